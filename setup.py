@@ -1,4 +1,4 @@
-"""Build binlog._codec and binlog._native, the compiled part; all else is in pyproject.toml."""
+"""Build the compiled libraries binlog._codec and binlog._native; pyproject.toml has the rest."""
 
 import sys
 from pathlib import Path
@@ -7,14 +7,15 @@ from setuptools import Extension, setup
 
 sys.path.insert(0, str(Path(__file__).parent / "native"))
 import check_machine
+import sources
 
 if sys.platform != "linux":
-    # Open-file-description locks, futexes and fdatasync are what the log stands on.
+    # The log needs open-file-description locks, futexes and fdatasync.
     sys.exit(f"binlog runs on Linux only, and this is {sys.platform}")
 
-# The commands that compile; an sdist can be made without a compiler.
+# The commands that compile.  A source archive can be made without a compiler.
 if {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"} & set(sys.argv):
-    # Here, before setuptools lists each file that it copies: pip prints all of that before the line that tells.
+    # Check before setuptools lists each file that it copies, because pip prints all of that above the error.
     lacking = check_machine.missing_to_compile()
     if lacking:
         sys.exit(f"binlog: {lacking}")
@@ -24,14 +25,14 @@ setup(
     ext_modules=[
         Extension(
             "binlog._codec",
-            sorted(str(path) for path in Path("native/codec").glob("*.c")),
-            depends=sorted(str(path) for path in Path("native").rglob("*.h")),
-            include_dirs=["native", "native/codec"],
-            define_macros=[("Py_LIMITED_API", "0x030B0000"), ("PY_SSIZE_T_CLEAN", None)],
-            extra_compile_args=["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"],
+            sources.CODEC_SOURCES,
+            depends=sources.HEADERS,
+            include_dirs=sources.HEADER_FOLDERS,
+            define_macros=sources.MACROS,
+            extra_compile_args=sources.OPTIONS,
             py_limited_api=True,
         )
     ],
-    # One wheel for Python 3.11 and every later one: the C keeps to the limited API.
+    # One wheel for Python 3.11 and every later version, because the C uses the limited API only.
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

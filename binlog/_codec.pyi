@@ -1,4 +1,4 @@
-# What binlog._codec has, for type checkers; the files in native/codec say what it means.
+# The types of the module binlog._codec; native/codec/module.c has its table, and the functions' files document them.
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 

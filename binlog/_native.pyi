@@ -1,4 +1,4 @@
-# The compiled module's surface, for type checkers; native/binlog.h has the declarations.
+# The types of cffi's module binlog._native; native/binlog.h has the declarations.
 from typing import Any
 
 class _Ffi:

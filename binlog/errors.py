@@ -1,8 +1,7 @@
-"""Every error that binlog raises, as one tree.
+"""The tree of all errors that binlog raises.
 
-An error is named by what its caller can do about it.  Wrong arguments are the
-built-in TypeError and ValueError; a wait that ran out of time returns and
-raises nothing.
+Each class means one reaction of the caller.  Wrong arguments raise the built-in TypeError and ValueError.  A wait
+that times out returns and raises nothing.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ __all__ = [
 
 
 class BinlogError(Exception):
-    """The root: every error of ours is one of these."""
+    """The base class of all errors of binlog."""
 
 
 class ClosedError(BinlogError):
-    """You closed this handle; make a new one."""
+    """The handle is closed; open a new one."""
 
 
 class BusyError(BinlogError):
-    """Someone else has it: wait, or try again.
+    """Another process or object holds it: wait, or retry.
 
-    holder: a text that names who has it, or None where that cannot be known.
+    holder: a text that names the holder, or None if it is not known.
     """
 
     def __init__(self, message: str, *, holder: str | None = None) -> None:
@@ -47,9 +46,9 @@ class BusyError(BinlogError):
 
 
 class FullError(BinlogError):
-    """A limit, or the disk, is reached.  Nothing was written, nothing is lost.
+    """A limit is reached, or the disk is full.  Nothing was written, and nothing is lost.
 
-    limit: the limit in bytes, or None for a full disk.  size: the bytes asked for.
+    limit: the limit in bytes, or None for a full disk.  size: the bytes requested.
     """
 
     def __init__(self, message: str, *, limit: int | None = None, size: int | None = None) -> None:
@@ -59,9 +58,9 @@ class FullError(BinlogError):
 
 
 class AccessError(BinlogError, OSError):
-    """No permission, no such directory, or not a directory.  Also an OSError, with its errno.
+    """No permission, no such directory, or not a directory.  It is also an OSError, with its errno.
 
-    run_as: the user who may do it, if another user may.
+    run_as: the name of a user with the permission, if one is known.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class AccessError(BinlogError, OSError):
 
 
 class StateError(BinlogError, RuntimeError):
-    """Not now: the object is not in a state that allows this."""
+    """The object is in a state that does not allow this call: started twice, not loaded."""
 
 
 class NotFoundError(BinlogError, KeyError):
@@ -92,21 +91,21 @@ class NotFoundError(BinlogError, KeyError):
 
 
 class GoneError(BinlogError):
-    """It was there, and was removed (by retention, say)."""
+    """It existed and was removed, for example by retention."""
 
 
 class TimedOutError(BinlogError, TimeoutError):
-    """An operation that ran out of time and may still take effect."""
+    """An operation timed out, and may still take effect."""
 
 
 class UnknownOutcomeError(BinlogError):
-    """The record may or may not be in the log: look before you append it again."""
+    """The record may or may not be in the log: read the log before you append it again."""
 
 
 class CorruptError(BinlogError):
     """Bytes contradict the format.  Everything before the offset stays readable.
 
-    path: the file.  offset: where in it, in bytes.  rule: a short name of what was broken.
+    path: of the file.  offset: of the damage, in bytes.  rule: a short name of the broken rule.
     """
 
     def __init__(self, path: str | os.PathLike[str], offset: int, rule: str, text: str) -> None:
@@ -118,9 +117,9 @@ class CorruptError(BinlogError):
 
 
 class VersionError(BinlogError):
-    """Valid, but of a version that this program does not know.
+    """The file is valid, but of a version that this program does not know.
 
-    found: the version met.  known: the versions this program reads.
+    found: the version of the file.  known: the versions that this program reads.
     """
 
     def __init__(self, message: str, *, found: int, known: tuple[int, ...]) -> None:
@@ -130,8 +129,11 @@ class VersionError(BinlogError):
 
 
 class PoisonedError(BinlogError):
-    """A write or a sync failed, so what the disk holds is not known; reopen to recover."""
+    """A write or a sync failed, or a change was interrupted, so the disk's contents are unknown; reopen to recover.
+
+    __cause__: the failure.
+    """
 
 
 class InternalError(BinlogError):
-    """A mistake of ours; please report it."""
+    """A bug in binlog; please report it."""

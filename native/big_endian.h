@@ -1,4 +1,4 @@
-/* Integers as they lie in files: big-endian, at any address. */
+/* Big-endian integers, as in files, at any address. */
 #ifndef BINLOG_BIG_ENDIAN_H
 #define BINLOG_BIG_ENDIAN_H
 
@@ -43,7 +43,7 @@ static inline void put_u64(uint8_t *at, uint64_t value)
 }
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "written for little-endian machines: x86-64 and aarch64"
+#error "this code needs a little-endian machine: x86-64 or aarch64"
 #endif
 
 #endif

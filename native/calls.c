@@ -1,15 +1,16 @@
-/* The module binlog._calls: system calls that take or give Python objects, and the types that make any.
+/* The module binlog._calls: functions that make system calls and take or return Python objects, and the types of such calls.
  *
- * It is in one library with cffi's module binlog._native, so that both know the same descriptors and forks.
+ * It shares a library with cffi's module binlog._native, so that both use one table of descriptors and one count of forks.
  *
- * To add a function: write it in a file beside this one, name it below, and say its types in binlog/_calls.pyi.
+ * To add a function: write it in the folder of its engine, name it below, and declare its types in binlog/_calls.pyi.
+ * README.md says what is in each folder.
  */
 #include <Python.h>
 
 #include "binlog.h"
 #include "guard.h"
 #include "page.h"
-#include "pairs.h"
+#include "pair_tuple.h"
 
 #include <errno.h>
 
@@ -17,7 +18,7 @@
 #define FUNCTIONS(F) \
     F(read_records) F(wait_and_read) F(look_and_read) \
     F(pick_messages) F(read_cached) F(store_mapped) \
-    F(write_brief) F(write_delivery)
+    F(write_gil_held) F(write_delivery)
 /* clang-format on */
 
 #define DECLARATION(name) PyObject *binlog_##name(PyObject *module, PyObject *args);
@@ -32,9 +33,9 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-PyTypeObject *page_writer_type, *guard_type, *change_type, *turn_type;
+PyTypeObject *page_writer_type, *guard_type, *change_type, *commit_wait_type;
 extern PyType_Spec batch_iterator_spec, fast_path_spec, page_writer_spec, page_acks_spec, guard_spec, change_spec,
-    commit_group_spec, turn_spec, monitor_spec;
+    commit_group_spec, commit_wait_spec, monitor_spec;
 int fast_path_setup(void);
 
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
@@ -55,9 +56,9 @@ static int fill(PyObject *module)
         PyErr_SetFromErrno(PyExc_OSError);
         return -1;
     }
-    pairs_setup();
+    pair_tuple_setup();
     return (page_writer_type = add_type(module, &page_writer_spec)) && (guard_type = add_type(module, &guard_spec)) &&
-                   (change_type = add_type(module, &change_spec)) && (turn_type = add_type(module, &turn_spec)) &&
+                   (change_type = add_type(module, &change_spec)) && (commit_wait_type = add_type(module, &commit_wait_spec)) &&
                    add_type(module, &commit_group_spec) && add_type(module, &monitor_spec) && add_type(module, &page_acks_spec) &&
                    add_type(module, &batch_iterator_spec) && add_type(module, &fast_path_spec) && fast_path_setup() == 0
                ? 0

@@ -1,7 +1,7 @@
-"""Say in one line what this machine lacks to build binlog, before pip says it in a hundred.
+"""A check for the programs and headers that building binlog needs, which reports in one line.
 
-Standard library only: it runs before anything is installed.  The Makefile itself looks for python3 and its version,
-because this file could not be parsed by an old one.
+It uses the standard library only, because it runs before anything is installed.  The Makefile itself checks for python3
+and its version, because an old Python could not parse this file.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ __all__ = ["missing", "missing_to_compile"]
 
 
 def missing() -> str | None:
-    """Name everything that `make` needs and this machine lacks, with the Debian packages that have it, or None."""
+    """Return a line that names everything that `make` needs and this machine lacks, with the Debian packages; or
+    None."""
     return _line([lack for lack in (_venv(), *_to_compile()) if lack])
 
 
 def missing_to_compile() -> str | None:
-    """Name what compiling needs and this machine lacks, with the Debian packages that have it, or None."""
+    """Return a line that names everything that compiling needs and this machine lacks; or None."""
     return _line(_to_compile())
 
 
@@ -33,19 +34,19 @@ def _line(lacks: list[str]) -> str | None:
 
 
 def _to_compile() -> list[str]:
-    # Without a compiler or a header there is nothing to try.
+    # A trial compilation makes sense only if there are a compiler and the header.
     return [lack for lack in (_compiler(), _headers()) if lack] or [lack for lack in [_compiling()] if lack]
 
 
 def _venv() -> str | None:
-    # Debian takes ensurepip out of the standard library; without it a virtual environment has no pip.
+    # Debian packages ensurepip separately; without it a virtual environment has no pip.
     if importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip"):
         return None
     return f"Python's venv and ensurepip modules for {sys.executable} (Debian package: python3-venv)"
 
 
 def _compiler_command() -> list[str]:
-    # The order in which setuptools looks.
+    # In the order of setuptools.
     return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
 
 
@@ -60,7 +61,7 @@ def _headers() -> str | None:
 
 
 def _compiling() -> str | None:
-    """Compile one line: a compiler without the C library's headers or its linker is found out here."""
+    """Compile one line, to detect a compiler without the C library's headers or without a linker."""
     command = [*_compiler_command(), "-I", sysconfig.get_path("include"), "-shared", "-fPIC", "-x", "c", "-"]
     try:
         done = subprocess.run(

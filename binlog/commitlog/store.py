@@ -42,8 +42,8 @@ from binlog.format.commitlog.names import (
     is_waiting_topic,
 )
 from binlog.format.commitlog.store_files import News
+from binlog.storage.file_pool import FilePool
 from binlog.storage.handle import Handle
-from binlog.storage.open_files import OpenFiles
 
 _DEFAULTS = StoreOptions()
 # Messages that went on and have the same unique key, of which one is looked for.
@@ -72,7 +72,7 @@ class MessageStore(Handle):
     transactions: messages that nobody is given until they are committed.
     """
 
-    what = "store"
+    kind = "store"
     lock_name = LOCK_FILE
 
     def __init__(self, path: str | os.PathLike[str], options: StoreOptions = _DEFAULTS) -> None:
@@ -100,7 +100,7 @@ class MessageStore(Handle):
         crashed = mark_begun(directory)
         for folder in (COMMIT_LOG_FOLDER, QUEUES_FOLDER, INDEX_FOLDER):
             directory.make_folder(folder)
-        files = OpenFiles(directory, self._guard)
+        files = FilePool(directory, self._guard)
         undoing.callback(files.close)
         self._pool = TransientStorePool(directory, options.file_bytes, options.pool_buffers)
         undoing.callback(self._pool.close)

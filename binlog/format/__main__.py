@@ -1,4 +1,4 @@
-"""`python -m binlog.format --check | --write`, run in a checkout."""
+"""The command that checks or writes the files made from the layouts, in a checkout of the project."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import argparse
 import sys
 from pathlib import Path
 
-from binlog.format.tables import written_files
+from binlog.format.tables import generated_files
 
 
 def main() -> int:
-    """0 when all is fresh, or was written; 1 when a file is stale."""
+    """Run the command; return 0 if all files are current or were written, 1 if one is stale."""
     parser = argparse.ArgumentParser(prog="python -m binlog.format", description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--check", action="store_true", help="fail where a file no longer says what the tables say")
-    what.add_argument("--write", action="store_true", help="write the files anew")
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--check", action="store_true", help="fail if a file differs from the tables")
+    action.add_argument("--write", action="store_true", help="write the files that differ")
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="the project's root")
     options = parser.parse_args()
     stale = 0
-    for path, text in written_files(options.root).items():
+    for path, text in generated_files(options.root).items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if options.write:

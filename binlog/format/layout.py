@@ -1,8 +1,7 @@
-"""A layout: the bytes of one thing on disk, written once as a table.
+"""Layout: the fields of a header or record on disk, as a table that is written once.
 
-The struct that packs it, the constants in C and the tables in docs/format.md
-all come from the same `Layout`, which checks on import that its fields fill it
-exactly.  All integers are big-endian, but for those of formats that others laid out.
+The struct that packs it, the constants in C and the tables in docs/format.md are all made from it.  On import it checks
+that its fields fill it exactly.  All integers are big-endian, except in formats of other programs that are not.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ _INTEGER_CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i32": "i", "i6
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its name, its type, what it means, and its value where that never changes.
+    """One field of a layout.
 
+    const: its value, if that never changes.
     kind: "u8", "u16", "u32", "u64" (big-endian integers), "i32", "i64" (those with a sign) or "bytes:N".
     """
 
@@ -29,24 +29,24 @@ class Field:
 
     @property
     def code(self) -> str:
-        """The field's letter for `struct`."""
+        """The field's format code for `struct`."""
         if self.kind.startswith("bytes:"):
             return f"{int(self.kind[6:])}s"
         return _INTEGER_CODES[self.kind]
 
     @property
     def size(self) -> int:
-        """Bytes that the field takes."""
+        """The field's size in bytes."""
         return struct.calcsize(">" + self.code)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A named run of fields that fill `size` bytes with no gap.
+    """A sequence of fields that fill `size` bytes without a gap.
 
-    base: the offset of the first field in the file, for a part of a larger whole.
-    line: no field may lie across a multiple of this many bytes, or 0 for no such rule.
-    little: the integers are little-endian, for it is another program's format.
+    base: the offset of the first field, if the layout is a part of a larger one.
+    line: no field may cross a multiple of this number of bytes; 0 for no such rule.
+    little: the integers are little-endian, as in some formats of other programs.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Layout:
                 raise ValueError(f"{self.name}: two fields are named {item.name}")
             last = offset + item.size - 1
             if self.line and offset // self.line != last // self.line:
-                raise ValueError(f"{self.name}.{item.name} lies across a {self.line}-byte line")
+                raise ValueError(f"{self.name}.{item.name} crosses a {self.line}-byte line")
             self._offsets[item.name] = offset
             offset += item.size
         if offset - self.base != self.size:
@@ -76,19 +76,19 @@ class Layout:
 
     @property
     def end(self) -> int:
-        """The offset just past the last field."""
+        """The offset after the last field."""
         return self.base + self.size
 
     def offset(self, name: str) -> int:
-        """Where the named field lies, in bytes from the start of the file."""
+        """Return the offset of a field; that of the first one is `base`."""
         return self._offsets[name]
 
     def const(self, name: str) -> int | bytes | None:
-        """The named field's value, where it never changes."""
+        """Return the constant value of a field, or None if it has none."""
         return next(item.const for item in self.fields if item.name == name)
 
     def pack(self, values: Mapping[str, int | bytes]) -> bytes:
-        """The layout's bytes; a field with a constant needs no value."""
+        """Return the packed bytes.  values: by field name; a field with a constant needs none."""
         return self._struct.pack(*(values.get(item.name, item.const) for item in self.fields))
 
     @property
@@ -97,6 +97,6 @@ class Layout:
         return self._struct.format
 
     def unpack(self, data: bytes | memoryview, at: int | None = None) -> dict[str, Any]:
-        """The fields by name, from `data`, in which the layout starts at `at` (its base unless told)."""
+        """Return the fields' values by name.  at: the start of the layout in `data`; `base` by default."""
         start = self.base if at is None else at
         return dict(zip(self._offsets, self._struct.unpack_from(data, start), strict=True))

@@ -1,4 +1,4 @@
-"""What is written from the layouts: the tables in docs/format.md and the constants in native/layout.h."""
+"""The files made from the layouts: the tables in docs/format.md and the constants in native/layout.h."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from binlog.format.paging.page_record import JBM_PAGE_RECORD, PAGE_CHECK, PAGE_E
 from binlog.format.paging.store_records import PAGE_PLACE, PAGE_SETTLED, PAGE_TRANSACTION
 from binlog.format.record import RECORD
 
-# Those that the C knows as well, and those that only Python does.
+# _SHARED: the layouts that the C needs as well.  The others are for Python alone.
 _KEY_INDEX = (KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY)
 _SHARED: tuple[Layout, ...] = (
     LOG_HEADER, COMMIT_SLOT, RECORD, INDEX_HEADER, INDEX_ENTRY, MESSAGE, QUEUE_UNIT, *_KEY_INDEX, *JOURNAL_RECORDS,
@@ -50,7 +50,7 @@ _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def table(layout: Layout) -> str:
-    """The layout as a Markdown table."""
+    """Return a layout as a Markdown table."""
     rows = ["| offset | size | field | type | meaning |", "| --- | --- | --- | --- | --- |"]
     for item in layout.fields:
         value = ""
@@ -62,7 +62,7 @@ def table(layout: Layout) -> str:
 
 
 def constants() -> str:
-    """native/layout.h."""
+    """Return the text of native/layout.h."""
     lines = [
         "/* Written by `python -m binlog.format --write` from the tables in binlog/format; not by hand. */",
         "#ifndef BINLOG_LAYOUT_H",
@@ -78,18 +78,18 @@ def constants() -> str:
 
 
 def document(text: str) -> str:
-    """docs/format.md, `text`, with the tables between its markers written anew.
+    """Return docs/format.md with the tables between its markers replaced.  text: its current text.
 
-    Raises: ValueError where a layout has no place in the document, or a place no layout.
+    Raises: ValueError if the markers do not match the layouts.
     """
     by_name = {layout.name: layout for layout in LAYOUTS}
-    places = [match[2] for match in _TABLE.finditer(text)]
-    if sorted(places) != sorted(by_name):
-        raise ValueError(f"docs/format.md has places for {sorted(places)}, the layouts are {sorted(by_name)}")
+    markers = [match[2] for match in _TABLE.finditer(text)]
+    if sorted(markers) != sorted(by_name):
+        raise ValueError(f"docs/format.md has markers for {sorted(markers)}, the layouts are {sorted(by_name)}")
     return _TABLE.sub(lambda match: match[1] + "\n" + table(by_name[match[2]]) + "\n" + match[3], text)
 
 
-def written_files(root: Path) -> dict[Path, str]:
-    """Each file that is written from the tables, below the project's root, with what it should hold."""
+def generated_files(root: Path) -> dict[Path, str]:
+    """Return the text of each generated file, by its path below the project's root."""
     page = root / "docs" / "format.md"
     return {root / "native" / "layout.h": constants(), page: document(page.read_text(encoding="utf-8"))}

@@ -140,14 +140,14 @@ class Appender:
         if sync is _LATER:
             pending = self._group.pending
             if pending >= self._buffer_bytes:
-                self.worker.ring()
-            self.worker.ring_once()
+                self.worker.notify()
+            self.worker.notify_once()
             must_wait = pending >= _BUFFERS_MAX * self._buffer_bytes or len(self._ended) >= _BUFFERS_MAX
             return (self._group.appended, False) if must_wait else None
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # what is appended cannot be taken back
         self._futures.append((self.appended, future))
-        self.worker.ring()
+        self.worker.notify()
         return future
 
     def wait(self, until: int, synced: bool = True) -> None:
@@ -155,7 +155,7 @@ class Appender:
 
         Raises: PoisonedError; StateError in a signal handler that broke into a commit of this thread.
         """
-        with self._group.turn(until, synced) as leads:
+        with self._group.lead_or_wait(until, synced) as leads:
             if leads:
                 self._commit(synced)
 
@@ -183,7 +183,7 @@ class Appender:
     def fail(self, error: BinlogError) -> None:
         """Append nothing more, and say so to all who wait."""
         self._guard.fail(error)
-        self.worker.ring()
+        self.worker.notify()
 
     def _next(self) -> JournalFile:
         file = self.file
@@ -195,14 +195,14 @@ class Appender:
         except BinlogError:
             self._guard.changing = False  # nothing was done
             raise
-        self._ended.append(_Ended(file, *self._group.cut(), self._end, self._record_count))
+        self._ended.append(_Ended(file, *self._group.take_pending(), self._end, self._record_count))
         self._group.by_caller = True
         self._group.appended += 1  # that the file before is whole, and closed, is something to wait for as well
         self.file = new
         self._record_count = 0
         self._go_to(new, new.header.layout.header_bytes)
         self._guard.changing = False
-        self.worker.ring()
+        self.worker.notify()
         return new
 
     def _commit(self, synced: bool) -> None:
@@ -230,7 +230,7 @@ class Appender:
             self.worker.pause(self._seconds)
         try:
             with self._guard:
-                self.worker.is_rung = False
+                self.worker.is_notified = False
             self.wait(self.appended, bool(self._futures))
         except BinlogError as error:
             self._guard.fail(error)

@@ -53,7 +53,7 @@ _WITHOUT_BODY = (Kind.DELETE_TX, Kind.PREPARE)
 class JournalLife(Handle):
     """What a journal has while it is this process's, and how that begins and ends: see `Journal`."""
 
-    what = "journal"
+    kind = "journal"
     lock_name = LOCK_FILE
 
     def __init__(self, path: str | os.PathLike[str], options: JournalOptions | None = None) -> None:

@@ -29,7 +29,7 @@ from binlog.format.names import (
 from binlog.log.files.header import check_header, read_header, settled_header
 from binlog.log.recovery.evidence import FileEvidence, Following, believe_status, believe_tail
 from binlog.storage.boot import boot_id
-from binlog.storage.descriptors import AT_FDCWD, Descriptor, Identity, identity_of, is_identity
+from binlog.storage.descriptors import AT_FDCWD, Descriptor, Identity, identity_of, is_open_on
 from binlog.storage.directory import FOLDER_FLAGS, Directory
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
 from binlog.storage.files import Content, content_bytes
@@ -75,7 +75,7 @@ class OpenedFile:
     @property
     def intact(self) -> bool:
         """Whether the descriptor was not closed behind our back."""
-        return is_identity(self.fd, self.identity)
+        return is_open_on(self.fd, self.identity)
 
     def close(self) -> None:
         """Give it back; a second call does nothing."""
@@ -112,7 +112,7 @@ class LogDirectory(Directory):
     @property
     def intact(self) -> bool:
         """Whether the descriptor was not closed behind our back."""
-        return is_identity(self.fd, self.identity)
+        return is_open_on(self.fd, self.identity)
 
     def check_there(self) -> None:
         """Raise GoneError if the path does not lead to this directory any more.

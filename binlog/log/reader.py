@@ -135,7 +135,7 @@ class Reader(BatchIterator):
     if TYPE_CHECKING:
 
         def __next__(self) -> Entry:
-            """The next record; StopIteration where the reader has caught up.  In C: see native/batch_iterator.c."""
+            """The next record; StopIteration where the reader has caught up.  In C: see native/log/batch_iterator.c."""
 
     def _refill(self) -> bool:
         """Load the next records, of which `__next__` gives one after the other; whether there were any."""

@@ -29,7 +29,7 @@ from binlog.format.pagestore.other_files import (
 from binlog.storage.directory import Directory
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import write_at
-from binlog.storage.native import write_brief
+from binlog.storage.native import write_gil_held
 
 _BYTES_MAX = 1 << 20
 
@@ -62,7 +62,7 @@ class Deliveries:
             return
         record = pack_given(Given(queue_page, entry.message_page, entry.key, count), self._salt, self._end)
         # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
-        failure = write_brief(self._fd, record, self._end)
+        failure = write_gil_held(self._fd, record, self._end)
         if not failure:
             self._end += len(record)
         elif failure not in NO_SPACE:

@@ -30,7 +30,7 @@ from binlog.pagestore.pages.root_index import RootIndex
 from binlog.pagestore.queue import Queue
 from binlog.pagestore.transaction import Message, Put, State, Taken, Transaction
 from binlog.pagestore.transaction_log import TransactionLog
-from binlog.storage.redelivery import Delayed
+from binlog.storage.redelivery import DelayQueue
 
 # Messages of a queue that is deleted are removed so many at a time.
 _REMOVED_TOGETHER = 1000
@@ -47,7 +47,7 @@ class Queues:
         """Raises: CorruptError; AccessError."""
         self.deliveries = deliveries
         self._options = options
-        self._delayed: Delayed[Taken] = Delayed()
+        self._delayed: DelayQueue[Taken] = DelayQueue()
         self.cache = cache
         self.free = free
         self.log = log

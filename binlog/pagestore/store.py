@@ -40,7 +40,7 @@ class PageStore(Handle):
     step in the middle, it poisons the store.
     """
 
-    what = "page store"
+    kind = "page store"
     lock_name = LOCK_FILE
 
     def __init__(self, path: str | os.PathLike[str], options: PageStoreOptions | None = None) -> None:

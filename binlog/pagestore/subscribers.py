@@ -19,7 +19,7 @@ from binlog.storage.handle import Handle
 class DurableSubscribers(Handle):
     """Those in a folder, for this process, whose threads may share it.  All that it does is durable when it returns."""
 
-    what = "folder of durable subscribers"
+    kind = "folder of durable subscribers"
     lock_name = "subscribers.lock"
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

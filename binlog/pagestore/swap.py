@@ -60,7 +60,7 @@ class _SwapFile:
 class SwapStore(Handle):
     """The swap files in a folder, for this process, whose threads may share it."""
 
-    what = "swap store"
+    kind = "swap store"
     lock_name = "swap.lock"
 
     def __init__(self, path: str | os.PathLike[str], *, roll_bytes: int = ROLL_BYTES) -> None:

@@ -91,7 +91,7 @@ class TransactionLog:
         self._group.append(record, begin - self._base, end)
         if end - self._base >= self._due:
             self._group.by_caller = True  # for the checkpoint
-        self.worker.ring_once()
+        self.worker.notify_once()
         return end
 
     def wait(self, until: int, *, synced: bool = True) -> None:
@@ -100,7 +100,7 @@ class TransactionLog:
         Raises: PoisonedError; StateError in a signal handler that broke into a commit of this thread.
         """
         synced = synced or self.end - self._group.durable > _UNSYNCED_BYTES_MAX
-        with self._group.turn(until, synced) as leads:
+        with self._group.lead_or_wait(until, synced) as leads:
             if leads:
                 self._commit(synced=synced)
 
@@ -109,7 +109,7 @@ class TransactionLog:
 
         Raises: FullError, AccessError, and the log has what the pages lack; PoisonedError.
         """
-        with self._group.turn(_NEVER):  # nothing is appended up to there, so the block always leads
+        with self._group.lead_or_wait(_NEVER):  # nothing is appended up to there, so the block always leads
             self._commit(synced=True, is_due=True)
         if self.delay is not None:
             raise self.delay
@@ -132,7 +132,7 @@ class TransactionLog:
         try:
             if not self.worker.stopping.wait(_IDLE_SECONDS):
                 with self._guard:
-                    self.worker.is_rung = False
+                    self.worker.is_notified = False
                 self.wait(self.end)
         except BinlogError as error:
             self._guard.fail(error)

@@ -36,7 +36,7 @@ class PagingManager(Handle):
     signal handler say, that leaves a change half done; then all is refused until it is opened anew.
     """
 
-    what = "paging"
+    kind = "paging"
     lock_name = LOCK_FILE
 
     def __init__(

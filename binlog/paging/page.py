@@ -33,7 +33,7 @@ from binlog.format.problem import Problem, problem_of
 from binlog.paging.addresses import AddressFolder, Commit
 from binlog.storage.directory import OpenFile
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
-from binlog.storage.files import content_bytes, read_at, read_soon_at, write_at
+from binlog.storage.files import content_bytes, read_at, read_cached_at, write_at
 from binlog.storage.native import AckWriter, Monitor, PageWriter
 
 __all__ = ["AckWriter", "Mark", "PageWriter", "Refusal", "WriterState"]
@@ -307,7 +307,7 @@ class Page:
         fd = self._open()
         while (left := self._left(place)) is None or left > 0:
             size = bytes_max if left is None else min(bytes_max, left)
-            data = read_soon_at(fd, size, place, self.path)
+            data = read_cached_at(fd, size, place, self.path)
             found = scan(data, place, header.salt, skip=skip, count_max=count_max)
             place += found.consumed
             number += found.skipped

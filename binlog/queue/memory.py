@@ -20,7 +20,7 @@ from binlog.errors import AccessError, ClosedError, GoneError, StateError
 from binlog.paging.manager import PagingManager
 from binlog.paging.memory import LOOK_SECONDS, wait_for_notice
 from binlog.storage.native import Monitor, fork_generation
-from binlog.storage.redelivery import Delayed
+from binlog.storage.redelivery import DelayQueue
 
 
 class Joining:
@@ -98,7 +98,7 @@ class QueueMemory:
         self._generation = fork_generation()
         self._memory_bytes = self._room = memory_bytes
         self._ready: deque[Message] = deque()
-        self._delayed: Delayed[Message] = Delayed()
+        self._delayed: DelayQueue[Message] = DelayQueue()
         self._mutex = Monitor()
         self._reading = Monitor()
         self._joining = Joining(self._mutex)

@@ -44,14 +44,14 @@ class SharedSync:
 
         Raises: what `sync` raises; PoisonedError; StateError in a signal handler that broke into a sync of this thread.
         """
-        with self._group.turn(next(self._tickets)) as leads:
+        with self._group.lead_or_wait(next(self._tickets)) as leads:
             if leads:
                 # All who have a smaller ticket than this one had written what they wait for.
                 through = next(self._tickets)
                 self._sync(partial(self._commit, through))
                 if self._group.durable < through:  # nothing was left to be synced
                     self._group.begin(through, True)
-                    self._group.reach()
+                    self._group.finish()
 
     def _commit(self, through: int, fd: int, path: str) -> None:
         self._group.begin(through, True)

@@ -1,10 +1,11 @@
-"""File descriptors that a forked child does not keep.
+"""File descriptors that a forked child closes, and the identity of the file that each one is open on.
 
-Which file a descriptor is open on: a program that closes all it has, as a daemon does, closes ours too.
+A program that closes all its descriptors, as a daemon does, closes ours too, so each use of a number that may be
+reused compares the file's identity first.
 
 Facts relied on:
-- open(2): a new descriptor gets the lowest number that is free, so a number that was closed soon names another file.
-- fstat(2): device and inode tell a file from every other that is there at the same time.
+- open(2): a new descriptor gets the lowest free number, so the number of a closed descriptor soon names another file.
+- fstat(2): device and inode distinguish a file from every other that exists at the same time.
 """
 
 from __future__ import annotations
@@ -17,42 +18,42 @@ from binlog.storage.files import check_regular, flags_to_open, opening_failure
 from binlog.storage.native import ffi, fork_generation, lib
 
 AT_FDCWD = -100
-"""Stands for the current directory, from which a path is looked up that begins with none (openat(2))."""
+"""The current directory, in place of a descriptor (openat(2))."""
 
 
 class Identity(NamedTuple):
-    """Device and inode."""
+    """Device and inode of a file."""
 
     device: int
     inode: int
 
 
 ANY_FILE = Identity(0, 0)
-"""In place of an identity that does not matter: no file has the inode 0."""
+"""An identity that matches any file; no file has the inode 0."""
 
 
 def identity_of(fd: int) -> Identity:
-    """Return which file a descriptor is open on, right after it was opened."""
+    """Return the identity of the file that a descriptor is open on.  Call it right after opening."""
     status = os.fstat(fd)
     return Identity(status.st_dev, status.st_ino)
 
 
-def is_identity(fd: int, identity: Identity) -> bool:
-    """Tell whether a descriptor is still open on the file that it was opened of."""
+def is_open_on(fd: int, identity: Identity) -> bool:
+    """Return whether a descriptor is still open on the file with this identity."""
     return bool(lib.binlog_fd_is(fd, identity.device, identity.inode))
 
 
 def close_own(fd: int, identity: Identity) -> None:
-    """Close a descriptor, unless it was closed behind our back: then its number belongs to someone else."""
+    """Close a descriptor, unless the program closed it already and its number now names another file."""
     lib.binlog_fd_close_own(fd, identity.device, identity.inode)
 
 
-class _Registered:
-    """A descriptor that is closed in a child as soon as it is forked (see native/fork.c).
+class _ForkSafeDescriptor:
+    """A descriptor that a forked child closes at once (see native/shared/fork.c).
 
-    There the number may by then belong to another file, so `inherited` is to be asked before any use.
+    In the child the number may name another file, so check `inherited` before any use.
 
-    status, identity: what it was opened of, as it was then.
+    status, identity: of the file, as it was opened.
     """
 
     __slots__ = ("_generation", "_opened", "fd", "identity", "status")
@@ -68,30 +69,30 @@ class _Registered:
 
     @property
     def inherited(self) -> bool:
-        """Whether it was opened by a parent, and so is closed here."""
+        """Whether a parent process opened it, so that it is closed in this one."""
         return self._generation != fork_generation()
 
     @property
     def intact(self) -> bool:
-        """Whether it is still open on what it was opened of, and was not closed behind our back."""
-        return is_identity(self.fd, self.identity)
+        """Whether it is still open on the file, and the program has not closed it."""
+        return is_open_on(self.fd, self.identity)
 
     def close(self) -> None:
-        """Close it, which also frees its lock.  Does nothing where it is inherited or closed, by whomever."""
+        """Close it, which also frees its lock.  Does nothing if it is inherited or already closed."""
         fd, serial = self._opened
         result = 0 if fd < 0 or self.inherited else lib.binlog_fd_close_serial(fd, serial)
-        # Only now: if an exception of a signal handler came before, a second call closes it.
+        # After the call: if a signal handler raised before it, a second `close` still finds the descriptor.
         self._opened[0] = self.fd = -1
         if result != 0:
             raise InternalError(f"closing descriptor {fd}: {os.strerror(-result)}")
 
     def __del__(self) -> None:
-        if hasattr(self, "_opened"):  # else it was not opened
+        if hasattr(self, "_opened"):  # an exception can end `__init__` before that
             self.close()
 
 
-class Descriptor(_Registered):
-    """A regular file that is there, open for reading and writing, or for reading alone."""
+class Descriptor(_ForkSafeDescriptor):
+    """An existing regular file, open for reading and writing, or for reading only."""
 
     __slots__ = ()
 
@@ -104,8 +105,8 @@ class Descriptor(_Registered):
             raise
 
 
-class DirectoryDescriptor(_Registered):
-    """A directory, opened once more than it is already."""
+class DirectoryDescriptor(_ForkSafeDescriptor):
+    """A second descriptor of an open directory, with an open file description of its own."""
 
     __slots__ = ()
 

@@ -1,11 +1,11 @@
-"""A directory that an object of this process has open, and the files that it has opened in it.
+"""An open directory, and the files that were opened through it.
 
 Facts relied on:
-- openat(2): a name relative to a descriptor cannot be led elsewhere by a rename above it.
-- link(2): a name appears whole, and never replaces one that is there; it is used in place of RENAME_NOREPLACE, which
-  not every file system has and Python does not offer.
-- What is still open is closed with the object (native/descriptors.c): an exception of a signal handler, which may come
-  between a call that opens a file and the line that stores its descriptor, leaves no descriptor behind.
+- openat(2): renaming a directory above does not change the meaning of a name relative to a descriptor.
+- link(2): a name appears whole, and never replaces an existing one.  It serves in place of RENAME_NOREPLACE, which not
+  every file system has and Python does not offer.
+- native/shared/descriptors.c: descriptors that are still open are closed with the object.  So no descriptor leaks if a
+  signal handler raises between the call that opens a file and the line that stores its descriptor.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ _REMOTE = {0x6969: "NFS", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x517B: "SMB",
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class _Opening:
-    """A descriptor, and others that were opened with it, which are closed with the object, however its users end."""
+class _OwnedDescriptors:
+    """A descriptor, and others opened with it, all of which are closed with the object at the latest."""
 
     __slots__ = ("_open", "fd")
 
     def __init__(self, directory_fd: int, name: str, flags: int) -> None:
-        """fd: or the negative errno."""
+        """Open a name.  `fd` is the descriptor, or the negative errno."""
         self._open = ffi.gc(lib.binlog_descriptors_new(), lib.binlog_descriptors_free)
         self.fd = self._open_at(directory_fd, name, flags)
 
     def _open_at(self, directory_fd: int, name: str, flags: int, mode: int = 0) -> int:
-        """A descriptor, or the negative errno."""
+        """Open another name; return the descriptor, or the negative errno."""
         return int(lib.binlog_descriptors_open(self._open, directory_fd, os.fsencode(name), flags, mode))
 
     def close(self) -> None:
-        """Close it, and what was opened with it and is open still."""
+        """Close the descriptor, and all others opened with it."""
         lib.binlog_descriptors_clear(self._open)
         self.fd = -1
 
 
-class _Opened(_Opening):
-    """One that a block uses.
+class _BlockDescriptor(_OwnedDescriptors):
+    """A descriptor for the length of a block.
 
-    The block is to have it as `with ... as fd`: a variable stays in the frames of an exception that somebody keeps.
+    Use it as `with ... as fd`.  A variable with the object would stay alive in the traceback of an exception.
     """
 
     __slots__ = ()
@@ -80,22 +80,24 @@ class _Opened(_Opening):
         pass
 
 
-class Directory(_Opening):
-    """It, by its path, and by its descriptor `fd`, which leads to it also after it was moved.
+class Directory(_OwnedDescriptors):
+    """An open directory; `fd` is its descriptor, which stays valid if the directory is moved.
 
-    The name of a file in it may lead through folders in it.  A forked child may go on with its copy.
+    Names may contain folders of the directory: "folder/file".  A forked child may use its copy.
     """
 
     __slots__ = ("_prefix", "path")
 
     def __init__(self, path: str, *, make: bool = False, parent: Directory | None = None) -> None:
-        """Open it.  make: make it first if it is not there, in a directory that is.  parent: if it lies in that.
+        """Open the directory.
 
-        Raises: NotFoundError if it is not there; AccessError.
+        make: make it first, durably, if it does not exist; its parent must exist.
+        parent: the directory that contains it, if that is open.
+        Raises: NotFoundError; AccessError; PoisonedError.
         """
         self.path = path
         self._prefix = os.path.join(path, "")
-        is_new = make and _made(path)
+        is_new = make and _make(path)
         if parent is None:
             super().__init__(AT_FDCWD, path, FOLDER_FLAGS)
         else:
@@ -111,9 +113,9 @@ class Directory(_Opening):
             self.sync_parent()
 
     def check(self) -> None:
-        """Raise GoneError if its path leads elsewhere by now: what is made in it would be lost."""
+        """Raise GoneError if its path no longer names the directory: files made in it would be lost."""
         try:
-            with own_errors(self.path, "asking what it is"):
+            with own_errors(self.path, "reading its status"):
                 is_there = os.path.samestat(os.stat(self.path), os.fstat(self.fd))
         except AccessError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
@@ -123,49 +125,49 @@ class Directory(_Opening):
             raise GoneError(f"{self.path} was moved or removed")
 
     def file_path(self, name: str) -> str:
-        """The path of a file in it, for errors."""
+        """Return the path of a file in the directory, for errors."""
         return self._prefix + name if name else self.path
 
     def make_folder(self, name: str) -> None:
-        """Make a folder in it, durably, if it is not there.  Raises: AccessError; PoisonedError."""
+        """Make a folder in the directory, durably, if it does not exist.  Raises: AccessError; PoisonedError."""
         make_subfolder(self.fd, name, self.file_path(name))
         self.sync(os.path.dirname(name))
 
     def subfolder(self, name: str) -> Directory:
-        """Open a folder in it, as `make_folder` makes it.  Raises: AccessError; PoisonedError."""
+        """Open a folder in the directory; make it if it does not exist.  Raises: AccessError; PoisonedError."""
         self.make_folder(name)
         return Directory(self.file_path(name), parent=self)
 
     def names(self, folder: str = "") -> list[str]:
-        """All names in it, or in a folder in it.  Raises: AccessError."""
-        # A descriptor of its own: another thread that lists would share this one's position.
+        """Return all names in the directory, or in a folder of it.  Raises: AccessError."""
+        # With a second descriptor, because threads that list by one descriptor share its position.
         with own_errors(self.file_path(folder), "listing the directory"), self._folder(folder) as fd:
             return os.listdir(fd)
 
     def has(self, name: str) -> bool:
-        """Tell whether anything in it has the name.  Raises: AccessError."""
+        """Return whether a name exists in the directory.  Raises: AccessError."""
         result = lib.binlog_has_name(self.fd, os.fsencode(name))
         if result < 0:
-            raise failure(-result, self.path, f"looking for {name}")
+            raise failure(-result, self.path, f"checking for {name}")
         return bool(result)
 
     def status(self, name: str) -> os.stat_result | None:
-        """What the file system has of a name, which is not followed if it is a link; None if it is not there.
+        """Return the status of a name, or None if it does not exist.  A symbolic link is not followed.
 
         Raises: AccessError.
         """
-        with own_errors(self.path, "looking for a file"):
+        with own_errors(self.path, "reading the status of a file"):
             try:
                 return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
             except FileNotFoundError:
                 return None
 
     def open(self, name: str, *, writable: bool = False) -> int:
-        """Open a regular file that is there; `close_file` closes it.  Raises: NotFoundError; AccessError."""
+        """Open an existing regular file; `close_file` closes it.  Raises: NotFoundError; AccessError."""
         return self.open_regular(name, writable=writable)[0]
 
     def open_regular(self, name: str, *, writable: bool = False) -> tuple[int, os.stat_result]:
-        """As `open`, and what the file is."""
+        """Open as `open`; return the descriptor and the file's status."""
         fd = self._open_at(self.fd, name, flags_to_open(writable=writable))
         path = self.file_path(name)
         if fd < 0:
@@ -180,10 +182,11 @@ class Directory(_Opening):
         return fd, status
 
     def create(self, name: str, access: FileAccess | None = None) -> int:
-        """Make and open an empty file, which must not be there yet; `close_file` closes it.
+        """Make a new empty file and open it; `close_file` closes it.
 
-        access: its owner, group and mode, whatever the umask; None for those of the newest file in the directory.
-        Raises: FullError; AccessError, with nothing made, if this process cannot give it to that owner and group.
+        access: its owner, group and mode, regardless of the umask; None for those of the newest file in the directory.
+        Raises: FullError; AccessError if the file exists, or if this process cannot give it to that owner and group;
+        then no file was made.
         """
         path = self.file_path(name)
         with own_errors(path, "making the file"):
@@ -192,7 +195,7 @@ class Directory(_Opening):
                     access = access_of_newest(folder_fd)
             check_can_give(self.fd, access, path)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-            # Until it is given to its owner and group, nobody else opens it.
+            # No other user can open it before it has its owner and group.
             fd = self._open_at(self.fd, name, flags, 0o600)
             if fd < 0:
                 raise OSError(-fd, os.strerror(-fd))
@@ -205,7 +208,7 @@ class Directory(_Opening):
         return fd
 
     def make(self, name: str) -> bool:
-        """As `create`, and leave it closed; False if there is one."""
+        """Make an empty file as `create`, and close it; return False if it exists."""
         try:
             self.close_file(self.create(name))
         except AccessError as error:
@@ -216,7 +219,7 @@ class Directory(_Opening):
 
     @contextmanager
     def opened(self, name: str, *, writable: bool = False) -> Iterator[int]:
-        """Open a file for a block, as `open`."""
+        """Open a file for a block.  Raises: as `open`."""
         fd = self.open(name, writable=writable)
         try:
             yield fd
@@ -225,7 +228,7 @@ class Directory(_Opening):
 
     @contextmanager
     def created(self, name: str, access: FileAccess | None = None) -> Iterator[DiskFile]:
-        """Make a file and have it open for a block, as `create`."""
+        """Make a file and keep it open for a block.  Raises: as `create`."""
         fd = self.create(name, access)
         try:
             yield DiskFile(fd, self.file_path(name))
@@ -233,12 +236,12 @@ class Directory(_Opening):
             self.close_file(fd)
 
     def read(self, name: str, size: int | None = None) -> bytes:
-        """Read a file from its start, all of it if no size is given.  Raises: NotFoundError; AccessError."""
+        """Read a file from its start; all of it if `size` is None.  Raises: NotFoundError; AccessError."""
         with self.opened(name) as fd:
             return read_at(fd, content_bytes(fd) if size is None else size, 0, self.file_path(name))
 
     def write_new(self, name: str, data: bytes | bytearray) -> None:
-        """Put a file in the place of any other, and sync it, but not its name.
+        """Write a new file in place of any old one, and sync it; the name is not synced.
 
         Raises: FullError; AccessError; PoisonedError.
         """
@@ -248,9 +251,10 @@ class Directory(_Opening):
             file.sync()
 
     def link(self, old: str, new: str, *, durable: bool = True) -> bool:
-        """Give a file the name `new` in place of `old`, durably unless told otherwise, and tell whether it was given.
+        """Rename a file without replacing another; return False if `new` exists.
 
-        It is not where something has that name already, nor where `old` was swept away as a leftover because of that.
+        It also returns False if `old` does not exist: another process removed it as a leftover, because `new` existed.
+        durable: sync the directory.
         Raises: AccessError; PoisonedError.
         """
         with own_errors(self.file_path(old), "naming the file"):
@@ -264,17 +268,17 @@ class Directory(_Opening):
         return True
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in place of whatever had it, durably.  Raises: AccessError; PoisonedError."""
+        """Rename a file, in place of any other with that name, durably.  Raises: AccessError; PoisonedError."""
         with own_errors(self.file_path(new), "naming the file"):
             os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         self.sync(os.path.dirname(new))
 
     def remove(self, name: str) -> None:
-        """Remove a name; that it is gone already is as good.  Raises: AccessError."""
+        """Remove a file; does nothing if it does not exist.  Raises: AccessError."""
         remove_file(self.fd, name, self.file_path(name))
 
     def sync(self, folder: str = "") -> None:
-        """Make the names in it durable, or in a folder in it.  Raises: PoisonedError; AccessError."""
+        """Make the names in the directory durable, or in a folder of it.  Raises: PoisonedError; AccessError."""
         if not folder:
             sync_directory(self.fd, self.path)
         else:
@@ -282,9 +286,9 @@ class Directory(_Opening):
                 sync_directory(fd, self.file_path(folder))
 
     def close_file(self, fd: int, identity: Identity = ANY_FILE) -> None:
-        """Close a file that was opened here; nothing if it is closed.  Raises: AccessError.
+        """Close a file that was opened through the directory; does nothing if it is closed.  Raises: AccessError.
 
-        identity: which file it is, if other ones were opened here since, and may have its number.
+        identity: of the file, if another one that was opened since may have its number.
         """
         result = lib.binlog_descriptors_close(self._open, fd, *identity)
         if result < 0:
@@ -297,32 +301,32 @@ class Directory(_Opening):
         self.close()
 
     def refuse_remote(self) -> None:
-        """Raise AccessError where it lies on a file system that several machines may share."""
+        """Raise AccessError if the directory is on a file system that several machines may share."""
         kind = lib.binlog_filesystem(self.fd)
         if kind < 0:
-            raise failure(-kind, self.path, "asking for the file system")
+            raise failure(-kind, self.path, "reading the kind of file system")
         if kind in _REMOTE:
-            text = "where locks and wake-ups of other machines may not be seen; FileSystem.ANY accepts it"
+            text = "on which locks and wake-ups of other machines may not work; pass FileSystem.ANY to accept it"
             raise AccessError(f"{self.path} is on {_REMOTE[kind]}, {text}", errno=errno.EOPNOTSUPP, path=self.path)
 
     def sync_parent(self) -> None:
-        """Make the directory's own name durable.  Raises: AccessError; PoisonedError."""
-        # By way of the directory: what the kernel takes for its parent, whatever links its path goes through.
+        """Make the name of the directory durable.  Raises: AccessError; PoisonedError."""
+        # Through the directory: this is the kernel's parent, even if the path contains symbolic links.
         with own_errors(self.path, "opening the parent directory"):
             parent = self._folder(os.pardir)
         with parent as fd:
             sync_directory(fd, self.path)
 
-    def _folder(self, name: str) -> _Opened:
-        """A directory by its name, which is closed once nobody has it.  Raises: OSError."""
-        folder = _Opened(self.fd, name or os.curdir, FOLDER_FLAGS)
+    def _folder(self, name: str) -> _BlockDescriptor:
+        """Open a folder of the directory; it is closed when the object is freed.  Raises: OSError."""
+        folder = _BlockDescriptor(self.fd, name or os.curdir, FOLDER_FLAGS)
         if folder.fd < 0:
             raise OSError(-folder.fd, os.strerror(-folder.fd))
         return folder
 
 
-class OpenFile(_Opened):
-    """A regular file that is there; it is closed once nobody has the object.  size: in bytes, as it was opened."""
+class OpenFile(_BlockDescriptor):
+    """An open regular file, closed when the object is freed.  size: in bytes, when it was opened."""
 
     __slots__ = ("size",)
 
@@ -338,8 +342,8 @@ class OpenFile(_Opened):
         self.size = status.st_size
 
 
-def _made(path: str) -> bool:
-    """Make a directory; return False if it is there."""
+def _make(path: str) -> bool:
+    """Make a directory; return False if it exists."""
     with own_errors(path, "making the directory"):
         try:
             os.mkdir(path, DIRECTORY_MODE)

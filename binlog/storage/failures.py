@@ -1,4 +1,4 @@
-"""From an errno to our own errors."""
+"""The errors of this package for the errnos of system calls."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 def failure(number: int, path: str, doing: str) -> BinlogError:
-    """The error to raise for the errno `number`, met while `doing` something to `path`."""
+    """Return the error for an errno of an operation on `path`.  doing: names the operation: "reading"."""
     if number in NO_SPACE:
         return FullError(f"{path}: {os.strerror(number)} while {doing}")
     return AccessError(f"{path}: {os.strerror(number)} while {doing}", errno=number, path=path)
 
 
-def poisoned(number: int, path: str, what: str) -> PoisonedError:
-    """The error for a write or sync that failed with the errno `number`; its cause is the OSError."""
-    error = PoisonedError(f"{path}: {os.strerror(number)} in {what}; nothing more is appended")
+def poisoned(number: int, path: str, operation: str) -> PoisonedError:
+    """Return the error for an errno of a write or sync, with the OSError as its cause.  operation: "a sync"."""
+    error = PoisonedError(f"{path}: {os.strerror(number)} in {operation}; nothing more is appended; reopen to recover")
     error.__cause__ = OSError(number, os.strerror(number), path)
     return error
 
 
 def write_failure(number: int, path: str) -> BinlogError:
-    """The error for a write that failed with the errno `number`."""
+    """Return the error for an errno of a write: a full disk does not poison."""
     return failure(number, path, "writing") if number in NO_SPACE else poisoned(number, path, "a write")
 
 
 class _OwnErrors:
-    """A class, for entering one takes a third of the time that a generator's takes, and opening a log enters dozens."""
+    """The context manager of `own_errors`.
+
+    It is a class, because entering one takes a third of the time of a generator, and opening a log enters dozens.
+    """
 
     __slots__ = ("_doing", "_path")
 
@@ -47,5 +50,5 @@ class _OwnErrors:
 
 
 def own_errors(path: str, doing: str) -> _OwnErrors:
-    """Raises an OSError of the body as one of ours."""
+    """Raise an OSError of the block as a BinlogError.  path, doing: as for `failure`."""
     return _OwnErrors(path, doing)

@@ -1,10 +1,10 @@
-"""Owner, group and mode of a new file, copied from the files beside it.
+"""The owner, group and mode of new files, copied from the files beside them.
 
 Facts relied on:
 - open(2): the umask takes bits away from a new file's mode, and a directory may give the file its own group.
 - chown(2): only root gives a file away; an owner may give a file to a group that the process is in.  chown(2) may clear
   bits of the mode, so it comes before chmod(2).
-- chmod(2): sets the mode whatever the umask says.
+- chmod(2): sets the mode regardless of the umask.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from binlog.storage.failures import own_errors
 FILE_MODE = 0o640
 DIRECTORY_MODE = 0o750
 
-# A directory whose files differ is rare, and one with many files is common: the newest of a few files speaks for all.
+# Directories with many files are common, and those whose files differ are rare: the newest of a few files is enough.
 _SAMPLE_COUNT = 16
 
 _READ_WRITE = 0o6
 
 
 class FileAccess(NamedTuple):
-    """Owner, group and mode that a new file is to have.
+    """The owner, group and mode for a new file.
 
-    required: False if the owner and the group are only those of the directory, which a process may be unable to give.
+    required: False if owner and group are those of the directory, which the process may be unable to set.
     """
 
     owner: int
@@ -42,13 +42,13 @@ class FileAccess(NamedTuple):
 
 
 def access_like(status: os.stat_result, permissions: int | None = None) -> FileAccess:
-    """Return the owner, group and mode of a file.  permissions: the mode to use instead."""
+    """Return the access of a file.  permissions: the mode to use instead of the file's."""
     mode = stat.S_IMODE(status.st_mode) & 0o777 if permissions is None else permissions
     return FileAccess(status.st_uid, status.st_gid, mode, required=True)
 
 
 def access_of_directory(directory_fd: int, permissions: int | None = None) -> FileAccess:
-    """Return what the first file in a directory gets: the directory's owner and group, and 0640."""
+    """Return the access for the first file in a directory: the directory's owner and group, and 0640."""
     status = os.fstat(directory_fd)
     mode = FILE_MODE if permissions is None else permissions
     return FileAccess(status.st_uid, status.st_gid, mode, required=False)
@@ -57,7 +57,7 @@ def access_of_directory(directory_fd: int, permissions: int | None = None) -> Fi
 def access_beside(directory_fd: int, permissions: int | None = None) -> FileAccess:
     """Return the access of the newest file in a directory, or of the directory if it has no file.
 
-    Of a directory with many files only a few are looked at.
+    In a directory with many files only a few are compared.
     """
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory_fd)
     try:
@@ -67,7 +67,7 @@ def access_beside(directory_fd: int, permissions: int | None = None) -> FileAcce
 
 
 def access_of_newest(directory_fd: int, permissions: int | None = None) -> FileAccess:
-    """As `access_beside`, of a directory whose descriptor no other thread lists."""
+    """Return as `access_beside`.  No other thread may list the directory by this descriptor meanwhile."""
     newest: os.stat_result | None = None
     with os.scandir(directory_fd) as entries:
         files = (entry for entry in entries if entry.is_file(follow_symlinks=False))
@@ -82,9 +82,9 @@ def access_of_newest(directory_fd: int, permissions: int | None = None) -> FileA
 
 
 def check_can_give(directory_fd: int, access: FileAccess, path: str) -> None:
-    """Raise AccessError if this process cannot give a new file in the directory to the owner and the group.
+    """Raise AccessError if this process cannot give a new file in the directory to the owner and group.
 
-    Nothing has been made yet.  A file that its former users cannot open would stop them.
+    Call it before making the file, because a file that other users of the directory cannot open would stop them.
     """
     if not access.required or os.geteuid() == 0:
         return
@@ -97,7 +97,7 @@ def check_can_give(directory_fd: int, access: FileAccess, path: str) -> None:
 
 
 def give_access(fd: int, access: FileAccess, path: str) -> None:
-    """Give a file its owner, group and mode, whatever the umask.  Raises: AccessError."""
+    """Set the owner, group and mode of a file, regardless of the umask.  Raises: AccessError."""
     with own_errors(path, "setting owner, group and mode"):
         status = os.fstat(fd)
         owner = access.owner if os.geteuid() == 0 else status.st_uid
@@ -112,7 +112,10 @@ def give_access(fd: int, access: FileAccess, path: str) -> None:
 
 
 def give_directory_access(fd: int, parent: os.stat_result, path: str, *, inner: bool) -> None:
-    """Give a new directory owner, group and mode, as `files.make_directory` says; inner: as `files.make_subfolder`."""
+    """Set the owner, group and mode of a new directory as `files.make_directory` documents.
+
+    inner: as `files.make_subfolder` documents.
+    """
     own = os.fstat(fd)
     group = parent.st_gid if inner or os.geteuid() == 0 else own.st_gid
     mode = stat.S_IMODE(parent.st_mode) if inner else DIRECTORY_MODE | own.st_mode & stat.S_ISGID
@@ -120,27 +123,27 @@ def give_directory_access(fd: int, parent: os.stat_result, path: str, *, inner: 
 
 
 def _open_to_owner(mode: int) -> bool:
-    """Whether a former owner, who is now one of the group or one of the others, may do what an owner may."""
+    """Return whether a former owner, now a member of the group or one of the others, keeps its permissions."""
     owner = mode >> 6 & _READ_WRITE
     return owner & ~(mode >> 3) == 0 or owner & ~mode == 0
 
 
 def _needs_group(access: FileAccess) -> bool:
-    """Whether the mode lets the group do more than all others."""
+    """Return whether the mode gives the group more permissions than all others."""
     return access.mode >> 3 & ~access.mode & 0o7 != 0
 
 
 def _refusal(access: FileAccess, path: str) -> AccessError:
     user, group = user_name(access.owner), _group_name(access.group)
     text = (
-        f"{path} is not made: the files beside it belong to {user}:{group} with mode {access.mode:04o}, and "
+        f"{path} was not made: the files beside it belong to {user}:{group} with mode {access.mode:04o}, and "
         f"{user_name(os.geteuid())} cannot make one like them; run this as {user}, or as root"
     )
     return AccessError(text, errno=errno.EPERM, path=path, run_as=user)
 
 
 def user_name(uid: int) -> str:
-    """The name of a user, or the number as `sudo -u` takes it."""
+    """Return the name of a user, or the number in the form that `sudo -u` accepts."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

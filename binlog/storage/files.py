@@ -1,13 +1,13 @@
-"""Opening, reading, making and naming files, relative to a directory's descriptor.
+"""Functions that open, make, read, write and sync files, relative to a directory's descriptor.
+
+`read_at` and its kin also read the bytes of a log file from its archive.
 
 Facts relied on:
-- openat(2): a name relative to a descriptor cannot be led elsewhere by a rename above it.
-- open(2), O_NOFOLLOW: a symbolic link planted under a file's name is refused.
+- openat(2): renaming a directory above does not change the meaning of a name relative to a descriptor.
+- open(2), O_NOFOLLOW: the kernel refuses a symbolic link that was planted under a file's name.
 - rename(2): a name appears whole.
-- fsync(2): a new name is durable only once its directory is synced.
-- fallocate(2): space given in advance makes a later sync cheaper, for the file's size does not change.
-
-What the bytes of a log file are read from: a file of its own, or its archive.
+- fsync(2): a new name is durable only after its directory is synced.
+- fallocate(2): space allocated in advance makes a later sync cheaper, because the file's size does not change.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from binlog.storage.native import CommitGroup, ffi, lib, read_cached
 
 
 class Unpacked(Protocol):
-    """The bytes of a log file that are not in a file of their own; see archive_content.py."""
+    """The bytes of an archived log file; see archive_content.py."""
 
     @property
     def file_bytes(self) -> int:
-        """How many there are."""
+        """The size of the log file."""
 
     def read(self, size: int, offset: int) -> bytes:
-        """As `files.read_at`."""
+        """Read as `files.read_at`."""
 
     def frame_start(self, offset: int) -> int:
-        """Where the part starts that holds an offset, of those that are had as a whole or not at all."""
+        """Return the start of the frame that holds an offset."""
 
     def frame_end(self, offset: int) -> int:
-        """Where that part ends: at a record's end."""
+        """Return the end of the frame that holds an offset: the end of a record."""
 
 
 Content = int | Unpacked
-"""A descriptor of the log file, or what its archive holds."""
+"""The source of a log file's bytes: a descriptor, or an archive."""
 
 
 class LostFrameError(CorruptError):
-    """A frame of an archive is damaged: the log file's bytes from `offset` to before `end` are lost, and no others."""
+    """A frame of an archive is damaged: only the log file's bytes from `offset` to before `end` are lost."""
 
     def __init__(self, path: str, start: int, end: int, text: str) -> None:
         super().__init__(path, start, "frame", text)
@@ -66,14 +66,14 @@ class LostFrameError(CorruptError):
 _FLAGS_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FLAGS_TO_WRITE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
-# A copy of so much takes less than the five milliseconds after which threads take turns.
-_SOON_BYTES_MAX = 1 << 20
+# Copying 1 MiB takes less than the five milliseconds of sys.setswitchinterval.
+_CACHED_BYTES_MAX = 1 << 20
 
 
 class FileSystem(enum.Enum):
-    """Which file systems a writer accepts.
+    """The file systems that a writer accepts.
 
-    All writers of a directory must run under one kernel, which shared file systems do not tell.
+    All writers of a directory must run under one kernel, and on a shared file system that cannot be checked.
     """
 
     LOCAL = "local"
@@ -81,7 +81,7 @@ class FileSystem(enum.Enum):
 
 
 def open_directory(path: str) -> int:
-    """A descriptor of the directory, for the names in it."""
+    """Return a descriptor of a directory.  Raises: AccessError."""
     with own_errors(path, "opening the directory"):
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
@@ -97,15 +97,15 @@ def open_named_directory(path: str) -> int:
 
 
 def list_folder(path: str) -> list[str]:
-    """The names in a folder; none where it is not there, or is none.  Raises: AccessError."""
+    """Return the names in a folder, sorted; none if it does not exist or is no folder.  Raises: AccessError."""
     with own_errors(path, "listing the folder"), suppress(FileNotFoundError, NotADirectoryError):
         return sorted(os.listdir(path))
     return []
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder is there.  Raises: AccessError where that cannot be known."""
-    with own_errors(path, "looking for the folder"):
+    """Return whether the path names a folder.  Raises: AccessError if that cannot be found out."""
+    with own_errors(path, "reading the status of the folder"):
         try:
             return stat.S_ISDIR(os.stat(path).st_mode)
         except (FileNotFoundError, NotADirectoryError):
@@ -113,15 +113,15 @@ def is_folder(path: str) -> bool:
 
 
 def make_directory(path: str) -> None:
-    """Make the directory where there is none; its parent must be there.  Not durable yet: see `sync_parent`.
+    """Make a directory if it does not exist; its parent must exist.  `sync_parent` makes it durable.
 
-    One that root makes belongs to the owner and group of its parent.
+    A directory that root makes belongs to the owner and group of its parent.
     """
     _make_directory(path, path, parent_fd=None, inner=False)
 
 
 def make_subfolder(parent_fd: int, name: str, path: str) -> None:
-    """As `make_directory`, for a folder inside an engine's: it gets the owner, group and mode of its parent."""
+    """Make a folder inside an engine's directory, with the owner, group and mode of its parent."""
     _make_directory(name, path, parent_fd=parent_fd, inner=True)
 
 
@@ -140,9 +140,9 @@ def _make_directory(name: str, path: str, *, parent_fd: int | None, inner: bool)
 
 
 def open_file(directory_fd: int, name: str, path: str, *, writable: bool) -> int:
-    """A descriptor of a regular file that is there.  Raises: NotFoundError; AccessError.
+    """Return a descriptor of an existing regular file.  Raises: NotFoundError; AccessError.
 
-    For one that is to be locked see Descriptor.
+    Use `Descriptor` for a file that will be locked.
     """
     try:
         fd = os.open(name, flags_to_open(writable=writable), dir_fd=directory_fd)
@@ -158,14 +158,14 @@ def open_file(directory_fd: int, name: str, path: str, *, writable: bool) -> int
 
 
 def flags_to_open(*, writable: bool) -> int:
-    """How a file of ours is opened."""
+    """Return the flags with which files of the engines are opened."""
     return _FLAGS_TO_WRITE if writable else _FLAGS_TO_READ
 
 
 def opening_failure(number: int, path: str) -> BinlogError:
-    """The error for the errno `number`, met while opening a file."""
+    """Return the error for an errno of opening a file."""
     if number == errno.ENOENT:
-        return NotFoundError(f"{path} is not there")
+        return NotFoundError(f"{path} does not exist")
     if number == errno.ELOOP:
         text = f"{path} is a symbolic link, which is never followed; put the file itself there, or remove the link"
         return AccessError(text, errno=number, path=path)
@@ -173,23 +173,24 @@ def opening_failure(number: int, path: str) -> BinlogError:
 
 
 def check_regular(status: os.stat_result, path: str) -> None:
-    """Raise AccessError where the file is a directory, a pipe or a device."""
+    """Raise AccessError unless the file is a regular one."""
     if not stat.S_ISREG(status.st_mode):
         raise AccessError(f"{path} is not a regular file", errno=errno.EINVAL, path=path)
 
 
 def create_file(directory_fd: int, name: str, path: str, access: FileAccess | None = None) -> int:
-    """A descriptor of a new empty file, which must not be there yet.
+    """Make a new empty file and return a descriptor of it.
 
-    access: its owner, group and mode, whatever the umask; None for those of the newest file in the directory.
-    Raises: AccessError, with nothing made, if this process cannot give it to that owner and group.
+    access: its owner, group and mode, regardless of the umask; None for those of the newest file in the directory.
+    Raises: AccessError if the file exists, or if this process cannot give it to that owner and group; then no file was
+    made.
     """
     with own_errors(path, "making the file"):
         if access is None:
             access = access_beside(directory_fd)
         check_can_give(directory_fd, access, path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        # Until it is given to its owner and group, nobody else opens it.
+        # No other user can open it before it has its owner and group.
         fd = os.open(name, flags, 0o600, dir_fd=directory_fd)
         try:
             give_access(fd, access, path)
@@ -201,7 +202,7 @@ def create_file(directory_fd: int, name: str, path: str, access: FileAccess | No
 
 
 def sync_directory(directory_fd: int, path: str) -> None:
-    """Make the names in the directory durable.  Raises: PoisonedError, as `sync`."""
+    """Make the names in a directory durable.  Raises: PoisonedError, as `sync`."""
     try:
         os.fsync(directory_fd)
     except OSError as error:
@@ -209,9 +210,9 @@ def sync_directory(directory_fd: int, path: str) -> None:
 
 
 def sync_parent(directory_fd: int, path: str) -> None:
-    """Make the directory's own name durable."""
+    """Make the name of a directory durable.  Raises: AccessError; PoisonedError."""
     with own_errors(path, "opening the parent directory"):
-        # By way of the directory: what the kernel takes for its parent, whatever links its path goes through.
+        # Through the directory: this is the kernel's parent, even if the path contains symbolic links.
         parent = os.open(os.pardir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory_fd)
     try:
         sync_directory(parent, path)
@@ -220,7 +221,7 @@ def sync_parent(directory_fd: int, path: str) -> None:
 
 
 def remove_file(directory_fd: int, name: str, path: str) -> None:
-    """Remove the name; that it is gone already is as good."""
+    """Remove a file; does nothing if it does not exist."""
     with own_errors(path, "removing the file"):
         try:
             os.unlink(name, dir_fd=directory_fd)
@@ -229,7 +230,7 @@ def remove_file(directory_fd: int, name: str, path: str) -> None:
 
 
 def read_at(content: Content, size: int, offset: int, path: str) -> bytes:
-    """Up to `size` bytes from `offset`; fewer only where the file ends."""
+    """Return `size` bytes from `offset`; fewer only at the end of the file."""
     if not isinstance(content, int):
         return content.read(size, offset)
     fd = content
@@ -245,30 +246,30 @@ def read_at(content: Content, size: int, offset: int, path: str) -> bytes:
         return b"".join(parts)
 
 
-def read_soon_at(fd: int, size: int, offset: int, path: str) -> bytes:
-    """As `read_at`, and without letting another thread run where the page cache has it all and it is not much."""
-    if size <= _SOON_BYTES_MAX and (data := read_cached(fd, size, offset)) is not None and len(data) == size:
+def read_cached_at(fd: int, size: int, offset: int, path: str) -> bytes:
+    """Read as `read_at`.  Keeps the interpreter's lock if the bytes are few and all in the page cache."""
+    if size <= _CACHED_BYTES_MAX and (data := read_cached(fd, size, offset)) is not None and len(data) == size:
         return data
     return read_at(fd, size, offset, path)
 
 
 def read_whole_at(content: Content, size: int, offset: int, path: str) -> bytes:
-    """As `read_at`, but of an archive no further than the frame goes that holds the record at `offset`.
+    """Read as `read_at`, but from an archive only up to the end of the frame that holds the record at `offset`.
 
-    It ends where a record does; and the next frame may be damaged, or not be needed.
+    A frame ends at the end of a record.  The next frame may be damaged, or not needed.
     """
     if not isinstance(content, int):
         size = min(size, content.frame_end(offset) - offset)
     return read_at(content, size, offset, path)
 
 
-def forget(fd: int) -> None:
-    """Have what was synced of a file be read from the disk the next time (posix_fadvise(2)); the kernel may not."""
+def drop_page_cache(fd: int) -> None:
+    """Ask the kernel to drop the synced pages of a file from its cache (posix_fadvise(2))."""
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def content_bytes(content: Content) -> int:
-    """How many bytes can be read from it."""
+    """Return the number of bytes that can be read."""
     return os.fstat(content).st_size if isinstance(content, int) else content.file_bytes
 
 
@@ -280,16 +281,16 @@ def write_at(fd: int, data: bytes | bytearray | memoryview, offset: int, path: s
 
 
 def commit_at(group: CommitGroup, fd: int, data: bytes | bytearray | memoryview, offset: int, path: str) -> None:
-    """Write, and sync if the leader said so, all that the leader of a group has begun to commit.
+    """Write the bytes that the leader of a group commits, and sync them if the leader's `begin` asked for that.
 
-    It is one call, after which no exception of a signal handler can hide that it was done.
-    Raises: FullError; PoisonedError for any other failure of the write, and for each of the sync.
+    Writing, syncing and recording the success are one call of C, so no exception of a signal handler comes in between.
+    Raises: FullError; PoisonedError for any other failure of the write, and for any failure of the sync.
     """
     check_commit(group.commit(fd, data, offset), path)
 
 
 def check_commit(result: int, path: str) -> None:
-    """Raise what a group's `commit` returned, or what its own commit left in `failed`.  Raises: as `commit_at`."""
+    """Raise the error for a result of a group's `commit`, or for its `failed`.  Raises: as `commit_at`."""
     if result < 0:
         raise write_failure(-result, path)
     if result > 0:
@@ -297,14 +298,17 @@ def check_commit(result: int, path: str) -> None:
 
 
 def allocate(fd: int, start: int, stop: int, path: str) -> None:
-    """Give the file space from `start` to `stop`, which becomes its size.  Raises: FullError."""
-    # posix_fallocate(3) may give a part of it and fail.  What is beyond the tail means nothing, so that is no loss.
+    """Allocate space from `start` to `stop`, which becomes the file's size.  Raises: FullError; AccessError."""
+    # posix_fallocate(3) may allocate a part and fail.  That is harmless: bytes beyond the tail mean nothing.
     with own_errors(path, "preparing space"):
         os.posix_fallocate(fd, start, stop - start)
 
 
 def sync(fd: int, path: str) -> None:
-    """fdatasync.  Raises: PoisonedError whatever the reason, after which nothing unsynced may be believed."""
+    """Sync a file (fdatasync(2)).
+
+    Raises: PoisonedError for every failure, because the kernel may have dropped the unsynced bytes.
+    """
     try:
         os.fdatasync(fd)
     except OSError as error:
@@ -312,20 +316,20 @@ def sync(fd: int, path: str) -> None:
 
 
 class DiskFile:
-    """An open file, and its path for messages."""
+    """An open file with its path."""
 
     def __init__(self, fd: int, path: str) -> None:
         self.content = fd
         self.path = path
 
     def access(self) -> FileAccess:
-        """Owner, group and mode."""
+        """Return the file's owner, group and mode."""
         return access_like(os.fstat(self.content))
 
     def write(self, data: bytes | bytearray, offset: int) -> None:
-        """See `write_at`."""
+        """Write as `write_at`."""
         write_at(self.content, data, offset, self.path)
 
     def sync(self) -> None:
-        """See `sync`."""
+        """Sync as `sync`."""
         sync(self.content, self.path)

@@ -1,6 +1,6 @@
-"""Committing in groups: an open file as the compiled code knows it, and one append through it.
+"""The log's group commit: an open log file as the C knows it, and one append to it.
 
-See native/group.c for how writers lead and wait, and native/commit.c for the order of a commit.
+native/log/group.c documents how writers lead and wait, and native/log/commit.c the order of a commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from binlog.storage.native import FastPath, address, ffi, lib
 from binlog.storage.staging_area import StagingArea
 from binlog.storage.waiting.doorbell import Doorbell
 
-# A record of at most so many bytes is framed and copied by the compiled code.
+# The C frames and copies records up to this size.
 RECORD_BYTES_COPIED = int(lib.BINLOG_COPY_BYTES_MAX) - LENGTH_BYTES
 _IDENTITY = slice(LOG_HEADER.offset("magic"), LOG_HEADER.offset("own_tail"))
 _LOOK = int(lib.BINLOG_LOOK)
@@ -28,15 +28,15 @@ _SECONDS_MAX = 10**9
 
 
 class Mode(enum.IntEnum):
-    """How far a record must be when the call that appends it returns; see docs/durability.md."""
+    """How safe a record is when the call that appends it returns; see docs/durability.md."""
 
     SYNC = lib.BINLOG_SYNC  # on stable storage
     FLUSH = lib.BINLOG_FLUSH  # in the file, and visible to readers
-    STAGE = lib.BINLOG_STAGE  # in shared memory: safe from the process's death
+    STAGE = lib.BINLOG_STAGE  # in shared memory: it survives the process
 
 
 class Append:
-    """One append, alone or of several records together, and what became of it.  For one thread at a time.
+    """An append of one or several records, with its outcome.  For one thread at a time.
 
     timeout: seconds to wait for the file's lock; None waits for ever.
     """
@@ -54,7 +54,7 @@ class Append:
         self.withdraw()
 
     def fill(self, data: bytes | bytearray | memoryview, record_count: int, mode: Mode, *, framed: bool) -> None:
-        """Say what to append.  framed: the records have their lengths; else it is one, without."""
+        """Set the records.  framed: `data` contains the records' lengths; else it is one record without."""
         self._data = data
         own = self.own
         own.data = ffi.from_buffer("uint8_t[]", data)  # `_data` keeps it alive
@@ -64,46 +64,46 @@ class Append:
         own.mode = mode
 
     def stage(self, area: StagingArea | None) -> None:
-        """Lay it into the ring, if there is one and it has room, before whoever commits next comes."""
+        """Copy the records to the writer's ring, if it has one and there is room, for the next leader to commit."""
         if area is not None and area.has_ring:
-            self.goes_to(area)
+            self.set_area(area)
             lib.binlog_stage(area.core, self.own, 1)
 
-    def goes_to(self, area: StagingArea | None) -> None:
-        """Say where it will be staged, before it is: what ends the call that stages it can take it back then."""
+    def set_area(self, area: StagingArea | None) -> None:
+        """Set the staging area before staging, so that an exception that ends the staging call can withdraw it."""
         if self.own.ticket < 0:
             self._area = area
 
     def keep(self, record: bytes) -> None:
-        """Keep the record that the compiled code appends: it may have to be taken back, and written elsewhere."""
+        """Keep the record that the C appends; it may have to be withdrawn, and appended to another file."""
         self._data = record
 
     def withdraw(self) -> bool:
-        """Take it back from the ring, or give up waiting for it; False where somebody has taken it."""
+        """Remove it from the ring, or stop waiting for it; return False if a leader has taken it."""
         return self._area is None or self.own.ticket < 0 or self._area.take_back(self.own)
 
     def done(self) -> bool:
-        """Whether it lay in the ring and is in the log now: somebody took it along."""
+        """Return whether it was staged and a leader has committed it."""
         if self._area is None or self.own.ticket < 0:
             return False
         return bool(lib.binlog_outcome(self._area.core, self.own)) and self.own.outcome == 0
 
     @property
     def place(self) -> tuple[int, int]:
-        """The file's number and where in it the first record lies, once it is done."""
+        """The file's number, and the offset of the first record in it, after the append is done."""
         return self.own.number, self.own.offset
 
     def framed(self) -> bytes | bytearray | memoryview:
-        """The records with their lengths."""
+        """Return the records with their lengths."""
         return self._data if self.own.framed else frame(self._data)
 
 
 class CommitFile:
     """A log file open for appending.
 
-    fd: its descriptor, which stays the caller's.
+    fd: its descriptor, which the caller closes.
     prepare_bytes: the largest step in which space is allocated.
-    strict: whether to sync once more after publishing, as in a log that other programs write too.
+    strict: sync again after publishing, as in a log that other programs write too.
     """
 
     def __init__(self, fd: int, number: int, path: str, *, prepare_bytes: int, strict: bool) -> None:
@@ -117,9 +117,9 @@ class CommitFile:
             raise MemoryError("no memory for a group of records")
 
     def watch(self, own: Identity, directory_fd: int, directory: Identity, at: int, name: str) -> None:
-        """Have each commit see that the descriptor, the directory and the name still are what they were.
+        """Make each commit check that the descriptor, the directory and the name still belong to the same file.
 
-        at, name: where the file is looked for by name; see Directory.place_of.
+        at, name: the file's name, and the directory that it is relative to; see LogDirectory.place_of.
         """
         self._name = ffi.new("char[]", os.fsencode(name))
         self.core.place = {
@@ -127,8 +127,8 @@ class CommitFile:
             "directory_inode": directory.inode, "at": at, "name": self._name,
         }  # fmt: skip
 
-    def know(self, header: LogHeader, doorbell: Doorbell) -> None:
-        """Take the header, read under the lock, for what the next commit finds unless something happens meanwhile."""
+    def remember_header(self, header: LogHeader, doorbell: Doorbell) -> None:
+        """Remember the header, read under the lock, so that the next commit can detect a change by another process."""
         core = self.core
         core.seed = block_seed(header.uuid, header.number)
         core.epoch = header.epoch
@@ -139,35 +139,36 @@ class CommitFile:
         core.queue = bool(header.flags & Flag.MIXED)
         core.bell = doorbell.address() or ffi.NULL
 
-    def follow_with(self, index_fd: int) -> None:
-        """Write the index from here on; its descriptor stays the caller's.  -1 for none."""
+    def write_index_to(self, index_fd: int) -> None:
+        """Write the index with each commit from now on.  index_fd: its descriptor, which the caller closes; -1 for
+        none."""
         own = identity_of(index_fd) if index_fd >= 0 else Identity(0, 0)
         self.core.index = {"fd": index_fd, "device": own.device, "inode": own.inode}
 
     def flush_index(self) -> None:
-        """Write what entries are kept for writing together.  The caller holds the file's lock."""
+        """Write the index entries that are collected in memory.  The caller holds the file's lock."""
         lib.binlog_index_flush(self.core)
 
     @property
-    def index_keeps(self) -> bool:
-        """Whether entries are kept."""
+    def has_unwritten_entries(self) -> bool:
+        """Whether index entries are collected in memory."""
         return bool(self.core.index.fd >= 0 and self.core.index.kept_count)
 
     @property
-    def index_followed(self) -> bool:
-        """Whether the index is written; not so any more where something about it is odd."""
+    def writes_index(self) -> bool:
+        """Whether commits write the index; they stop if something is wrong with it."""
         return bool(self.core.index.fd >= 0)
 
     def append(self, append: Append, area: StagingArea | None, *, locked: bool = False) -> bool | None:
-        """Append, alone or in a group; where it is staged already, wait for its outcome.
+        """Append, alone or in a group; if it is staged already, wait for its outcome.
 
         locked: the caller holds the file's lock.
-        True when done.  False where the file must be looked at under its lock first.  None after a signal.  In both
-        nothing was done, but that it may be staged.
-        Raises: BusyError once the time limit is reached; FullError; AccessError; PoisonedError; UnknownOutcomeError.
+        Returns True when it is done.  Returns False if the caller must first check the file under its lock, and None
+        after a signal; in both cases nothing was done, but the records may be staged.
+        Raises: BusyError at the timeout; FullError; AccessError; PoisonedError; UnknownOutcomeError.
         """
         own, shared = append.own, area.core if area is not None else ffi.NULL
-        append.goes_to(area)
+        append.set_area(area)
         if locked:
             result = lib.binlog_append_locked(self.core, shared, own)
         elif own.ticket >= 0:
@@ -177,29 +178,30 @@ class CommitFile:
         return self._answer(result, own.step)
 
     def arm(self, fast_path: FastPath, append: Append, area: StagingArea | None) -> None:
-        """Have records go straight to this file, with `append` for what becomes of each."""
+        """Let the fast path append to this file, with `append` as the request that it fills in."""
         append.file = self
-        append.goes_to(area)
+        append.set_area(area)
         fast_path.arm(address(self.core), address(append.own), append)
 
     def check_answer(self, append: Append) -> None:
-        """Raise the error of an append that failed on the fast path, unless it is only to be gone on with."""
+        """Raise the error of an append that failed on the fast path; return if the slow path must resume it."""
         self._answer(append.own.answer, append.own.step)
 
     def drain(self, area: StagingArea | None, *, confirm: bool, locked: bool = False) -> bool | None:
-        """Commit everything that is staged, in all processes, and with `confirm` have all in the file synced.
+        """Commit everything that all processes have staged.  confirm: sync everything in the file.
 
-        locked: the caller holds the file's lock.  Answers and raises as `append`.
+        locked: the caller holds the file's lock.
+        Returns and raises as `append`.
         """
         shared = area.core if area is not None else ffi.NULL
         run = lib.binlog_drain_locked if locked else lib.binlog_drain
         return self._answer(run(self.core, shared, lib.BINLOG_CONFIRM if confirm else 0), self.core.step)
 
     def commit_written(self, area: StagingArea | None, *, size: int, crc: int, record_count: int) -> bool | None:
-        """Commit and confirm `size` bytes that lie behind the tail already, and take Flag.ONCE back with that.
+        """Commit and confirm `size` bytes that are already written after the tail, and clear Flag.ONCE.
 
-        crc: their CRC-32C.  The caller holds the lock, and has confirmed all that lies before them.
-        Answers and raises as `append`.
+        crc: their CRC-32C.  The caller holds the lock, and has confirmed everything before them.
+        Returns and raises as `append`.
         """
         shared = area.core if area is not None else ffi.NULL
         result = lib.binlog_commit_written(self.core, shared, size, crc, record_count)
@@ -218,23 +220,26 @@ class CommitFile:
 
 
 def commit_failure(number: int, step: int, path: str) -> BinlogError:
-    """The error for a commit that failed with the errno `number` at `step`."""
+    """Return the error for an errno of a commit.  step: in which it failed."""
     if number == errno.ETIMEDOUT:
-        return UnknownOutcomeError(f"{path}: whether the record is in the log is not known; look before repeating")
+        return UnknownOutcomeError(
+            f"{path}: the record may or may not be in the log; read the log before you append it again"
+        )
     if step in (lib.BINLOG_STEP_DATA, lib.BINLOG_STEP_SLOT) and number != errno.EIO:
-        return failure(number, path, "appending")  # nothing was published, and what is beyond the tail means nothing
+        return failure(number, path, "appending")  # nothing was published, and bytes beyond the tail mean nothing
     if step == lib.BINLOG_STEP_PUBLISH and number in NO_SPACE:
         return UnknownOutcomeError(f"{path}: the record is on the disk, and could not be published; it may appear")
     if step == 0:
-        return failure(number, path, "locking the file or reading its header")  # nothing was begun
+        return failure(number, path, "locking the file or reading its header")  # the commit had not begun
     synced = step in (lib.BINLOG_STEP_SYNC, lib.BINLOG_STEP_PUBLISH_SYNC)
     return poisoned(number, path, "a sync" if synced else "a write")
 
 
 def commit_foreign(fd: int, data: bytes | bytearray | memoryview, offset: int, path: str) -> None:
-    """Append to a file that another program made: data, sync, tail, sync, and none of our fields.
+    """Append to a file that another program made: write the data, sync, write the tail, sync.
 
-    The caller holds the file's lock.  Raises: FullError or AccessError with nothing changed; PoisonedError.
+    Such a file has none of our header fields.  The caller holds its lock.
+    Raises: FullError or AccessError, with nothing changed; PoisonedError.
     """
     step = ffi.new("int *")
     buffer = ffi.from_buffer("uint8_t[]", data)

@@ -1,10 +1,9 @@
-"""The life of what one object of one process has open in a directory, and its threads share.
+"""The base class of objects that own a directory: opening, closing, and the guard of their changes.
 
-It is opened whole or not at all.  An exception of a signal handler in the middle of a change poisons it (`Guard`); in
-the middle of `close` it leaves it closed for all calls but `close`, which then does the rest.  What is open is closed
-with the object at the latest.
-
-The guard of what a process has open, with our errors: see native/guard.c.
+- A handle opens whole or not at all.
+- An exception of a signal handler in the middle of a change poisons the handle (native/shared/guard.c).
+- An exception in the middle of `close` leaves the handle closed for all calls but `close`, which then finishes.
+- Files that are still open are closed when the object is freed.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from binlog.storage.native import Guard
 _HARMLESS = (BinlogError, ValueError, TypeError)
 
 
-def new_guard(what: str) -> Guard:
-    """Make the guard of something, which errors name like this: "the journal PATH".
+def new_guard(name: str) -> Guard:
+    """Return a guard.  name: of the guarded object, for errors: "the journal PATH".
 
-    A `change` may end with one of our own errors, ValueError or TypeError: a call that raises them has changed nothing,
-    unless it is a PoisonedError.
+    A `change` that ends with a BinlogError, ValueError or TypeError does not poison the guard, because a call that
+    raises them has changed nothing.  The exception is PoisonedError.
     """
-    return Guard(what, PoisonedError, StateError, _HARMLESS)
+    return Guard(name, PoisonedError, StateError, _HARMLESS)
 
 
 class Closing(ABC):
-    """What is closed at the end of a block."""
+    """An object that is closed at the end of a `with` block."""
 
     @abstractmethod
     def close(self) -> None:
-        """End; a second call does nothing, or what one left that an exception ended."""
+        """Close the object.  A second call does nothing, or finishes a first one that an exception ended."""
 
     def __enter__(self) -> Self:
         return self
@@ -53,28 +52,31 @@ class Closing(ABC):
 
 
 class Handle(Closing):
-    """It.  what: its name in errors.  lock_name: the file in the directory that is locked."""
+    """An object that owns a directory, and is used by threads.
 
-    what: ClassVar[str]
+    kind: names the object in errors.  lock_name: of the lock file in the directory.
+    """
+
+    kind: ClassVar[str]
     lock_name: ClassVar[str]
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(path)
-        self._guard = new_guard(f"the {self.what} {self.path}")
-        self._life = new_guard(f"the {self.what} {self.path}")  # held while it is opened, or closed
+        self._guard = new_guard(f"the {self.kind} {self.path}")
+        self._life = new_guard(f"the {self.kind} {self.path}")  # held while the handle opens or closes
         self._is_closed = self._is_ended = False
         self._directory: Directory
         self._lock: DirectoryLock | None = None
 
     def _acquire(self) -> None:
-        """Make the directory this process's, and open what is in it, all or nothing.
+        """Lock the directory and open the files in it, all or nothing.
 
-        The directory is made if it is not there, in one that is.
-        Raises: BusyError; AccessError; FullError; PoisonedError; and what `_open` raises.
+        The directory is made if it does not exist; its parent must exist.
+        Raises: BusyError; AccessError; FullError; PoisonedError; and the errors of `_open`.
         """
         directory, undoing = Directory(self.path, make=True), ExitStack()
-        # Both at once, so that there is none or both.
-        self._lock, self._directory = DirectoryLock(directory, self.lock_name, self.what), directory
+        # In one statement, so that an exception leaves both unset or both set.
+        self._lock, self._directory = DirectoryLock(directory, self.lock_name, self.kind), directory
         self._lock.bind(self._guard)
         try:
             self._open(undoing)
@@ -87,23 +89,23 @@ class Handle(Closing):
 
     @abstractmethod
     def _open(self, undoing: ExitStack) -> None:
-        """Open what is in the directory.
+        """Open the files in the directory.
 
-        If this raises, what is opened through the directory is closed, and before that all of `undoing` is done.
+        If this raises, the callbacks of `undoing` run, and then the directory closes the files that it opened.
         """
 
     @abstractmethod
     def _end(self) -> None:
-        """Make all durable, and stop what still works; it may be called again after an exception broke it off."""
+        """Make everything durable and stop all work.  It may be called again after an exception ended it."""
 
     def _let_go(self) -> None:
-        """Close what the directory does not close, and nothing uses any more; it may be called again."""
+        """Close everything that the directory does not close.  It may be called again."""
 
     def close(self) -> None:
-        """Have all be durable, and end; a second call does nothing.
+        """Make everything durable and close the handle; a second call does nothing.
 
-        Raises: PoisonedError and others if that fails, and it is closed then too; StateError in a signal handler that
-        broke into a call of this thread.
+        Raises: PoisonedError and others if that fails; the handle is closed then too.  StateError in a signal handler
+        that interrupted a call of this thread; then it is not closed.
         """
         if self._lock is None or self._lock.is_forked:
             self._is_closed = True
@@ -117,24 +119,26 @@ class Handle(Closing):
                     try:
                         step()
                     except StateError:
-                        raise  # what goes on in this thread, or in another one, needs what is open
+                        raise  # a call in this thread or another one still needs the files
                     except BinlogError as error:
                         failure = failure or error
             self._is_ended = True
-            self._guard.bind(-1, 0, 0)  # its descriptor is closed next, and later calls must raise ClosedError
+            self._guard.bind(-1, 0, 0)  # the descriptor is closed next, and later calls must raise ClosedError
             self._lock.release()
             self._directory.close()
         if failure is not None:
             raise failure
 
     def _refuse(self) -> None:
-        """Raises: StateError in a forked child, where the guard may be held for ever; ClosedError."""
+        """Raise StateError in a forked child, in which the guard may be held for ever; ClosedError if closed."""
         if not self._guard.is_ours:
-            raise StateError(f"the {self.what} {self.path} is the parent process's, or its descriptors were closed")
+            raise StateError(
+                f"the {self.kind} {self.path} belongs to the parent process, or the program closed its descriptors"
+            )
         if self._is_closed:
-            raise ClosedError(f"the {self.what} {self.path} is closed")
+            raise ClosedError(f"the {self.kind} {self.path} is closed")
 
     def _refuse_reentry(self) -> None:
-        """Raises: StateError in a signal handler, or a __del__, in the middle of a call of this thread."""
+        """Raise StateError in a signal handler or a `__del__` that interrupted a call of this thread."""
         if self._guard.held:
-            raise StateError(f"this thread is within a call of the {self.what} {self.path}")
+            raise StateError(f"this thread is within a call of the {self.kind} {self.path}")

@@ -1,7 +1,9 @@
-"""The compiled part that makes system calls: by cffi (`ffi`, `lib`), and what takes or gives Python objects.
+"""The compiled functions that make system calls: `ffi` and `lib` of cffi, and the names of `binlog._calls`.
 
-One library has both modules, so that both know the same descriptors and forks.  Python imports the second one when it
-is told where it is ("Multiple modules in one library" in Python's documentation of extension modules).
+`binlog._calls` has the functions and types that take or return Python objects.  It shares a library with cffi's module,
+so that both use one table of descriptors and one count of forks.  Python cannot find a second module in a library by
+itself, so this module passes it the path ("Multiple modules in one library" in Python's documentation of extension
+modules).
 """
 
 from __future__ import annotations
@@ -26,5 +28,5 @@ ffi, lib = _native.ffi, _native.lib
 
 
 def address(value: Any) -> int:
-    """The address that a pointer of `ffi` holds."""
+    """Return the address in a pointer of `ffi`."""
     return int(ffi.cast("uintptr_t", value))

@@ -1,4 +1,7 @@
-"""Messages that were given back: after which delay each comes again, and which are due."""
+"""When messages that a consumer gave back are delivered again.
+
+It is here because the queue and the page store share it.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,23 @@ _T = TypeVar("_T")
 
 
 def retry_delay(given_count: int) -> float:
-    """How long a message waits that was given so often, unless told otherwise: not after the first time, then twice as
+    """Return the default delay, in seconds, before a message that was delivered `given_count` times comes again.
 
-    long each time, a minute at most."""
+    It is 0 after the first delivery, then a tenth of a second that doubles each time, up to a minute.
+    """
     if given_count <= 1:
         return 0.0
     return min(_FIRST_SECONDS * 2.0 ** min(given_count - 2, _DOUBLINGS_MAX), _SECONDS_MAX)
 
 
 def check_delay(delay: float | None) -> None:
-    """Raises: ValueError for no time."""
+    """Raise ValueError unless the delay is None or a number of seconds."""
     if delay is not None and not 0 <= delay < float("inf"):
         raise ValueError(f"delay={delay!r}: a number of seconds, 0 or more")
 
 
-class Delayed(Generic[_T]):
-    """What waits, in the order in which it is due.  Nothing locks it."""
+class DelayQueue(Generic[_T]):
+    """Items in the order in which they become due.  It has no lock."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, _T]] = []
@@ -40,11 +44,11 @@ class Delayed(Generic[_T]):
         return len(self._heap)
 
     def add(self, delay: float, item: _T) -> None:
-        """Have it be due after so many seconds."""
+        """Add an item that becomes due after `delay` seconds."""
         heapq.heappush(self._heap, (time.monotonic() + delay, next(self._order), item))
 
     def take_due(self) -> list[_T]:
-        """Take those that are due, the earliest first."""
+        """Remove and return the items that are due, the earliest first."""
         now = time.monotonic()
         due = []
         while self._heap and self._heap[0][0] <= now:
@@ -52,13 +56,13 @@ class Delayed(Generic[_T]):
         return due
 
     def take_all(self) -> list[_T]:
-        """Take all, the earliest first."""
+        """Remove and return all items, the earliest first."""
         return [heapq.heappop(self._heap)[2] for _ in range(len(self._heap))]
 
     def wait_seconds(self) -> float | None:
-        """How long until the next one is due; None if there is none."""
+        """Return the seconds until the next item is due, or None if there is none."""
         return max(self._heap[0][0] - time.monotonic(), 0.0) if self._heap else None
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all items."""
         self._heap.clear()

@@ -1,15 +1,15 @@
-"""The shared-memory staging area of a log's directory, in which writers stage: made, joined, left.
+"""The staging area of a log's directory: shared memory in which writers stage records for the next leader.
 
 Facts relied on:
-- shm_overview(7): a name in /dev/shm is one kernel's (or one mount namespace's); what shares only the directory shares
-  no staging area, and commits all the same.
-- tmpfs(5): a page is allocated when it is first touched; if /dev/shm is full then, touching it is SIGBUS.  So a staging
-  area is complete, and its header allocated, before it gets the name by which others find it; whatever only looks at
-  one reads it (see native/staging_area_file.c).
-- link(2): a name appears whole, and never replaces one that is there.
+- shm_overview(7): a name in /dev/shm belongs to one kernel, or one mount namespace.  Writers that share only the
+  directory have no common staging area, and commit without one.
+- tmpfs(5): a page is allocated at its first touch, which raises SIGBUS if /dev/shm is full.  So a staging area is
+  complete, and its header allocated, before it gets the name by which others find it.  A process that only inspects one
+  reads it with read(2) (see native/log/staging_area_file.c).
+- link(2): a name appears whole, and never replaces an existing one.
 
-The name and the staging area itself say whose it is: device, inode and UUID together, for a copied directory has the
-same UUID, and a new one may get an old inode.
+The name and the header contain the directory's device and inode and the log's UUID.  All three are needed: a copied
+directory has the same UUID, and a new one may get the inode of a removed one.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass, fields
 
-from binlog.storage.descriptors import identity_of, is_identity
+from binlog.storage.descriptors import identity_of, is_open_on
 from binlog.storage.file_access import FileAccess, give_access
 from binlog.storage.native import FastPath, address, ffi, fork_generation, lib
 
 _ATTEMPTS = 8
 _SHARED_MEMORY = "/dev/shm"
 _NAME = re.compile(r"binlog-[0-9a-f]{32}")
-_DRAFT_NAME = re.compile(r"binlog-[0-9a-f]{32}\.[0-9a-f]{16}")
+_UNFINISHED_NAME = re.compile(r"binlog-[0-9a-f]{32}\.[0-9a-f]{16}")
 _AT_FDCWD = -100
 # O_NONBLOCK: a FIFO under the name must not hang the opener.
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Outcome(enum.IntEnum):
-    """What became of a group whose leader died."""
+    """The outcome of a group whose leader died."""
 
     IN_FILE = 0
     STAGED_AGAIN = 1
@@ -47,7 +47,7 @@ class Outcome(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The leader's note: what it was about to commit, and how far it had come; and the last commit of a group."""
+    """The leader's note: the group that it was committing, its progress, and the last committed group."""
 
     state: int
     number: int
@@ -70,7 +70,7 @@ NOTE_SLOTTED = int(lib.BINLOG_NOTE_SLOTTED)
 
 
 class StagingArea:
-    """This process's hold on a staging area, with a ring of its own once it has claimed one."""
+    """A staging area that this process has joined.  A writer can stage after it has claimed a ring."""
 
     _retired = False
 
@@ -84,18 +84,19 @@ class StagingArea:
 
     @classmethod
     def join(cls, directory_fd: int, uuid: bytes, access: FileAccess) -> StagingArea | None:
-        """The directory's staging area, made where there is none; None where it cannot be had or is not to be trusted.
+        """Join the directory's staging area, or make it if it does not exist.
 
-        access: owner, group and mode of a new one, those of the log's open file.
+        access: owner, group and mode of a new one: those of the log's open file.
+        Returns None if there can be none, or if its owner or mode are not to be trusted; then writers append directly.
         """
         status = os.fstat(directory_fd)
         for _ in range(_ATTEMPTS):
             try:
                 return cls._join(status, uuid, access)
             except (FileNotFoundError, InterruptedError):
-                continue  # its last user removed it since it was opened; or a signal came, and was handled
+                continue  # its last user removed it after we opened it, or a signal handler ran
             except OSError:
-                return None  # full, not permitted, not there: writers append directly
+                return None  # /dev/shm is full, forbidden or missing
         return None
 
     @classmethod
@@ -111,11 +112,11 @@ class StagingArea:
                     raise FileNotFoundError(errno.ENOENT, "removed")
                 result = lib.binlog_area_check(fd, directory.st_dev, directory.st_ino, uuid)
                 if result == -errno.EPROTO and _remove_unused(fd, name):
-                    raise FileNotFoundError(errno.ENOENT, "another version's, or never finished, and not in use")
+                    raise FileNotFoundError(errno.ENOENT, "of another version, or unfinished, and not in use")
                 _check(result)
                 core = _map(fd)
             finally:
-                # Closing does not free it for as long as there is a mapping, which an exception may keep.
+                # Closing `fd` does not free the lock while the mapping exists, which an exception may keep alive.
                 lib.binlog_byte_unlock(fd, lib.BINLOG_LOCK_INIT)
         except BaseException:
             lib.binlog_fd_close(fd)
@@ -123,100 +124,101 @@ class StagingArea:
         return cls(fd, core, name, uuid)
 
     def claim(self) -> bool:
-        """Take a ring for this writer, under the open log file's lock and with nothing staged by the dead.
+        """Take a ring for this writer; return False if no ring is free.
 
-        False where none is to be had, or where the staging area lost its name since it was joined: for as long as
-        nobody has a ring in it, it counts as unused, and whoever makes another one removes it.
+        It also returns False if the staging area has lost its name.  Until a writer has a ring, the area counts as
+        unused, and another process may remove it.
+        The caller holds the open log file's lock, and has resolved the groups of dead leaders.
         """
         try:
             while (result := lib.binlog_byte_lock_wait(self._fd, lib.BINLOG_LOCK_INIT)) == -errno.EINTR:
                 pass
-            return result == 0 and self.linked and bool(lib.binlog_area_claim(self.core) == 0)
+            return result == 0 and self.has_name and bool(lib.binlog_area_claim(self.core) == 0)
         finally:
             lib.binlog_byte_unlock(self._fd, lib.BINLOG_LOCK_INIT)
 
     @property
     def has_ring(self) -> bool:
-        """Whether this writer can stage."""
+        """Whether this writer has a ring, and so can stage."""
         return bool(lib.binlog_area_ring(self.core) >= 0)
 
     @property
-    def linked(self) -> bool:
-        """Whether others still find the staging area by its name."""
+    def has_name(self) -> bool:
+        """Whether the staging area still has its name, so that others find it."""
         return _leads_to(self._name, self._fd)
 
     @property
     def intact(self) -> bool:
-        """Whether its descriptor, and so its locks, were not closed behind our back."""
-        return is_identity(self._fd, self._identity)
+        """Whether its descriptor is still open.  If the program closed it, the locks are gone."""
+        return is_open_on(self._fd, self._identity)
 
     def arm(self, fast_path: FastPath) -> None:
-        """Have records that nobody waits for be laid into the ring, once it has one, until it is retired."""
+        """Let the fast path stage records in Mode.STAGE, from when the writer has a ring until it is retired."""
         fast_path.stage_in(address(self.core), self)
 
     def take_back(self, own: object) -> bool:
-        """Give up waiting for what lies in the ring as a binlog_append says; False where somebody has taken it."""
+        """Withdraw the staged records of a `struct binlog_append`; return False if a leader has taken them."""
         if self._generation != fork_generation():
-            return True  # in a forked child there is no ring
+            return True  # a forked child has no ring
         return bool(lib.binlog_abandon(self.core, own))
 
     def note(self) -> Note:
-        """What the last leader was doing, as it left it."""
+        """Return the note of the last leader."""
         note = ffi.new("struct binlog_note *")
         lib.binlog_area_note(self.core, note)
         return Note(**{name: int(getattr(note, name)) for name in _NOTE_FIELDS})
 
     def resolve(self, outcome: Outcome) -> None:
-        """Give the entries of a dead leader's group their outcome.  The open log file's lock is held."""
+        """Set the outcome of a dead leader's group.  The caller holds the open log file's lock."""
         lib.binlog_area_resolve(self.core, outcome)
 
     def fail(self, number: int, error: int) -> None:
-        """Tell every process that a write or sync failed in the file with that number; its lock is held."""
+        """Let all processes know that a write or sync of a file failed.  The caller holds the file's lock."""
         lib.binlog_area_fail(self.core, number, error)
 
     def failed(self, number: int) -> int:
-        """The errno of a write or sync that failed in the file with that number, 0 for none."""
+        """Return the errno of a failed write or sync of a file, 0 for none."""
         return int(lib.binlog_area_failed(self.core, number))
 
-    def forgive(self) -> None:
-        """The log was opened anew, and the file that failed is sealed or closed.  The open file's lock is held."""
+    def clear_failure(self) -> None:
+        """Clear the failure, after the file was sealed or closed.  The caller holds the open file's lock."""
         lib.binlog_area_forgive(self.core)
 
     @property
-    def alone(self) -> bool:
+    def is_only_user(self) -> bool:
         """Whether no other writer has a ring."""
         return bool(lib.binlog_area_alone(self._fd))
 
     def drop(self) -> None:
-        """Forget everything that is staged: it is of another history of the log.  Under the open log file's lock."""
+        """Discard all staged records: they belong to another history of the log.  The caller holds the file's lock."""
         lib.binlog_area_drop(self.core)
 
     def wake(self) -> None:
-        """Wake those who have their outcome by now.  After unlocking: they would only wait for us."""
+        """Wake the waiters that have an outcome.  Call it after unlocking, because some of them will lock the file."""
         lib.binlog_area_wake(self.core)
 
     def staged_bytes(self) -> int:
-        """Bytes in all rings that are not in the log yet."""
+        """Return the bytes in all rings that are not in the log yet."""
         return int(lib.binlog_area_staged(self.core))
 
     def retire(self) -> None:
-        """Stage nothing more.  The ring is given back with the last reference, for a thread may still wait in it."""
+        """Stop staging.  The ring is freed with the last reference, because another thread may still wait in it."""
         if self._generation == fork_generation():
             lib.binlog_area_retire(self.core)
             self._retired = True
 
     def __del__(self) -> None:
-        # What is not left stays for the next.  The descriptor is closed with `core`, in one call of C.
+        # A ring that was not retired stays for the next writer.  `core` closes the descriptor, in one call of C.
         if self._retired and self._generation == fork_generation() and self.intact:
             self._leave()
 
     def _leave(self) -> None:
-        """Give the ring back, and remove the staging area where nobody else has one and nothing is staged."""
+        """Free the ring, and remove the staging area if no other writer has one and nothing is staged."""
         try:
             if lib.binlog_byte_lock(self._fd, lib.BINLOG_LOCK_INIT) != 0:
-                return  # somebody joins
+                return  # another process is joining
             lib.binlog_area_release(self.core)
-            if lib.binlog_area_alone(self._fd) and self.staged_bytes() == 0 and self.linked:
+            if lib.binlog_area_alone(self._fd) and self.staged_bytes() == 0 and self.has_name:
                 with suppress(FileNotFoundError):
                     os.unlink(_SHARED_MEMORY + self._name)
         finally:
@@ -224,16 +226,18 @@ class StagingArea:
 
 
 @dataclass(frozen=True, slots=True)
-class StagingAreaUse:
-    """What a staging area holds: bytes staged and not in the log yet; what it takes of memory."""
+class StagingAreaUsage:
+    """How full a staging area is.
+
+    staged_bytes: not in the log yet.  memory_bytes: allocated in /dev/shm.
+    """
 
     staged_bytes: int
     memory_bytes: int
 
 
-def look(directory_fd: int, uuid: bytes) -> StagingAreaUse | None:
-    """What the directory's staging area holds; None where there is none, or it is not ours to look at.  Changes
-    nothing."""
+def staging_area_usage(directory_fd: int, uuid: bytes) -> StagingAreaUsage | None:
+    """Return how full the directory's staging area is; None if it does not exist or may not be read."""
     directory = os.fstat(directory_fd)
     try:
         fd = os.open(_SHARED_MEMORY + area_name(directory, uuid), os.O_RDONLY | _FLAGS)
@@ -245,7 +249,7 @@ def look(directory_fd: int, uuid: bytes) -> StagingAreaUse | None:
             return None
         if lib.binlog_area_check(fd, directory.st_dev, directory.st_ino, uuid) != 0:
             return None
-        return StagingAreaUse(int(_check(lib.binlog_area_staged_in(fd))), 512 * status.st_blocks)
+        return StagingAreaUsage(int(_check(lib.binlog_area_staged_in(fd))), 512 * status.st_blocks)
     except OSError:
         return None
     finally:
@@ -253,24 +257,24 @@ def look(directory_fd: int, uuid: bytes) -> StagingAreaUse | None:
 
 
 def sweep() -> None:
-    """Remove our user's staging areas that nobody uses and in which nothing is staged: their last users were killed.
+    """Remove the user's staging areas that are empty and unused, because their last users were killed.
 
-    A process that is about to join one finds that the name is gone, and makes another one.
+    A process that is joining one notices that the name is gone, and makes another.
     """
     try:
         names = os.listdir(_SHARED_MEMORY)
     except OSError:
-        return  # shared memory lies elsewhere, or may not be listed
+        return  # /dev/shm does not exist, or may not be listed
     for name in names:
         with suppress(OSError):
             if _NAME.fullmatch(name):
                 _sweep_one(f"/{name}")
-            elif _DRAFT_NAME.fullmatch(name) and os.lstat(f"{_SHARED_MEMORY}/{name}").st_uid == os.geteuid():
-                os.unlink(f"{_SHARED_MEMORY}/{name}")  # a maker that is still alive makes another one
+            elif _UNFINISHED_NAME.fullmatch(name) and os.lstat(f"{_SHARED_MEMORY}/{name}").st_uid == os.geteuid():
+                os.unlink(f"{_SHARED_MEMORY}/{name}")  # if its maker still lives, it makes another one
 
 
 def _sweep_one(name: str) -> None:
-    # Registered, for another thread may fork meanwhile, and the child's copy would hold the lock.
+    # Registered against forks: if another thread forks now, the child's copy must not hold the lock.
     fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS, ffi.NULL)))
     try:
         if os.fstat(fd).st_uid == os.geteuid() and lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0:
@@ -280,14 +284,16 @@ def _sweep_one(name: str) -> None:
 
 
 def area_name(directory: os.stat_result, uuid: bytes) -> str:
-    """What a directory's staging area is called: `/binlog-` and 32 hexadecimal digits."""
+    """Return the name of a directory's staging area: `/binlog-` and 32 hexadecimal digits."""
     key = b"%d %d %s" % (directory.st_dev, directory.st_ino, uuid)
     return "/binlog-" + hashlib.sha256(key).hexdigest()[:32]
 
 
 def _remove_unused(fd: int, name: str) -> bool:
-    """Remove the staging area if no writer has a ring in it and nothing is staged; the lock on BINLOG_LOCK_INIT is
-    held."""
+    """Remove the staging area if it is empty and no writer has a ring; return whether it is unused.
+
+    The caller holds the lock on BINLOG_LOCK_INIT.
+    """
     unused = os.fstat(fd).st_size == 0 or (bool(lib.binlog_area_alone(fd)) and lib.binlog_area_staged_in(fd) == 0)
     if unused and _leads_to(name, fd):
         os.unlink(_SHARED_MEMORY + name)
@@ -295,7 +301,7 @@ def _remove_unused(fd: int, name: str) -> bool:
 
 
 def _leads_to(name: str, fd: int) -> bool:
-    """Whether the name leads to what `fd` was opened of."""
+    """Return whether the name belongs to the file that `fd` is open on."""
     try:
         return os.path.samestat(os.lstat(_SHARED_MEMORY + name), os.fstat(fd))
     except FileNotFoundError:
@@ -303,32 +309,34 @@ def _leads_to(name: str, fd: int) -> bool:
 
 
 def _make(name: str, access: FileAccess, directory: os.stat_result, uuid: bytes) -> None:
-    """Make the directory's staging area under a name of its own, and give it its name, unless another process did,
-    last."""
-    draft = f"{name}.{secrets.token_hex(8)}"
-    # By its path, as every other call here: one that shm_open(3) made would be looked for by another name under a
-    # library that changes the names of shared memory, and the directory would have no staging area.
-    fd = os.open(_SHARED_MEMORY + draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
+    """Make the directory's staging area under a temporary name, then link it to its name.
+
+    Does nothing more if another process linked one first.
+    """
+    unfinished = f"{name}.{secrets.token_hex(8)}"
+    # By its path, as in every other call here.  Some preloaded libraries change the names that shm_open(3) uses, and
+    # then the name would not be found.
+    fd = os.open(_SHARED_MEMORY + unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
     try:
         give_access(fd, access, name)
         _check(lib.binlog_area_make(fd, directory.st_dev, directory.st_ino, uuid))
         with suppress(FileExistsError):
-            os.link(_SHARED_MEMORY + draft, _SHARED_MEMORY + name)
+            os.link(_SHARED_MEMORY + unfinished, _SHARED_MEMORY + name)
     finally:
         os.close(fd)
         with suppress(FileNotFoundError):
-            os.unlink(_SHARED_MEMORY + draft)
+            os.unlink(_SHARED_MEMORY + unfinished)
 
 
 def _open(name: str, access: FileAccess, directory: os.stat_result) -> int:
-    """A descriptor registered against forks.  Raises: OSError, also where a stranger may have planted the name."""
+    """Return a descriptor, registered against forks.  Raises: OSError, also if another user may have planted it."""
     fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS, ffi.NULL)))
     try:
         status = os.fstat(fd)
         owners = (os.geteuid(), directory.st_uid, access.owner)
         strange = status.st_uid not in owners or status.st_mode & 0o7777 & ~access.mode
         if strange or not stat.S_ISREG(status.st_mode):
-            raise PermissionError(errno.EACCES, "the staging area is a stranger's")
+            raise PermissionError(errno.EACCES, "the staging area has an unexpected owner or mode")
     except BaseException:
         lib.binlog_fd_close(fd)
         raise
@@ -336,7 +344,7 @@ def _open(name: str, access: FileAccess, directory: os.stat_result) -> int:
 
 
 def _map(fd: int) -> object:
-    """The staging area, mapped; what this returns closes the descriptor when it goes."""
+    """Map the staging area; the returned object closes the descriptor when it is freed."""
     result = ffi.new("int *")
     core = lib.binlog_area_map(fd, result)
     _check(result[0])

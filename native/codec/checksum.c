@@ -1,10 +1,10 @@
-/* Checksums as Python calls them: crc32.c and crc32c.c compute them. */
+/* The checksum functions of binlog._codec; crc32.c and crc32c.c compute them. */
 #include "message.h"
 
 #include "codec.h"
 
-/* Less than this takes less time than to give the interpreter's lock away and have it again, which takes 5 ms where another
- * thread waits for it (sys.setswitchinterval). */
+/* Up to this size the computation takes less time than releasing the interpreter's lock and acquiring it again, which takes
+ * 5 ms if another thread waits for it (sys.setswitchinterval). */
 #define HELD_BYTES_MAX ((Py_ssize_t)1 << 18)
 
 static PyObject *checksum(PyObject *args, const char *format, uint32_t (*function)(uint32_t, const uint8_t *, size_t))
@@ -25,14 +25,14 @@ static PyObject *checksum(PyObject *args, const char *format, uint32_t (*functio
     return PyLong_FromUnsignedLong(crc);
 }
 
-/* crc32c(data, crc=0): CRC-32C of `data`, going on from `crc`. */
+/* crc32c(data, crc=0): the CRC-32C of `data`, continued from `crc`. */
 PyObject *binlog_crc32c_of(PyObject *module, PyObject *args)
 {
     (void)module;
     return checksum(args, "y*|I:crc32c", binlog_crc32c);
 }
 
-/* crc32(data, crc=0): the same by zlib's polynomial. */
+/* crc32(data, crc=0): the CRC-32 of `data`, continued from `crc`, as zlib.crc32. */
 PyObject *binlog_crc32_of(PyObject *module, PyObject *args)
 {
     (void)module;

@@ -1,8 +1,8 @@
-/* CRC-32 (ISO 3309, zlib's), which RocketMQ's files have: by carry-less multiplication where the processor has it.
+/* CRC-32 (ISO 3309, as in zlib), for RocketMQ's files, by carry-less multiplication if the processor supports it.
  *
- * Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009: the data are
- * folded, 64 bytes at a time, to 16 that have the same remainder; those to 8 and to 4, and the rest is Barrett's reduction.
- * zlib's own function takes a multiple of the time, and each message has two CRCs.
+ * The algorithm is from Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel
+ * 2009: fold the data, 64 bytes at a time, to 16 bytes with the same remainder, fold those to 8 and to 4, and finish with
+ * Barrett's reduction.  zlib's function takes a multiple of the time, and each message has two CRCs.
  */
 #include "message.h"
 
@@ -23,7 +23,7 @@ __attribute__((constructor)) static void build_table(void)
 #define BLOCK_BYTES 64
 #define WORD_BYTES 16
 
-/* Two constants of a step: powers of x modulo the polynomial, reflected, as the paper has them. */
+/* The two constants of a step: powers of x modulo the polynomial, reflected, from the paper. */
 #define STEP(high, low) _mm_set_epi64x((int64_t)(high), (int64_t)(low))
 #define FOLD_64_BYTES STEP(0x01C6E41596, 0x0154442BD4)
 #define FOLD_16_BYTES STEP(0x00CCAA009E, 0x01751997D0)
@@ -41,7 +41,7 @@ __attribute__((target("pclmul,sse4.1"))) static inline __m128i load(const uint8_
     return _mm_loadu_si128((const __m128i *)at);
 }
 
-/* 16 bytes to the CRC. */
+/* Reduces 16 bytes to the CRC. */
 __attribute__((target("pclmul,sse4.1"))) static inline uint32_t reduce(__m128i sum)
 {
     const __m128i halves = _mm_setr_epi32(-1, 0, -1, 0);
@@ -55,7 +55,7 @@ __attribute__((target("pclmul,sse4.1"))) static inline uint32_t reduce(__m128i s
     return (uint32_t)_mm_extract_epi32(_mm_xor_si128(sum, high), 1);
 }
 
-/* bytes: of which as many are taken as fill words, at least one block; the rest is left. */
+/* Continues a CRC over the whole words of the data.  bytes: at least one block. */
 __attribute__((target("pclmul,sse4.1"))) static uint32_t by_multiplying(uint32_t crc, const uint8_t *data, size_t bytes)
 {
     __m128i sums[4];
@@ -79,7 +79,7 @@ static int multiplies(void)
 }
 #endif
 
-/* The CRC of what `crc` is of, followed by `data`; 0 to start. */
+/* Continues a CRC over `data`; starts from 0. */
 uint32_t binlog_crc32(uint32_t crc, const uint8_t *data, size_t bytes)
 {
     size_t done = 0;

@@ -1,6 +1,6 @@
-/* CRC-32C (Castagnoli), RFC 3720 appendix B.4: by the processor's instruction where it has one, else by table.
+/* CRC-32C (Castagnoli), RFC 3720 appendix B.4, by the processor's instruction if it has one, else by a table.
  *
- * Tables and powers are built once, when the module loads, before any other thread can call.
+ * The tables and powers are computed when the module loads, before another thread can call.
  */
 #include "codec.h"
 
@@ -17,13 +17,13 @@ static uint32_t by_table(uint32_t crc, const uint8_t *data, size_t bytes)
     return crc_by_table(table, crc, data, bytes);
 }
 
-/* Polynomials are taken modulo the CRC's, and are reflected: bit 31 is x^0.  One of them times x. */
+/* Multiplies a polynomial by x.  Polynomials are modulo that of the CRC, and reflected: bit 31 is x^0. */
 static uint32_t times_x(uint32_t a)
 {
     return (a >> 1) ^ (a & 1 ? POLYNOMIAL : 0);
 }
 
-/* The product of two. */
+/* Multiplies two polynomials. */
 static uint32_t multiply(uint32_t a, uint32_t b)
 {
     uint32_t product = 0;
@@ -37,7 +37,7 @@ static uint32_t multiply(uint32_t a, uint32_t b)
 
 #define SMALL_BITS 12
 
-/* x^8, and the square of each one before; and x^(8 * i). */
+/* squares[i] is x^(8 * 2^i); small_powers[i] is x^(8 * i). */
 static uint32_t squares[64], small_powers[1 << SMALL_BITS];
 
 __attribute__((constructor(101))) static void build_tables(void) /* before build_powers */
@@ -51,7 +51,7 @@ __attribute__((constructor(101))) static void build_tables(void) /* before build
         small_powers[i] = crc_by_table(table, small_powers[i - 1], (const uint8_t[]){0}, 1);
 }
 
-/* x^(8 * bytes): what a CRC is multiplied by for so many zeros behind its data. */
+/* x^(8 * bytes), the factor by which that number of zeros after the data multiplies a CRC. */
 static uint32_t power_of(uint64_t bytes)
 {
     uint32_t result = small_powers[bytes % (1 << SMALL_BITS)];
@@ -66,18 +66,18 @@ static uint32_t power_of(uint64_t bytes)
 #include <nmmintrin.h>
 #include <wmmintrin.h>
 
-/* The instruction takes three cycles, and one can begin in each: so three parts of the data are gone through at once. */
+/* The instruction takes three cycles, and one can start in each cycle, so three parts of the data are processed at once. */
 #define LARGE_PART ((size_t)4096)
 #define SMALL_PART ((size_t)128)
 
-/* What the CRC of a part is multiplied by for the one or two parts behind it. */
+/* The factors for the CRC of a part that one or two parts follow. */
 struct step {
     uint32_t one, two;
 };
 static struct step large_step, small_step;
 
-/* x^(8 * bytes - 33).  A carry-less product of two reflected factors is one bit short, and the instruction, which takes it
- * modulo the polynomial, multiplies it by x^32. */
+/* x^(8 * bytes - 33).  A carry-less product of two reflected factors is one bit short, and the CRC instruction, which reduces
+ * it modulo the polynomial, multiplies it by x^32. */
 static uint32_t factor_for(uint64_t bytes)
 {
     uint32_t factor = power_of(bytes - 4);
@@ -157,11 +157,11 @@ uint32_t binlog_crc32c(uint32_t crc, const uint8_t *data, size_t bytes)
     return ~(has_instruction() ? by_instruction(crc, data, bytes) : by_table(crc, data, bytes));
 }
 
-/* The CRC of the last `bytes` of some data, from the CRC of it all and of what comes before them; or, for that is the same
- * sum, the CRC of it all from that of the last `bytes` and of what comes before them.
+/* The CRC of the last `bytes` of some data.  whole: the CRC of all the data.  first: the CRC of the bytes before the last ones.
  *
- * With `bytes` zeros behind it, data has its CRC multiplied by x^(8 * bytes); and the CRC of two parts together is that of
- * the first so multiplied, plus that of the second (as in crc32_combine of zlib). */
+ * The sum is its own inverse, so this also returns the CRC of all the data, if `whole` is that of the last `bytes`.
+ * Appending `bytes` zeros to data multiplies its CRC by x^(8 * bytes), and the CRC of two parts is that product for the first
+ * plus the CRC of the second (as in crc32_combine of zlib). */
 uint32_t binlog_crc32c_rest(uint32_t whole, uint32_t first, uint64_t bytes)
 {
     return first == 0 ? whole : whole ^ multiply(first, power_of(bytes));

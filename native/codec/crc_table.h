@@ -1,4 +1,4 @@
-/* A CRC of 32 bits, a byte at a time by a table: for machines without an instruction for it, and for what is left over. */
+/* CRCs of 32 bits by a table, a byte at a time: for processors without an instruction, and for the remaining bytes. */
 #ifndef BINLOG_CRC_TABLE_H
 #define BINLOG_CRC_TABLE_H
 

@@ -1,6 +1,6 @@
-/* The module binlog._codec: pure functions, from bytes to values and back.  None of them makes a system call.
+/* The module binlog._codec: pure functions that convert bytes to values and back, and make no system calls.
  *
- * To add one: write it here or in a file beside this one, name it below, and say its types in binlog/_codec.pyi.
+ * To add one: write it in the folder of its engine, name it below, and declare its types in binlog/_codec.pyi.
  */
 #include <Python.h>
 

@@ -1,4 +1,4 @@
-"""Leading and committing, step by step, after native/group.c and native/commit.c.
+"""Leading and committing, step by step, after native/log/group.c and native/log/commit.c.
 
 Every `step`, and every write and sync, is a place where the process that runs this may die, or power may fail.
 """

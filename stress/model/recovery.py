@@ -92,7 +92,7 @@ class JoinedStagingArea:
         self._key = key
 
     @property
-    def alone(self) -> bool:
+    def is_only_user(self) -> bool:
         return not any(ring.owner not in (None, self._key) for ring in self._area.rings)
 
     def note(self) -> Note:

@@ -1,4 +1,4 @@
-"""The rings and the leader's note, store by store, after native/staging_area.c.
+"""The rings and the leader's note, store by store, after native/log/staging_area.c.
 
 Every `step` is a place where the process that runs this may die.
 """

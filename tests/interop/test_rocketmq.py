@@ -18,7 +18,7 @@ from binlog.format.commitlog.indexes import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, t
 from binlog.format.commitlog.message import StoredMessage, pack_message
 from binlog.format.commitlog.message_parts import pack_host
 from binlog.format.commitlog.store_files import parse_checkpoint
-from binlog.storage.open_files import OpenFiles
+from binlog.storage.file_pool import FilePool
 from tests.interop.rocketmq import golden
 from tests.interop.rocketmq.exchange import OPTIONS
 from tests.interop.rocketmq.expected import as_said, said
@@ -56,7 +56,7 @@ def _log_bytes(path: Path, size: int) -> bytes:
 
 
 def _stored(real: _Golden) -> list[StoredMessage]:
-    with closing(CommitLog(OpenFiles.of(real.path), "commitlog", OPTIONS.file_bytes)) as log:
+    with closing(CommitLog(FilePool.of(real.path), "commitlog", OPTIONS.file_bytes)) as log:
         log.files.load()
         return list(log.scan(0))
 
@@ -188,7 +188,7 @@ def test_ours_write_the_bytes_that_the_real_one_wrote(real: _Golden, tmp_path: P
     folder = tmp_path / "ours" / "commitlog"
     folder.mkdir(parents=True)
     (host,) = {message.store_host for message in stored.values()}
-    made = CommitLog(OpenFiles.of(folder), "", OPTIONS.file_bytes, store_host=host, record_crc=record_crc, clock=clock)
+    made = CommitLog(FilePool.of(folder), "", OPTIONS.file_bytes, store_host=host, record_crc=record_crc, clock=clock)
     with closing(made) as log:
         for call in real.calls:
             now = call[0]["store_ms"]

@@ -76,7 +76,7 @@ mine = [os.open(other, os.O_RDWR | os.O_CREAT) for _ in range(80)]
 try:
     put()
 except StateError as error:
-    assert "descriptors were closed" in str(error), error
+    assert "closed its descriptors" in str(error), error
 else:
     raise AssertionError("acknowledged")
 opened.close()

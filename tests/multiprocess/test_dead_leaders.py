@@ -17,7 +17,7 @@ from binlog.log.append.writable_file import WritableFile
 from tests.support.children import Child
 from tests.support.logs import read_all
 
-# native/staging_area.h: where things are, as bytes from the staging area's start.
+# native/log/staging_area.h: where things are, as bytes from the staging area's start.
 NOTE_STATE = 96
 RINGS, RING_BYTES = 1856, 192
 SETTLED = 64  # in a ring

@@ -24,7 +24,7 @@ from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.waiting import until
 
-# native/staging_area.h: where things are, as bytes from the staging area's start.  The second ring is the child's.
+# native/log/staging_area.h: where things are, as bytes from the staging area's start.  The second ring is the child's.
 _RING = 1856 + 192
 _ENTRY = 32768 + 262144
 _STAGED, _TAKEN = 1, 2

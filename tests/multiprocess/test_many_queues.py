@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from binlog.commitlog.indexes.consume_queue import ConsumeQueue
-from binlog.storage.open_files import OpenFiles
+from binlog.storage.file_pool import FilePool
 from tests.support.checkout import ROOT
 
 _QUEUES = 600
@@ -19,7 +19,7 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 from pathlib import Path
 from binlog.commitlog import *
-from binlog.storage.open_files import OpenFiles
+from binlog.storage.file_pool import FilePool
 path, count = Path(sys.argv[1]), int(sys.argv[2])
 options = StoreOptions(file_bytes=1 << 22)
 """
@@ -58,7 +58,7 @@ def test_many_queues_are_written_opened_read_and_checked_with_few_descriptors(tm
 
 
 def test_a_queue_with_few_units_takes_little_of_the_disk(tmp_path: Path) -> None:
-    queue = ConsumeQueue(OpenFiles.of(tmp_path), "")
+    queue = ConsumeQueue(FilePool.of(tmp_path), "")
     queue.put(0, bytes(19) + b"\1")
     (file,) = (tmp_path / name for name in os.listdir(tmp_path))
     assert file.stat().st_size == 6_000_000

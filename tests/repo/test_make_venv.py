@@ -57,7 +57,7 @@ def steps(make_venv: ModuleType, *extras: str) -> list[str]:
     return [step.__name__ for step in make_venv._steps(state, set(extras))] if state else ["new"]
 
 
-def test_nothing_is_done_where_all_is_there(make_venv: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_done_if_everything_is_current(make_venv: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
     ready(make_venv, "test", "spark")
     before = make_venv.STATE.stat().st_mtime_ns
     assert make_venv.main({"test"}) == 0
@@ -150,10 +150,10 @@ RETRYING = "WARNING: Retrying (Retry(total=0)) after connection broken by 'NoRou
         (RETRYING + "ERROR: Failed to build it", "ERROR: Failed to build it"),
         ("WARNING: hm\nERROR: No space left on device\n\n", "ERROR: No space left on device"),
         ("something else\nlast\n", "last"),
-        ("", "it said nothing"),
+        ("", "it printed nothing"),
     ],
 )
-def test_the_gist_of_what_pip_said(make_venv: ModuleType, said: str, gist: str) -> None:
+def test_the_line_of_pip_that_is_shown(make_venv: ModuleType, said: str, gist: str) -> None:
     assert make_venv._gist(said) == gist
 
 

@@ -37,7 +37,7 @@ def syncs_that_fail(monkeypatch: pytest.MonkeyPatch, part: str) -> Iterator[None
     def in_two_calls(group: CommitGroup, fd: int, data: bytes, offset: int, path: str) -> None:
         write_at(fd, data, offset, path)
         sync_file(fd, path)
-        group.reach()
+        group.finish()
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync", fails)

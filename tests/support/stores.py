@@ -36,7 +36,7 @@ class Buffer:
 def without_flushes(store: MessageStore) -> Iterator[None]:
     """No append of a store that syncs each returns in the block, as if another thread were at a sync."""
     assert isinstance(store._flushing, GroupCommitService)
-    with store._flushing._group.turn(1 << 62):
+    with store._flushing._group.lead_or_wait(1 << 62):
         yield
 
 

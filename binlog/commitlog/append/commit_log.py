@@ -23,7 +23,7 @@ from binlog.format.commitlog.message import (
     parse_store_ms,
 )
 from binlog.format.commitlog.message_parts import Host, pack_host
-from binlog.storage.open_files import OpenFiles
+from binlog.storage.file_pool import FilePool
 
 FILE_BYTES = 1 << 30
 BODY_BYTES_MAX = 4 << 20
@@ -42,7 +42,7 @@ class CommitLog:
 
     def __init__(
         self,
-        files: OpenFiles,
+        files: FilePool,
         folder: str,
         file_bytes: int = FILE_BYTES,
         *,

@@ -191,7 +191,7 @@ class GroupCommitService(FlushService):
         Raises: PoisonedError; GoneError; ClosedError if the store was closed before.
         """
         try:
-            with self._group.turn(offset) as leads:
+            with self._group.lead_or_wait(offset) as leads:
                 if leads:
                     self._commit()
         except BinlogError as error:

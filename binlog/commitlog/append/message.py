@@ -13,7 +13,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Message(NamedTuple):
-    """A message that is to be appended, ready for native/codec/message.c, which knows the order of these.
+    """A message that is to be appended, ready for native/codec/commitlog/message.c, which knows the order of these.
 
     `Message.of` makes one from what a user has.  properties, born_host: as they lie in the file; the last property may
     lack the byte that ends it.

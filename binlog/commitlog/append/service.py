@@ -46,12 +46,12 @@ class Service:
     def start(self) -> None:
         """Begin.  Raises: StateError if no thread can be made."""
         self._worker.start()
-        self._worker.ring()  # for good: its work ends with it
+        self._worker.notify()  # for good: its work ends with it
 
     def wake(self) -> None:
         """Have it work now."""
         self._is_woken = True  # for a thread that has not begun yet, and was rung for
-        self._worker.ring()
+        self._worker.notify()
 
     def check(self) -> None:
         """Raises: what `work` raised; FullError while it has no room."""

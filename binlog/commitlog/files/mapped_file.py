@@ -19,10 +19,10 @@ from binlog.errors import ClosedError, CorruptError, GoneError
 from binlog.format.commitlog.names import mapped_file_name
 from binlog.storage.directory import OpenFile
 from binlog.storage.failures import own_errors
-from binlog.storage.files import allocate, read_at, read_soon_at, sync, write_at
-from binlog.storage.mapping import Mapping, erase, erase_data, write_zeros
+from binlog.storage.file_pool import FilePool, PooledFile
+from binlog.storage.files import allocate, read_at, read_cached_at, sync, write_at
+from binlog.storage.mapping import FileMapping, erase, erase_data, write_zeros
 from binlog.storage.native import CommitGroup
-from binlog.storage.open_files import OpenFiles, PooledFile
 
 PAGE_BYTES = 4096
 _BLOCK_BYTES = 512  # stat(2), whatever the file system's are
@@ -59,7 +59,7 @@ class MappedFile:
         *,
         buffer: Buffer | None = None,
         ahead_bytes: int | None = None,
-        files: OpenFiles | None = None,
+        files: FilePool | None = None,
     ) -> None:
         """Open the file in `folder`, or make it: then its name and its size are durable.
 
@@ -69,7 +69,7 @@ class MappedFile:
         Raises: CorruptError where it has another size; GoneError where the path of the store leads elsewhere by now.
         """
         if files is None:
-            files, folder = OpenFiles.of(folder), ""
+            files, folder = FilePool.of(folder), ""
         self.offset = offset
         self.file_bytes = file_bytes
         self.wrote = self._committed = self._flushed = 0
@@ -92,7 +92,7 @@ class MappedFile:
         try:
             with self._file.open() as fd:
                 self._size(fd)
-                self._mapping: Mapping | None = Mapping(fd, file_bytes, self.path)
+                self._mapping: FileMapping | None = FileMapping(fd, file_bytes, self.path)
         except BaseException:
             self._file.close()
             raise
@@ -212,7 +212,7 @@ class MappedFile:
         Raises: AccessError, GoneError; then the group has that still.
         """
         self._pinned = self._file.open()
-        rest = group.cut()
+        rest = group.take_pending()
         group.open(self._pinned.fd, os.fsencode(self.path))
         self._group = group
         return rest
@@ -290,7 +290,7 @@ class MappedFile:
         if self._mapping is None:
             raise GoneError(f"{self.path} was removed, or closed")
         with self._file.open() as fd:
-            return read_soon_at(fd, max(min(size, self.committed - position), 0), position, self.path)
+            return read_cached_at(fd, max(min(size, self.committed - position), 0), position, self.path)
 
     def move(self, position: int) -> None:
         """Have it end there, for good: what lies behind is erased, and that is synced.  For recovery."""
@@ -328,7 +328,7 @@ class MappedFile:
         """Write zeros to all that is not appended yet, and have it in memory: later appends wait for nothing."""
         self._make_ready(self._check(), self.file_bytes)
 
-    def _make_ready(self, mapping: Mapping, stop: int) -> None:
+    def _make_ready(self, mapping: FileMapping, stop: int) -> None:
         """Write zeros up to `stop` at least, so that no append finds the disk full, with pages for the mapping."""
         if stop <= self._ready:
             return
@@ -352,7 +352,7 @@ class MappedFile:
         """Remove its name; who reads it goes on.  Durable with the folder's next sync."""
         self._files.directory.remove(self._name)
 
-    def _check(self) -> Mapping:
+    def _check(self) -> FileMapping:
         mapping = self._mapping
         if mapping is None:
             raise ClosedError(f"{self.path} is closed")

@@ -15,8 +15,8 @@ from binlog.commitlog.files.mapped_file import Buffer, MappedFile
 from binlog.errors import CorruptError, StateError
 from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
 from binlog.storage.failures import own_errors
+from binlog.storage.file_pool import FilePool
 from binlog.storage.native import CommitGroup, fork_generation
-from binlog.storage.open_files import OpenFiles
 
 
 class MappedFileQueue:
@@ -36,11 +36,11 @@ class MappedFileQueue:
         *,
         buffer: Callable[[int], Buffer | None] = lambda offset: None,
         ahead_bytes: int | None = None,
-        files: OpenFiles | None = None,
+        files: FilePool | None = None,
     ) -> None:
         """files: as a MappedFile has it."""
         if files is None:
-            files, folder = OpenFiles.of(folder), ""
+            files, folder = FilePool.of(folder), ""
         self.folder = files.directory.file_path(os.fspath(folder))
         self.file_bytes = file_bytes
         self._flushed_where = self._committed_where = 0
@@ -51,7 +51,7 @@ class MappedFileQueue:
         self._buffer = buffer
         self._ahead_bytes = ahead_bytes
         self.guard = files.guard
-        self._open_files = files
+        self._file_pool = files
         self._directory = files.directory
         self._name = os.fspath(folder)
         self._files: tuple[MappedFile, ...] = ()
@@ -149,11 +149,11 @@ class MappedFileQueue:
             self.file_bytes,
             buffer=buffer,
             ahead_bytes=self._ahead_bytes,
-            files=self._open_files,
+            files=self._file_pool,
         )
 
     def _sync(self) -> None:
-        with self._open_files.change:
+        with self._file_pool.change:
             self._directory.sync(self._name)
 
     def last_file(self, offset: int = 0) -> MappedFile:
@@ -195,7 +195,7 @@ class MappedFileQueue:
                 self._ahead = self._make(files[-1].end)
 
     def _make(self, start: int) -> MappedFile:
-        with self._open_files.change:
+        with self._file_pool.change:
             buffer = self._buffer(start)
             try:
                 return self._open(start, buffer)
@@ -283,7 +283,7 @@ class MappedFileQueue:
         return count
 
     def _remove(self, file: MappedFile) -> None:
-        with self._mutex, self._open_files.change:
+        with self._mutex, self._file_pool.change:
             file.shut_down()
             file.remove()
             # Each name for itself: a power cut that brought back one before the others would leave a gap between files.

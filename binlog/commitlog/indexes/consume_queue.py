@@ -25,8 +25,8 @@ from binlog.format.commitlog.indexes import (
     parse_units,
 )
 from binlog.format.commitlog.names import is_queue_name, is_topic
+from binlog.storage.file_pool import FilePool
 from binlog.storage.files import list_folder
-from binlog.storage.open_files import OpenFiles
 
 _FILES_LOOKED_AT = 3  # by recovery, as in RocketMQ: those before were flushed long ago
 _BLANKS_AT_ONCE = 4096
@@ -40,7 +40,7 @@ class ConsumeQueue:
     min_index: the queue offset of the first message that is still in the commit log.
     """
 
-    def __init__(self, files: OpenFiles, folder: str, units_in_file: int = UNITS_IN_FILE) -> None:
+    def __init__(self, files: FilePool, folder: str, units_in_file: int = UNITS_IN_FILE) -> None:
         self.min_index = 0
         self.files = MappedFileQueue(folder, units_in_file * UNIT_BYTES, ahead_bytes=_AHEAD_BYTES, files=files)
 
@@ -240,7 +240,7 @@ def list_queues(folder: str, topic: str | None = None) -> list[tuple[str, int]]:
 class ConsumeQueues:
     """The queues below a folder of a store.  Any thread may look one up; one at a time may make one."""
 
-    def __init__(self, files: OpenFiles, folder: str, units_in_file: int = UNITS_IN_FILE) -> None:
+    def __init__(self, files: FilePool, folder: str, units_in_file: int = UNITS_IN_FILE) -> None:
         self._files = files
         self._folder = folder
         self._units_in_file = units_in_file

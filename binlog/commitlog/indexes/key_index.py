@@ -27,7 +27,7 @@ from binlog.format.commitlog.names import index_name, is_index_name
 from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.failures import own_errors
 from binlog.storage.files import allocate, sync
-from binlog.storage.mapping import Mapping
+from binlog.storage.mapping import FileMapping
 from binlog.storage.native import ffi, lib
 
 # How much gets blocks at once: of the slots, which keys hit anywhere, and of the entries, which follow one another.
@@ -52,7 +52,7 @@ class KeyIndexFile:
         self._slots_ready: set[int] = set()  # numbers of chunks of slots that have blocks
         self._entries_ready = 0  # up to where entries have blocks
         self._prepare(new=new)
-        self._mapping = Mapping(self._fd, size.file_bytes, self.path)
+        self._mapping = FileMapping(self._fd, size.file_bytes, self.path)
 
     def _prepare(self, *, new: bool) -> None:
         """Give a new file its size, durably, and no blocks: `_allocate` does that as keys come."""

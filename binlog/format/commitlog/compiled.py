@@ -10,7 +10,7 @@ from typing import Any
 
 from binlog._codec import message_columns, walk_messages
 
-# In the order of `enum column` in native/codec/columns.c.
+# In the order of `enum column` in native/codec/commitlog/columns.c.
 COLUMNS = (
     "queue_offset",
     "offset",

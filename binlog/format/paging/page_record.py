@@ -1,4 +1,4 @@
-"""A message in a page, and what ends a page, as native/page_writer.c and page_scan.c have it.
+"""A message in a page, and what ends a page, as native/paging/page_writer.c and page_scan.c have it.
 
 Ours: `{`, how long the message is, whose transaction it is, a CRC of that; the message; a CRC of all.  Both CRCs go
 over the page's salt and the offset at which the record lies, too.  The first one is there so that a length is believed

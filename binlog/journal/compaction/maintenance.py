@@ -45,7 +45,7 @@ class Keeper:
 
     def wake(self) -> None:
         """There may be something to do."""
-        self.worker.ring()
+        self.worker.notify()
 
     def reclaim(self) -> int:
         """Free all files that nobody needs, and wait for that; how many there were.  Raises: what that raises."""
@@ -64,7 +64,7 @@ class Keeper:
     def _ask(self, work: Callable[[], int]) -> int:
         done: Future[int] = Future()
         self._asked.append((work, done))
-        self.worker.ring()
+        self.worker.notify()
         if self.worker.stopping.is_set():
             self.stop()  # which may have come before this was asked
         return done.result()

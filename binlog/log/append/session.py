@@ -447,14 +447,14 @@ class Session:
         if area is None:
             return header
         if self._reopen:
-            area.forgive()
+            area.clear_failure()
         settle_orphans(self.directory, area, header, file.sync)
         if not area.has_ring:
             # What the dead had staged goes into the file first, so that their rings can be had.
             file.drain(area, confirm=False)
             claimed = area.claim()
             header = file.header()
-            if not claimed and not area.linked:
+            if not claimed and not area.has_name:
                 # What is staged there would be found by nobody once we are dead.
                 self._area, self._area_sought = None, False
                 return self._with_area(file, header)

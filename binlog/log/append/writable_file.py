@@ -136,7 +136,7 @@ class WritableFile:
             reason = os.strerror(header.poison_errno)
             raise PoisonedError(f"{self.path}: a write or sync failed before ({reason}); open the log again to recover")
         heal(self.fd, found, header, self.path)
-        lost = self._index is not None and not (self.commits.index_followed and self._index.intact)
+        lost = self._index is not None and not (self.commits.writes_index and self._index.intact)
         if lost or verdict.action is not Action.KEEP or self._index_epoch != header.epoch:
             self._cut_index(header, verdict.tail)
         recovery = Recovery(self._directory, self.number, DiskFile(self.fd, self.path))
@@ -148,7 +148,7 @@ class WritableFile:
         self._vouched = True
         self.ours = header.ours
         if header.ours:
-            self.commits.know(header, self._doorbell)
+            self.commits.remember_header(header, self._doorbell)
             self._follow_with_index(header)
         return header
 
@@ -198,7 +198,7 @@ class WritableFile:
             return
         self._index_epoch = header.epoch
         if self._index is not None and self.complete_index(header):
-            self.commits.follow_with(self._index.fd)
+            self.commits.write_index_to(self._index.fd)
 
     def complete_index(self, header: LogHeader, *, bytes_max: int | None = CATCH_UP_BYTES_MAX) -> bool:
         """Make what entries are missing; False where they cannot be made, or are of more than so many bytes."""
@@ -211,7 +211,7 @@ class WritableFile:
             return False
 
     def _forget_index(self) -> None:
-        self.commits.follow_with(-1)
+        self.commits.write_index_to(-1)
         self._index_epoch = -1
         index, self._index = self._index, None
         if index is not None:
@@ -281,7 +281,7 @@ class WritableFile:
             return header
         recovery = Recovery(self._directory, self.number, DiskFile(self.fd, self.path))
         header = recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
-        self.commits.know(header, self._doorbell)
+        self.commits.remember_header(header, self._doorbell)
         return header
 
     def last_turn(self, header: LogHeader, source: str) -> Turn | None:
@@ -398,7 +398,7 @@ class WritableFile:
 
     def close(self) -> None:
         """Close the descriptor, and so free its lock."""
-        if self.commits.index_keeps and self.intact:
+        if self.commits.has_unwritten_entries and self.intact:
             try:
                 if try_lock(self.fd):
                     self.commits.flush_index()
@@ -422,7 +422,7 @@ class WritableFile:
             error.add_note(f"the file could not be marked: {failure}")
 
     def _make_room(self, tail: int, end: int) -> None:
-        """As make_room in native/commit.c, for what is not written there."""
+        """As make_room in native/log/commit.c, for what is not written there."""
         size = os.fstat(self.fd).st_size
         if end <= size:
             return

@@ -34,7 +34,7 @@ from binlog.log.recovery.recovery_table import Action, decide
 from binlog.storage.boot import boot_id
 from binlog.storage.file_access import access_like
 from binlog.storage.files import sync
-from binlog.storage.locking.directory_lock import only_owner
+from binlog.storage.locking.directory_lock import hold_lock_file
 
 LEVEL_DEFAULT = 3
 LEVEL_MAX = 19
@@ -91,7 +91,7 @@ def archive(
         directory.log_numbers()
         if dry_run:
             return [_told(each) for each in _wanted(directory, keep_last, keep_seconds)[0]]
-        with only_owner(directory, LOCK_NAME, "archives or repairs the log", directory.access()):
+        with hold_lock_file(directory, LOCK_NAME, "archives or repairs the log", directory.access()):
             _sweep(directory)
             done = []
             wanted, mixed = _wanted(directory, keep_last, keep_seconds)

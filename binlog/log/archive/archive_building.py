@@ -31,7 +31,7 @@ from binlog.log.index.index import Index, index_path, opened_index
 from binlog.log.index.index_building import complete_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck, Verified
 from binlog.storage.file_access import access_like
-from binlog.storage.files import Content, DiskFile, forget, read_at
+from binlog.storage.files import Content, DiskFile, drop_page_cache, read_at
 
 
 def verified(index: Index, content: Content, header: LogHeader, path: str) -> Iterator[Verified]:
@@ -112,7 +112,7 @@ def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *,
     fd, path: the archive's.  source: as for `write_archive`.
     """
     source_fd, header, source_path = source
-    forget(fd)  # so that it is read from the disk
+    drop_page_cache(fd)  # so that it is read from the disk
     content = ArchiveContent(fd, path)
     _ = content.end
     if content.faults:

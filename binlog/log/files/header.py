@@ -3,7 +3,7 @@
 The header of a log file as a reader last believed it, and looking whether it has changed.
 
 A reader looks before each wait and after each wake-up, and nearly always finds the same header or one append more.  So
-these two are told in one call of C (native/header.c), and only what it is unsure of is read and parsed here, as
+these two are told in one call of C (native/log/header.c), and only what it is unsure of is read and parsed here, as
 header_reading says.  What C believes, that would believe as well.
 """
 
@@ -19,7 +19,7 @@ from binlog.format.record import COUNT_MAX, OFFSET_MAX
 from binlog.log.recovery.evidence import FileEvidence, believe_tail, is_unproven
 from binlog.log.recovery.recovery_table import Action, decide, recovered
 from binlog.storage.boot import is_this_boot
-from binlog.storage.descriptors import Identity, is_identity
+from binlog.storage.descriptors import Identity, is_open_on
 from binlog.storage.failures import failure
 from binlog.storage.files import Content, content_bytes, read_at
 from binlog.storage.native import ffi, lib
@@ -194,7 +194,7 @@ class KnownHeader:
         return self.closed
 
     def _look_carefully(self) -> None:
-        if isinstance(self._content, int) and not is_identity(self._content, self._identity):
+        if isinstance(self._content, int) and not is_open_on(self._content, self._identity):
             raise failure(errno.EBADF, self._path, "reading")
         before = self.header
         header, data = settled_bytes(self._content, self._number, self._path, known=before)

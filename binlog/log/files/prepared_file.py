@@ -16,7 +16,7 @@ from binlog.format.log_header import HEADER_BYTES, LogHeader, new_log_header
 from binlog.format.names import log_file_name, prepared_file_name, prepared_file_number
 from binlog.log.directory import LogDirectory
 from binlog.storage.boot import boot_id
-from binlog.storage.descriptors import identity_of, is_identity
+from binlog.storage.descriptors import identity_of, is_open_on
 from binlog.storage.file_access import FileAccess
 from binlog.storage.files import allocate, sync, write_at
 from binlog.storage.native import fork_generation
@@ -44,7 +44,7 @@ class PreparedFile:
     @property
     def intact(self) -> bool:
         """Whether the descriptor was not closed behind our back."""
-        return is_identity(self._fd, self._identity)
+        return is_open_on(self._fd, self._identity)
 
     def give_name(
         self, number: int, *, log_uuid: bytes | None, first_sequence: int, epoch: int = 0, flags: int = 0

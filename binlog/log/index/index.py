@@ -38,9 +38,9 @@ from binlog.format.index_file import (
 from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES
+from binlog.log.index.record_reading import IndexKey, count_through
 from binlog.storage.directory import Directory
 from binlog.storage.files import Content, read_at, sync
-from binlog.storage.record_reading import IndexKey, count_through
 
 
 def believed_ns(time_ns: int, now_ns: int) -> int:

@@ -15,10 +15,10 @@ from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import Stop, part_of_records
 from binlog.log.directory import LogDirectory, OpenedFile
+from binlog.log.index.record_reading import FoundAt, ReadOutcome, RecordReading
 from binlog.storage.failures import failure
 from binlog.storage.files import content_bytes
 from binlog.storage.native import read_records
-from binlog.storage.record_reading import FoundAt, ReadOutcome, RecordReading
 
 
 class Verification:

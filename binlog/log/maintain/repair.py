@@ -25,7 +25,7 @@ from binlog.log.recovery.evidence import FileEvidence
 from binlog.log.recovery.recovery_table import Action, decide
 from binlog.storage.boot import boot_id
 from binlog.storage.files import FileSystem
-from binlog.storage.locking.directory_lock import only_owner
+from binlog.storage.locking.directory_lock import hold_lock_file
 
 LOCK_NAME = ".repair.lock"
 
@@ -93,7 +93,7 @@ def _alone(directory: LogDirectory, *, dry_run: bool) -> AbstractContextManager[
     """Exclude other repairs, and archiving.  A dry run makes no lock file: a read-only mount would not take it."""
     if dry_run:
         return nullcontext()
-    return only_owner(directory, LOCK_NAME, "repairs the log", directory.access())
+    return hold_lock_file(directory, LOCK_NAME, "repairs the log", directory.access())
 
 
 def _repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[Repair]:

@@ -11,7 +11,7 @@ from binlog.format.names import FileKind, file_kind
 from binlog.format.record import Ref
 from binlog.log.directory import LogDirectory
 from binlog.log.files.header import settled_header
-from binlog.storage.staging_area import look
+from binlog.storage.staging_area import staging_area_usage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
             if (kind := file_kind(name)) is not None:
                 beside[kind] += directory.disk_bytes(name)
         uuid = next((file.uuid for file in reversed(files) if file.uuid is not None), None)
-        memory = None if uuid is None else look(directory.fd, bytes.fromhex(uuid))
+        memory = None if uuid is None else staging_area_usage(directory.fd, bytes.fromhex(uuid))
         return LogStat(
             path=directory.path,
             files=tuple(files),

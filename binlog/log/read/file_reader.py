@@ -16,11 +16,11 @@ from binlog.log.batch import Found
 from binlog.log.directory import LogDirectory
 from binlog.log.files.header import KnownHeader
 from binlog.log.index.index import IndexedPlace, IndexSearch, opened_index
+from binlog.log.index.record_reading import FoundAt
 from binlog.log.index.verification import Verification
 from binlog.log.recovery.record_walk import skip, too_large, walk
 from binlog.storage.files import LostFrameError, Unpacked, read_whole_at
 from binlog.storage.native import lib, look_and_read
-from binlog.storage.record_reading import FoundAt
 from binlog.storage.waiting.doorbell import Doorbell, Wait
 
 # The one place, four bytes, that a scan gives that found no record: where it began.

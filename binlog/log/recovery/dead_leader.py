@@ -18,7 +18,7 @@ class Staged(Protocol):
     """What is asked of a Staging area here; stress/model has another one."""
 
     @property
-    def alone(self) -> bool: ...
+    def is_only_user(self) -> bool: ...
     def note(self) -> Note: ...
     def resolve(self, outcome: Outcome) -> None: ...
     def drop(self) -> None: ...
@@ -36,7 +36,7 @@ def settle_orphans(directory: Directory, area: Staged, header: LogHeader, sync: 
         if found is Outcome.IN_FILE and header.flags & (Flag.MIXED | Flag.STRICT):
             sync()  # the leader may have died before the second sync of the strict order
         area.resolve(found)
-    if area.alone and not _same_history(note, header):
+    if area.is_only_user and not _same_history(note, header):
         area.drop()
 
 

@@ -1,1 +1,1 @@
-"""Locks: the file lock that decides, and the directory lock of an engine."""
+"""Locks: the lock over a log file, and the lock of an engine's directory."""

@@ -1,17 +1,16 @@
-"""That one process has a directory, and in it one object.
+"""The lock of an engine's directory: one process owns it, and one object in that process.
 
 Facts relied on:
-- flock(2): the lock is of the directory itself, whatever it is named and whatever lies in it; it goes when the last
-  descriptor of the open file description is closed, so a forked child closes its own at once (native/fork.c).
-- fcntl(2): a classic lock, which `fasteners` takes, is a process's own.  It would let the same process in twice, and
-  goes with the first descriptor of the file that any part of the process closes.
+- flock(2): locks the directory itself, independent of its name and contents.  The lock is freed when the last
+  descriptor of the open file description is closed, so a forked child closes its own at once (native/shared/fork.c).
+- fcntl(2): a classic lock, which `fasteners` takes, belongs to a process.  It does not exclude a second object of the
+  same process, and is freed when any part of the process closes any descriptor of the file.
 
-So three things say that it is taken: the lock of the directory, which stays with it when it is moved, or when the lock
-file is removed or exchanged; the lock of the lock file, which also holds if one directory has hard links to another's
-files; and a list of what this process has.  The list has no references that keep a lock: a lock that no object has any
-more is given up.
+So a lock has three parts.  The lock on the directory survives if the directory is moved, or its lock file removed or
+replaced.  The lock on the lock file also excludes a directory with hard links to another's files.  A registry excludes
+other objects of this process; it has weak references only, so a lock is freed with its object.
 
-The coarse, rare exclusions: one owner of a thing at a time, among processes that ask for it.
+`hold_lock_file` takes the lock file alone, for long operations of which one may run at a time.
 """
 
 from __future__ import annotations
@@ -36,14 +35,15 @@ from binlog.storage.native import Guard, fork_generation
 
 
 @contextmanager
-def only_owner(directory: Directory, name: str, what: str, access: FileAccess | None = None) -> Iterator[None]:
-    """Hold a lock file for the block.  Raises: BusyError, at once; AccessError.
+def hold_lock_file(directory: Directory, name: str, activity: str, access: FileAccess | None = None) -> Iterator[None]:
+    """Hold a lock file for the length of a block, without waiting for it.
 
-    what: another process does that has it.  access: as for `take_lock_file`.
+    activity: of the holder, for the error: "repairs the log".  access: as for `take_lock_file`.
+    Raises: BusyError; AccessError.
     """
     lock = take_lock_file(directory, name, access)
     if lock is None:
-        raise BusyError(f"{directory.file_path(name)} is locked: another process {what}", holder=None)
+        raise BusyError(f"{directory.file_path(name)} is locked: another process {activity}", holder=None)
     try:
         yield
     finally:
@@ -53,9 +53,10 @@ def only_owner(directory: Directory, name: str, what: str, access: FileAccess | 
 def take_lock_file(
     directory: Directory, name: str, access: FileAccess | None = None
 ) -> fasteners.InterProcessLock | None:
-    """Lock a file, which is made if it is not there, and stays; None if another process has it.  Raises: AccessError.
+    """Lock a file; return None if another process has it locked.  The file is made if needed, and stays.
 
-    access: as for `Directory.create`, so that the next user may lock it too.
+    access: as for `Directory.create`, so that other users may lock it too.
+    Raises: AccessError.
     """
     path = directory.file_path(name)
     if os.path.islink(path):
@@ -64,7 +65,7 @@ def take_lock_file(
         try:
             directory.close_file(directory.create(name, access))
         except AccessError as error:
-            if error.errno != errno.EEXIST:  # another process was quicker
+            if error.errno != errno.EEXIST:  # another process has just made it
                 raise
     lock = fasteners.InterProcessLock(path)
     with own_errors(path, "locking"):
@@ -73,36 +74,37 @@ def take_lock_file(
 
 _Key = tuple[int, int, int]
 
-# By fork generation, device and inode.  One `setdefault` looks and takes: no lock for a child to find held, or a signal
-# handler to wait for.
+# By fork generation, device and inode.  One `setdefault` checks and registers, so there is no lock that a child could
+# find held, or for which a signal handler could wait.
 _owned: dict[_Key, ReferenceType[DirectoryLock]] = {}
-# Lock files whose descriptors were closed behind our back: their numbers may be other files' by now, so they stay.
+# Lock files whose descriptors the program closed.  They are never closed, because their numbers may name other files.
 _lost: list[fasteners.InterProcessLock] = []
 
 
 def find_owner(directory: Directory, lock_name: str) -> tuple[bool, str | None]:
-    """Tell whether a process has the directory, and a text that names it, if that can be known."""
+    """Return whether a process owns the directory, and a text that names it or None."""
     status = os.fstat(directory.fd)
     owner = _owned.get((fork_generation(), status.st_dev, status.st_ino))
     if owner is not None and owner() is not None:
-        # Not even looked at: closing a descriptor of the lock file would give up this process's lock of it.
+        # Do not open the lock file: closing that descriptor would free this process's lock on it (fcntl(2)).
         return True, f"process {os.getpid()}"
     with suppress(AccessError, NotFoundError), directory.opened(lock_name) as fd:
         return (True, holder(fd)) if is_locked(fd) else (False, None)
-    return False, None  # no such file, or none that we may read
+    return False, None  # the file does not exist, or may not be read
 
 
 class DirectoryLock:
-    """A directory, for one object alone."""
+    """The lock of a directory, held by one object of one process."""
 
-    def __init__(self, directory: Directory, lock_name: str, what: str) -> None:
-        """Take it, at once or not at all.
+    def __init__(self, directory: Directory, lock_name: str, kind: str) -> None:
+        """Acquire the lock, without waiting for it.
 
-        lock_name: of a file in it, which is made and stays.  what: it is called in errors: `journal`.
-        Raises: BusyError, with the holder if it can be known; AccessError, also if the path leads elsewhere by now.
+        lock_name: of the lock file in the directory, which is made and stays.
+        kind: names the owned object in errors: "journal".
+        Raises: BusyError, with the holder if it can be found; AccessError, also if the directory was moved meanwhile.
         """
         self._generation = fork_generation()
-        self._path, self._what = directory.path, what
+        self._path, self._kind = directory.path, kind
         self._keys: list[_Key] = []
         self._is_released = False
         self._own = DirectoryDescriptor(directory.fd, directory.path)
@@ -115,52 +117,52 @@ class DirectoryLock:
 
     def _take(self, directory: Directory, lock_name: str) -> None:
         path = directory.path
-        self._list(os.fstat(directory.fd))
+        self._register(os.fstat(directory.fd))
         self._lock_directory()
         self._file = take_lock_file(directory, lock_name)
         if self._file is None:
-            text = f"{directory.file_path(lock_name)} is locked: another process has the {self._what}"
+            text = f"{directory.file_path(lock_name)} is locked: another process has the {self._kind}"
             raise BusyError(text, holder=None)
-        with own_errors(path, "looking for the lock file"):
-            self._list(os.stat(lock_name, dir_fd=directory.fd, follow_symlinks=False))
-        with own_errors(path, "looking for the directory"):
+        with own_errors(path, "reading the status of the lock file"):
+            self._register(os.stat(lock_name, dir_fd=directory.fd, follow_symlinks=False))
+        with own_errors(path, "reading the status of the directory"):
             is_there = os.path.samestat(os.stat(path), os.fstat(directory.fd))
         if not is_there:
             raise AccessError(f"{path} was moved while it was opened", errno=errno.ESTALE, path=path)
 
     @property
     def is_forked(self) -> bool:
-        """Whether this is a forked child, and the directory its parent's."""
+        """Whether this is a forked child, so that the directory belongs to its parent."""
         return fork_generation() != self._generation
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a forked child, and the directory its parent's; or this process closed all its descriptors.
+        """Whether this is a forked child, or the program closed all its descriptors, as a daemon does.
 
-        A daemon does that.  The lock went with them, and their numbers may be those of other files.
+        In the second case the lock is gone, and the numbers of the descriptors may name other files.
         """
         return self.is_forked or self._is_lost
 
     def bind(self, guard: Guard) -> None:
-        """Have a guard refuse all entries once this is `inherited`."""
+        """Make a guard refuse all entries as soon as the lock is `inherited`."""
         guard.bind(self._own.fd, *self._own.identity)
 
     def clear_file(self) -> None:
         """Empty the lock file, which another program may have written to.  Raises: AccessError."""
-        # By the descriptor that has the lock: closing another one would give it up (fcntl(2)).
+        # By the locked descriptor: closing another one would free the lock (fcntl(2)).
         assert self._file is not None
         with own_errors(self._path, "emptying the lock file"):
             os.ftruncate(self._file.lockfile.fileno(), 0)
 
     def release(self) -> None:
-        """Give it up; in a forked child, and a second time, it does nothing."""
+        """Free the lock.  Does nothing in a forked child, or if it is free."""
         if self._is_released or self.is_forked:
             return
         file = self._file
         if file is not None and self._is_lost:
             _lost.append(file)
         elif file is not None and file.lockfile is not None:
-            file.lockfile.close()  # and so unlocks it: fcntl(2)
+            file.lockfile.close()  # which also unlocks it (fcntl(2))
         self._own.close()
         for key in self._keys:
             _owned.pop(key, None)
@@ -170,18 +172,18 @@ class DirectoryLock:
     def _is_lost(self) -> bool:
         return not self._is_released and not self._own.intact
 
-    def _list(self, status: os.stat_result) -> None:
-        """Have it in the list of what this process has."""
+    def _register(self, status: os.stat_result) -> None:
+        """Add a file to the registry of this process.  Raises: BusyError if another object has it."""
         key = (self._generation, status.st_dev, status.st_ino)
         mine = ref(self)
         found = _owned.setdefault(key, mine)
         if found() not in (self, None):
-            gc.collect()  # it may be of an object that an exception ended while it was opened
+            gc.collect()  # it may belong to an object whose opening an exception ended
         owner = found()
         if owner is None or owner._is_lost:
-            owner, _owned[key] = self, mine  # its locks went with its descriptors
+            owner, _owned[key] = self, mine  # its locks are gone with its descriptors
         if owner is not self:
-            text = f"the {self._what} {self._path} belongs to this process already"
+            text = f"the {self._kind} {self._path} belongs to this process already"
             raise BusyError(text, holder=f"process {os.getpid()}")
         self._keys.append(key)
 
@@ -193,4 +195,4 @@ class DirectoryLock:
                 found = open_holder(self._own.fd)
             else:
                 return
-        raise BusyError(f"the {self._what} {self._path} belongs to {found or 'another process'}", holder=found)
+        raise BusyError(f"the {self._kind} {self._path} belongs to {found or 'another process'}", holder=found)

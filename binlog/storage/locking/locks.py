@@ -1,19 +1,16 @@
-"""The lock that decides: exclusive, over a whole open file, freed by the kernel when its holder dies.
+"""The exclusive lock over a whole open file, and the test whether a file is open for writing.
 
-See native/lock.c for the facts.  `unlock` is to be the first call of a
-`finally` whose `try` holds the call of `lock`: no Python runs between a C call
-and the one after it, so Ctrl-C cannot leave the lock behind.
+The kernel frees the lock when its holder dies; native/shared/lock.c has the facts.  Call `lock` within a `try`, and
+`unlock` first in its `finally`: no Python runs between a C call and the next one, so Ctrl-C cannot leave a file locked.
 
-A writer marks its thread with `hold` before `lock`, in the same `try`, and calls
-`let_go` in place of `unlock`: which takes the mark away in the same call of C.
+A writer marks its thread with `hold` before `lock`, in the same `try`.  It calls `let_go` in place of `unlock`, which
+also clears the mark, in the same call of C.
 
-Whether anybody has a file open for writing, in whatever process or container of this kernel.
-
-Facts relied on:
-- fcntl(2), F_SETLEASE: a read lease is given, to a descriptor opened read-only, only where nobody has the file open for
-  writing; to the file's owner, or with CAP_LEASE.
-- fcntl(2), F_SETSIG: whoever opens the file for writing while the lease is held has us sent a signal, by default SIGIO,
-  which would end the process; SIGURG is ignored by default (signal(7)).
+Facts relied on by `has_writers`:
+- fcntl(2), F_SETLEASE: a process gets a read lease, on a read-only descriptor, only if no process of this kernel has
+  the file open for writing.  It must own the file, or have CAP_LEASE.
+- fcntl(2), F_SETSIG: if another process opens the file for writing during the lease, the kernel sends us a signal.  The
+  default, SIGIO, would kill the process; SIGURG is ignored by default (signal(7)).
 """
 
 from __future__ import annotations
@@ -34,11 +31,11 @@ _SECONDS_MAX = 10**9
 
 
 def lock(fd: int, path: str, timeout: float | None = None) -> None:
-    """Take the lock, waiting `timeout` seconds at most, or for ever.
+    """Acquire the lock.  timeout: seconds to wait; None waits for ever.
 
-    Raises: BusyError, which names the holder where it can be known.
+    Raises: BusyError, with the holder if it can be found; AccessError.
     """
-    # After a signal its handlers have run on the way back.
+    # EINTR: Python has run the signal handlers before the call returned to us.
     if timeout is None:
         while (result := lib.binlog_lock(fd)) == -errno.EINTR:
             pass
@@ -54,7 +51,7 @@ def lock(fd: int, path: str, timeout: float | None = None) -> None:
 
 
 def busy(fd: int, path: str) -> BusyError:
-    """The error for a lock that stayed taken, with its holder where that can be known."""
+    """Return the error for a lock that another holder has."""
     held_by = holder(fd)
     return BusyError(f"{path} is locked by {held_by or 'another open file'}", holder=held_by)
 
@@ -64,7 +61,7 @@ def _nanoseconds_to(deadline: float) -> int:
 
 
 def try_lock(fd: int) -> bool:
-    """Take the lock if nobody has it; whether it was taken."""
+    """Acquire the lock if it is free; return whether it was."""
     return bool(lib.binlog_try_lock(fd) == 0)
 
 
@@ -73,12 +70,12 @@ hold, let_go = lib.binlog_hold, lib.binlog_let_go
 
 
 def is_locked(fd: int) -> bool:
-    """Whether anybody else holds a lock on the file; whoever opened it, to read or to write, may ask."""
+    """Return whether another holder has a lock on the file.  The descriptor may be read-only."""
     return bool(lib.binlog_lock_owner(fd) != 0)
 
 
 def holder(fd: int) -> str | None:
-    """A text that names the process with a lock on the file, or None where none can be found."""
+    """Return a text that names the process with a lock on the file, or None if none can be found."""
     owner = lib.binlog_lock_owner(fd)
     if owner == 0:
         return None
@@ -88,30 +85,30 @@ def holder(fd: int) -> str | None:
 
 
 def open_holder(fd: int) -> str | None:
-    """As `holder`, of a lock that belongs to an open file description, or None where none can be found."""
-    # The kernel names no process for it, but lists it under the descriptor.
+    """Return as `holder`, for a lock that belongs to an open file description."""
+    # The kernel names no process for such a lock, but lists it in the descriptor's fdinfo (proc(5)).
     try:
         status = os.fstat(fd)
         for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
-            if _locks(info, status):
+            if _has_lock(info, status):
                 return f"process {info.parts[2]}"
     except OSError:
-        return None  # no descriptor left to look with, or another thread has closed this one
+        return None  # the process has no free descriptor, or another thread closed this one
     return None
 
 
-def _locks(info: Path, status: os.stat_result) -> bool:
+def _has_lock(info: Path, status: os.stat_result) -> bool:
     try:
         there = os.stat(info.parents[1] / "fd" / info.name)
         return (there.st_dev, there.st_ino) == (status.st_dev, status.st_ino) and "lock:" in info.read_text()
     except OSError:
-        return False  # gone, or another user's
+        return False  # the process ended, or belongs to another user
 
 
 def has_writers(directory: Directory, name: str) -> bool:
-    """Whether anybody, this process included, has the file open for writing.
+    """Return whether any process, including this one, has the file open for writing.
 
-    Raises: NotFoundError; AccessError where that is not ours to ask.
+    Raises: NotFoundError; AccessError if the kernel does not let this process ask.
     """
     path = directory.file_path(name)
     with directory.opened(name) as fd:
@@ -123,7 +120,7 @@ def has_writers(directory: Directory, name: str) -> bool:
             return True
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EINVAL):
-                text = "only its owner, on a file system with leases, can tell whether another program has it open"
+                text = "only its owner, on a file system with leases, can find out whether another program has it open"
                 raise AccessError(f"{path}: {text}", errno=error.errno, path=path) from error
             raise failure(error.errno or 0, path, "asking for a lease") from error
     return False

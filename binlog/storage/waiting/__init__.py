@@ -1,1 +1,1 @@
-"""Waiting and waking: the doorbell, event loops and greenlets, and worker threads."""
+"""Waiting: the doorbell, its use by event loops and greenlets, and worker threads."""

@@ -1,22 +1,20 @@
-"""One thread that waits on doorbells for all of a process's event loops, and for the greenlets of gevent and eventlet.
+"""A thread that waits on doorbells for the event loops and greenlets of a process.
 
-It sleeps in futex_waitv(2) (Linux 5.16) on the bells asked for and on a word
-of its own, which asks it to look at its list again.  Where the kernel has no
-such call, or more bells are asked for than one call takes, the rest are looked
-at every few milliseconds.
+An event loop must not block its thread, and neither must a greenlet of gevent or eventlet, because a wait in the kernel
+would stop all greenlets of the thread.  So they wait for this thread.  It sleeps in futex_waitv(2) (Linux 5.16) on all
+the doorbells and on a word of its own, which others change to make it reread its list.  If the kernel lacks that call,
+or there are more doorbells than one call takes, the thread polls the rest every few milliseconds.
 
-Invariants: the list of waits is touched under the mutex only; the thread ends
-under the mutex when the list is empty, so a wait added later starts another.
-
-Waiting under gevent or eventlet, where a wait in the kernel would stop all that the thread's greenlets do.
+Invariants: the list of waits changes only under the mutex.  The thread ends under the mutex when the list is empty, so
+a wait that is added later starts another thread.
 
 Facts relied on:
 - gevent.monkey.is_module_patched, eventlet.patcher.is_monkey_patched: whether `threading` makes greenlets in place of
-  threads.  A program may patch it after this package was loaded, so it is asked for each wait.
-- gevent.sleep, eventlet.sleep: let the others run, whether `time` is patched or not.
-- gevent.select.select, eventlet.green.select.select: the same until a descriptor is readable, whether `select` is
-  patched or not.  What ends a greenlet is raised out of both.
-- gevent.monkey.get_original, eventlet.patcher.original: what was there before it was patched.
+  threads.  A program may patch it after this package was imported, so each wait asks again.
+- gevent.sleep, eventlet.sleep: let other greenlets run, whether `time` is patched or not.
+- gevent.select.select, eventlet.green.select.select: let other greenlets run until a descriptor is readable, whether
+  `select` is patched or not.  Killing a greenlet raises an exception out of both.
+- gevent.monkey.get_original, eventlet.patcher.original: return the unpatched functions.
 """
 
 from __future__ import annotations
@@ -36,14 +34,14 @@ from typing import Any, Protocol
 from binlog.storage.native import ffi, fork_generation, lib
 
 GREEN_SECONDS = 0.002
-"""How long to sleep between two looks, where nothing tells when to look."""
+"""How long to sleep between two polls if nothing wakes the greenlet."""
 
 
 @dataclass(frozen=True, slots=True)
 class GreenHub:
-    """What such a library has in place of the kernel's waits, and the threads that it hides.
+    """The functions of gevent or eventlet by which a greenlet waits, and those that start real threads.
 
-    sleep: for some seconds.  start_thread, allocate_lock: of `_thread`, unpatched.
+    sleep: takes seconds.  start_thread, allocate_lock: of `_thread`, unpatched.
     """
 
     sleep: Callable[[float], object]
@@ -57,7 +55,7 @@ class GreenHub:
 
 
 def green_hub() -> GreenHub | None:
-    """The hub of this process; None where threads are threads."""
+    """Return the hub of this process, or None if its threads are not greenlets."""
     monkey = sys.modules.get("gevent.monkey")
     if monkey is not None and monkey.is_module_patched("threading"):
         return _gevent_hub()
@@ -76,14 +74,14 @@ def _gevent_hub() -> GreenHub:
 
 @lru_cache(maxsize=1)
 def _eventlet_hub() -> GreenHub:
-    # Not `threading`, whose name for it changed in Python 3.13.
+    # From `_thread`, because `threading` renamed its reference in Python 3.13.
     thread = import_module("eventlet.patcher").original("_thread")
     select = import_module("eventlet.green.select").select
     return GreenHub(import_module("eventlet").sleep, thread.start_new_thread, thread.allocate_lock, select)
 
 
 def green_sleep() -> Callable[[float], object] | None:
-    """What lets other greenlets run for some seconds; None where threads are threads."""
+    """Return the function that sleeps and lets other greenlets run, or None if threads are not greenlets."""
     hub = green_hub()
     return None if hub is None else hub.sleep
 
@@ -93,7 +91,7 @@ _POLL_SECONDS = 0.005
 
 
 class Bell(Protocol):
-    """What is waited on: see Doorbell.  wakes: how often its waiters were woken from within this process."""
+    """A doorbell; see Doorbell.  wakes: how often this process has woken its waiters."""
 
     closed: bool
     wakes: int
@@ -103,13 +101,17 @@ class Bell(Protocol):
 
 
 def kernel_word(value: int) -> int:
-    """A bell's value, big-endian on disk, as the kernel compares it: a word of this machine."""
+    """Return a doorbell's value, which is big-endian on disk, as the machine word that the kernel compares."""
     return int.from_bytes(value.to_bytes(4, "big"), sys.byteorder)
 
 
 @dataclass(eq=False, slots=True)
 class _Wait:
-    """wakes: the bell's when it began.  finish: called by the thread, once.  given_up: whether nobody waits now."""
+    """One wait.
+
+    wakes: of the doorbell, when the wait began.  finish: the thread calls it once, at the end of the wait.
+    given_up: returns whether the waiter has gone.
+    """
 
     bell: Bell
     seen: int
@@ -118,18 +120,18 @@ class _Wait:
     finish: Callable[[], None]
     given_up: Callable[[], bool]
 
-    def over(self, now: float) -> bool:
-        """Whether there is nothing left to wait for."""
+    def is_over(self, now: float) -> bool:
+        """Return whether the wait has ended."""
         if now >= self.deadline or self.given_up() or self.bell.closed or self.bell.wakes != self.wakes:
             return True
         try:
             return self.bell.value() != self.seen
         except OSError:
-            return True  # its reader was closed just now; who waits finds out for itself
+            return True  # its reader was closed just now, and the waiter will notice
 
 
 class BellWatcher:
-    """The thread and its list.  hub: where `threading` has greenlets."""
+    """The thread and its list of waits.  hub: None if threads are not greenlets."""
 
     def __init__(self, hub: GreenHub | None) -> None:
         self._hub = hub
@@ -139,8 +141,8 @@ class BellWatcher:
         self._kick = ffi.new("uint32_t *")
 
     async def wait_in_loop(self, bell: Bell, seen: int, timeout: float) -> None:
-        """Wait in asyncio until the bell differs from `seen`, `timeout` seconds at most."""
-        import asyncio  # with its event loop, as it must be here
+        """Wait in asyncio until the doorbell differs from `seen`, for `timeout` seconds at most."""
+        import asyncio  # imported here, because only programs with an event loop need it
 
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -150,7 +152,7 @@ class BellWatcher:
                 future.set_result(None)
 
         def finish() -> None:
-            with suppress(RuntimeError):  # its loop was closed, and nobody waits any more
+            with suppress(RuntimeError):  # the loop was closed, so the waiter has gone
                 loop.call_soon_threadsafe(set_result)
 
         if self._add(_Wait(bell, seen, bell.wakes, time.monotonic() + timeout, finish, future.cancelled)):
@@ -159,10 +161,10 @@ class BellWatcher:
             await asyncio.sleep(min(timeout, _POLL_SECONDS))
 
     def wait_in_hub(self, bell: Bell, seen: int, timeout: float, hub: GreenHub) -> None:
-        """Wait in a greenlet until the bell differs from `seen`, `timeout` seconds at most."""
+        """Wait in a greenlet until the doorbell differs from `seen`, for `timeout` seconds at most."""
         try:
             fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        except OSError:  # this process may open no more: it looks again soon
+        except OSError:  # this process has no free descriptor, so the caller polls
             hub.sleep(min(timeout, GREEN_SECONDS))
             return
         closed = False
@@ -178,13 +180,13 @@ class BellWatcher:
             else:
                 hub.sleep(min(timeout, GREEN_SECONDS))
         finally:
-            # Under the mutex: the thread is not to write to a descriptor that is another file's by then.
+            # Under the mutex: the thread must not write to a descriptor number that names another file by then.
             with self._mutex:
                 closed = True
                 os.close(fd)
 
     def _add(self, wait: _Wait) -> bool:
-        """Whether the thread waits for it: this process may have no more threads, and then who waits polls."""
+        """Add a wait; return False if the process can start no thread, and then the waiter must poll."""
         with self._mutex:
             self._waits.append(wait)
             self._kick[0] = (self._kick[0] + 1) & 0xFFFFFFFF
@@ -210,11 +212,11 @@ class BellWatcher:
             with self._mutex:
                 kick = self._kick[0]
                 now = time.monotonic()
-                over = [wait for wait in self._waits if wait.over(now)]
-                self._waits = [wait for wait in self._waits if wait not in over]
+                ended = [wait for wait in self._waits if wait.is_over(now)]
+                self._waits = [wait for wait in self._waits if wait not in ended]
                 waits = list(self._waits)
-                self._running = bool(waits) or bool(over)
-            for wait in over:
+                self._running = bool(waits) or bool(ended)
+            for wait in ended:
                 wait.finish()
             if not self._running:
                 return
@@ -231,21 +233,21 @@ class BellWatcher:
         seen = ffi.new("uint32_t[]", [kick, *(kernel_word(value) for _, value in chosen)])
         result = lib.binlog_bell_wait_any(addresses, seen, len(chosen) + 1, max(0, int(timeout * 1e9)))
         if result not in (-errno.ETIMEDOUT, -errno.EAGAIN, -errno.EINTR) and result < 0:
-            # No sleep of `time`, which may be a greenlet's.
+            # Not `time.sleep`, which may be patched.
             lib.binlog_bell_wait(self._kick, kick, int(min(_POLL_SECONDS, max(0.0, timeout)) * 1e9))
 
 
 @lru_cache(maxsize=2)
 def _watcher(generation: int, hub: GreenHub | None) -> BellWatcher:
-    # By generation: the thread does not survive a fork, so a child has a watcher of its own.
+    # By fork generation, because the thread does not survive a fork, and a child needs another one.
     return BellWatcher(hub)
 
 
 async def watch(bell: Bell, seen: int, timeout: float) -> None:
-    """Wait in asyncio until the bell differs from `seen`, for `timeout` seconds at most.  May return early."""
+    """Wait in asyncio until the doorbell differs from `seen`, for `timeout` seconds at most.  May return early."""
     await _watcher(fork_generation(), None).wait_in_loop(bell, seen, timeout)
 
 
 def watch_in_hub(bell: Bell, seen: int, timeout: float, hub: GreenHub) -> None:
-    """The same in a greenlet, while others run."""
+    """Wait in a greenlet as `watch`, while other greenlets run."""
     _watcher(fork_generation(), hub).wait_in_hub(bell, seen, timeout, hub)

@@ -1,9 +1,8 @@
-"""The doorbell: a futex word in a file's first page, for readers in any process to wait on.
+"""The doorbell: a futex word in a file's first page, on which readers in any process wait.
 
-See native/doorbell.c for the facts.  The waiter's order, which loses no
-wake-up: read the bell, then what it announces, then wait on the bell as read.
-The ringer's: write what is announced, then the bell, then wake.  The first
-two may be one write, if the bell is its last word.
+native/shared/doorbell.c has the facts.  No wake-up is lost if all keep to this order.  A waiter reads the doorbell,
+then the data that it announces, then waits for the doorbell to differ from the value read.  A writer writes the data,
+then the doorbell, then wakes the waiters.  The first two may be one write, if the doorbell is its last word.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _NO_WORD = frozenset((-errno.EFAULT, -errno.ENOSYS, -errno.EINVAL))
 
 
 Wait = Callable[[], tuple[int, bytes, bytes, int] | int | None]
-"""Waits; returns records as `read_records` (native/read.c) does, or why it ended without any."""
+"""Waits, and returns records as `read_records` (native/log/read.c), or the reason why there are none."""
 
 
 class Doorbell:
-    """The bell at `offset` of the file `fd`.  Needs no permission to write.
+    """The doorbell at an offset of a file.  It needs no permission to write.
 
-    Where the file cannot be mapped or the kernel has no such futex, waiting polls instead: see `shared`.  Under gevent
-    and eventlet a thread waits, and other greenlets run.
+    If the file cannot be mapped, or the kernel lacks such futexes, `is_mapped` is False and waiting polls.
+    Under gevent and eventlet a thread waits, and other greenlets run.
     """
 
     def __init__(self, fd: int, offset: int) -> None:
@@ -42,12 +41,12 @@ class Doorbell:
         self.closed = False
         self.wakes = 0
         self._bell = lib.binlog_bell_map(fd, offset)
-        self.shared = self._bell != ffi.NULL
+        self.is_mapped = self._bell != ffi.NULL
 
     def wait(self, seen: int, timeout: float) -> None:
-        """Wait until the bell is rung or no longer has the value `seen`, for `timeout` seconds at most.
+        """Wait until the doorbell differs from `seen` or a writer wakes its waiters, for `timeout` seconds at most.
 
-        Returns early for no reason now and then, and after a signal; callers look again.
+        It may return early, for example after a signal, so callers check again.
         """
         bell = self.address()
         if bell is None:
@@ -58,11 +57,11 @@ class Doorbell:
             self.waited(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
 
     def waiting(self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int) -> Wait:
-        """Return a callable that waits like `wait`, and then reads the records from `offset` on (native/wake.c).
+        """Return a callable that waits like `wait`, and then reads the records from `offset` on (native/log/wake.c).
 
-        It is one C call if possible, because a reader that was just woken runs with cold caches, where each step in
-        Python takes microseconds.  If it returns no records, pass what it returned to `waited`.
-        known: the address of a `struct binlog_known`, which has the value seen, and takes over what was found.
+        It is one C call if possible, because the caches are cold after a wake-up, and then each step in Python takes
+        microseconds.  If it returns no records, pass the result to `waited`.
+        known: the address of a `struct binlog_known`, which has the value `seen`, and gets the new header.
         """
         bell = self.address()
         if bell is None or green_sleep() is not None:
@@ -71,10 +70,10 @@ class Doorbell:
         return partial(wait_and_read, known, address, int(timeout * 1e9), offset, record_bytes_max)
 
     def waited(self, result: int | None) -> None:
-        """Take what a wait returned in place of records.  If the word cannot be waited on, poll from now on."""
+        """Take the result of a wait without records; poll from now on if the kernel cannot wait on the word."""
         if result in _NO_WORD:
             self._pause = _POLL_SECONDS_FIRST
-            self.shared = False
+            self.is_mapped = False
 
     def _poll(self, timeout: float) -> None:
         sleep = green_sleep()
@@ -92,27 +91,27 @@ class Doorbell:
             lib.binlog_bell_wake(bell)
 
     def address(self) -> object | None:
-        """Where the word is mapped, or None where it cannot be waited on."""
-        if not self.shared:
+        """Return the pointer to the word, or None if waiting must poll."""
+        if not self.is_mapped:
             return None
         if self._generation != fork_generation():
-            # The mapping stayed with the parent.
+            # A forked child does not inherit the mapping.
             self._bell = lib.binlog_bell_map(self._fd, self._offset)
             self._generation = fork_generation()
-            self.shared = self._bell != ffi.NULL
-        return self._bell if self.shared else None
+            self.is_mapped = self._bell != ffi.NULL
+        return self._bell if self.is_mapped else None
 
     def value(self) -> int:
-        """The bell now, read from the file."""
+        """Read the doorbell's value from the file."""
         return int.from_bytes(os.pread(self._fd, 4, self._offset), "big")
 
     def close(self) -> None:
-        """Give the mapping back."""
+        """Unmap the word."""
         bell, self._bell = self._bell, ffi.NULL
-        self.shared = False
+        self.is_mapped = False
         self.closed = True
         if bell != ffi.NULL and self._generation == fork_generation():
-            lib.binlog_bell_wake(bell)  # the thread of bell_watcher.py, which then sees that it is closed
+            lib.binlog_bell_wake(bell)  # wakes the thread of bell_watcher.py, which then notices `closed`
             lib.binlog_bell_unmap(bell, self._offset)
 
     def __del__(self) -> None:

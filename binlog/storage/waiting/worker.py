@@ -1,10 +1,10 @@
-"""A thread that works whenever it is rung for.
+"""A worker thread that runs one function each time it is notified.
 
 Facts relied on:
-- `threading.Thread.start` waits in Python for the thread to begin, and an exception of a signal handler in there may
-  leave a lock behind that the thread needs.  `_thread.start_new_thread` is one call.
+- `threading.Thread.start` waits in Python for the thread to begin, and an exception of a signal handler during that
+  wait may leave a lock locked that the thread needs.  `_thread.start_new_thread` is one call.
 - `queue.SimpleQueue.put` is one call too, and a finalizer may make it.
-- Signal handlers run in the main thread alone, so none breaks into the work.
+- Signal handlers run in the main thread alone, so none interrupts the work.
 """
 
 from __future__ import annotations
@@ -17,93 +17,98 @@ from queue import Empty, SimpleQueue
 
 from binlog.errors import StateError
 
-_Rings = SimpleQueue[Callable[[], None] | None]
+_Jobs = SimpleQueue[Callable[[], None] | None]
 
 
-class _Stop:
-    """Whether it is to stop.  A `threading.Event` stays locked if a handler's exception comes out of its `set`."""
+class _StopSignal:
+    """A flag that says that the worker must stop.
+
+    A `threading.Event` stays locked if a signal handler raises within its `set`.
+    """
 
     def __init__(self) -> None:
-        self._told: SimpleQueue[None] = SimpleQueue()
+        self._notices: SimpleQueue[None] = SimpleQueue()
         self._is_set = False
 
     def set(self) -> None:
-        """From here on it is."""
+        """Set the flag, for good."""
         self._is_set = True
-        self._told.put(None)
+        self._notices.put(None)
 
     def is_set(self) -> bool:
-        """Whether it is."""
+        """Return whether the flag is set."""
         return self._is_set
 
     def wait(self, seconds: float) -> bool:
-        """Wait for that, as the work, for so long; whether it is."""
+        """Wait for the flag, in the worker's thread, up to a number of seconds; return whether it is set."""
         if not self._is_set:
             with suppress(Empty):
-                self._told.get(timeout=seconds)
+                self._notices.get(timeout=seconds)
         return self._is_set
 
 
 class Worker:
-    """It, from `start` on; it does not keep the interpreter from ending, nor, without work, its owner from going.
+    """A thread that works when it is notified.
 
-    is_rung: whether `ring_once` has rung.  The work sets it to False before it looks at what there is to do.  Both
-    happen under the owner's guard, so no ring is lost.
+    It is a daemon thread.  While it waits it has no reference to its owner, so the owner can be freed.
+
+    is_notified: whether `notify_once` has notified it.  The work sets this to False before it checks for things to do.
+    Both happen under the owner's guard, so no notice is lost.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
-        """work: called after each ring, or several; it raises nothing."""
+        """work: the function that the thread calls once for one or several notices.  It must not raise."""
         self._work = work
-        self._rings: _Rings = SimpleQueue()  # the work, so that its owner is there until it is done
+        self._jobs: _Jobs = SimpleQueue()  # holds the function, and so the owner, only until the work is done
         self._running = threading.Lock()  # held by the thread
-        self.stopping = _Stop()
-        self.is_rung = False
+        self.stopping = _StopSignal()
+        self.is_notified = False
         self.ident = 0
 
     def start(self) -> None:
-        """Begin, as the last step of an opening.  Raises: StateError if no thread can be made."""
+        """Start the thread, as the last step of opening the owner.  Raises: StateError if no thread can be made."""
         try:
-            self.ident = _thread.start_new_thread(_run, (self._rings, self.stopping, self._running))
+            self.ident = _thread.start_new_thread(_run, (self._jobs, self.stopping, self._running))
         except RuntimeError as error:
-            raise StateError(f"this needs a thread: {error}") from error
+            raise StateError(f"this process can start no more threads: {error}") from error
 
-    def ring(self) -> None:
-        """Have it work; one step, for a signal handler to come before or after."""
-        if self._rings.empty():  # else it rings already
-            self._rings.put(self._work)
+    def notify(self) -> None:
+        """Make the thread work.  A signal handler can only run before or after this step."""
+        if self._jobs.empty():  # else a notice is pending
+            self._jobs.put(self._work)
 
-    def ring_once(self) -> None:
-        """Ring, unless that was done since the work last began.  The owner's guard is held."""
-        if not self.is_rung:
-            self.ring()
-            self.is_rung = True  # after the ring: an exception between the two must not leave it unrung
+    def notify_once(self) -> None:
+        """Notify the thread, unless it was notified since the work last began.  The caller holds the owner's guard."""
+        if not self.is_notified:
+            self.notify()
+            self.is_notified = True  # after the notice: an exception between the two must not lose it
 
     def pause(self, seconds: float) -> None:
-        """Wait, as the work, until it is rung for again, or stopped, or for so long."""
+        """Wait, in the worker's thread, for the next notice, for `stop`, or for a number of seconds."""
         with suppress(Empty):
-            self._rings.get(timeout=seconds)
+            self._jobs.get(timeout=seconds)
 
     def is_own_thread(self) -> bool:
-        """Tell whether the caller is the work."""
+        """Return whether the caller runs in the worker's thread."""
         return self.ident == threading.get_ident()
 
     def stop(self) -> None:
-        """End it, and wait for that.  It can be called again."""
+        """Stop the thread, and wait until it has ended.  May be called again."""
         self.stopping.set()
-        self._rings.put(None)
-        with self._running:  # a thread that has not begun yet finds that it is to stop
+        self._jobs.put(None)
+        with self._running:  # a thread that has not begun yet will find the flag set
             pass
 
     def __del__(self) -> None:
-        if hasattr(self, "_rings"):  # else an exception broke into its making
-            self._rings.put(None)
+        if hasattr(self, "_jobs"):  # an exception can end `__init__` before that
+            self._jobs.put(None)
 
 
-def _run(rings: _Rings, stopping: _Stop, running: threading.Lock) -> None:
-    """Work; while it waits it has nothing of the worker's owner."""
+def _run(jobs: _Jobs, stopping: _StopSignal, running: threading.Lock) -> None:
+    """Run the worker's loop.  It must have no reference to the owner while it waits."""
     with running:
         while not stopping.is_set():
-            work = rings.get()
+            work = jobs.get()
             if work is None:
                 return
             if not stopping.is_set():

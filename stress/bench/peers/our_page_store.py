@@ -12,7 +12,7 @@ from pathlib import Path
 
 from binlog import Mode
 from binlog.pagestore import PageStore, PageStoreOptions
-from binlog.storage.files import forget
+from binlog.storage.files import drop_page_cache
 from stress.bench.contestant import BODY_BYTES, Measure
 from stress.bench.loops import in_threads
 from stress.bench.measuring import Prepare, preparing
@@ -115,7 +115,7 @@ def forget_all(path: Path) -> None:
         fd = os.open(file, os.O_RDWR)
         try:
             os.fsync(fd)
-            forget(fd)
+            drop_page_cache(fd)
         finally:
             os.close(fd)
 

@@ -31,7 +31,7 @@ MISTAKES = (
                 "if _CRC_LEFT.fullmatch(found) and 0 in found:",
                 "if not _CRC_LEFT:",
             ),
-            Change("native/codec/found.c", "crcs_hold", "return kept == CRC_NONE;", "return 1;"),
+            Change("native/codec/commitlog/found.c", "crcs_hold", "return kept == CRC_NONE;", "return 1;"),
         ),
     ),
     in_function(
@@ -51,7 +51,7 @@ MISTAKES = (
     ),
     in_function(
         "store-offset-not-compared", "store-kill", "a message counts wherever it says that it lies",
-        "native/codec/found.c", "find_message",
+        "native/codec/commitlog/found.c", "find_message",
         "get_u64(data + MESSAGE_OFFSET) != offset)",
         "(get_u64(data + MESSAGE_OFFSET) != offset && 0))",
     ),

@@ -39,7 +39,7 @@ MISTAKES = (
     ),
     in_function(
         "journal-counts-not-compared", "journal-power", "a commit's counts are not compared with what is there",
-        "native/codec/journal_states.c", "compare",
+        "native/codec/journal/journal_states.c", "compare",
         "each->said != (int64_t)each->here",
         "!each->said",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stress.crash.planted.mistake import Change, Mistake, in_function
 
-_GROUP, _COMMIT = "native/group.c", "native/commit.c"
+_GROUP, _COMMIT = "native/log/group.c", "native/log/commit.c"
 _INGEST, _RECORD = "binlog/log/ingest/ingestion.py", "binlog/log/ingest/ingest_record.py"
 _TABLE = "binlog/log/recovery/recovery_table.py"
 
@@ -89,7 +89,7 @@ MISTAKES = (
                 _GROUP, "look_at",
                 "int result = commit_read_header(file->fd, header);",
                 "int result = 0;\n"
-                "if (staging area && kept_of == file && binlog_area_alone(staging area->fd))\n"
+                "if (area && kept_of == file && binlog_area_alone(area->fd))\n"
                 "    memcpy(header, kept, LOG_HEADER_BYTES);\n"
                 "else\n"
                 "    result = commit_read_header(file->fd, header);",
@@ -107,7 +107,7 @@ MISTAKES = (
     ),
     in_function(
         "staged-forgotten", "kill", "what a dead leader had taken is not staged again",
-        "native/staging_area.c", "area_requeue",
+        "native/log/staging_area.c", "area_requeue",
         "&taken, ENTRY_STAGED",
         "&taken, ENTRY_WITHDRAWN",
     ),
@@ -139,9 +139,9 @@ MISTAKES = (
         "poison-not-written", "faults", "a failed sync is told to nobody but the one who made it",
         _GROUP, "commit",
         "commit_write_poison(file, header, *step == BINLOG_STEP_PUBLISH_SYNC ? live : &before, -result);\n"
-        "if (staging area)\n"
-        "    binlog_area_fail(staging area, file->number, -result);",
-        "(void)before, (void)staging area;",
+        "if (area)\n"
+        "    binlog_area_fail(area, file->number, -result);",
+        "(void)before, (void)area;",
     ),
     in_function(
         "sealed-offsets-used-again", "faults", "a file is cut after a failed sync, and gone on with",

@@ -118,13 +118,13 @@ def in_function(name: str, part: str, what: str, path: str, function: str, old: 
 
 # Of what journal, page store, commit log and queue share: each has them as a mistake of its own.
 COMMIT_WITHOUT_SYNC = (
-    "native/commit_group.c",
+    "native/shared/commit_group.c",
     "write_and_sync",
     "int result, syncing = self->syncing;",
     "int result, syncing = self->syncing > 1;",
 )
 COMMIT_WITH_A_SECOND_SYNC = (
-    "native/commit_group.c",
+    "native/shared/commit_group.c",
     "write_and_sync",
     "while ((result = fdatasync(fd) != 0 ? errno : 0) == EINTR)\n    continue;",
     "result = fdatasync(fd) != 0 && fdatasync(fd) != 0 ? errno : 0;",

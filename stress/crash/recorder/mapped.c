@@ -1,6 +1,6 @@
 /* Files that are mapped for writing, and stores to them.
  *
- * Whoever stores to a mapped file does it by binlog_mapped_write (native/mapping.c), a call of which goes through the
+ * Whoever stores to a mapped file does it by binlog_mapped_write (native/commitlog/mapping.c), a call of which goes through the
  * dynamic linker, and so comes here first.  A store is a change of the file as a write is, but one that the kernel may
  * begin to put on the disk in the middle of it.
  */

@@ -215,7 +215,7 @@ EXPORT int madvise(void *address, size_t bytes, int advice)
 
 void binlog_mapped_write(void *map, size_t offset, const void *data, size_t bytes);
 
-/* In place of the one in native/mapping.c, which RTLD_NEXT does not find: it is in a module that Python opened. */
+/* In place of the one in native/commitlog/mapping.c, which RTLD_NEXT does not find: it is in a module that Python opened. */
 EXPORT void binlog_mapped_write(void *map, size_t offset, const void *data, size_t bytes)
 {
     struct strike strike = strike_begin(CALL_STORE, true);

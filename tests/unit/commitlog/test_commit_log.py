@@ -22,7 +22,7 @@ from binlog.format.commitlog.message import (
     parse_message,
 )
 from binlog.format.commitlog.message_parts import Host, message_id, pack_host
-from binlog.storage.open_files import OpenFiles
+from binlog.storage.file_pool import FilePool
 
 _FILE_BYTES = 1 << 14
 
@@ -32,7 +32,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., CommitLog]]:
     made: list[CommitLog] = []
 
     def new(**options: object) -> CommitLog:
-        made.append(CommitLog(OpenFiles.of(tmp_path), "", _FILE_BYTES, **options))  # type: ignore[arg-type]
+        made.append(CommitLog(FilePool.of(tmp_path), "", _FILE_BYTES, **options))  # type: ignore[arg-type]
         return made[-1]
 
     yield new

@@ -8,7 +8,7 @@ import pytest
 from binlog.commitlog.indexes.consume_queue import ConsumeQueue
 from binlog.errors import CorruptError
 from binlog.format.commitlog.indexes import BLANK_UNIT, QueueUnit, parse_units
-from binlog.storage.open_files import OpenFiles
+from binlog.storage.file_pool import FilePool
 
 _UNITS_IN_FILE = 300
 _BYTES = 100  # of each message in the commit log
@@ -19,7 +19,7 @@ def make(tmp_path: Path) -> Iterator[Callable[[], ConsumeQueue]]:
     made: list[ConsumeQueue] = []
 
     def new() -> ConsumeQueue:
-        made.append(ConsumeQueue(OpenFiles.of(tmp_path), "", _UNITS_IN_FILE))
+        made.append(ConsumeQueue(FilePool.of(tmp_path), "", _UNITS_IN_FILE))
         return made[-1]
 
     yield new

@@ -89,7 +89,7 @@ def test_all_who_wait_for_one_sync_share_the_next(queue: MappedFileQueue, starte
     service = started(GroupCommitService(queue, lambda: told.append(queue.flushed_where)))
     offsets = [_append(queue, bytes((number,)) * 100) for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        with service._group.turn(1 << 62):  # as if another thread synced
+        with service._group.lead_or_wait(1 << 62):  # as if another thread synced
             waits = [pool.submit(service.appended, offset) for offset in offsets]
         for wait in waits:
             wait.result(timeout=60)
@@ -101,7 +101,7 @@ def test_an_append_waits_however_long_its_sync_takes(queue: MappedFileQueue, sta
     started(service)
     offset = _append(queue, b"data")
     with ThreadPoolExecutor(1) as pool:
-        with service._group.turn(1 << 62):  # as if another thread wrote
+        with service._group.lead_or_wait(1 << 62):  # as if another thread wrote
             waits = pool.submit(service.appended, offset)
             with pytest.raises(TimeoutError):
                 waits.result(timeout=0.2)
@@ -116,7 +116,7 @@ def test_who_stops_a_poisoned_one_waits_for_the_leader_which_uses_the_file(
     service = GroupCommitService(queue)
     started(service)
     offset = _append(queue, b"data")
-    with ThreadPoolExecutor(1) as pool, service._group.turn(offset + 1):
+    with ThreadPoolExecutor(1) as pool, service._group.lead_or_wait(offset + 1):
         queue.guard.fail(KeyboardInterrupt())
         stops = pool.submit(service.stop)
         with pytest.raises(TimeoutError):
@@ -168,7 +168,7 @@ def test_a_file_for_which_there_is_no_descriptor_is_gone_on_in_later(queue: Mapp
     service = started(GroupCommitService(queue))
     _append(queue, b"x" * _FILE_BYTES)
     queue.make_ahead()
-    queue._open_files.close()
+    queue._file_pool.close()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:

@@ -257,7 +257,7 @@ def test_a_half_message_whose_sync_goes_on_can_be_ended_by_another_thread(tmp_pa
         store.append(Message("t", b"first"))
         service = store._flushing
         assert isinstance(service, GroupCommitService)
-        with service._group.turn(store.max_offset + 1) as leads:  # nobody else does
+        with service._group.lead_or_wait(store.max_offset + 1) as leads:  # nobody else does
             assert leads
             prepared = pool.submit(store.transactions.prepare, Message("t", b"body"))
             until(lambda: len(store.transactions.pending()) == 1)

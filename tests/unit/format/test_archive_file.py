@@ -1,4 +1,4 @@
-"""The parts of an archive, packed and parsed; what is damaged is told from what is not."""
+"""The parts of an archive, packed and parsed; damage is detected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIRST = (START_BYTES, 256, 7)
 
 
 def parsed(end: bytes, *, frames_bytes: int) -> tuple[Facts, FrameTable] | None:
-    """What a reader makes of an archive's end; None where it refuses it."""
+    """Parse the end of an archive as a reader does; None if it is refused."""
     size = table_bytes(end[-9:])
     if size is None or size + FACTS_FRAME_BYTES > len(end):
         return None
@@ -46,7 +46,7 @@ def parsed(end: bytes, *, frames_bytes: int) -> tuple[Facts, FrameTable] | None:
 
 
 @given(FRAMES, st.binary(min_size=16, max_size=16))
-def test_what_was_packed_is_parsed(frames: list[tuple[int, int, int]], uuid: bytes) -> None:
+def test_packed_parts_are_parsed(frames: list[tuple[int, int, int]], uuid: bytes) -> None:
     frames = [FIRST, *frames]
     end = pack_end(number=3, uuid=uuid, frames=frames)
     found = parsed(end, frames_bytes=sum(each[0] for each in frames))
@@ -63,7 +63,7 @@ def test_what_was_packed_is_parsed(frames: list[tuple[int, int, int]], uuid: byt
 
 
 @given(FRAMES, st.data())
-def test_no_flipped_bit_is_parsed(frames: list[tuple[int, int, int]], data: st.DataObject) -> None:
+def test_a_flipped_bit_is_refused(frames: list[tuple[int, int, int]], data: st.DataObject) -> None:
     frames = [FIRST, *frames]
     end = bytearray(pack_end(number=3, uuid=bytes(16), frames=frames))
     bit = data.draw(st.integers(0, 8 * len(end) - 1))
@@ -89,12 +89,12 @@ def test_the_table_is_the_seekable_formats() -> None:
     assert struct.unpack_from("<II", table) == (0x184D2A5E, len(table) - 8)
     entries = list(struct.iter_unpack("<III", table[8:-9]))
     assert entries[:2] == [FIRST, (50, 100, 9)]
-    # Our facts hold nothing; XXH64 of nothing is 0xEF46DB3751D8E999.
+    # The frame of facts has no content; XXH64 of nothing is 0xEF46DB3751D8E999.
     assert entries[2:] == [(72, 0, 0x51D8E999)]
     assert sum(each[0] for each in entries) == START_BYTES + 50 + len(end) - len(table)
 
 
-def test_the_header_lies_at_a_fixed_place() -> None:
+def test_the_header_has_a_fixed_offset() -> None:
     header = bytes(range(256))
     start = pack_start(header, b"sum!")
     assert start[HEADER_AT : HEADER_AT + 256] == header
@@ -105,13 +105,13 @@ def test_the_header_lies_at_a_fixed_place() -> None:
 
 
 @pytest.mark.parametrize("count", [FRAMES_MAX + 3, 2**32 - 1])
-def test_more_frames_than_there_can_be_are_refused_by_the_footer(count: int) -> None:
+def test_too_many_frames_are_refused_by_the_footer(count: int) -> None:
     assert table_bytes(SEEK_FOOTER.pack({"frame_count": count})) is None
 
 
 @pytest.mark.parametrize("raw_bytes", [0, 1 << 20, 1 << 40, RAW_BYTES_MAX])
 def test_frames_grow_with_the_file(raw_bytes: int) -> None:
-    """Two in a row hold more than one is to: so there are two for each at most, and two more."""
+    """Two neighbours have together more than `frame_bytes`, so there are at most two frames for each, and two more."""
     frame_bytes = frame_bytes_for(raw_bytes)
     assert 1 << 20 <= frame_bytes <= FRAME_BYTES_MAX
     assert 2 * raw_bytes // frame_bytes + 4 <= FRAMES_MAX

@@ -1,4 +1,4 @@
-"""A line of text with a checksum: one flipped bit is put right, more of them are an error."""
+"""A line of text with a checksum: one flipped bit is corrected, more are an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_the_bytes() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_each_flipped_bit_is_put_right(text: bytes) -> None:
+def test_each_flipped_bit_is_corrected(text: bytes) -> None:
     line = pack_text(text)
     for bit in range(8 * len(line)):
         flipped = bytearray(line)
@@ -36,18 +36,18 @@ def test_two_or_three_flipped_bits_are_an_error(text: bytes, bits: set[int]) -> 
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"e3069283", b"e3069283 123456789", b"E3069283 123456789\n\n"])
-def test_what_is_no_such_line_is_an_error(data: bytes) -> None:
+def test_other_text_is_an_error(data: bytes) -> None:
     with pytest.raises(ValueError, match="its CRC does not hold"):
         parse_text(data)
 
 
-def test_no_bit_is_looked_for_in_a_long_text() -> None:
+def test_a_long_text_is_not_corrected() -> None:
     line = bytearray(pack_text(bytes(BYTES_MAX)))
     line[20] ^= 1
     with pytest.raises(ValueError, match="its CRC does not hold"):
         parse_text(bytes(line))
 
 
-def test_a_bit_is_looked_for_in_the_places_that_are_named() -> None:
+def test_only_bits_in_the_given_places_are_corrected() -> None:
     assert mended(b"\0\1", lambda data: data == b"\0\0") == b"\0\0"
     assert mended(b"\0\1", lambda data: data == b"\0\0", [0]) is None

@@ -21,7 +21,7 @@ from binlog.storage.native import lib
 
 
 def test_an_index_has_exactly_these_bytes() -> None:
-    """Written out by hand: a change of any of them is another version."""
+    """Written by hand: a change of any byte needs a new version."""
     assert pack_header(number=7, uuid=bytes(range(16))) == b"BINLOGIX" + bytes.fromhex(
         "0002 0000 00000007 000102030405060708090a0b0c0d0e0f"
     )
@@ -36,7 +36,7 @@ def test_an_index_has_exactly_these_bytes() -> None:
 
 
 @given(st.integers(0, 8 * ENTRY_BYTES - 1))
-def test_an_entry_of_which_a_bit_is_flipped_is_none(bit: int) -> None:
+def test_an_entry_with_a_flipped_bit_is_refused(bit: int) -> None:
     data = bytearray(IndexEntry(1, 256, 2, 12, 0xAABBCCDD, 2).pack(5))
     assert parse_entry(data, 5) is not None
     assert parse_entry(data, 6) is None
@@ -44,7 +44,7 @@ def test_an_entry_of_which_a_bit_is_flipped_is_none(bit: int) -> None:
     assert parse_entry(data, 5) is None
 
 
-def test_what_is_left_of_an_entry_is_none() -> None:
+def test_a_part_of_an_entry_does_not_count() -> None:
     assert [entry_count(size) for size in (0, 31, 32, 71, 72, 111, 112)] == [0, 0, 0, 0, 1, 1, 2]
     assert entry_offset(2) == 112
 
@@ -54,7 +54,7 @@ _HALF = st.integers(0, 2**32 - 1)
 
 
 @given(st.lists(st.builds(IndexEntry, _WORD, _WORD, _WORD, _HALF, _HALF, _HALF), max_size=20))
-def test_the_columns_of_entries_are_what_they_say(entries: list[IndexEntry]) -> None:
+def test_the_columns_contain_the_fields_of_the_entries(entries: list[IndexEntry]) -> None:
     sequences, offsets, times_ns, ends = entry_columns(memoryview(b"".join(entry.pack(0) for entry in entries)))
     assert entry_offsets(b"".join(entry.pack(0) for entry in entries)) == offsets
     found = list(zip(sequences, offsets, times_ns, ends, strict=True))

@@ -13,7 +13,7 @@ def test_a_layout_that_its_fields_do_not_fill_is_refused() -> None:
 
 
 def test_a_field_across_a_line_is_refused() -> None:
-    with pytest.raises(ValueError, match="across a 8-byte line"):
+    with pytest.raises(ValueError, match="crosses a 8-byte line"):
         Layout("crossing", "", size=12, line=8, fields=(Field("one", "u32", ""), Field("two", "u64", "")))
 
 
@@ -22,7 +22,7 @@ def test_a_name_used_twice_is_refused() -> None:
         Layout("twice", "", size=8, fields=(Field("one", "u32", ""), Field("one", "u32", "")))
 
 
-def test_the_header_lies_where_the_jpos_header_lies() -> None:
+def test_the_header_has_the_offsets_of_the_jpos_header() -> None:
     places = {name: LOG_HEADER.offset(name) for name in ("header_length", "version", "status", "tail", "number")}
     assert places == {"header_length": 0, "version": 4, "status": 6, "tail": 8, "number": 16}
     assert LOG_HEADER.offset("next_number") == 20

@@ -66,14 +66,14 @@ def test_a_slot_of_another_file_does_not_pass() -> None:
     assert parse_slot(slot, uuid=bytes(16), number=3) is None
 
 
-def test_a_flipped_bit_is_refused_or_told() -> None:
+def test_a_flipped_bit_is_refused_or_visible() -> None:
     for at in range(248):
         for bit in range(8):
             _flip(at, bit)
 
 
 def _flip(at: int, bit: int) -> None:
-    """Each byte but those that any writer may change is covered by a CRC or has one right value."""
+    """Each byte is covered by a CRC or has one valid value, except those that any writer may change."""
     good = _header()
     data = bytearray(good.pack())
     data[at] ^= 1 << bit
@@ -91,7 +91,7 @@ def _flip(at: int, bit: int) -> None:
         assert not header.live_good
 
 
-def test_another_programs_header_is_known_by_its_zeros() -> None:
+def test_another_programs_header_is_recognized_by_its_zeros() -> None:
     data = _header().pack()[:24] + bytes(232)
     header = parse_log_header(data, path="x", number=3)
     assert (header.ours, header.first_offset, header.mixed, header.settled) == (False, 248, True, False)
@@ -100,12 +100,12 @@ def test_another_programs_header_is_known_by_its_zeros() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_bytes_that_are_no_header_give_an_error_of_ours(data: bytes) -> None:
+def test_other_bytes_raise_an_error_of_ours(data: bytes) -> None:
     with pytest.raises((CorruptError, VersionError)):
         parse_log_header(data, path="x", number=1)
 
 
-def test_a_later_version_is_told_as_such() -> None:
+def test_a_later_version_is_reported() -> None:
     data = bytearray(_header().pack())
     data[4:6] = b"\0\2"
     with pytest.raises(VersionError) as caught:

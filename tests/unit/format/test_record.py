@@ -20,7 +20,7 @@ def _scan(data: bytes, *, to_tail: int | None = None, most: int = 1000, count: i
 
 
 def _slowly(data: bytes, to_tail: int, most: int, count: int) -> tuple[list[int], Stop]:
-    """What scan does, as anyone would write it."""
+    """Scan records by the plainest code."""
     at, places = 0, [0]
     while len(places) <= count and at < to_tail:
         if to_tail - at < 4:
@@ -49,7 +49,7 @@ def test_records_are_found_and_gathered(records: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("offsets", [[], [0, 3], [4, 0], [0, 4, 2**32 - 1], [2**32 - 3, 2], [0, 4, 9]])
-def test_offsets_that_are_none_gather_nothing(offsets: list[int]) -> None:
+def test_wrong_offsets_are_refused(offsets: list[int]) -> None:
     with pytest.raises(ValueError, match="offsets are uint32"):
         gather(bytes(8), memoryview(array("I", offsets)))
 
@@ -60,7 +60,7 @@ def test_offsets_that_are_none_gather_nothing(offsets: list[int]) -> None:
     st.integers(0, 60),
     st.integers(1, 40),
 )
-def test_any_bytes_are_scanned_as_the_slow_way_scans_them(data: bytes, to_tail: int, most: int, count: int) -> None:
+def test_any_bytes_are_scanned_as_by_the_plain_code(data: bytes, to_tail: int, most: int, count: int) -> None:
     data = data[:to_tail]
     found = scan(data, to_tail, most, count)
     places, stop = _slowly(data, to_tail, most, count)
@@ -74,7 +74,9 @@ def test_a_length_with_the_highest_bit_is_not_a_record() -> None:
 
 
 @given(_RECORDS, st.integers(0, 30), st.integers(0, 200), st.integers(1, 30))
-def test_a_part_is_as_many_records_as_fit_but_one(records: list[bytes], first: int, size: int, most: int) -> None:
+def test_a_part_has_the_records_that_fit_and_at_least_one(
+    records: list[bytes], first: int, size: int, most: int
+) -> None:
     data = frame_all(records)
     start = len(frame_all(records[:first]))
     part = part_of_records(data, start, size, 30, most)
@@ -97,13 +99,13 @@ def test_the_compiled_crc_equals_the_readable_one(data: bytes, start: int) -> No
 
 
 @given(st.binary(min_size=1, max_size=300), st.integers(0, 25_000), st.integers(0, 2**32 - 1))
-def test_the_crc_of_much_data_is_that_of_its_parts(piece: bytes, size: int, start: int) -> None:
-    """Much data is gone through in three parts at once."""
+def test_the_crc_of_large_data_is_that_of_its_parts(piece: bytes, size: int, start: int) -> None:
+    """Large data is processed in three parts at once."""
     data = (piece * (size // len(piece) + 1))[:size]
     assert crc32c(data, start) == _crc_of_parts(data, start)
 
 
-def test_so_is_the_crc_of_data_for_which_other_threads_may_run_meanwhile() -> None:
+def test_the_crc_of_data_that_releases_the_gil_is_that_of_its_parts() -> None:
     data = bytes(range(256)) * 1025
     assert crc32c(data) == _crc_of_parts(data, 0)
 

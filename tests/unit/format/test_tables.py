@@ -10,24 +10,24 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog.format.tables import document, written_files
+from binlog.format.tables import document, generated_files
 
 ROOT = Path(__file__).parents[3]
 
 
-def _run(root: Path, what: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "binlog.format", what, "--root", str(root)]
+def _run(root: Path, option: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "binlog.format", option, "--root", str(root)]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
 
 
-def test_the_document_and_the_c_constants_are_fresh() -> None:
+def test_the_document_and_the_c_constants_are_current() -> None:
     result = _run(ROOT, "--check")
     assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow
-def test_a_stale_document_is_told_and_mended(tmp_path: Path) -> None:
-    for path in written_files(ROOT):
+def test_a_stale_document_is_reported_and_rewritten(tmp_path: Path) -> None:
+    for path in generated_files(ROOT):
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(exist_ok=True)
         shutil.copy(path, copy)
@@ -39,13 +39,13 @@ def test_a_stale_document_is_told_and_mended(tmp_path: Path) -> None:
     assert page.read_text() == (ROOT / "docs" / "format.md").read_text()
 
 
-def test_a_document_without_a_place_for_a_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="has places for"):
+def test_a_document_without_the_marker_of_a_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="has markers for"):
         document("<!-- table: record -->\n<!-- end -->\n")
 
 
 def test_the_script_in_the_document_reads_a_file_of_ours(tmp_path: Path) -> None:
-    """Ten lines and `struct`: what a stranger needs."""
+    """A stranger needs ten lines and `struct`."""
     page = (ROOT / "docs" / "format.md").read_text()
     script = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert script is not None

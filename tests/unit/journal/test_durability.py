@@ -108,7 +108,7 @@ def test_threads_share_syncs(tmp_path: Path) -> None:
     with journal(tmp_path, options) as (opened, _), ThreadPoolExecutor(16) as pool:
         group = opened._appender._group
         before, appended = _writes(), group.appended
-        with group.turn(1 << 62):  # as if another thread synced
+        with group.lead_or_wait(1 << 62):  # as if another thread synced
             waits = [pool.submit(opened.append_add, number, 1, b"") for number in range(16)]
             until(lambda: group.appended == appended + 16)
         for wait in waits:

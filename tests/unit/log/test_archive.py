@@ -20,7 +20,7 @@ from binlog.log.directory import LogDirectory
 from binlog.log.files import closed_files
 from binlog.log.read.position import KEEP_SECONDS
 from binlog.storage.files import DiskFile
-from binlog.storage.locking.directory_lock import only_owner
+from binlog.storage.locking.directory_lock import hold_lock_file
 from tests.support.archives import archive_path, archived, fill, names, small_frames, unpacked
 from tests.support.children import Child
 from tests.support.logs import jpos_file, read_all
@@ -225,7 +225,7 @@ def test_two_at_once_and_a_repair_exclude_each_other(log: Path) -> None:
             with pytest.raises(BusyError):
                 attempt(log)
 
-    with LogDirectory(log) as directory, only_owner(directory, ".repair.lock", "is a test"):
+    with LogDirectory(log) as directory, hold_lock_file(directory, ".repair.lock", "is a test"):
         Child(refused).join()
     assert archived(log) == [1]
 

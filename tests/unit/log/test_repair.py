@@ -18,7 +18,7 @@ from binlog.format.log_header import HEADER_BYTES, parse_log_header
 from binlog.log.maintain.file_repair import FILLER
 from binlog.log.maintain.repair import LOCK_NAME
 from binlog.storage.directory import Directory
-from binlog.storage.locking.directory_lock import only_owner
+from binlog.storage.locking.directory_lock import hold_lock_file
 from tests.support.children import Child
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
@@ -220,7 +220,7 @@ def test_a_second_repair_at_the_same_time_is_refused(tmp_path: Path) -> None:
         with pytest.raises(BusyError):
             repair(tmp_path)
 
-    with Directory(str(tmp_path)) as directory, only_owner(directory, LOCK_NAME, "repairs the log"):
+    with Directory(str(tmp_path)) as directory, hold_lock_file(directory, LOCK_NAME, "repairs the log"):
         Child(refused).join()
     assert repair(tmp_path) == []
 

@@ -46,7 +46,7 @@ def calls_that_fail(
     def in_two_calls(group: CommitGroup, fd: int, data: bytes, offset: int, path: str) -> None:
         write_at(fd, data, offset, path)
         sync(fd, path)
-        group.reach()
+        group.finish()
 
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fails)
@@ -283,7 +283,7 @@ def test_an_index_that_cannot_be_read_refuses_its_queue_alone_and_until_it_can(
 def test_who_closes_a_poisoned_one_waits_for_the_leader_which_uses_the_log(tmp_path: Path) -> None:
     store = PageStore(tmp_path / "store", SMALL)
     store.create_queue(QUEUE)
-    with ThreadPoolExecutor(1) as pool, store._log._group.turn(store._log.end + 1):
+    with ThreadPoolExecutor(1) as pool, store._log._group.lead_or_wait(store._log.end + 1):
         store._guard.fail(KeyboardInterrupt())
         closed = pool.submit(store.close)
         with pytest.raises(TimeoutError):

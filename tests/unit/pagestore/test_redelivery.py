@@ -209,6 +209,6 @@ def test_without_room_messages_are_given_all_the_same(tmp_path: Path, monkeypatc
     with PageStore(path, OPTIONS) as store:
         kept = [_get(store)]
         with monkeypatch.context() as patched:
-            patched.setattr(module, "write_brief", lambda *_: 28)  # ENOSPC
+            patched.setattr(module, "write_gil_held", lambda *_: 28)  # ENOSPC
             kept.append(_get(store))
         assert all(each[1] is not None for each in kept)

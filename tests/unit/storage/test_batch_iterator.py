@@ -1,4 +1,4 @@
-"""The compiled loop that hands out records: what it gives, and that nothing is lost whatever happens meanwhile."""
+"""The compiled loop over the records of a batch: no record is lost or repeated, whatever interrupts it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _places(records: list[bytes]) -> array[int]:
 
 
 class Source(BatchIterator):
-    """Gives what is in `pieces`, a list of lists of records, one list after the other."""
+    """Iterates over the records of `pieces`, a list of lists."""
 
     def __init__(self, *pieces: list[bytes]) -> None:
         super().__init__(Ref, Entry)
@@ -46,7 +46,7 @@ class Source(BatchIterator):
 
 
 @given(st.lists(st.binary(max_size=40), max_size=30))
-def test_records_are_given_as_bytes_and_as_entries(records: list[bytes]) -> None:
+def test_records_are_returned_as_bytes_and_as_entries(records: list[bytes]) -> None:
     data, places = frame_all(records), _places(records)
     plain = BatchIterator()
     plain._load(1, 256, data, places, None)
@@ -58,7 +58,7 @@ def test_records_are_given_as_bytes_and_as_entries(records: list[bytes]) -> None
     ]
 
 
-def test_entries_and_refs_are_what_python_makes_of_them() -> None:
+def test_entries_and_refs_equal_those_made_in_python() -> None:
     [entry] = Source([b"data"])
     same = Entry(Ref(7, 256), b"data")
     assert (type(entry), type(entry.ref), type(entry.data)) == (Entry, Ref, bytes)
@@ -74,8 +74,8 @@ def test_entries_and_refs_are_what_python_makes_of_them() -> None:
         max_size=4,
     )
 )
-def test_what_somebody_keeps_never_changes(steps: list[list[tuple[int, str]]]) -> None:
-    """An entry that nobody else has is used again for a later record, and so is its ref."""
+def test_a_kept_entry_never_changes(steps: list[list[tuple[int, str]]]) -> None:
+    """An entry without other references is reused for a later record, and so is its ref."""
     iterator, kept, expected = BatchIterator(Ref, Entry), list[object](), list[object]()
     for number, step in enumerate(steps):
         records = [index.to_bytes(2) * (size // 2) for index, (size, _) in enumerate(step)]
@@ -90,8 +90,8 @@ def test_what_somebody_keeps_never_changes(steps: list[list[tuple[int, str]]]) -
 
 
 @pytest.mark.parametrize(("size", "is_kept"), [(4096, sys.version_info < (3, 14)), (4097, False)])
-def test_a_small_entry_is_kept_to_be_used_again(size: int, is_kept: bool) -> None:
-    """Not in Python 3.14, whose tuples keep their hash."""
+def test_a_small_entry_is_reused(size: int, is_kept: bool) -> None:
+    """Except in Python 3.14, whose tuples store their hash."""
     iterator, alone = Source([bytes(size)] * 3), object()
     first = next(iterator)
     assert sys.getrefcount(first) == sys.getrefcount(alone) + is_kept
@@ -101,7 +101,7 @@ def test_a_small_entry_is_kept_to_be_used_again(size: int, is_kept: bool) -> Non
     assert (id(next(iterator)) == first_id) or not is_kept
 
 
-def test_it_tells_where_it_is_and_what_is_left() -> None:
+def test_position_and_remaining_count() -> None:
     source = Source([b"a", b"bc"])
     assert (source._next, source._left) == (None, 0)
     next(source)
@@ -114,7 +114,7 @@ def test_it_tells_where_it_is_and_what_is_left() -> None:
     assert (source._next, list(source)) == ((7, 256, None), [])
 
 
-def test_the_end_is_not_the_end_for_good() -> None:
+def test_an_exhausted_iterator_resumes_if_there_is_more() -> None:
     source = Source([b"1"], [], [b"2"])
     assert iter(source) is source
     assert [entry.data for entry in source] == [b"1", b"2"]
@@ -123,7 +123,7 @@ def test_the_end_is_not_the_end_for_good() -> None:
     assert [entry.data for entry in source] == [b"3"]
 
 
-def test_an_error_while_more_is_loaded_is_raised_and_what_follows_is_given_after_it() -> None:
+def test_an_error_of_refill_is_raised_and_the_next_call_resumes() -> None:
     def fail() -> None:
         raise OSError("once")
 
@@ -137,7 +137,7 @@ def test_an_error_while_more_is_loaded_is_raised_and_what_follows_is_given_after
 
 
 @given(st.binary(max_size=40), st.lists(st.integers(0, 60) | st.integers(0, 2**32 - 1), min_size=1, max_size=6))
-def test_places_that_lead_out_of_the_data_are_refused(data: bytes, places: list[int]) -> None:
+def test_offsets_outside_of_the_data_are_refused(data: bytes, places: list[int]) -> None:
     iterator = BatchIterator()
     iterator._load(1, 256, data, array("I", places), None)
     for start, end in itertools.pairwise(places):
@@ -169,7 +169,7 @@ def test_types_that_are_no_tuples_are_refused(arguments: tuple[Any, ...]) -> Non
         (1, 256, b"", b"\0\0\0\0"),
     ],
 )
-def test_what_cannot_be_loaded_leaves_what_was(arguments: tuple[Any, ...]) -> None:
+def test_a_failed_load_leaves_the_loaded_batch(arguments: tuple[Any, ...]) -> None:
     source = Source([b"1", b"2"])
     next(source)
     with pytest.raises((TypeError, ValueError, OverflowError)):
@@ -178,7 +178,7 @@ def test_what_cannot_be_loaded_leaves_what_was(arguments: tuple[Any, ...]) -> No
 
 
 @pytest.mark.slow
-def test_nothing_is_kept_of_what_was_given() -> None:
+def test_no_references_leak() -> None:
     records = [b"x" * 600] * 50
     data, places = frame_all(records), _places(records)
     number = 10**20
@@ -200,7 +200,7 @@ def test_nothing_is_kept_of_what_was_given() -> None:
     before = counts()
     go()
     assert counts() == before
-    places.append(0)  # an array cannot grow while somebody has its buffer
+    places.append(0)  # an array cannot grow while its buffer is exported
 
 
 def test_an_iterator_in_a_cycle_is_collected() -> None:
@@ -213,7 +213,7 @@ def test_an_iterator_in_a_cycle_is_collected() -> None:
     assert gone() is None
 
 
-def test_a_finalizer_that_unloads_in_the_middle_of_a_record_does_no_harm() -> None:
+def test_a_finalizer_may_unload_in_the_middle_of_a_record() -> None:
     """Making a tuple may collect garbage, which may run anything."""
     source = Source(*[[b"x" * 100] * 50 for _ in range(200)])
     ran = 0
@@ -243,8 +243,8 @@ def test_a_finalizer_that_unloads_in_the_middle_of_a_record_does_no_harm() -> No
 
 
 @pytest.mark.slow
-def test_a_record_that_there_was_no_memory_for_is_given_later() -> None:
-    """A test of its own process: the limit is on all of its memory."""
+def test_a_record_is_returned_later_if_memory_was_short() -> None:
+    """In a child process, because the limit applies to the whole process."""
     size = 200 << 20
 
     def read() -> None:
@@ -275,8 +275,9 @@ def test_a_forked_child_goes_on_with_its_copy() -> None:
     assert [entry.data for entry in source] == [b"2", b"3"]
 
 
-def test_a_finalizer_that_reads_in_the_middle_of_a_record_is_given_another_one() -> None:
-    """In Python 3.11 making a tuple may run it: the record being made was given twice, and the next one never."""
+def test_a_finalizer_that_reads_in_the_middle_of_a_record_gets_another_one() -> None:
+    """In Python 3.11 making a tuple may run a finalizer.  The current record was returned twice, and the next one
+    never."""
     records = [b"%d" % number for number in range(2000)]
     source, found = Source(records), list[bytes]()
 

@@ -1,4 +1,4 @@
-"""One call that writes and syncs what a leader commits: what is raised if either fails."""
+"""The call that writes and syncs for a leader: the errors if either fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from binlog.storage.native import CommitGroup
 
 
 def group() -> CommitGroup:
-    """One whose leader has begun to commit, with a sync."""
+    """A group whose leader has begun to commit, with a sync."""
     made = CommitGroup(new_guard("a test"))
     made.begin(1, True)
     return made
@@ -32,7 +32,7 @@ def opened(path: str | Path, flags: int = os.O_RDWR) -> Iterator[int]:
         os.close(fd)
 
 
-def test_what_is_written_lies_where_it_should(tmp_path: Path) -> None:
+def test_bytes_are_written_at_their_offset(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"0123456789")
     with opened(path) as fd:
@@ -40,22 +40,22 @@ def test_what_is_written_lies_where_it_should(tmp_path: Path) -> None:
     assert path.read_bytes() == b"0123abc789"
 
 
-def test_where_there_is_no_space_nothing_is_poisoned() -> None:
+def test_a_full_disk_does_not_poison() -> None:
     with opened("/dev/full") as fd, pytest.raises(FullError):
         commit_at(group(), fd, b"x", 0, "/dev/full")
 
 
-def test_a_write_that_fails_is_told_as_a_write(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported_as_a_write(tmp_path: Path) -> None:
     (path := tmp_path / "file").touch()
-    with opened(path, os.O_RDONLY) as fd, pytest.raises(PoisonedError, match="in a write") as told:
+    with opened(path, os.O_RDONLY) as fd, pytest.raises(PoisonedError, match="in a write") as caught:
         commit_at(group(), fd, b"x", 0, str(path))
-    assert isinstance(told.value.__cause__, OSError)
-    assert told.value.__cause__.errno == errno.EBADF
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.EBADF
 
 
-def test_a_sync_that_fails_is_told_as_a_sync() -> None:
-    """fdatasync(2): EINVAL for a file that has none, whose writes all succeed."""
-    with opened("/dev/null") as fd, pytest.raises(PoisonedError, match="in a sync") as told:
+def test_a_failed_sync_is_reported_as_a_sync() -> None:
+    """All writes to /dev/null succeed, and fdatasync(2) returns EINVAL."""
+    with opened("/dev/null") as fd, pytest.raises(PoisonedError, match="in a sync") as caught:
         commit_at(group(), fd, b"x", 0, "/dev/null")
-    assert isinstance(told.value.__cause__, OSError)
-    assert told.value.__cause__.errno == errno.EINVAL
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.EINVAL

@@ -1,4 +1,4 @@
-"""Threads that commit together: one leads for all who wait, and what becomes of it when an exception ends its turn."""
+"""Group commit: one thread leads and the others wait, also if an exception ends the leader's block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.signals import interrupting
 
 
 class Log:
-    """Records of eight bytes, in a file, by a guard and a group."""
+    """A file of records of eight bytes, with a guard and a group."""
 
     def __init__(self, path: Path) -> None:
         self.guard: Guard = new_guard("the log")
@@ -32,7 +32,7 @@ class Log:
         self._count = 0
 
     def append(self, number: int) -> int:
-        """Put a record, and return what to wait for."""
+        """Append a record and return the position to wait for."""
         with self.guard:
             self._data += number.to_bytes(8, "big")
             self._count += 1
@@ -40,14 +40,14 @@ class Log:
         return until  # noqa: RET504
 
     def wait(self, until: int, *, synced: bool = True) -> bool:
-        """Return once it is committed; whether this led."""
-        with self.group.turn(until, synced) as leads:
+        """Wait until it is committed; return whether this thread led."""
+        with self.group.lead_or_wait(until, synced) as leads:
             if leads:
                 self.commit(synced=synced)
         return leads
 
     def commit(self, *, synced: bool = True) -> None:
-        """As the leader."""
+        """Commit as the leader."""
         with self.guard:
             data, self._data = self._data, bytearray()
             at = 8 * self._count - len(data)
@@ -81,35 +81,35 @@ def test_threads_share_commits_and_each_finds_its_record(log: Log) -> None:
     assert log.commit_count < 1600
 
 
-def test_a_lone_thread_leads_its_own(log: Log) -> None:
+def test_one_thread_leads_each_commit(log: Log) -> None:
     for number in range(3):
         assert log.wait(log.append(number))
     assert not log.wait(2), "it was committed before"
     assert _records(log) == [0, 1, 2]
 
 
-def test_what_is_written_is_not_durable(log: Log) -> None:
+def test_written_bytes_are_not_durable(log: Log) -> None:
     log.wait(log.append(1), synced=False)
     assert (log.group.written, log.group.durable) == (1, 0)
     assert log.wait(1)
     assert log.group.durable == 1
 
 
-def test_a_turn_that_ends_before_it_takes_anything_goes_to_another(log: Log) -> None:
+def test_a_leader_interrupted_before_begin_passes_on_the_lead(log: Log) -> None:
     until = log.append(1)
-    with pytest.raises(KeyboardInterrupt), log.group.turn(until) as leads:  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), log.group.lead_or_wait(until) as leads:  # noqa: PT012
         assert leads
         raise KeyboardInterrupt
     assert log.wait(until)
     assert _records(log) == [1]
 
 
-def test_what_an_interrupted_wait_left_is_committed_with_the_next(log: Log) -> None:
+def test_a_record_whose_wait_was_interrupted_is_committed_with_the_next(log: Log) -> None:
     leading, over = threading.Event(), threading.Event()
     first, mine = log.append(1), log.append(2)
 
     def lead() -> None:
-        with log.group.turn(first) as leads:
+        with log.group.lead_or_wait(first) as leads:
             assert leads
             leading.set()
             over.wait(60)
@@ -122,14 +122,14 @@ def test_what_an_interrupted_wait_left_is_committed_with_the_next(log: Log) -> N
             log.wait(mine)
         over.set()
         led.result(timeout=60)
-    assert _records(log) == [], "nobody leads any more"
+    assert _records(log) == [], "no thread leads"
     log.wait(log.append(3))
     assert _records(log) == [1, 2, 3]
 
 
-def test_a_turn_that_ends_half_done_poisons_all(log: Log) -> None:
+def test_a_leader_interrupted_after_begin_poisons(log: Log) -> None:
     until = log.append(1)
-    with pytest.raises(KeyboardInterrupt), log.group.turn(until):  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), log.group.lead_or_wait(until):  # noqa: PT012
         log.group.begin(until, True)
         raise KeyboardInterrupt
     for call in (lambda: log.wait(until), lambda: log.append(2)):
@@ -137,9 +137,9 @@ def test_a_turn_that_ends_half_done_poisons_all(log: Log) -> None:
             call()
 
 
-def test_an_exception_behind_the_commit_takes_nothing_back(log: Log) -> None:
+def test_an_exception_after_the_commit_undoes_nothing(log: Log) -> None:
     until = log.append(1)
-    with pytest.raises(KeyboardInterrupt), log.group.turn(until):  # noqa: PT012
+    with pytest.raises(KeyboardInterrupt), log.group.lead_or_wait(until):  # noqa: PT012
         log.commit()
         raise KeyboardInterrupt
     assert not log.wait(until)
@@ -147,8 +147,8 @@ def test_an_exception_behind_the_commit_takes_nothing_back(log: Log) -> None:
     assert _records(log) == [1, 2]
 
 
-def test_a_commit_that_fails_is_told_to_all_who_wait(tmp_path: Path) -> None:
-    """fdatasync(2): EINVAL for a file that has none, whose writes all succeed."""
+def test_a_failed_commit_raises_in_all_followers(tmp_path: Path) -> None:
+    """All writes to /dev/null succeed, and fdatasync(2) returns EINVAL."""
     log = Log(Path("/dev/null"))
     with ThreadPoolExecutor(8) as pool:
         waits = [pool.submit(lambda: log.wait(log.append(1))) for _ in range(8)]
@@ -158,25 +158,25 @@ def test_a_commit_that_fails_is_told_to_all_who_wait(tmp_path: Path) -> None:
     os.close(log.fd)
 
 
-def test_a_handler_that_breaks_into_a_turn_of_its_thread_cannot_wait(log: Log) -> None:
+def test_a_signal_handler_of_the_leading_thread_cannot_wait(log: Log) -> None:
     until = log.append(1)
-    with log.group.turn(until):
+    with log.group.lead_or_wait(until):
         with pytest.raises(StateError, match="within a call of the log"):
             log.wait(until)
         log.commit()
     assert _records(log) == [1]
 
 
-def test_a_follower_that_an_exception_ends_leaves_the_others(log: Log) -> None:
+def test_an_interrupted_follower_does_not_stop_the_others(log: Log) -> None:
     leading, over = threading.Event(), threading.Event()
     first, mine, last = (log.append(number) for number in range(3))
 
     def lead() -> None:
-        with log.group.turn(first) as leads:
+        with log.group.lead_or_wait(first) as leads:
             assert leads
             leading.set()
             over.wait(60)
-            # It commits nothing, so one of those who wait must lead next.
+            # It commits nothing, so one of the followers must lead next.
 
     with ThreadPoolExecutor(2) as pool, interrupting(signal.SIGALRM):
         led = pool.submit(lead)
@@ -196,12 +196,12 @@ def _refused(log: Log, until: int) -> None:
         log.wait(until)
 
 
-def test_all_who_wait_hear_of_a_failure_that_comes_before_the_next_one_leads(log: Log) -> None:
+def test_all_followers_learn_of_a_failure_before_the_next_leader(log: Log) -> None:
     """One of them was woken to lead, and has not run yet."""
     first, interval = log.append(1), sys.getswitchinterval()
     others = [log.append(number) for number in range(2, 5)]
     with ThreadPoolExecutor(len(others)) as pool:
-        with log.group.turn(first) as leads:
+        with log.group.lead_or_wait(first) as leads:
             assert leads
             waits = [pool.submit(_refused, log, until) for until in others]
             time.sleep(0.2)
@@ -212,12 +212,12 @@ def test_all_who_wait_hear_of_a_failure_that_comes_before_the_next_one_leads(log
             wait.result(timeout=10)
 
 
-def test_who_waits_hears_of_a_failure_once_the_leader_is_done_with_the_file(log: Log) -> None:
+def test_a_follower_learns_of_a_failure_after_the_leader_has_finished(log: Log) -> None:
     leading, over = threading.Event(), threading.Event()
     first, mine = log.append(1), log.append(2)
 
     def lead() -> None:
-        with log.group.turn(first) as leads:
+        with log.group.lead_or_wait(first) as leads:
             assert leads
             leading.set()
             over.wait(60)
@@ -228,7 +228,7 @@ def test_who_waits_hears_of_a_failure_once_the_leader_is_done_with_the_file(log:
         log.guard.fail(PoisonedError("elsewhere"))
         waiting = pool.submit(_refused, log, mine)
         time.sleep(0.2)
-        assert not waiting.done(), "who closes the file would close it under the leader"
+        assert not waiting.done(), "its caller might close the file while the leader uses it"
         over.set()
         for each in (led, waiting):
             each.result(timeout=10)

@@ -1,4 +1,4 @@
-"""What a directory has open is closed with it, and nothing else is, whoever forked or closed descriptors meanwhile."""
+"""A directory closes the files that it opened and no others, also after forks and after the program closed some."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_forked_child_goes_on_with_its_own_copy(folder: str) -> None:
     assert not _is_open(fd)
 
 
-def test_a_number_that_was_closed_behind_our_back_belongs_to_the_file_that_has_it_now(folder: str) -> None:
+def test_a_reused_descriptor_number_belongs_to_its_new_file(folder: str) -> None:
     with Directory(folder) as directory:
         lost = directory.open("a")
         os.close(lost)
@@ -51,5 +51,5 @@ def test_a_number_that_was_closed_behind_our_back_belongs_to_the_file_that_has_i
         assert not _is_open(fd)
         other = os.open(os.path.join(folder, "a"), os.O_RDONLY)
         assert other == lost
-    assert _is_open(other), "it was nobody's here"
+    assert _is_open(other), "the directory did not open it"
     os.close(other)

@@ -1,4 +1,4 @@
-"""Files of the engines have the owner, group and mode of those beside them, whoever makes them."""
+"""New files of the engines get the owner, group and mode of the files beside them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _commit_log(path: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("make", [_journal, _queue, _page_store, _commit_log], ids=lambda make: make.__name__)
-def test_what_root_makes_for_an_engine_is_the_folders_owners(make: Callable[[Path], None]) -> None:
+def test_files_that_root_makes_belong_to_the_folders_owner(make: Callable[[Path], None]) -> None:
     with folder_of_user() as path:
         make(path)
         found = {str(each.relative_to(path)): access(each)[:2] for each in path.rglob("*")}
@@ -49,7 +49,9 @@ def test_what_root_makes_for_an_engine_is_the_folders_owners(make: Callable[[Pat
 
 
 @pytest.mark.parametrize("make", [_journal, _queue, _page_store, _commit_log], ids=lambda make: make.__name__)
-def test_files_of_an_engine_have_mode_0640_whatever_the_umask(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_files_of_an_engine_have_mode_0640_regardless_of_the_umask(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
     before = os.umask(0o077)
     try:
         make(tmp_path)

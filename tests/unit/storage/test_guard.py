@@ -1,4 +1,4 @@
-"""A guard: one thread at a time has it, and a change that is left half done poisons it."""
+"""Guard: one thread at a time holds it, and an incomplete change poisons it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_exception_outside_of_a_change_poisons_nothing(guard: Guard) -> None:
 @pytest.mark.parametrize(
     ("error", "poisons"), [(KeyboardInterrupt(), True), (FullError("x"), False), (TypeError(), False)]
 )
-def test_a_change_without_the_lock_is_poisoned_by_what_leaves_something_half_done(
+def test_a_change_is_poisoned_by_errors_that_leave_it_incomplete(
     guard: Guard, error: BaseException, poisons: bool
 ) -> None:
     with pytest.raises(type(error)), guard.change():  # noqa: PT012
@@ -79,7 +79,7 @@ def test_a_change_without_the_lock_is_poisoned_by_what_leaves_something_half_don
     assert (guard.failure is error) is poisons
 
 
-def test_who_has_it_is_refused_a_second_time(guard: Guard) -> None:
+def test_a_thread_that_holds_it_is_refused(guard: Guard) -> None:
     with guard:
         assert guard.held
         with pytest.raises(StateError, match="within a call of the thing"), guard:
@@ -117,14 +117,14 @@ def test_a_signal_handler_ends_a_wait_for_it(guard: Guard) -> None:
 
 
 @pytest.mark.slow
-def test_a_signal_handler_may_take_it_while_its_thread_is_next(guard: Guard) -> None:
+def test_a_signal_handler_may_take_it_while_its_thread_waits(guard: Guard) -> None:
     taken, released, calls = threading.Event(), threading.Event(), 0
 
     def hold() -> None:
         with guard:
             taken.set()
             time.sleep(0.1)
-        with guard:  # who waits was woken, and comes too late
+        with guard:  # the waiter was woken, and is too late
             time.sleep(0.3)
         released.set()
 
@@ -151,27 +151,27 @@ def test_a_signal_handler_may_take_it_while_its_thread_is_next(guard: Guard) -> 
         thread.join()
 
 
-def test_who_was_woken_and_came_too_late_is_next(guard: Guard) -> None:
+def test_a_waiter_that_woke_too_late_is_next(guard: Guard) -> None:
     taken = threading.Event()
-    turns_max = 1000
+    attempts_max = 1000
 
     def take() -> None:
         with guard:
             taken.set()
 
     waiter = threading.Thread(target=take)
-    turns = 0
-    while not taken.is_set() and turns < turns_max:
+    attempts = 0
+    while not taken.is_set() and attempts < attempts_max:
         with guard:
-            if turns == 0:
+            if attempts == 0:
                 waiter.start()
-            turns += 1
-            time.sleep(0.01)  # the waiter may run, and finds it taken
+            attempts += 1
+            time.sleep(0.01)  # the waiter may run, and finds the mutex taken
     waiter.join()
-    assert turns < turns_max // 10
+    assert attempts < attempts_max // 10
 
 
-def test_one_that_belongs_to_a_process_and_a_file_refuses_others(guard: Guard, tmp_path: Path) -> None:
+def test_a_bound_guard_refuses_other_processes_and_files(guard: Guard, tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     status = os.fstat(fd)
     assert guard.is_ours
@@ -198,4 +198,4 @@ def _refuses(guard: Guard) -> bool:
         with guard:
             return False
     except StateError as error:
-        return "parent process's, or its descriptors were closed" in str(error)
+        return "belongs to the parent process, or the program closed its descriptors" in str(error)

@@ -1,4 +1,4 @@
-"""A monitor: one thread at a time has it, others wait for what that one does; an exception leaves no lock behind."""
+"""Monitor: one thread at a time holds it, others wait for a notice, and an exception never leaves it locked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.signals import interrupting, strike
 _SECONDS = 0.05
 
 
-def test_what_one_thread_hands_on_another_has() -> None:
+def test_an_item_that_one_thread_passes_reaches_another() -> None:
     monitor, handed, taken = Monitor(), list[int](), list[int]()
 
     def take() -> None:
@@ -37,7 +37,7 @@ def test_what_one_thread_hands_on_another_has() -> None:
     assert sorted(taken) == list(range(4000))
 
 
-def test_a_wait_ends_in_time_and_the_thread_has_it_again() -> None:
+def test_a_wait_times_out_and_takes_the_mutex_again() -> None:
     monitor = Monitor()
     with monitor:
         began = time.monotonic()
@@ -47,17 +47,17 @@ def test_a_wait_ends_in_time_and_the_thread_has_it_again() -> None:
     assert not monitor.held
 
 
-def test_a_thread_that_has_it_is_refused_rather_than_waiting_for_itself() -> None:
+def test_a_thread_that_holds_it_is_refused_instead_of_blocking() -> None:
     monitor = Monitor()
     with monitor:
         with pytest.raises(StateError, match="within a call"), monitor:
             pass
         assert monitor.held
-    with pytest.raises(RuntimeError, match="only a thread that has"):
+    with pytest.raises(RuntimeError, match="only a thread that holds"):
         monitor.wait(0)
 
 
-def test_an_interrupted_wait_has_it_again_and_gives_it_back() -> None:
+def test_an_interrupted_wait_takes_the_mutex_again_and_releases_it() -> None:
     monitor = Monitor()
     struck = threading.Timer(_SECONDS, lambda: strike(signal.SIGUSR1))
     with interrupting(signal.SIGUSR1):
@@ -71,13 +71,13 @@ def test_an_interrupted_wait_has_it_again_and_gives_it_back() -> None:
     assert not monitor.held
 
 
-def test_who_is_interrupted_while_another_has_it_does_not_have_it() -> None:
+def test_an_interrupted_entry_does_not_take_the_mutex() -> None:
     monitor, is_over, has_it = Monitor(), threading.Event(), threading.Event()
 
     def hold() -> None:
         with monitor:
             has_it.set()
-            time.sleep(_SECONDS)  # nothing tells that the main thread waits for it by now
+            time.sleep(_SECONDS)  # by then the main thread waits for the mutex; there is no way to observe that
             strike(signal.SIGUSR1)
             is_over.wait()
 

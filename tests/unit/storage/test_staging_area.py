@@ -1,4 +1,4 @@
-"""Shared memory that is missing, foreign, full, of another version, or removed: slower, and never wrong."""
+"""The staging area if shared memory is missing, full, removed, of another user or version: slower, and never wrong."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_only_the_rings_in_use_take_memory(log: Path) -> None:
         assert _name(writer).stat().st_blocks * 512 < 400_000
 
 
-def test_one_that_is_removed_under_the_writers_is_made_again_by_the_next(log: Path) -> None:
+def test_a_removed_area_is_made_again_by_the_next_writer(log: Path) -> None:
     with Writer(log, background=_NEVER) as first:
         first.append(b"a", mode=Mode.FLUSH)
         name = _name(first)
@@ -103,7 +103,7 @@ def _of_another_directory(path: Path) -> None:
         _of_another_directory,
     ],
 )
-def test_one_that_is_not_ours_is_left_alone(log: Path, spoil: Callable[[Path], None]) -> None:
+def test_an_untrusted_area_is_left_alone(log: Path, spoil: Callable[[Path], None]) -> None:
     writer = Writer(log)
     name = _name(writer)
     whole = name.read_bytes()
@@ -113,7 +113,7 @@ def test_one_that_is_not_ours_is_left_alone(log: Path, spoil: Callable[[Path], N
     aside.chmod(0o640)
     spoil(aside)
     left = aside.read_bytes()
-    used = os.open(aside, os.O_RDWR)  # in use, or a writer elsewhere would sweep it away
+    used = os.open(aside, os.O_RDWR)  # in use, else a writer of another test would remove it
     assert lib.binlog_byte_lock(used, lib.BINLOG_LOCK_RING_FIRST + 63) == 0
     aside.rename(name)
     try:
@@ -127,11 +127,11 @@ def test_one_that_is_not_ours_is_left_alone(log: Path, spoil: Callable[[Path], N
     assert jobs_by_writer(read_all(log)) == {0: list(range(60))}
 
 
-def test_nonsense_in_the_rings_is_left_alone(log: Path) -> None:
+def test_garbage_in_the_rings_is_left_alone(log: Path) -> None:
     with Writer(log, background=_NEVER) as writer:
         name = _name(writer)
         with name.open("r+b") as file:
-            # Every ring says that it holds something, and holds noise.
+            # Every ring claims to have records, and contains noise.
             file.seek(4096)
             file.write(os.urandom(12_000))
             file.seek(32768)
@@ -150,15 +150,17 @@ def test_full_shared_memory_means_direct_appends(on_disk: Path) -> None:
     assert jobs_by_writer(read_all(log)) == {0: list(range(60))}
 
 
-def test_rings_that_say_that_they_hold_something_and_have_no_memory_are_left_alone(on_disk: Path) -> None:
+def test_unallocated_rings_that_claim_records_are_left_alone(on_disk: Path) -> None:
     log = on_disk / "log"
 
     def work() -> None:
         with Writer(log, background=_NEVER) as writer:
-            for line in range(3):  # a ring takes three lines of 64 bytes, and its first word says what it holds
+            for line in range(
+                3
+            ):  # a ring's header is three lines of 64 bytes, and its first word is the end of its records
                 with _name(writer).open("r+b") as file:
                     file.seek(72)
-                    file.write((64).to_bytes(4, sys.byteorder))  # every ring was in use, as `ring_limit` has it
+                    file.write((64).to_bytes(4, sys.byteorder))  # `ring_limit`: every ring was in use
                     file.seek(4096)
                     file.write((bytes(64 * line) + (1024).to_bytes(8, sys.byteorder) + bytes(184))[:192] * 100)
                 writer.append(job(0, line))
@@ -167,15 +169,15 @@ def test_rings_that_say_that_they_hold_something_and_have_no_memory_are_left_alo
     assert jobs_by_writer(read_all(log)) == {0: [0, 1, 2]}
 
 
-def test_what_a_failed_allocation_left_is_looked_at_without_touching_it(log: Path) -> None:
+def test_an_unallocated_area_is_inspected_without_touching_it(log: Path) -> None:
     with Writer(log) as writer:
         name = _name(writer)
     fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o640)
-    # So that no other process of these tests sweeps it away meanwhile.
+    # So that no other process of these tests removes it meanwhile.
     assert lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0
     os.truncate(fd, lib.binlog_area_bytes())
     assert stat(log).staged_bytes is None
-    assert os.fstat(fd).st_blocks == 0  # reading a page through a mapping would have allocated it, or be SIGBUS
+    assert os.fstat(fd).st_blocks == 0  # reading a page through a mapping would have allocated it, or raised SIGBUS
     os.close(fd)
     with Writer(log) as writer:
         assert _name(writer) == name
@@ -183,21 +185,21 @@ def test_what_a_failed_allocation_left_is_looked_at_without_touching_it(log: Pat
     assert not name.exists()
 
 
-def test_what_a_maker_that_was_killed_left_is_swept_away(log: Path) -> None:
+def test_the_leftovers_of_a_killed_maker_are_removed(log: Path) -> None:
     with Writer(log) as writer:
         name = _name(writer)
     left = [name.with_name(f"{name.name}.{number:016x}") for number in range(2)]
     for path in left:
         path.touch(mode=0o640)
-    with suppress(FileNotFoundError):  # another process of these tests sweeps too
-        os.link(left[0], name)  # it died between giving the one name and taking away the other
+    with suppress(FileNotFoundError):  # another process of these tests may remove it too
+        os.link(left[0], name)  # its maker died between the link and the removal of the temporary name
     sweep()
     assert not any(path.exists() for path in (*left, name))
 
 
 def _use_every_way(log: Path) -> None:
-    """What a writer, its background thread, a look and another writer do with shared memory."""
-    for _ in range(2):  # the second one finds what the first one left
+    """Use shared memory by a writer, its background thread, `stat`, and another writer."""
+    for _ in range(2):  # the second time with the leftovers of the first
         _append_in_all_modes(log, 0, 30)
         with Writer(log, mode=Mode.FLUSH, cutover_seconds=3600) as writer:
             writer.append(job(1, 0))
@@ -225,7 +227,7 @@ def test_shared_memory_that_is_full_means_direct_appends(on_disk: Path) -> None:
 
 
 @pytest.mark.parametrize("size", ["4k", "16k"])
-def test_shared_memory_without_room_for_a_area_means_direct_appends(on_disk: Path, size: str) -> None:
+def test_shared_memory_without_room_for_an_area_means_direct_appends(on_disk: Path, size: str) -> None:
     on_a_small_disk(_SHM, lambda: _use_every_way(on_disk / "log"), size=size)
     assert jobs_by_writer(read_all(on_disk / "log"))[0] == 2 * list(range(30))
 
@@ -284,7 +286,7 @@ def test_a_ring_of_the_dead_is_taken_over(log: Path) -> None:
     assert sorted(read_all(log)) == [b"x"] * 100 + [b"y"] * 100
 
 
-def test_areas_that_the_killed_left_behind_are_swept_away(on_disk: Path) -> None:
+def test_areas_of_killed_writers_are_removed(on_disk: Path) -> None:
     names: list[Path] = []
     for number in range(3):
         left, told = os.pipe()
@@ -301,24 +303,23 @@ def test_areas_that_the_killed_left_behind_are_swept_away(on_disk: Path) -> None
             Child(die).join()
         names.append(Path(os.fsdecode(os.read(left, 1000))))
     sweep()
-    assert [name.exists() for name in names] == [False, False, True]  # the third has what was promised to be kept
+    assert [name.exists() for name in names] == [False, False, True]  # the third has a staged record
     Writer(on_disk / "2").close()
     assert not names[2].exists()
     assert read_all(on_disk / "2") == [b"x", b"y"]
 
 
-def test_a_area_removed_as_unused_before_its_first_ring_is_left_for_a_new_one(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else what is staged there is acknowledged, and gone with its writer: another log's first writer had swept it."""
+def test_an_area_removed_before_its_first_ring_is_replaced(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another log's first writer removed it, so records staged in it would be acknowledged, and lost with their
+    writer."""
     claim = StagingArea.claim
     swept: list[bool] = []
 
     def claim_late(area: StagingArea) -> bool:
         if not swept:
-            child = Child(sweep)  # its locks are its own, as those of any other process
+            child = Child(sweep)  # in a child process, which does not share our locks
             child.join()
-            swept.append(area.linked)
+            swept.append(area.has_name)
         return claim(area)
 
     def die() -> None:
@@ -340,8 +341,8 @@ def _descriptors_of(path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_child_forked_while_another_thread_sweeps_has_no_part_in_its_locks(log: Path) -> None:
-    """Else it keeps a lock that nobody gives back, and whoever joins that staging area waits for it, itself at last."""
+def test_a_child_forked_during_a_sweep_does_not_hold_its_locks(log: Path) -> None:
+    """Such a child would keep the lock, and every process that joins the staging area would wait for it for ever."""
     stopped = threading.Event()
 
     def sweep_again_and_again() -> None:

@@ -1,8 +1,0 @@
-#ifndef BINLOG_FILE_STATUS_H
-#define BINLOG_FILE_STATUS_H
-
-#include <stdint.h>
-
-int file_status(int fd, uint64_t *file_bytes, int *named);
-
-#endif
