@@ -1,7 +1,7 @@
-"""Break a log in every way there is: python -m stress.crash [--seconds S] [--seed N] [--keep DIR], or `make crash`.
+"""Test crashes of every engine: python -m stress.crash [--seconds S] [--seed N] [--keep DIR], or `make crash`.
 
-DURATION_S= and SEED= in the environment are the same as --seconds and --seed.
-Exit codes: 0 nothing was wrong, 1 something was, 2 wrong usage or nothing to compile with, 130 Ctrl-C.
+DURATION_S= and SEED= in the environment are the same as --seconds and --seed. Exit codes: 0 no violation, 1 a
+violation, 2 wrong usage or no C compiler, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -32,51 +32,53 @@ _PROGRESS_SECONDS = 10.0
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m stress.crash", description="Break a log in every way there is.")
+    parser = argparse.ArgumentParser(prog="python -m stress.crash", description="Test crashes of every engine.")
     parser.add_argument("--seconds", type=float, default=os.environ.get("DURATION_S") or _SECONDS, metavar="S")
-    parser.add_argument("--seed", type=int, default=os.environ.get("SEED") or None, metavar="N", help="default: drawn")
+    parser.add_argument("--seed", type=int, default=os.environ.get("SEED") or None, metavar="N", help="default: random")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="P", help="default: all cores")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="default: all")
-    parser.add_argument("--states", type=int, default=0, metavar="N", help="end after so many distinct states")
+    parser.add_argument("--states", type=int, default=0, metavar="N", help="stop after N distinct states")
     parser.add_argument(
-        "--keep", type=Path, metavar="DIR", help="a new or empty directory, for what is kept of violations"
+        "--keep", type=Path, metavar="DIR", help="save violations in this new or empty directory"
     )
-    parser.add_argument("--planted", choices=PLANTED, metavar="NAME", help="with a mistake: " + ", ".join(PLANTED))
-    parser.add_argument("--stop", action="store_true", help="end at the first violation")
-    parser.add_argument("--replay", type=Path, metavar="DIR", help="look at a kept violation again, and nothing else")
+    parser.add_argument(
+        "--seeded-bug", choices=PLANTED, metavar="NAME", help="run with this bug: " + ", ".join(PLANTED)
+    )
+    parser.add_argument("--stop", action="store_true", help="stop at the first violation")
+    parser.add_argument("--replay", type=Path, metavar="DIR", help="run only this saved violation again")
     given = parser.parse_args()
     if given.processes < 1 or given.seconds <= 0 or given.states < 0:
         parser.error("--processes is 1 or more, --seconds more than 0, --states 0 or more")
     if given.keep and given.keep.exists() and not (given.keep.is_dir() and not any(given.keep.iterdir())):
         parser.error(f"--keep: {given.keep} is not a new or empty directory")
     if given.replay and not (given.replay / "part.json").is_file():
-        parser.error(f"--replay: {given.replay} holds no violation")
+        parser.error(f"--replay: {given.replay} is not a saved violation")
     return given
 
 
 class Command:
-    """One run."""
+    """One run of the command."""
 
     def __init__(self, given: argparse.Namespace, scratch: Path) -> None:
         self._given = given
         self._scratch = scratch
         self._seed: int = secrets.randbelow(1_000_000) if given.seed is None else given.seed
         self._keep: Path = (given.keep or Path(tempfile.gettempdir()) / f"binlog-crash-{os.getpid()}").resolve()
-        planted = PLANTED[given.planted] if given.planted else None
-        self._tree = plant(planted, scratch) if planted else Path(__file__).parents[2]
-        mistake = planted.name if planted and planted.is_switch else "none"
+        bug = PLANTED[given.seeded_bug] if given.seeded_bug else None
+        self._tree = plant(bug, scratch) if bug else Path(__file__).parents[2]
+        mistake = bug.name if bug and bug.is_switch else "none"
         self._preload = Preload(compile_recorder(scratch), scratch, f"{scratch.name}-", mistake)
         self._tallies: dict[int, Tally] = {}
         self._deaths = 0
 
     def replay(self) -> int:
-        """Look at a kept violation again."""
+        """Run a saved violation again."""
         environment = {**self._preload.environment("third"), "PYTHONPATH": str(self._tree)}
         command = [sys.executable, "-m", "stress.crash.replay", str(self._given.replay.resolve()), str(self._scratch)]
         return subprocess.run(command, cwd=self._tree, env=environment, check=False).returncode
 
     def run(self) -> int:
-        """Start the workers, say what they find, and add it up."""
+        """Start the workers, print their violations, and print the totals."""
         print(f"crash: seed {self._seed}, {self._given.seconds:.0f} s, {self._given.processes} processes", flush=True)
         begun = told = time.monotonic()
         with Crew(self._jobs(begun), self._preload, self._tree) as crew:
@@ -108,7 +110,7 @@ class Command:
                 library=str(self._preload.library),
                 memory=f"{self._preload.memory}{index}-",
                 mistake=self._preload.mistake,
-                planted=self._given.planted or "",
+                planted=self._given.seeded_bug or "",
             )
             for index in range(self._given.processes)
         ]
@@ -132,7 +134,7 @@ class Command:
 
 
 def _sweep_memory(scratch: Path) -> None:
-    """Remove the shared memory of those who were killed, which the killed could not."""
+    """Remove the shared memory of killed processes."""
     for path in Path("/dev/shm").glob(f"{scratch.name}-*"):
         path.unlink(missing_ok=True)
     for folder in (path for path in scratch.rglob("*") if path.is_dir()):
@@ -144,7 +146,7 @@ def main() -> int:
     given = _arguments()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    # In memory: states are made and thrown away by the thousand, and what the kernel keeps is not what is judged.
+    # In memory: states are made and removed by the thousand, and the disk itself is not under test.
     try:
         memory = folder_in_memory()
         with tempfile.TemporaryDirectory(prefix="binlog-crash-", dir=memory, ignore_cleanup_errors=True) as scratch:
@@ -157,7 +159,7 @@ def main() -> int:
         print(f"crash: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("crash: interrupted; every process that it started has ended", file=sys.stderr)
+        print("crash: interrupted; all of its processes have ended", file=sys.stderr)
         return 130
 
 

@@ -1,4 +1,4 @@
-"""Cases of a sweep: each is told, timed, kept if something is wrong with it, and tried again; and their order."""
+"""The cases of a sweep: running, timing, saving and replaying them, and their order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REPLAY_SECONDS = 120.0
 
 
 class Case(Protocol):
-    """A dataclass.  row: of the tally, whose first part is the part's.  name: as it is told."""
+    """The dataclass of one case.  row: its row in the tally, `part/row`.  name: as printed."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -39,7 +39,7 @@ RowT = TypeVar("RowT", bound=Case)
 
 @dataclass(slots=True)
 class Tried:
-    """A case that was tried.  counts: of its row.  wrong: what is."""
+    """The outcome of one case.  counts: of its row.  wrong: one line for each violation."""
 
     counts: Counts
     wrong: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Tried:
 
 @contextmanager
 def one_case(context: Context, case: Case, path: Path, remove: Callable[[], None]) -> Iterator[Tried]:
-    """Run it in the body; what lies under the path is kept if something is wrong, and goes."""
+    """Run the case in the body; if something is wrong, save the case and the files at path, then remove them."""
     tried = Tried(context.tally.row(case.row))
     begun = time.monotonic()
     context.current.set(f"{case.row.partition('/')[0]}: {case.name}")
@@ -64,7 +64,7 @@ def one_case(context: Context, case: Case, path: Path, remove: Callable[[], None
 
 
 def keep_case(context: Context, row: str, name: str, case: dict[str, Any], wrong: list[str], path: Path) -> None:
-    """Tell a violation, and keep what does it again, and what lies under the path."""
+    """Report a violation and save the case, with the files at path, so that it can be replayed."""
 
     def keep(folder: Path) -> None:
         (folder / "part.json").write_text(json.dumps({"part": row.partition("/")[0], "case": case}))
@@ -77,13 +77,13 @@ def keep_case(context: Context, row: str, name: str, case: dict[str, Any], wrong
 
 
 def kept_case(folder: Path) -> dict[str, Any]:
-    """What `keep_case` kept of a case."""
+    """Load a case that `keep_case` saved."""
     case: dict[str, Any] = json.loads((folder / "part.json").read_text())["case"]
     return case
 
 
 class Again(Context):
-    """The context of a case that is tried again: it has time, and collects what is wrong."""
+    """The context of a replay: it has a time limit, and collects violations instead of reporting them."""
 
     def __init__(self, scratch: Path) -> None:
         super().__init__(
@@ -95,22 +95,22 @@ class Again(Context):
         self.wrong: list[str] = []
 
     def tell(self, *, at_once: bool = False) -> None:
-        """Nobody listens."""
+        """Do nothing: a replay has no reader for its tally."""
 
     def violation(self, row: str, name: str, wrong: list[str], keep: object) -> None:
-        """Collect it."""
+        """Collect the violation."""
         self.wrong += wrong
 
 
 def by_chance(cases: list[RowT], chance: random.Random) -> Iterator[RowT]:
-    """In an order of chance; a short run as well has some of each kind, for one of each row comes first."""
+    """Shuffle the cases, with one of each row first, so that a short run has some of each kind."""
     chance.shuffle(cases)
     firsts = {case.row: at for at, case in reversed([*enumerate(cases)])}.values()
     return iter([cases[at] for at in sorted(range(len(cases)), key=lambda at: at not in firsts)])
 
 
 def spread(cases: list[CaseT], kind: Callable[[CaseT], Hashable]) -> list[CaseT]:
-    """In the same order, but one of each kind comes first, then a second one of each, and so on."""
+    """Order the cases round-robin: the first of each kind, then the second of each, and so on."""
     seen: Counter[Hashable] = Counter()
     turns = []
     for case in cases:

@@ -1,4 +1,4 @@
-"""What a worker gives its parts: places, the seed, when to stop, and a way to tell what happens."""
+"""The context of a worker's parts: job, scratch folder, tally and reporting."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _TIME = struct.Struct("=d")
 _CURRENT_BYTES = 4096
 _TELL_SECONDS = 1.0
 _SHOWN_MAX = 6
-_KEPT_MAX = 5  # of each row, by each worker: one mistake in a log breaks thousands of states
+_KEPT_MAX = 5  # of each row, by each worker: one bug violates thousands of states
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a worker is started with, as JSON.
+    """The job of one worker, passed to it as JSON.
 
-    until: when to stop, of the monotonic clock.  states: how many different ones to judge, 0 for no limit.
-    scratch: a folder of its own, in memory.  keep: where violations go.  planted: the mistake to be found.
+    until: the time to stop, on the monotonic clock.  states: the number of distinct states to check, 0 for no limit.
+    scratch: its own folder in memory.  keep: the folder for violations.  planted: the seeded bug.
     """
 
     worker: int
@@ -44,18 +44,18 @@ class Job:
     planted: str
 
     def as_json(self) -> str:
-        """For `job_of`."""
+        """Return the job as text for `job_of`."""
         return json.dumps(asdict(self))
 
 
 def job_of(text: str) -> Job:
-    """What `as_json` gave."""
+    """Parse the text of `as_json`."""
     values: dict[str, Any] = json.loads(text)
     return Job(**{**values, "parts": tuple(values["parts"])})
 
 
 class Current:
-    """What a worker has in hand, in a file where its death cannot take it: read by the one that watches."""
+    """The case that a worker is running, in a mapped file that survives the worker's death; the command reads it."""
 
     def __init__(self, scratch: Path) -> None:
         path = scratch / "current"
@@ -65,19 +65,19 @@ class Current:
             self._memory = mmap.mmap(file.fileno(), _CURRENT_BYTES)
 
     def set(self, text: str) -> None:
-        """Note what is begun now."""
+        """Note the case that starts now."""
         data = text.encode()[: _CURRENT_BYTES - _TIME.size]
         self._memory[_TIME.size : _TIME.size + len(data) + 1] = data + b"\0"
         _TIME.pack_into(self._memory, 0, time.monotonic())
 
     def get(self) -> tuple[float, str]:
-        """When it was begun, 0 for never, and what."""
+        """Return the start time of the current case, 0 if there was none, and its text."""
         (begun,) = _TIME.unpack_from(self._memory)
         return begun, self._memory[_TIME.size :].split(b"\0", 1)[0].decode()
 
 
 class Context:
-    """See the module."""
+    """The job, scratch folder, tally and reports of one worker."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -95,14 +95,16 @@ class Context:
         return time.monotonic() >= self.job.until or 0 < self.job.states <= states
 
     def tell(self, *, at_once: bool = False) -> None:
-        """Send the tally, now and then."""
+        """Send the tally, at most once a second."""
         now = time.monotonic()
         if at_once or now - self._told > _TELL_SECONDS:
             self._told = now
             _send({"tally": self.tally.as_json()})
 
     def violation(self, row: str, name: str, wrong: list[str], keep: Callable[[Path], None]) -> None:
-        """Count a violation, and keep and tell the first ones.  keep: puts all that it takes into a folder."""
+        """Count a violation; save and report the first ones of each row.  keep: saves everything for a replay into a
+        folder.
+        """
         self.tally.row(row).violations += 1
         self._kept[row] = self._kept.get(row, 0) + 1
         if self._kept[row] > _KEPT_MAX:
@@ -110,8 +112,8 @@ class Context:
         folder = Path(self.job.keep) / name
         folder.mkdir(parents=True)
         keep(folder)
-        planted = ["--planted", self.job.planted] if self.job.planted else []
-        command = shlex.join([".venv/bin/python", "-m", "stress.crash", *planted, "--replay", str(folder)])
+        seeded = ["--seeded-bug", self.job.planted] if self.job.planted else []
+        command = shlex.join([".venv/bin/python", "-m", "stress.crash", *seeded, "--replay", str(folder)])
         (folder / "wrong.txt").write_text("\n".join([*wrong, "", command, ""]))
         shown = [*wrong[:_SHOWN_MAX], *([f"... and {len(wrong) - _SHOWN_MAX} more"] if len(wrong) > _SHOWN_MAX else [])]
         _send({"violation": {"row": row, "wrong": shown, "command": command}})

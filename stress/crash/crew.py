@@ -1,4 +1,4 @@
-"""The workers of one run: starting them, hearing them, and noticing one that died or hangs."""
+"""The worker processes of one run: starting them, reading their messages, and noticing one that died or hangs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from stress.crash.context import Current, Job
 from stress.crash.preload import Preload
 
 _STATE_SECONDS_MAX = 90.0
-"""A state is judged in a millisecond, a run recorded in a second: what takes so long does not end."""
+"""The limit for one state or one recording, which take a millisecond and a second."""
 
 
 class Member:
-    """One worker."""
+    """A worker process."""
 
     def __init__(self, job: Job, preload: Preload, tree: Path) -> None:
         self.job = job
         Path(job.scratch).mkdir()
         self.current = Current(Path(job.scratch))
         environment = preload.environment("third")
-        environment["BINLOG_RECORDER_MEMORY"] = job.memory  # its own, so that it can remove what its dead left
-        environment["PYTHONPATH"] = str(tree)  # a planted copy comes before what is installed
+        # its own, so that it can remove the files of its dead processes
+        environment["BINLOG_RECORDER_MEMORY"] = job.memory
+        environment["PYTHONPATH"] = str(tree)  # the copy with a seeded bug shadows the installed package
         self.process = subprocess.Popen(
             [sys.executable, "-m", "stress.crash.worker", job.as_json()],
             cwd=tree, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, start_new_session=True,
@@ -41,12 +42,12 @@ class Member:
 
     @property
     def fd(self) -> int:
-        """Where its messages come."""
+        """The descriptor of the pipe on which it sends messages."""
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
     def hear(self) -> list[dict[str, Any]] | None:
-        """What it says, or None once it has ended."""
+        """Return the messages that it sent, or None after it has ended."""
         data = os.read(self.fd, 1 << 16)
         if not data:
             code = self.process.wait()
@@ -57,35 +58,35 @@ class Member:
         return [json.loads(line) for line in lines]
 
     def watch(self) -> None:
-        """End it where it hangs.  SIGABRT makes it print where."""
+        """Abort the worker if it hangs: SIGABRT makes it print its stack."""
         begun, _ = self.current.get()
         if begun and time.monotonic() - begun > _STATE_SECONDS_MAX and self.failure is None:
-            self.failure = f"did not go on for {_STATE_SECONDS_MAX:.0f} s"
+            self.failure = f"made no progress for {_STATE_SECONDS_MAX:.0f} s"
             self.process.send_signal(signal.SIGABRT)
 
     def keep(self, folder: Path) -> None:
-        """Put what it had in hand into a folder."""
+        """Copy its scratch folder, with the case that it was running."""
         shutil.copytree(self.job.scratch, folder, symlinks=True, ignore=shutil.ignore_patterns("*.trace"))
 
     def end(self) -> None:
-        """End it and what it has started, whatever they do."""
+        """Kill it and every process that it started."""
         if self.failure is not None or self.process.poll() is None:
             with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)  # it leads a session, and so a group, of its own
+                os.killpg(self.process.pid, signal.SIGKILL)  # the worker leads a session, and therefore a process group
         self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
 
 
 class Crew:
-    """All of them.  Leaving its `with` block ends them."""
+    """The workers of one run.  Leaving the `with` block ends them."""
 
     def __init__(self, jobs: list[Job], preload: Preload, tree: Path) -> None:
         self.members = [Member(job, preload, tree) for job in jobs]
         self._by_fd = {member.fd: member for member in self.members}
 
     def messages(self) -> Iterator[tuple[Member, dict[str, Any]]]:
-        """What they say until all have ended; an empty message about once a second, and when one has ended."""
+        """Yield messages until all workers have ended, with an empty message about once a second and after each end."""
         with selectors.DefaultSelector() as selector:
             for member in self.members:
                 selector.register(member.fd, selectors.EVENT_READ)

@@ -1,14 +1,15 @@
-"""Damage: the bytes of sound logs are flipped, cut, overwritten, repeated, spliced and swapped.
+"""Damage: flip, cut, overwrite, repeat, splice and swap bytes of intact logs.
 
-What is held, whatever was changed:
-- Nothing but errors of binlog, no crash, and an end.
-- Every record that lies before the first change is read, and right.
-- Where only a header was changed, whatever is read is right, and all of it is read or there is an error; but for logs
-  that other programs write too, whose tail nothing vouches for.
-- A log that a writer still accepts shows what was then appended, unless `check` tells that something is wrong; or told
-  it before, of a log that others write too: what is appended may be just what a record lacks that its tail cuts.
+Whatever was changed, these hold:
+- Only binlog's errors are raised, nothing crashes, and every call returns.
+- Every record before the first change is read correctly.
+- If only a header was changed, every record that is read is correct, and either all are read or there is an error.
+  This does not hold for logs that other programs write too, because nothing vouches for their tail.
+- If a writer accepts the log, its appends are read back, unless `check` reports a problem; for a log that other
+  programs write too, unless `check` reported one before the append: an appended record may complete a record that the
+  tail cuts.
 
-Changed bytes of a record with its length as it was are read as they are: nothing in a log file vouches for them.
+A changed record body whose length is intact is read as it is: nothing in a log file vouches for it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from stress.crash.systems.log_actor import PREPARE_BYTES
 
 _HEADER_BYTES = 256
 _STATES_A_TURN = 400
-_RECORD_BYTES_MAX = 1 << 20  # a length that was changed must not make the reader ask for gigabytes
+_RECORD_BYTES_MAX = 1 << 20  # so that a changed length does not make the reader allocate gigabytes
 _APPENDED = b"appended to a damaged log"
 
 Change = Callable[[bytearray, random.Random, list[bytes]], None]
@@ -46,56 +47,56 @@ Change = Callable[[bytearray, random.Random, list[bytes]], None]
 
 @dataclass(frozen=True)
 class Sound:
-    """A log in which nothing is wrong: its files by name, and what lies where in it."""
+    """A log with nothing wrong: its files by name, and its entries."""
 
     files: dict[str, bytes]
     entries: list[Entry]
 
 
 def _place(data: bytearray, chance: random.Random) -> int:
-    """Most often in the header or near it, where the most can go wrong."""
+    """Return a random offset, most often in or near the header, where a change does the most harm."""
     return chance.randrange(min(len(data), chance.choice((_HEADER_BYTES, 600, 1 << 20))) or 1)
 
 
 def flip(data: bytearray, chance: random.Random, _: list[bytes]) -> None:
-    """One bit."""
+    """Flip one bit."""
     if data:
         data[_place(data, chance)] ^= 1 << chance.randrange(8)
 
 
 def cut_out(data: bytearray, chance: random.Random, _: list[bytes]) -> None:
-    """A few bytes, what follows moving up."""
+    """Cut out a few bytes, so that the rest moves up."""
     at = _place(data, chance)
     del data[at : at + chance.randint(1, 300)]
 
 
 def cut_off(data: bytearray, chance: random.Random, _: list[bytes]) -> None:
-    """The end."""
+    """Cut off the end."""
     del data[_place(data, chance) :]
 
 
 def overwrite(data: bytearray, chance: random.Random, _: list[bytes]) -> None:
-    """A few bytes by others, by zeros or by ones."""
+    """Overwrite a few bytes with random bytes, zeros or ones."""
     at, count = _place(data, chance), chance.randint(1, 24)
     piece = chance.choice((chance.randbytes(count), bytes(count), b"\xff" * count))
     data[at : at + count] = piece[: len(data) - at]
 
 
 def repeat(data: bytearray, chance: random.Random, _: list[bytes]) -> None:
-    """A part of the file once more, in another place."""
+    """Insert a copy of one part of the file at another offset."""
     start, at = _place(data, chance), _place(data, chance)
     data[at:at] = data[start : start + chance.randint(1, 600)]
 
 
 def splice(data: bytearray, chance: random.Random, others: list[bytes]) -> None:
-    """A part of another file in place of this one's."""
+    """Replace a part by bytes of another file."""
     other = chance.choice(others)
     at = _place(data, chance)
     data[at : at + 512] = other[at : at + chance.choice((8, 64, 512))]
 
 
 def swap(data: bytearray, chance: random.Random, others: list[bytes]) -> None:
-    """Another file as a whole."""
+    """Replace the whole by another file."""
     data[:] = chance.choice(others)
 
 
@@ -103,20 +104,20 @@ CHANGES: tuple[Change, ...] = (flip, flip, flip, cut_out, cut_off, overwrite, ov
 
 
 class Damage:
-    """Makes sound logs, and changes each in many ways."""
+    """Makes intact logs, and changes each in many ways."""
 
     def __init__(self, context: Context, system: object, part: str) -> None:
         self._context = context
         self._turns = 0
 
     def turn(self) -> None:
-        """One sound log and its changes."""
+        """Make one intact log and check many changes of it."""
         self._turns += 1
         seed = f"{self._context.job.seed}.{self._context.job.worker}.{self._turns}"
         chance = random.Random(f"{seed}/damage")
         counts = self._context.tally.row("damage/files")
         begun = time.monotonic()
-        self._context.current.set("making a sound log")
+        self._context.current.set("making an intact log")
         sound = _make_sound(self._context.scratch / "sound", chance)
         counts.runs += 1
         tried: set[bytes] = set()
@@ -126,7 +127,7 @@ class Damage:
             if key in tried or data == sound.files[name]:
                 continue
             tried.add(key)
-            self._context.current.set(f"change {number} of the sound log with seed {seed}: {name}")
+            self._context.current.set(f"change {number} of the intact log with seed {seed}: {name}")
             counts.states += 1
             wrong = _judge(sound, name, data, self._context.scratch)
             if wrong:
@@ -148,7 +149,7 @@ class Damage:
 
 
 def replay(system: object, part: str, folder: Path, scratch: Path) -> list[str]:
-    """Judge one kept change again; what is wrong with it."""
+    """Check one saved change again and return the violations."""
     about = json.loads((folder / "part.json").read_text())
     entries = [Entry(Ref(number, offset), _bytes(data)) for number, offset, data in about["entries"]]
     sound = Sound({name: _bytes(data) for name, data in about["files"].items()}, entries)
@@ -164,7 +165,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _make_sound(log: Path, chance: random.Random) -> Sound:
-    """One to three files; now and then the first is jPOS's."""
+    """Make a log of one to three files; sometimes jPOS's rules apply to the first."""
     log.mkdir()
     if chance.random() < 0.25:
         peer_file(log, 1, chance.randint(0, 3))
@@ -202,8 +203,8 @@ def _judge(sound: Sound, name: str, data: bytes, scratch: Path) -> list[str]:
         unverified, _ = _read(log, verify=False)
         wrong = _compare(sound, name, data, found, unverified, error)
         _use(log)
-    except Exception as failure:  # noqa: BLE001 - whatever the log raises is what is to be told
-        return [f"an error that is none of binlog's: {type(failure).__name__}: {failure}"]
+    except Exception as failure:  # noqa: BLE001 - whatever the log raises is the result
+        return [f"not one of binlog's errors: {type(failure).__name__}: {failure}"]
     else:
         return wrong + _append(log, sound.files[name])
     finally:
@@ -230,10 +231,10 @@ def _compare(
     unverified: dict[Ref, bytes],
     error: BinlogError | None,
 ) -> list[str]:
-    """What is wrong with what was read.
+    """Return the violations in the records that were read.
 
-    A reader that verifies withholds all records of a damaged range, whose CRC does not tell which one is damaged.  So
-    those before the change in its own file are asked of one that does not verify.
+    A reader that verifies withholds all records of a damaged range, because a CRC does not say which one is damaged.
+    So the records before the change in the same file are compared with a reader that does not verify.
     """
     before, number = sound.files[name], int(name.partition(".")[0])
     both = min(len(data), len(before))
@@ -247,23 +248,23 @@ def _compare(
         if (earlier and found.get(entry.ref) != entry.data) or (
             (earlier or untouched) and unverified.get(entry.ref) != entry.data
         ):
-            wrong.append(f"the record at {entry.ref} lies before the change at {number}:{changed_at}, and is not read")
+            wrong.append(f"the record at {entry.ref} is before the change at {number}:{changed_at}, and is not read")
     if changed_at < first_body and data[first_body:] == before[first_body:] and not _shared_with_others(before):
         right = {entry.ref: entry.data for entry in sound.entries}
-        wrong += [f"a record that was never there is read at {ref}" for ref in found if found[ref] != right.get(ref)]
+        wrong += [f"a record that was never written is read at {ref}" for ref in found if found[ref] != right.get(ref)]
         if error is None and len(found) < len(right):
             wrong.append(f"{len(found)} of {len(right)} records are read, and there is no error")
     return wrong
 
 
 def _shared_with_others(header: bytes) -> bool:
-    """Whether other programs write here too: they move the tail alone, so nothing can vouch for it."""
+    """Whether other programs write this log too: they move only the tail, so nothing vouches for it."""
     flags = LOG_HEADER.offset("flags")
     return not any(header[24:248]) or bool(int.from_bytes(header[flags : flags + 2], "big") & Flag.MIXED)
 
 
 def _use(log: Path) -> None:
-    """Whatever else looks at a log may raise binlog's errors alone."""
+    """Call the other functions that open a log; they may raise only binlog's errors."""
     binlog.check(log)
     for use in (lambda: binlog.stat(log), lambda: Reader(log, Ref(1, 265)), lambda: Reader(log, Ref(2, 256))):
         try:
@@ -281,8 +282,8 @@ def _append(log: Path, header: bytes) -> list[str]:
     except BinlogError:
         return []
     except Exception as error:  # noqa: BLE001 - as above
-        return [f"appending: an error that is none of binlog's: {type(error).__name__}: {error}"]
+        return [f"appending: not one of binlog's errors: {type(error).__name__}: {error}"]
     found, error_read = _read(log, verify=True)
     if found.get(ref) != _APPENDED and not told and binlog.check(log) == []:
-        return [f"what was appended at {ref} is not read ({error_read}), and check is silent"]
+        return [f"the record appended at {ref} is not read ({error_read}), and check reports nothing"]
     return []

@@ -1,18 +1,18 @@
-"""What a power cut may leave on the disk, for a recorded run: the model of a file system that the harness believes.
+"""The file system model: the states that a power cut may leave on the disk after a recorded run.
 
-- A 512-byte sector is written as a whole or not at all.  It holds what the last sync of its file covered, or that with
-  any further writes to it, in the order of their calls.  Sectors do not wait for one another.
-- A store to a mapped file is such a write, which the kernel may put on the disk at any moment from its beginning on,
-  pages of it apart from one another, and so sectors too.  It may do that in the middle of the store: a sector may hold
-  one half of what was stored there without the other.
-- A file's size is a unit of its own: what the last sync covered, or any later size.  What lies beyond what was ever
-  written is zeros.
-- Each change of a directory (a name made, linked, renamed, removed) is a unit of its own, kept or not, unless a later
-  fsync of the directory covers it.  A sync of the file does not keep its name.
-- A sync covers the calls that had ended when it began, and nothing at all until it has ended.
+- A 512-byte sector is written as a whole or not at all.  It holds the data that the last sync of its file covered, with
+  any number of the later writes to it, in the order of their calls.  Sectors are independent of each other.
+- A store to a mapped file is a write that the kernel may put on the disk at any moment after its beginning, each sector
+  on its own.  It may do so in the middle of the store: a sector may hold one half of the stored bytes without the
+  other.
+- A file's size is a unit of its own: the size that the last sync covered, or any later one.  Bytes that were never
+  written are zeros.
+- Each change of a directory (create, link, rename, unlink) is a unit of its own, kept or lost, unless a later fsync of
+  the directory covers it.  A sync of the file does not keep its name.
+- A sync covers the calls that had ended when it began, and nothing until it has ended.
 
-That is what POSIX allows, and more than any one file system does (ext4 and xfs keep a new file's name with its data).
-The disk does not lie: what a sync covered is there.
+POSIX allows all of this.  No single file system does all of it: ext4 and xfs keep a new file's name with its data. A
+sync is never ignored: data that it covered is on the disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECTOR_BYTES = 512
 _WORD_BYTES = 4
 
 Tree = dict[str, bytes | None]
-"""What a directory holds, by path: a file's bytes, or None for a directory."""
+"""The content of a directory, by path: the bytes of a file, or None for a directory."""
 
 
 class Node(NamedTuple):
@@ -44,9 +44,9 @@ _NEVER = 1 << 62
 
 
 class _Effect:
-    """What one call did to one file or directory.  durable: the tick from which on it cannot be lost.
+    """The effect of one call on one file or directory.  durable: the tick after which it cannot be lost.
 
-    torn: that of a store which the kernel writes to the disk while it is made; the whole store comes behind it.
+    torn: a store that the kernel writes to the disk before it is complete; the complete store is the next effect.
     """
 
     __slots__ = ("durable", "event", "start", "torn")
@@ -59,9 +59,10 @@ class _Effect:
 
 
 class Unit(NamedTuple):
-    """Something that is in one of several conditions after a power cut: 0 is the oldest, the last is the newest.
+    """One independent part of the disk: condition 0 after a power cut is the oldest, the last is the newest.
 
-    inode: of the file or directory.  what: the sector's index; -1 for the size; for a directory the effect's index.
+    inode: of the file or directory.  what: the index of the sector; -1 for the size; for a directory, the index of the
+        effect.
     """
 
     inode: int
@@ -73,7 +74,7 @@ _SIZE = -1
 
 
 class _File:
-    """A file's content after each of its effects."""
+    """The content of a file after each of its effects."""
 
     def __init__(self, data: bytes) -> None:
         self.effects: list[_Effect] = []
@@ -83,12 +84,12 @@ class _File:
         self._span: tuple[int, tuple[int, int]] = (-1, (0, 0))
 
     def finish(self) -> None:
-        """Work out the contents, once all effects are known."""
+        """Compute the contents, after all effects are known."""
         for effect in self.effects:
             self._contents.append(_changed(self._contents[-1], effect))
 
     def span(self, tick: int) -> tuple[int, int]:
-        """How many effects are durable, and how many have begun."""
+        """Return how many effects are durable, and how many have begun."""
         if self._span[0] != tick:
             begun = bisect_right(self.effects, tick, key=lambda effect: effect.start)
             durable = max((index + 1 for index in range(begun) if self.effects[index].durable <= tick), default=0)
@@ -96,11 +97,11 @@ class _File:
         return self._span[1]
 
     def units(self, inode: int, span: tuple[int, int]) -> list[Unit]:
-        """What is not certain while that many effects are durable and have begun."""
+        """Return the units that are undecided while that many effects are durable and have begun."""
         return self._parts(inode, span)[0]
 
     def choose(self, inode: int, span: tuple[int, int], choice: tuple[int, ...]) -> bytes:
-        """The content for a choice of a condition for each unit."""
+        """Return the content for one choice of conditions."""
         key = (*span, choice)
         if key not in self._chosen:
             units, sectors, sizes = self._parts(inode, span)
@@ -147,7 +148,8 @@ def _changed(data: bytes, effect: _Effect) -> bytes:
 
 
 def _torn(data: bytes, changed: bytes, event: Event) -> bytes:
-    """With half of what is stored in each sector: the first one or the last, as its tick has it; words stay whole."""
+    """Return the data with half of the store in each sector: the first or the last half, by its tick; words stay whole.
+    """
     result = bytearray(data.ljust(len(changed), b"\0"))
     stop = event.offset + len(event.data)
     start = event.offset
@@ -161,7 +163,7 @@ def _torn(data: bytes, changed: bytes, event: Event) -> bytes:
 
 
 class _Directory:
-    """A directory's names, and the changes to them."""
+    """The names in a directory, and the changes to them."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -169,11 +171,11 @@ class _Directory:
         self._chosen: dict[tuple[int, frozenset[int]], dict[str, int]] = {}
 
     def pending(self, tick: int) -> tuple[int, ...]:
-        """Which effects have begun and are not durable."""
+        """Return the effects that have begun and are not durable."""
         return tuple(index for index, effect in enumerate(self.effects) if effect.start <= tick < effect.durable)
 
     def choose(self, tick: int, lost: frozenset[int]) -> dict[str, int]:
-        """The names after the effects that have begun, but for those lost."""
+        """Return the names after the effects that have begun, without the lost ones."""
         key = (bisect_right(self.effects, tick, key=lambda effect: effect.start), lost)
         if key not in self._chosen:
             names = dict(self.names)
@@ -195,7 +197,7 @@ def _rename(names: dict[str, int], event: Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of ticks, first to last, in which a power cut leaves the same choice of states."""
+    """A range of ticks, first to last, in which a power cut leaves the same choice of states."""
 
     first: int
     last: int
@@ -204,16 +206,16 @@ class Span:
 
 @dataclass(slots=True)
 class State:
-    """What is left after one choice.  key: the same for the same bytes under the same names."""
+    """The disk after one choice.  key: equal for the same bytes under the same names."""
 
     key: bytes
     tree: Tree = field(repr=False)
 
 
 def _told_apart(initial: dict[str, Node], events: Sequence[Event]) -> list[Event]:
-    """The events, each file with a number of its own: most file systems give a new file the inode of a removed one."""
+    """Give each file a unique inode: most file systems reuse the inode of a removed file."""
     known = {node.inode for node in initial.values()}
-    numbers: dict[int, int] = {}  # of the inodes that were used again
+    numbers: dict[int, int] = {}  # of inodes that were reused
     fresh = itertools.count(1 << 64)  # above all inodes
     told = []
     for event in events:
@@ -231,7 +233,7 @@ def _told_apart(initial: dict[str, Node], events: Sequence[Event]) -> list[Event
 class Disk:
     """The disk of one recorded run.  See the module.
 
-    initial: what was there, by path relative to the root; the root itself is "".
+    initial: the files at the start, by path relative to the root; the root itself is "".
     """
 
     def __init__(self, initial: dict[str, Node], events: Sequence[Event]) -> None:
@@ -254,7 +256,7 @@ class Disk:
         self._last_tick = max((event.end for event in events), default=0)
 
     def spans(self) -> list[Span]:
-        """Every prefix of the run, those together between which nothing begins and nothing becomes durable."""
+        """Return every prefix of the run; prefixes between which nothing begins or becomes durable are one span."""
         held: list[_File | _Directory] = [*self._files.values(), *self._directories.values()]
         starts = {tick for one in held for effect in one.effects for tick in (effect.start, effect.durable)}
         ticks = sorted({0, *starts} - {_NEVER})
@@ -264,11 +266,11 @@ class Disk:
         ]
 
     def has_names(self, inode: int) -> bool:
-        """Whether it is a directory."""
+        """Whether the inode is a directory."""
         return inode in self._directories
 
     def state(self, span: Span, choice: Sequence[int]) -> State:
-        """What is left when each unit of the span is in the condition chosen for it."""
+        """Return the disk if each unit of the span is in the condition chosen for it."""
         chosen: dict[int, list[int]] = {}
         lost: dict[int, set[int]] = {}
         for unit, index in zip(span.units, choice, strict=True):
@@ -321,7 +323,7 @@ class Disk:
                 torn = [_Effect(event, torn=True)] if event.kind is Kind.STORE else []
                 self._files[event.inode].effects += [*torn, effect]
             elif event.inode not in self._elsewhere:
-                raise TraceError(f"a file was written of which nothing is known, inode {event.inode}")
+                raise TraceError(f"a write to an unknown file, inode {event.inode}")
         elif event.kind is Kind.MEMORY:
             self._elsewhere.add(event.inode)
         elif event.kind in (Kind.CREATE, Kind.LINK, Kind.UNLINK, Kind.RENAME, Kind.MAKE_DIRECTORY):
@@ -329,7 +331,7 @@ class Disk:
                 self._elsewhere.add(event.inode)
                 return
             if event.kind is Kind.RENAME and event.other_directory != event.directory:
-                # Two changes, of which a power cut may leave either: more than file systems with a journal do.
+                # Two changes, of which a power cut may keep either: file systems with a journal keep both or none.
                 gone = replace(event, kind=Kind.UNLINK, directory=event.other_directory, name=event.other_name)
                 self._directories[event.other_directory].effects.append(_Effect(gone))
                 effect = _Effect(replace(event, kind=Kind.LINK))

@@ -1,4 +1,4 @@
-"""Faults of system calls, and a process that meets one: it goes on with the next step whatever the last one raised."""
+"""Faults of system calls, and a process that meets one and continues with its next step after any error."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stress.crash.striker import Action, Kind, Strike
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 OFTEN = 40
-"""For ever, for what a caller may rightly try again: a signal's interruption."""
+"""The count that means "always" if callers may retry: a signal's interruption."""
 
 
 class Handle(Protocol):
-    """Something that is open."""
+    """An open engine."""
 
     def close(self) -> None:
         """Close it."""
@@ -29,32 +29,32 @@ HandleT = TypeVar("HandleT", bound=Handle)
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of failure.  names_end: it befalls only files whose names end so."""
+    """One kind of failure.  names_end: only files whose names end with this are affected."""
 
     kinds: tuple[Kind, ...]
-    error: int = 0  # 0: the call is short
+    error: int = 0  # 0: the call returns short
     names_end: str = ""
 
     def strike(self, first: int, *, for_ever: bool) -> Strike:
-        """The order for it, from the `first` such call on."""
+        """Return the injection that starts at the `first` such call."""
         count = (OFTEN if self.error == errno.EINTR else -1) if for_ever else 1
         action = Action.FAIL if self.error else Action.SHORT
         return Strike(action, first, self.kinds, count, self.error, self.names_end)
 
     @property
     def name(self) -> str:
-        """As it is told."""
+        """The name as printed."""
         kinds = "+".join(kind.name for kind in self.kinds) + (f" of *{self.names_end}" if self.names_end else "")
         return f"{kinds} {errno.errorcode[self.error] if self.error else 'short'}"
 
     @property
     def is_no_failure(self) -> bool:
-        """Whether it is only to be tried again, and told to nobody."""
+        """Whether the product must retry and report nothing."""
         return self.error in (0, errno.EINTR)
 
     @property
     def of_syncs(self) -> bool:
-        """Whether syncs fail: then what the disk holds is not what the page cache says."""
+        """Whether syncs fail: then the disk does not hold the data that the page cache shows."""
         return self.error != errno.EINTR and bool({Kind.DATA_SYNC, Kind.SYNC} & set(self.kinds))
 
 
@@ -85,9 +85,9 @@ FAULTS = _faults()
 
 @dataclass
 class Fared:
-    """How a process fared: the kinds of its errors, in their order, and what was wrong with them.
+    """The outcome of a process that met a fault: the names of its errors, in order, and the violations.
 
-    poisoned: whether a write or sync failed while it had something open.  alone: whether that is told to it alone.
+    poisoned: whether a write or sync failed while it had something open.  alone: whether only this process is refused.
     """
 
     errors: list[str] = field(default_factory=list)
@@ -99,9 +99,9 @@ class Fared:
 class Suffering:
     """A process that meets a fault.
 
-    background_tells: whether the last step, and closing, may say what befell something in the background.
-    refuses_all: whether all is to be refused once a write or sync has failed.
-    fails_alone: whether a failure is told to this process alone.
+    background_tells: whether the last step, and closing, may report a failure of background work.
+    refuses_all: whether everything must be refused after a write or sync has failed.
+    fails_alone: whether a failure is reported to this process alone.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Suffering:
         last: Callable[[HandleT], None],
         end_of_fault: Callable[[], None],
     ) -> Fared:
-        """Open and take the steps, then have the fault end, and take the last one."""
+        """Open, take the steps, end the fault, and take the last step."""
         fared = self.fared
         handle: HandleT | None = None
         error: BinlogError | None = None
@@ -137,20 +137,20 @@ class Suffering:
                 error = self._attempt("opening", opening)
                 self._opened = handle is not None
                 if step is None and error is not None:
-                    fared.wrong.append(f"opening when the fault was over: {type(error).__name__}: {error}")
+                    fared.wrong.append(f"opening after the fault: {type(error).__name__}: {error}")
             if handle is not None:
                 chosen, opened = step or last, handle
                 error = self._attempt(f"step {number}", lambda: chosen(opened))  # noqa: B023
                 told = self._background_tells or isinstance(error, PoisonedError)
                 if step is None and error is not None and not told:
-                    fared.wrong.append(f"appending when the fault was over: {type(error).__name__}: {error}")
+                    fared.wrong.append(f"appending after the fault: {type(error).__name__}: {error}")
         if handle is not None:
             closed = handle
-            poisoned, fared.poisoned = fared.poisoned, False  # closing what is poisoned is no appending
+            poisoned, fared.poisoned = fared.poisoned, False  # closing a poisoned handle is not an append
             error = self._attempt("closing", closed.close)
             fared.poisoned |= poisoned
             if error is not None and not poisoned and not self._background_tells:
-                fared.wrong.append(f"closing when the fault was over: {type(error).__name__}: {error}")
+                fared.wrong.append(f"closing after the fault: {type(error).__name__}: {error}")
             del closed, opened
         del handle, error
         gc.collect()
@@ -158,7 +158,7 @@ class Suffering:
         return fared
 
     def _attempt(self, what: str, step: Callable[[], None]) -> BinlogError | None:
-        """Make a step; what it raised."""
+        """Take a step and return its error."""
         fared = self.fared
         try:
             step()

@@ -1,11 +1,12 @@
-"""Faults: a system call fails, or is short, once or from then on, at every place where a process makes it.
+"""Faults: a system call fails or returns short, once or from then on, at every call of a process.
 
-What must be true: there is an end; nothing but errors of binlog, and no InternalError; no descriptor left; what was
-interrupted or short told to nobody; what was refused, as for lack of space, not done, and appends go on once there is
-space; after a failed write or sync all refused, also by other processes that have it open, until it is opened anew.
-Then all is there that a call had returned for, as after a death; and what was there when it was opened anew, and
-closed, is there still after a power cut, on a disk that lacks what the failed sync was to cover.  Of some systems the
-power is also cut before that, at any call: then what was promised until then is there, and nothing is half there.
+These hold: every call returns.  Only binlog's errors are raised, and never InternalError.  No descriptor leaks.
+Interrupted and short calls are retried without an error.  A refused call, as for lack of space, has changed nothing,
+and appends succeed again after space is available.  After a failed write or sync everything is refused, also by other
+processes that have it open, until it is opened again. Then every call that returned has taken effect, as after a death.
+The state that was read and closed after that opening is still there after a power cut, on a disk that lacks the data of
+the failed sync.  For some systems the power is also cut earlier, at any call: then everything promised until then is
+there, and nothing is half done.
 """
 
 from __future__ import annotations
@@ -36,17 +37,19 @@ from stress.crash.trace import Kind as Traced
 _CALLS_ABOUT = 200
 _BEFORE, _KILLED, _FAULTED, _BESIDE = range(1, 5)
 _BEGUN, _ANEW = (-1,), (-2,)
-"""Marks in a trace: from here on there may be faults; from here on all is opened anew."""
+"""Marks in a trace: faults may occur after the first; everything is opened again after the second."""
 _SOON = 10
-"""So few calls and marks after a sync that failed, and after that opening, the power is cut: later ones may mend it."""
+"""The power is cut at most this many calls and marks after a failed sync, and after that opening: later calls may
+repair it.
+"""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One fault: `first` is from which call on it fails, or at which alone.
+    """One fault.  first: the first call that fails, or the only one.
 
-    part: of the system.  kept: how it is kept.
-    killed_at: if it is not negative, a process was killed before that call beforehand, and what it left is opened.
+    part: of the system.  kept: the variant.
+    killed_at: if not negative, a process was killed before that call first, and this one opens what it left.
     """
 
     part: str
@@ -61,19 +64,19 @@ class Case:
 
     @property
     def row(self) -> str:
-        """Of the tally."""
+        """The row in the tally."""
         return f"{self.part}/{'recovery' if self.killed_at >= 0 else self.kept if self.by_kept else self.scenario}"
 
     @property
     def name(self) -> str:
-        """As it is told."""
+        """The name as printed."""
         kept = f" ({self.kept})" if self.kept else ""
         name = f"{self.scenario}{kept}, {self.fault} {'from' if self.for_ever else 'at'} {self.first}, seed {self.seed}"
         return f"{name}, after one killed at {self.killed_at}" if self.killed_at >= 0 else name
 
 
 class Faults:
-    """Sweeps over the faults of a scenario, in an order of chance."""
+    """Sweeps over the faults of each scenario, in random order."""
 
     def __init__(self, context: Context, system: System[Any, Any], part: str) -> None:
         self._context = context
@@ -93,13 +96,13 @@ class Faults:
         self._boot.write_text("6f1d2b1e-0f5b-4d0e-9a55-3b2f64c3a7d1\n", encoding="ascii")
 
     def turn(self) -> None:
-        """One fault of one scenario, at each place."""
+        """Inject one fault into one scenario, at each call."""
         case = self._next_sweep()
         while self.one(case) and not self._context.done:
             case = replace(case, first=case.first + self._chance.randint(1, self._stride()))
 
     def _stride(self) -> int:
-        """How far a sweep goes on at once, at most."""
+        """Return the largest step of a sweep, in calls."""
         if self._system.places_about is None:
             return self._system.fault_stride
         return max(1, 2 * int(self._slots[0].calls) // self._system.places_about)
@@ -119,19 +122,20 @@ class Faults:
                 case = Case(self._part, scenario, kept, name, for_ever, seed, 0, killed_at, system.by_kept)
                 sweeps.append(case)
         chance.shuffle(sweeps)
-        # Of failed syncs there is more to see than of all the rest, and they are a few among many.
+        # Failed syncs find more than all other faults, and are few among many.
         syncs = [case for case in sweeps if system.faults[case.fault].of_syncs]
         rest = [case for case in sweeps if not system.faults[case.fault].of_syncs]
-        rest = spread(rest, lambda case: system.faults[case.fault].kinds)  # there are many more of some than of others
+        # some kinds have many more faults than others
+        rest = spread(rest, lambda case: system.faults[case.fault].kinds)
         pairs = itertools.zip_longest(syncs, rest)
         self._sweeps = iter([case for pair in pairs for case in pair if case is not None])
         return next(self._sweeps)
 
     def one(self, case: Case) -> bool:
-        """One run with one fault; whether it struck, so that the next place is to be tried."""
+        """Run one case; return whether the fault was injected, so that the next call is tried."""
         fault = self._system.faults[case.fault]
-        # Of a sync that was interrupted, and made again, a trace says that it failed, and the kernel has lost nothing.
-        # Nor is a sector left half written because a write was short: what writes over a sector is not short of space.
+        # A trace reports an interrupted sync as failed, though it was retried and the kernel lost nothing.  A short
+        # write leaves no sector half written either, because overwriting a sector needs no space.
         is_no_sync = fault.error and {Kind.DATA_SYNC, Kind.SYNC}.isdisjoint(fault.kinds)
         cuts_power = fault.of_syncs or (case.killed_at >= 0 and is_no_sync)
         self._ledger.clear()
@@ -154,13 +158,13 @@ class Faults:
         self._system.remove(self._path, self._memory)
 
     def _run(self, case: Case, fault: Fault) -> tuple[Any, list[str]]:
-        """One run with one fault: what was there when it was opened anew, and closed; and what is wrong."""
+        """Run with one fault; return the state observed after the next opening, and the violations."""
         system = self._system
         first = system.scenarios[system.first]
         system.live(self._path, first, self._who(case, _BEFORE), case.kept)
         beside: Actor | None = None
         if case.killed_at >= 0:
-            # Then nobody is beside: who opens what a killed one left recovers it, and leaves nothing to do.
+            # A process that opens what a killed one left recovers it; a second process would do that first.
             self._kill(case)
         elif system.shared:
             beside = system.open(self._path, self._who(case, _BESIDE), case.kept)
@@ -172,7 +176,7 @@ class Faults:
         expected = system.expect(marks)
         wrong += system.wrong_errors(fault, fared, expected)
         if not (system.shared and (fared.poisoned or "PoisonedError" in fared.errors)):
-            expected.died()  # else what was in the file and not synced may have been set aside
+            expected.died()  # otherwise recovery may have sealed the file before bytes that were not synced
         self._recorder.mark(_ANEW)
         seen = system.observe(self._path, marks, stays=True)
         return seen, wrong + seen.problems + system.compare(seen, expected, expected, Crash.KILL)
@@ -190,13 +194,13 @@ class Faults:
         Mortal(live).wait()
 
     def _faulted(self, case: Case, fault: Fault) -> Fared:
-        """How a process of its own fares."""
+        """Run a process with the fault and return its outcome."""
         system = self._system
 
         def live() -> dict[str, Any]:
             who = self._who(case, _FAULTED)
             self._recorder.mark(_BEGUN)
-            # EIO is what a disk says: shared memory, whose header is written too, has none under it.
+            # EIO is an error of a disk; shared memory has no disk, though its header is written too.
             under = str(self._path) if fault.error == EIO else common_path(self._path, self._memory)
             arm(fault.strike(case.first, for_ever=case.for_ever), under, self._slots[0])
             suffering = Suffering(
@@ -217,7 +221,7 @@ class Faults:
         return Fared(**told) if told else Fared(wrong=failures or ["the process with the fault was killed"])
 
     def _cut_power(self, before: Any) -> list[str]:
-        """The power is cut after all that, and at moments before."""
+        """Cut the power at the end, and at earlier moments."""
         system = self._system
         events = parse_trace(used_part(self._trace))
         found = self._after_cut(events, lambda seen: system.lasted(before, seen))
@@ -225,7 +229,8 @@ class Faults:
         return wrong + self._cut_between(events) if system.cuts_between else wrong
 
     def _cut_between(self, events: list[Event]) -> list[str]:
-        """The power is cut at any call since there may be faults, and soon after a failed sync and the next opening."""
+        """Cut the power at a random call after the fault may occur, and soon after a failed sync and the next opening.
+        """
         system, chance = self._system, self._chance
         wrong = []
         begun, anew = (next(at for at, each in enumerate(events) if each.mark[:1] == mark) for mark in (_BEGUN, _ANEW))
@@ -239,11 +244,11 @@ class Faults:
             def compare(seen: Any) -> list[str]:
                 return system.compare(seen, expected, expected, Crash.POWER)  # noqa: B023
 
-            wrong += [f"after a power cut in between: {line}" for line in self._after_cut(events[:cut], compare)]
+            wrong += [f"after an earlier power cut: {line}" for line in self._after_cut(events[:cut], compare)]
         return wrong
 
     def _after_cut(self, events: list[Event], compare: Callable[[Any], list[str]]) -> list[str]:
-        """The power is cut after these calls: what is wrong, in another boot, with what is on the disk then."""
+        """Cut the power after these calls; return the violations in another boot, with only the data on the disk."""
         system = self._system
         disk = LossyDisk()
         disk.take(events)
@@ -270,7 +275,7 @@ class Faults:
 
 
 def _beside(beside: Actor, fared: Fared) -> list[str]:
-    """Whoever has it open refuses as well after a failed write or sync, and appends after all else."""
+    """Check that another process refuses too after a failed write or sync, and appends after all other faults."""
     wrong = []
     for attempt in range(2):
         try:
@@ -279,7 +284,7 @@ def _beside(beside: Actor, fared: Fared) -> list[str]:
                 wrong.append(f"another process appended after a failed write or sync (attempt {attempt})")
         except PoisonedError as error:
             if not fared.poisoned:
-                wrong.append(f"another process refuses, and the one with the fault does not: {error}")
+                wrong.append(f"another process refuses, but the one with the fault does not: {error}")
         except BinlogError as error:
             wrong.append(f"another process, after the fault: {type(error).__name__}: {error}")
     with suppress(PoisonedError):
@@ -288,15 +293,15 @@ def _beside(beside: Actor, fared: Fared) -> list[str]:
 
 
 def replay(system: System[Any, Any], part: str, folder: Path, scratch: Path) -> list[str]:
-    """Try a kept case again, more than once, and at the calls beside it: threads may take turns otherwise.
+    """Run a saved case again, several times and at the calls next to it, because threads may interleave differently.
 
-    What is wrong.
+    Return the violations.
     """
-    kept = Case(**kept_case(folder))
+    case = Case(**kept_case(folder))
     context = Again(scratch)
     faults = Faults(context, system, part)
     for off in itertools.islice(itertools.cycle((0, 0, 1, -1, 2, -2, 3, -3, 4, -4)), system.tries):
-        faults.one(replace(kept, first=max(kept.first + off, 0)))
+        faults.one(replace(case, first=max(case.first + off, 0)))
         if context.wrong:
             break
     return context.wrong

@@ -1,4 +1,4 @@
-/* What every preloaded library needs: functions of libc's names, and libc's own behind them (ld.so(8), LD_PRELOAD). */
+/* Definitions for preloaded libraries: replacing libc's functions and calling the next ones (ld.so(8), LD_PRELOAD). */
 #ifndef INTERPOSING_H
 #define INTERPOSING_H
 
@@ -16,14 +16,14 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The next library's function, at last libc's, looked up once at each call site: without it nothing could be called in
- * its place. */
+/* The next library's function, in the end libc's, looked up once at each call site; without it there is nothing to
+ * call. */
 #define NEXT(name)                                                                                                     \
     static __typeof__(&name) next;                                                                                     \
     if (!next && !(next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)))                                                 \
     abort()
 
-/* open(2): a mode is given only where a file may be made. */
+/* open(2): a mode is passed only if a file may be created. */
 #define GIVEN_MODE(flags, mode)                                                                                        \
     va_list mode##_arguments;                                                                                          \
     va_start(mode##_arguments, flags);                                                                                 \

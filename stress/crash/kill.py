@@ -1,7 +1,7 @@
-"""Kill: processes die at each of their system calls in turn, and in storms; the page cache and shared memory live.
+"""Kill: processes die at each of their system calls, and in storms; the page cache and shared memory survive.
 
-What must be true after each death: what a call had returned for is so; the rest of what the system's judge says; and
-whoever comes next goes on, as does whoever waited meanwhile.
+After each death every call that returned has taken effect, the system's own rules hold, and both the next process and
+any process that was waiting continue.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ _ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER, Action.KILL_WITHIN)
 _CALLS_ABOUT = 200
 _RECOVERIES = 0.3
 _SYNCS = (Kind.DATA_SYNC, Kind.SYNC)
-_SYNCS_ABOUT = 8  # of one who opens something and takes a few steps
-_OFTEN = 3  # deaths that a system arranges, each of which is a sweep of few calls
-_FIRST_STRIDE = 12  # of the first sweep of each row, so that a short run comes to the end of each kind
+_SYNCS_ABOUT = 8  # made by a process that opens something and takes a few steps
+_OFTEN = 3  # sweeps of each death that a system arranges, which have few calls
+_FIRST_STRIDE = 12  # of the first sweep of each row, so that a short run reaches the end of each kind
 
 
 @dataclass(frozen=True)
 class Case:
     """One death, or two.
 
-    part: of the system.  scenario: what the process does, or of System.deaths.  place: and on what.
-    kept: how it is kept.  first: at which call it dies; if it is negative, at each in turn, for who tries it again.
-    before: if it is not negative, a process died at that call before, and what dies then is who opens what it left.
-    failed: if it is not negative, a process of which this sync failed did the scenario first, and who goes on with
-        that dies; then one more dies, at a sync.
+    part: of the system.  scenario: of the process, or a name in System.deaths.  place: what exists before it.
+    kept: the variant.
+    first: the call at which it dies; if negative, a replay tries each call in turn.
+    before: if not negative, a process died at that call first, and the one that dies now opens what it left.
+    failed: if not negative, this sync of a process failed in the scenario first; the process that continues dies, and
+        then one more dies at a sync.
     """
 
     part: str
@@ -59,14 +60,14 @@ class Case:
 
     @property
     def row(self) -> str:
-        """Of the tally."""
+        """The row in the tally."""
         if self.failed >= 0:
             return f"{self.part}/poisoned"
         return f"{self.part}/{'recovery' if self.before >= 0 else self.kept if self.by_kept else self.scenario}"
 
     @property
     def name(self) -> str:
-        """As it is told."""
+        """The name as printed."""
         after = f" after one killed at {self.before}" if self.before >= 0 else ""
         after += f" after sync {self.failed} of one failed" if self.failed >= 0 else ""
         kept = f" ({self.kept})" if self.kept else ""
@@ -74,7 +75,7 @@ class Case:
 
 
 class Kill:
-    """Sweeps over the calls of a scenario, and storms, in turn."""
+    """Sweeps over the calls of each scenario, alternating with storms."""
 
     def __init__(self, context: Context, system: System[Any, Any], part: str) -> None:
         self._context = context
@@ -93,7 +94,7 @@ class Kill:
         self._spent = {"storm": 0.0, "sweep": 0.0}
 
     def turn(self) -> None:
-        """A storm, or the sweep of one scenario."""
+        """Run a storm, or the sweep of one scenario."""
         begun = time.monotonic()
         share = self._system.storm.share if self._system.storm else 0.0
         if self._spent["storm"] * (1 - share) < self._spent["sweep"] * share:
@@ -110,7 +111,7 @@ class Kill:
         self._spent[name] += time.monotonic() - begun
 
     def _next_sweep(self) -> Case:
-        """The first case of a sweep, which goes on until there are no more calls to be killed at."""
+        """Return the first case of the next sweep, which ends when there are no more calls to kill at."""
         case = next(self._sweeps, None)
         if case is not None:
             return case
@@ -131,7 +132,7 @@ class Kill:
         return next(self._sweeps)
 
     def one(self, case: Case) -> bool:
-        """One case and what comes of it; whether there was a death, so that the next call is to be tried."""
+        """Run one case and check the result; return whether the process died, so that the next call is tried."""
         system, ledger = self._system, self._ledger
         ledger.clear()
         killed = False
@@ -148,7 +149,7 @@ class Kill:
         return killed
 
     def _run(self, case: Case) -> tuple[bool, list[str]]:
-        """The lives of a case; whether the one died that was to, and what is wrong with how they ended."""
+        """Run the processes of a case; return whether the victim died, and the failures of all of them."""
         system = self._system
         with ExitStack() as closing:
             if case.place == BESIDE:
@@ -169,7 +170,7 @@ class Kill:
         return killed, [failure for mortal, _ in mortals for failure in mortal.failures()]
 
     def _lives(self, case: Case) -> list[tuple[Scenario, Strike, bool]]:
-        """What each process does, and what strikes it; whether the sweep is over once that kills it no more."""
+        """Return each process's scenario and injection, and whether the sweep ends when that no longer kills it."""
         scenarios = self._system.scenarios
         scenario = scenarios[case.scenario]
         strike = Strike(Action(case.action), case.first)
@@ -188,7 +189,7 @@ class Kill:
         return Who(self._ledger, life, random.Random(f"{case.seed}/{life}"), self._ledger.marks())
 
     def _mortal(self, case: Case, scenario: Scenario, life: int, strike: Strike) -> Mortal:
-        """Its life and its end."""
+        """Run one process to its end."""
 
         def work() -> None:
             arm(strike, self._under)
@@ -200,22 +201,22 @@ class Kill:
         return mortal
 
     def storm(self) -> None:
-        """One round."""
+        """Run one storm."""
         self._storms.turn()
 
 
 def replay(system: System[Any, Any], part: str, folder: Path, scratch: Path) -> list[str]:
-    """Try a kept case again, more than once, and at the calls beside it, or at each call; what is wrong."""
-    kept = kept_case(folder)
+    """Run a saved case again, several times and at the calls next to it, or at each call; return the violations."""
+    saved = kept_case(folder)
     context = Again(scratch)
     kill = Kill(context, system, part)
-    if kept and kept["first"] < 0:
-        _at_each_call(kill, Case(**kept))
+    if saved and saved["first"] < 0:
+        _at_each_call(kill, Case(**saved))
         return context.wrong
     number = 0
     while not context.wrong and not context.done:
-        if kept:
-            case = Case(**kept)
+        if saved:
+            case = Case(**saved)
             kill.one(replace(case, first=max(case.first + (0, 0, 1, -1, 2, -2)[number % 6], 0)))
             number += 1
         else:

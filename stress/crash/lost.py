@@ -1,12 +1,11 @@
-"""What a disk holds after syncs that failed, as the kernel was seen to do it on ext4, xfs and btrfs.
+"""The disk after failed syncs, as Linux behaves on ext4, xfs and btrfs.
 
-A sync that fails says so once.  What it was to write is clean from then on: the new bytes stay in the page cache, where
-everybody reads them, and are never written, unless somebody writes there again; the next sync says that all is well.
-After a power cut the old bytes are back.  (Names and sizes are taken to be durable at once: those are the power
-part's.)
+A sync that fails reports it once.  Its blocks are clean afterwards: the new bytes stay in the page cache, where every
+process reads them, but are never written unless a process writes there again.  The next sync succeeds.  After a power
+cut the old bytes are back.  (Names and sizes are durable at once here: the power part tests those.)
 
-What is dirty, or clean, as one are the blocks of the file system, which mkfs.ext4(8) may make as small as here; a store
-through a mapping has all blocks of its page be dirty.
+The unit that is dirty or clean is a block of the file system, which mkfs.ext4(8) may make as small as here; a store
+through a mapping makes every block of its page dirty.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _PAGE_BYTES = 4096
 
 
 class _File:
-    """cache and disk: without the zeros at their ends, which most of a file that was made larger is."""
+    """One file.  cache and disk: its bytes without trailing zeros, which most of a file that was extended is."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -55,23 +54,23 @@ def _lengthen(data: bytearray, size: int) -> None:
 
 
 class LossyDisk:
-    """Takes the calls of a run, from before its log was made, and tells what is on the disk."""
+    """Replays the calls of a run, from before its log was made, and knows the content of the disk."""
 
     def __init__(self) -> None:
         self._files: dict[int, _File] = {}
         self._names: dict[int, dict[str, int]] = defaultdict(dict)
 
     def take(self, events: list[Event]) -> None:
-        """What the calls did, in their order.
+        """Apply the calls, in their order.
 
-        A process that died in a call was killed before it: that is how the striker kills, and the recorder, which is
-        asked first, has noted the call.
+        A process that died in a call was killed before it: the recorder is called before the injector, so it has noted
+        the call.
         """
         for event in (event for event in events if not event.died):
             file = self._files.setdefault(event.inode, _File())
             match event.kind:
                 case Kind.CREATE:
-                    # It may have the number of a file or a directory that was removed.
+                    # A new file may have the inode of a removed file or directory.
                     self._files[event.inode] = _File()
                     self._names.pop(event.inode, None)
                     self._name(event)
@@ -102,7 +101,7 @@ class LossyDisk:
             self._names[event.inode] = {}
 
     def names_in(self, directory: int) -> dict[str, int]:
-        """The inode of each file in a directory and below it, by its path from there."""
+        """Return the inode of each file in a directory and below, by relative path."""
         found = {}
         for name, inode in self._names[directory].items():
             if inode in self._names:
@@ -112,10 +111,10 @@ class LossyDisk:
         return found
 
     def image(self, inode: int, chance: random.Random) -> bytes:
-        """A file after a power cut: of what no sync was to cover, all, nothing or a part was written all the same."""
+        """Return a file after a power cut: of data that no sync was to cover, all, none or a part was written."""
         file = self._files.get(inode, _File())
-        kept = chance.choice((0.0, 0.5, 1.0))
+        written_share = chance.choice((0.0, 0.5, 1.0))
         result = _File()
         result.cache, result.disk = file.cache, bytearray(file.disk)
-        result.sync({block for block in file.dirty if chance.random() < kept})
+        result.sync({block for block in file.dirty if chance.random() < written_share})
         return bytes(result.disk).ljust(file.size, b"\0")

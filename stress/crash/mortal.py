@@ -1,4 +1,4 @@
-"""Processes that are to die, forked from a worker, which has everything imported: thousands of them cost little."""
+"""Victim processes: forked from a worker, which has imported everything, because thousands of them die."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _SAID_BYTES = 1 << 16
 class Mortal:
     """One forked process.
 
-    work: what it does; an error ends it, and is told.  What it returns is told too, as JSON.  It ends itself, by a
-    signal that makes it print where it is, once it takes longer than anything here can take.
+    work: its function; an error ends the process and becomes its output, as does the function's result, as JSON.  A
+        process that hangs ends itself with a signal that makes it print its stack.
     """
 
     def __init__(self, work: Callable[[], Any]) -> None:
@@ -40,24 +40,24 @@ class Mortal:
 
     @property
     def said(self) -> str:
-        """What `work` returned, or what its error was."""
+        """The result of `work`, or the text of its error."""
         return self._memory[:].rstrip(b"\0").decode(errors="replace")
 
     def poll(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         if self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.status = status if pid else None
         return self.status is not None
 
     def wait(self) -> int:
-        """Its wait status, once it has ended."""
+        """Wait until it has ended and return its wait status."""
         if self.status is None:
             _, self.status = os.waitpid(self.pid, 0)
         return self.status
 
     def stop(self) -> None:
-        """Stop it, and wait until it has stopped, or has ended."""
+        """Stop it, and wait until it has stopped or ended."""
         if self.poll():
             return
         os.kill(self.pid, signal.SIGSTOP)
@@ -66,12 +66,12 @@ class Mortal:
             self.status = status
 
     def go_on(self) -> None:
-        """Let it go on."""
+        """Continue it after `stop`."""
         if self.status is None:
             os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it with SIGKILL, and wait for that."""
+        """Kill it with SIGKILL and wait for its end."""
         if not self.poll():
             os.kill(self.pid, signal.SIGKILL)
             self.wait()
@@ -82,7 +82,7 @@ class Mortal:
         return os.WIFSIGNALED(self.wait()) and os.WTERMSIG(self.wait()) == signal.SIGKILL
 
     def failures(self) -> list[str]:
-        """What is wrong with how it ended, where that was neither by itself nor by SIGKILL."""
+        """Return the violation if it ended neither normally nor by SIGKILL."""
         status = self.wait()
         if status == 0 or self.killed:
             return []
@@ -99,7 +99,7 @@ class Mortal:
                 said = work()
                 if said is not None:
                     self._say(json.dumps(said))
-            except BaseException as error:  # noqa: BLE001 - the process ends here, whatever it was
+            except BaseException as error:  # noqa: BLE001 - the process ends here, after any error
                 self._say(told_error(error))
                 os._exit(_FAILED)
             os._exit(0)
@@ -111,19 +111,19 @@ class Mortal:
 
 
 def told_error(error: BaseException) -> str:
-    """An error as it is told."""
-    ours = "" if isinstance(error, BinlogError) else "an error that is none of binlog's: "
+    """Return an error as printed."""
+    ours = "" if isinstance(error, BinlogError) else "not one of binlog's errors: "
     return f"{ours}{type(error).__name__}: {error}"
 
 
 def heard_of(mortal: Mortal) -> tuple[Any, list[str]]:
-    """What its work returned, of JSON, and what is wrong with how it ended."""
+    """Return the result of its work, from JSON, and the failures of the process."""
     failures = mortal.failures()
     return (None if failures or mortal.killed else json.loads(mortal.said)), failures
 
 
 def forked(work: Callable[[], None]) -> None:
-    """Run it in a forked process, which is to end with SIGKILL: its own, if nothing has killed it before."""
+    """Run a function in a forked process, which must end with SIGKILL: an injected one, or its own at the end."""
 
     def mortal() -> None:
         work()
@@ -131,17 +131,17 @@ def forked(work: Callable[[], None]) -> None:
 
     child = Mortal(mortal)
     if not child.killed:
-        raise RuntimeError(f"a process that was to be killed: {child.failures()}")
+        raise RuntimeError(f"a process should have been killed: {child.failures()}")
 
 
 def common_path(path: Path, memory: str) -> str:
-    """What the paths of files and of shared memory begin with, and no others' of this worker."""
+    """Return the common prefix of the paths of files and of shared memory, which no other file of this worker has."""
     same = zip(str(path), f"/dev/shm/{memory}", strict=False)
     return "".join(one for one, _ in takewhile(lambda both: both[0] == both[1], same))
 
 
 def remove_shared_memory(memory: str) -> None:
-    """Remove what dead processes left in shared memory under names that begin so."""
+    """Remove the shared memory of dead processes, by the prefix of its names."""
     for name in os.listdir("/dev/shm"):
         if name.startswith(memory):
             with contextlib.suppress(OSError):
@@ -149,14 +149,14 @@ def remove_shared_memory(memory: str) -> None:
 
 
 def for_ever(*works: Callable[[], None]) -> NoReturn:
-    """Do each again and again, in a thread of its own; what the first one raises is raised."""
+    """Repeat each function in a thread of its own; raise the first error."""
     failures: SimpleQueue[BaseException] = SimpleQueue()
 
     def run(work: Callable[[], None]) -> None:
         try:
             while True:
                 work()
-        except BaseException as error:  # noqa: BLE001 - raised below, in the thread that can tell it
+        except BaseException as error:  # noqa: BLE001 - raised below, in the calling thread
             failures.put(error)
 
     for work in works:

@@ -1,4 +1,4 @@
-"""The parts of the harness: each way to break something, of each system."""
+"""The parts of the harness: each failure mode of each system."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ SYSTEMS: tuple[System[Any, Any], ...] = (
 
 
 class Turns(Protocol):
-    """A part at work."""
+    """A running part."""
 
     def turn(self) -> None:
-        """A few seconds of it at most."""
+        """Run for a few seconds at most."""
 
 
 @dataclass(frozen=True)
 class _Way:
-    """A way to break something.  share: of a worker's time, against the others that run."""
+    """A failure mode.  share: of a worker's time, relative to the others that run."""
 
     begin: Callable[[Context, System[Any, Any], str], Turns]
     replay: Callable[[System[Any, Any], str, Path, Path], list[str]]
@@ -53,23 +53,23 @@ _WAYS = {
 
 @dataclass(frozen=True)
 class Part:
-    """One way to break one system."""
+    """One failure mode of one system."""
 
     name: str
     system: System[Any, Any]
     way: _Way
 
     def begin(self, context: Context) -> Turns:
-        """For a worker."""
+        """Start the part in a worker."""
         return self.way.begin(context, self.system, self.name)
 
     def replay(self, folder: Path, scratch: Path) -> list[str]:
-        """Look at what was kept again; what is wrong with it."""
+        """Run a saved violation again and return what is wrong."""
         return self.way.replay(self.system, self.name, folder, scratch)
 
     @property
     def share(self) -> float:
-        """How much of a worker's time it has, against the others that run."""
+        """The part's share of a worker's time, relative to the others that run."""
         return self.way.share * self.system.share
 
 
@@ -77,6 +77,6 @@ PARTS: dict[str, Part] = {
     part.name: part
     for system in SYSTEMS
     for name, way in _WAYS.items()
-    if name != "damage" or not system.name  # only a log's bytes are changed at random here
+    if name != "damage" or not system.name  # only the bytes of a log are changed at random
     for part in [Part(f"{system.name}-{name}".lstrip("-"), system, way)]
 }

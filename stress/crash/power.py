@@ -1,4 +1,4 @@
-"""Power: what was not synced is lost, kept or torn by 512-byte sector, at every moment of a recorded run."""
+"""Power: unsynced data is lost, kept or torn by 512-byte sector, at every moment of a recorded run."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from stress.crash.recording import LOG, Crashed, Recording, build, load_recordin
 from stress.crash.states import enumerate_states
 from stress.crash.system import Crash, System
 
-_RUNS_AT_ONCE = 6  # recorded in one process, for starting one costs more than a run
+_RUNS_AT_ONCE = 6  # recorded in one process, because starting a process costs more than a run
 _RECOVERIES_AT_ONCE = 24
 _STATES_A_TURN = 60
-_CRASHED_ONE_IN = 30  # states that are set aside to be recovered
+_CRASHED_ONE_IN = 30  # states that are kept to be recovered
 _CRASHED_MAX = 96
 
 
 class Run:
-    """A recording, ready to be judged at every prefix."""
+    """A recording, ready to be checked at every prefix."""
 
     def __init__(self, recording: Recording, system: System[Any, Any]) -> None:
-        # A process that dies in a workload is killed before a call that changes something, and by then alone in one.
+        # In a workload, a process that dies is killed before a call that changes something, and is then the only one in
+        # a call.
         events = [event for event in recording.events() if not event.died]
         self.recording = recording
         self.disk = Disk(dict(recording.initial), events)
@@ -39,9 +40,10 @@ class Run:
         self.marks = [mark for _, mark in self._ticked]
 
     def states(self) -> Iterator[tuple[int, Span, State, Any, Any, int]]:
-        """Each state with its number and span, what was tried at the span's first tick and told at its last.
+        """Yield each state with its number and span, the marks tried at the span's first tick, and those promised at
+        its last.
 
-        At the end comes how many marks there were by then.
+        The last item is the number of marks until then.
         """
         most, least = self._system.expectation(), self._system.expectation()
         most_count = least_count = 0
@@ -54,20 +56,20 @@ class Run:
             yield number, span, self.disk.state(span, choice), most, least, least_count
 
     def _grow(self, expected: Any, count: int, until: int) -> int:
-        """Add the marks up to a tick, of which the first `count` were added; how many are then."""
+        """Add the marks up to a tick, after the first `count`; return the new count."""
         while count < len(self.marks) and self._ticked[count][0] <= until:
             expected.add(self.marks[count])
             count += 1
         return count
 
     def compare(self, seen: Any, least: Any, most: Any) -> list[str]:
-        """What is wrong with what came of a state."""
+        """Return the violations of an observed state."""
         return [*seen.problems, *self._system.compare(seen, least, most, Crash.POWER)]
 
 
 @dataclass
 class _Open:
-    """A recording that is being judged, a slice of its states at a time; what its states were found to be, by key."""
+    """A recording that is checked a slice of its states at a time.  seen: the observation of each state, by key."""
 
     recording: Recording
     run: Run
@@ -76,7 +78,9 @@ class _Open:
 
 
 class Power:
-    """Records workloads, and judges what a power cut may leave of each: a slice of the one that has had the least."""
+    """Records workloads, and checks the states that a power cut may leave, in slices, the workload with the fewest
+    first.
+    """
 
     def __init__(self, context: Context, system: System[Any, Any], part: str) -> None:
         self._context = context
@@ -89,8 +93,8 @@ class Power:
         self._recorded: dict[str, list[Recording]] = {}
 
     def turn(self) -> None:
-        """Judge some states of the workload that has had the fewest."""
-        # Each worker begins with another one, so that many workers with little time come to all of them.
+        """Check some states of the workload that has had the fewest."""
+        # Each worker begins with another workload, so that many workers with little time reach all of them.
         workloads = [*self._system.workloads]
         first = self._context.job.worker % len(workloads)
         rows = {name: self._context.tally.row(self._row(name)) for name in workloads[first:] + workloads[:first]}
@@ -120,7 +124,7 @@ class Power:
         return _Open(recording, run, run.states())
 
     def _inhand(self, name: str) -> Path:
-        """Where the one that watches finds the recording in hand, should this worker die of it."""
+        """Return the folder of the recording being checked, which the command saves if this worker dies."""
         folder = self._context.scratch / f"recording-{self._part}-{name}"
         folder.mkdir(exist_ok=True)
         return folder
@@ -138,7 +142,7 @@ class Power:
         return record(self._part, name, seeds, folder, preload, self._system.prepared.get(name))
 
     def _judge(self, name: str, judged: _Open) -> bool:
-        """Judge a slice of the states; whether that was the last."""
+        """Check a slice of the states; return whether it was the last."""
         counts = self._context.tally.row(self._row(name))
         recording, seen = judged.recording, judged.seen
         new = 0
@@ -175,7 +179,7 @@ class Power:
 
 
 def observe(system: System[Any, Any], marks: list[Values], tree: Tree, scratch: Path) -> Any:
-    """Build a state in memory, observe it, and leave nothing of it: neither files nor shared memory."""
+    """Build a state in memory, observe it, and remove its files and shared memory."""
     root = scratch / "state"
     build(tree, root)
     try:
@@ -186,7 +190,7 @@ def observe(system: System[Any, Any], marks: list[Values], tree: Tree, scratch: 
 
 
 def _remove(root: Path) -> None:
-    """Empty the root, as shutil.rmtree would in far more time."""
+    """Empty the root, much faster than shutil.rmtree."""
     log = root / LOG
     try:
         for name in os.listdir(log):
@@ -197,11 +201,11 @@ def _remove(root: Path) -> None:
 
 
 def replay(system: System[Any, Any], part: str, folder: Path, scratch: Path) -> list[str]:
-    """Judge one kept state again; what is wrong with it."""
+    """Check one saved state again and return the violations."""
     wanted = json.loads((folder / "part.json").read_text())["state"]
     run = Run(load_recording(folder), system)
     for number, span, state, most, least, _ in run.states():
         if number == wanted:
-            print(f"state {number}, ticks {span.first} to {span.last}, {len(span.units)} units not certain")
+            print(f"state {number}, ticks {span.first} to {span.last}, {len(span.units)} undecided units")
             return run.compare(observe(system, run.marks, state.tree, scratch), least, most)
     raise ValueError(f"the recording has no state {wanted} of {part}")

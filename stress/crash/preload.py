@@ -1,4 +1,4 @@
-"""Compiling the preloaded libraries, and the environment of a process that they are preloaded into."""
+"""Compiling the preloaded libraries, and the environment of processes that load them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class CompilerError(Exception):
 
 @dataclass(frozen=True)
 class Preload:
-    """The compiled libraries, and what their processes are told.
+    """The compiled libraries and their settings.
 
-    library: the recorder; the striker lies beside it.
-    memory: what its processes' shared memory is named with, so that it can be removed.
-    mistake: the planted mistake, see mistakes.c.  folder: where files with boot ids may be put.
+    library: the recorder; the injector is in the same folder.
+    memory: the prefix of the names of its processes' shared memory, so that it can be removed.
+    mistake: the recorder's seeded bug, see bugs.c.  folder: for files with boot ids.
     """
 
     library: Path
@@ -33,12 +33,12 @@ class Preload:
     mistake: str = "none"
 
     def environment(self, boot: str) -> dict[str, str]:
-        """The environment of a process that runs in a boot of the machine with a name of the caller's."""
+        """Return the environment of a process; equal names of `boot` are the same boot of the machine."""
         path = self.folder / f"boot-{boot}"
         if not path.exists():
             path.write_text(f"{uuid.uuid5(uuid.NAMESPACE_OID, boot)}\n", encoding="ascii")
         before = os.environ.get("LD_PRELOAD", "")
-        striker = self.library.with_name("striker.so")  # behind the recorder, which sees what it makes of a call
+        striker = self.library.with_name("striker.so")  # after the recorder, which then sees the result
         return {
             **os.environ,
             "LD_PRELOAD": before if str(self.library) in before else f"{self.library} {striker} {before}".strip(),
@@ -49,9 +49,9 @@ class Preload:
 
 
 def compile_recorder(folder: Path) -> Path:
-    """Compile the recorder, and the striker beside it, into a folder; the recorder's path.  Raises: CompilerError.
+    """Compile the recorder and the injector into a folder; return the recorder's path.  Raises: CompilerError.
 
-    If COMPILED is in the environment, they are in the folder that it names from the first time on, for the next runs.
+    If COMPILED is in the environment, they are compiled once into the folder that it names, and reused.
     """
     folder = Path(os.environ.get(COMPILED, folder))
     for name in ("recorder", "striker"):

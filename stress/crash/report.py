@@ -1,4 +1,4 @@
-"""What the command prints."""
+"""The report that the command prints."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ _COLUMNS = "{:<28}{:>8}{:>12}{:>12}{:>8}{:>12}{:>12}"
 
 
 def progress(seconds: float, tally: Tally) -> str:
-    """One line, while it runs."""
+    """Return one line of progress."""
     states = sum(counts.states for counts in tally.rows.values())
     violations = sum(counts.violations for counts in tally.rows.values())
     return f"crash: {seconds:.0f} s, {states:,} distinct states, {violations:,} violations"
 
 
 def table(seconds: float, cpu_seconds: float, tally: Tally) -> str:
-    """The whole, at the end.
+    """Return the table at the end.
 
-    cpu_seconds: what all processes used, which says more than the clock where others use the machine too.
+    cpu_seconds: used by all processes, a better measure than the clock if the machine is busy.
 
-    Rates are per second of the whole run for the totals, and of the time that its worker spent on it for a row.
+    Rates are per second of the whole run for totals, and per second of the worker's time for a row.
     """
     lines = [_COLUMNS.format("", "runs", "states", "repeated", "share", "a second", "violations")]
     for part in sorted({name.partition("/")[0] for name in tally.rows}):
@@ -41,7 +41,7 @@ def table(seconds: float, cpu_seconds: float, tally: Tally) -> str:
 
 
 def _deaths(tally: Tally) -> list[str]:
-    """Of the rows in which processes are killed."""
+    """Return a line for each row in which processes are killed."""
     return [
         f"{name}: {row.kills:,} kills, {row.kills / row.seconds:,.1f} a second of its own, "
         f"{100 * row.inside / row.kills:.0f} % between lock and unlock, {row.acknowledged:,} records acknowledged, "

@@ -1,8 +1,7 @@
-"""Which of the states that a power cut may leave are looked at: every prefix, and of each a choice of its subsets.
+"""The states that are checked: every prefix of a run, and for each a choice of the subsets of its units.
 
-A span with few units is walked through in full.  Of one with many: everything kept, everything lost, each unit alone
-kept and alone lost, and then subsets drawn at random from a seed.  States are numbered in this order, so a seed and a
-number name one again.
+A span with few units is enumerated in full.  Of one with many: all kept, all lost, each unit alone kept and alone lost,
+and then subsets at random from a seed.  States are numbered in this order, so a seed and a number identify one.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Choice = tuple[int, ...]
 
 
 def choices(units: tuple[Unit, ...], chance: random.Random) -> Iterator[Choice]:
-    """Choices of a condition for each unit: all there are, or somewhat more than CHOICES_IN_FULL."""
+    """Yield choices of a condition for each unit: all, or somewhat more than CHOICES_IN_FULL."""
     counts = [unit.condition_count for unit in units]
     if math.prod(counts) <= CHOICES_IN_FULL:
         yield from itertools.product(*(range(count) for count in counts))
@@ -40,7 +39,7 @@ def choices(units: tuple[Unit, ...], chance: random.Random) -> Iterator[Choice]:
 
 
 def _random_choice(counts: list[int], chance: random.Random) -> Choice:
-    """Most of it kept, most of it lost, or half: a fair coin alone hardly ever gives the first two."""
+    """Return a choice with most kept, most lost, or half: a fair coin alone hardly ever gives the first two."""
     kept = chance.choice((0.25, 0.5, 0.75))
     return tuple(
         count - 1 if chance.random() < kept else chance.randrange(count - 1) if count > 2 else 0 for count in counts
@@ -55,11 +54,11 @@ def _ends(disk: Disk, span: Span) -> Iterator[Choice]:
 
 
 def enumerate_states(disk: Disk, seed: str, choices_max: int | None = None) -> Iterator[tuple[int, Span, Choice]]:
-    """The numbered states of a run; many are the same as others.
+    """Yield the numbered states of a run; many are equal to others.
 
-    choices_max: so many of a span at most, and where there are many spans of one in four; for runs of many calls, the
-    end of which is to be seen too.  They are drawn from all, but for the ends: all kept, all lost, and only names or
-    only bytes kept.
+    choices_max: the limit for one span; if there are many spans, only one in four is taken.  For runs of many calls
+        whose end must be reached too.  The choices are random, but include the extremes: all kept, all lost, only names
+        kept, only bytes kept.
     """
     numbers = itertools.count()
     spans = disk.spans()

@@ -1,7 +1,7 @@
 """Storms: processes die at random moments and are replaced at once; of several, some are stopped for a while.
 
-Of several, whoever is to die is stopped first, so that it can be told whether it held a file's lock; half of the time,
-and more, one that does is chosen.
+If there are several, the victim is stopped before it is killed, so that the harness knows whether it held a file's
+lock; more than half of the time a process that does is chosen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stress.crash.system import Crash, Storm, System, Who
 
 _PROGRESS_SECONDS = 20.0
 _SOON, _SOON_SECONDS = 0.25, 0.02
-"""Of the deaths, how many come so soon that most are in the middle of opening."""
+"""The share of deaths that are so early that most are in the middle of opening."""
 _INSIDE_SHARE = 0.7
 _ATTEMPTS = 2_000
 _STOPS = 0.1
@@ -30,7 +30,7 @@ _STOP_SECONDS = 0.02
 
 
 class Storms:
-    """Rounds of kills, each on something of its own."""
+    """Runs storms, each on a new path."""
 
     def __init__(self, context: Context, system: System[Any, Any], part: str, path: Path) -> None:
         self._context = context
@@ -47,7 +47,7 @@ class Storms:
             self._slots = Slots(system.storm.processes)
 
     def turn(self) -> None:
-        """One round."""
+        """Run one storm."""
         system, storm, ledger = self._system, self._system.storm, self._ledger
         assert storm is not None
         counts = self._context.tally.row(self._row)
@@ -90,14 +90,14 @@ class Storms:
             kept = self._chance.choice(self._system.kept)
 
         def live() -> None:
-            signal.alarm(0)  # it lives for as long as it is let
+            signal.alarm(0)  # it runs until it is killed
             arm(NOTHING, self._under, self._slots[index])
             storm.live(self._path, Who(self._ledger, life, random.Random(f"{self._row}/{life}")), kept)
 
         return Mortal(live)
 
     def _wait(self, storm: Storm) -> list[str]:
-        """Wait for progress; what is wrong if there is none, or if a process ended by itself."""
+        """Wait for progress; return the violation if there is none, or if a process ended without being killed."""
         if storm.processes == 1 and self._chance.random() < _SOON:
             time.sleep(self._chance.random() * _SOON_SECONDS)
             return []
@@ -110,11 +110,11 @@ class Storms:
             if ended:
                 return [failure for mortal in ended for failure in mortal.failures()] or ["a process has ended"]
             if time.monotonic() > deadline:
-                return [f"{self._ledger.count - before} marks were made in {_PROGRESS_SECONDS:.0f} s, by all"]
+                return [f"{self._ledger.count - before} marks were made in {_PROGRESS_SECONDS:.0f} s by all processes"]
         return []
 
     def _strike(self, storm: Storm, kept: str) -> bool:
-        """Kill one, and have another in its place; whether it held a lock that the others want."""
+        """Kill a process and replace it; return whether it held a lock that the others want."""
         if storm.processes > 1 and self._chance.random() < _STOPS:
             self._pause(storm)
         index = self._stop_one(storm)
@@ -128,7 +128,7 @@ class Storms:
         return held
 
     def _stop_one(self, storm: Storm) -> int:
-        """Which was stopped: if there are several, most often one that holds the lock."""
+        """Stop a process and return its index: if there are several, most often one that holds the lock."""
         inside = storm.processes > 1 and self._chance.random() < _INSIDE_SHARE
         for _ in range(_ATTEMPTS):
             among = self._slots.locked() if inside else range(storm.processes)
@@ -145,7 +145,7 @@ class Storms:
         return index
 
     def _pause(self, storm: Storm) -> None:
-        """Stop one for as long as some others take for a hundred marks; if it holds the lock, for a moment."""
+        """Stop a process until some others have made a hundred marks, or for a moment if it holds the lock."""
         mortal = self._chance.choice(self._mortals)
         mortal.stop()
         until = time.monotonic() + _STOP_SECONDS

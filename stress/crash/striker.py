@@ -1,4 +1,4 @@
-"""The preloaded striker of this process: what it is armed with, and what it shows (striker/striker.h)."""
+"""The preloaded injector of this process: its injection, and its counters (injector/injector.h)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EVERY = -1
 
 
 class Kind(enum.IntEnum):
-    """Which call."""
+    """The kind of a system call."""
 
     READ = 0
     WRITE = 1
@@ -36,7 +36,7 @@ class Kind(enum.IntEnum):
 
 
 class Action(enum.IntEnum):
-    """What befalls it."""
+    """The action on a call."""
 
     NOTHING = 0
     KILL_BEFORE = 1
@@ -52,10 +52,10 @@ _CHANGING_OR_READING = tuple(kind for kind in Kind if kind is not Kind.OTHER)
 
 @dataclass(frozen=True)
 class Strike:
-    """What a process is armed with.
+    """A fault that a process injects into its own system calls.
 
-    kinds: the calls that count.  first: which of them is struck, 0 the first.  count: how many from there on, -1 all.
-    error: the errno of Action.FAIL.  names_end: only files whose names end so count.
+    kinds: the calls that count.  first: the first that is affected, 0 for the first.  count: how many, -1 for all.
+    error: the errno of Action.FAIL.  names_end: only files whose names end with this count.
     """
 
     action: Action
@@ -89,7 +89,7 @@ class _Slot(ctypes.Structure):
 
 
 class Slots:
-    """What armed processes show, in memory that they share: make it before they are forked."""
+    """The counters of armed processes, in memory that they share: create it before forking them."""
 
     def __init__(self, count: int) -> None:
         self._memory = mmap.mmap(-1, count * ctypes.sizeof(_Slot))
@@ -99,12 +99,12 @@ class Slots:
         return self._slots[index]
 
     def locked(self) -> list[int]:
-        """Which of the processes hold a file's lock."""
+        """Return the indexes of the processes that hold a file's lock."""
         return [index for index, slot in enumerate(self._slots) if slot.locked]
 
 
 def arm(strike: Strike, under: str, slot: _Slot | None = None) -> None:
-    """Arm this process.  under: what the paths of files that count begin with.  slot: where it shows what it does."""
+    """Arm this process.  under: the prefix of the paths that count.  slot: for its counters."""
     kinds = sum(1 << kind for kind in set(strike.kinds))
     order = _Order(kinds, strike.first, strike.count, strike.action, strike.error)
     shown = None if slot is None else ctypes.byref(slot)
@@ -112,17 +112,17 @@ def arm(strike: Strike, under: str, slot: _Slot | None = None) -> None:
 
 
 def note_kinds(kinds: ctypes.Array[ctypes.c_uint8]) -> None:
-    """Have the kind of each call that is counted put there, by its number."""
+    """Write the kind of each counted call into an array, by its number."""
     _library().binlog_striker_note(kinds, len(kinds))
 
 
 def disarm() -> None:
-    """Strike no more."""
+    """Stop injecting."""
     _library().binlog_striker_disarm()
 
 
 def other_boot(path: str) -> None:
-    """From now on this process reads its boot id from a file."""
+    """Make this process read its boot id from a file."""
     _library().binlog_striker_boot(path.encode())
 
 

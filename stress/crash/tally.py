@@ -1,4 +1,4 @@
-"""What was done so far, as numbers that workers send and the command adds up."""
+"""Counters of a run, which workers send and the command adds up."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(slots=True)
 class Counts:
-    """Of one row of the report.
+    """The counters of one row of the report.
 
-    runs: recordings made, or sound logs.  states: different ones judged.  repeated: the same ones, met again at another
-    prefix and judged again by what was acknowledged there.  violations: states that were not right.
-    kills: processes that were killed; inside: of those, how many held a log file's lock.
-    acknowledged: records that the processes were told are in the log.
+    runs: recordings, or intact logs.  states: distinct states checked.  repeated: equal states at another prefix,
+        compared again with the marks until there.  violations: states that were wrong.
+    kills: processes killed; inside: of those, the ones that held a log file's lock.
+    acknowledged: records whose append had returned.
     """
 
     runs: int = 0
@@ -33,21 +33,21 @@ class Tally:
     rows: dict[str, Counts] = field(default_factory=dict)
 
     def row(self, name: str) -> Counts:
-        """The row of that name, made where it is missing."""
+        """Return the row of that name, and make it if it is missing."""
         return self.rows.setdefault(name, Counts())
 
     def as_json(self) -> dict[str, dict[str, float]]:
-        """For `from_json`."""
+        """Return the rows for `from_json`."""
         return {name: asdict(counts) for name, counts in self.rows.items()}
 
 
 def from_json(rows: dict[str, dict[str, float]]) -> Tally:
-    """What `as_json` gave."""
+    """Return the tally from `as_json`."""
     return Tally({name: Counts(**counts) for name, counts in rows.items()})  # type: ignore[arg-type]
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
-    """All of them together."""
+    """Return the sum of tallies."""
     whole = Tally()
     for tally in tallies:
         for name, counts in tally.rows.items():

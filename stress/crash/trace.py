@@ -1,4 +1,4 @@
-"""Reading the trace that the preloaded recorder writes; its layout is in recorder/recorder.h."""
+"""Parsing of the trace that the preloaded recorder writes; its layout is in recorder/recorder.h."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MARK_NUMBERS = 8
 _RECORD = struct.Struct(f"=IIIIQQQQQqIIII{MARK_NUMBERS}q")
 
 HEADER_BYTES = _HEADER.size
-ROOM_BYTES = 32 << 20  # of a trace file; it is sparse
+ROOM_BYTES = 32 << 20  # of a trace file, which is sparse
 
 
 class Kind(enum.IntEnum):
-    """What a call did."""
+    """The kind of a recorded call."""
 
     WRITE = 1
     TRUNCATE = 2
@@ -29,18 +29,18 @@ class Kind(enum.IntEnum):
     MAKE_DIRECTORY = 9
     MARK = 10
     MEMORY = 11
-    SYNC_FAILED = 12  # a sync that failed: the kernel may have dropped what it was to cover (fsync(2))
-    STORE = 13  # a write through a mapping: the kernel may put it on the disk in the middle of it
+    SYNC_FAILED = 12  # the kernel may have dropped the data that it was to write (fsync(2))
+    STORE = 13  # a write through a mapping, which the kernel may write to the disk before it is complete
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One call that succeeded, one sync that failed, or one mark.
+    """One call that succeeded, one failed sync, or one mark.
 
-    start, end: ticks of one clock for all processes; `end` is past every tick where the process died in the call.
-    died: that it did; what the call was to do may be done, in part, or not at all.
+    start, end: ticks of one clock for all processes; `end` is after every other tick if the process died in the call.
+    died: whether it did; the call may then have taken effect, in part, or not at all.
     inode: of the file, or of the directory that was synced or made.
-    directory, name: where a name was added or taken away; other_*: where a renamed file was before.
+    directory, name: of the name that was added or removed; other_*: the old ones of a renamed file.
     offset: of a write or store; the new size of a truncation; the least size of an allocation.
     """
 
@@ -60,21 +60,21 @@ class Event:
 
 
 class TraceError(Exception):
-    """The trace is not whole, so nothing can be concluded from it."""
+    """The trace is incomplete, so it proves nothing."""
 
 
 def used_bytes(head: bytes) -> int:
-    """How much of a trace was written, by its first HEADER_BYTES."""
+    """Return the number of bytes written to a trace, from its first HEADER_BYTES."""
     return int(_HEADER.unpack(head)[3])
 
 
 def parse_trace(trace: bytes) -> list[Event]:
-    """The calls that succeeded, failed syncs, and the marks, in the order in which they began.  Raises: TraceError."""
+    """Return successful calls, failed syncs and marks, in the order in which they began.  Raises: TraceError."""
     magic, room, first, used, ticks = _HEADER.unpack_from(trace)
     if magic != _MAGIC:
-        raise TraceError("this is no trace")
+        raise TraceError("this is not a trace")
     if used > room:
-        raise TraceError(f"the trace has room for {room} bytes, and {used} were written")
+        raise TraceError(f"the trace has room for {room} bytes, but {used} were needed")
     events = []
     at = first
     while at < used:

@@ -1,4 +1,4 @@
-"""Judging one flipped bit: by two writers, readers, `check` and `repair`; whichever refuses must change nothing."""
+"""Checks of one flipped bit: by two writers, readers, `check` and `repair`; a call that refuses must change nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READ_BYTES = 1 << 21
 
 
 class Judge:
-    """One copy of a log, with one flipped bit.  wrong: all that is not as it must be."""
+    """Checks one copy of a log with one flipped bit.  wrong: the violations."""
 
     def __init__(self, sound: Sound, log: Path) -> None:
         self._sound = sound
@@ -32,13 +32,13 @@ class Judge:
         sound = self._sound
         found, error = self._read("reading first")
         expected = [*sound.records, *sound.later]
-        self._hold(found == expected[: len(found)], "reading first: a record that is none of the log's")
+        self._hold(found == expected[: len(found)], "reading first: a record that was never appended")
         least = len(sound.records) if sound.acknowledged is None else sound.acknowledged
         self._hold(error is not None or len(found) >= least, f"reading first: {len(found)} records, no error")
         if sound.promise is Promise.READ:
             self._hold(error is None, f"reading first: {error}")
         told = self._check("checking first")
-        self._hold(error is None or bool(told), "checking first: nothing is told of what ends a reader")
+        self._hold(error is None or bool(told), "checking first: a reader fails, but check reports nothing")
         opened = [self._append(f"writer {number}", b"appended by %d" % number) for number in (1, 2)]
         self._hold(len(set(opened)) == 1, f"one writer of two was refused: {opened}")
         if sound.promise is Promise.READ:
@@ -50,7 +50,7 @@ class Judge:
         self._repaired("after the repair")
 
     def repaired(self) -> None:
-        """Repair it before anything else, first without a change."""
+        """Repair it before anything else, first as a dry run."""
         before = self._bytes()
         self._refused("repairing dry", lambda: binlog.repair(self._log, dry_run=True))
         self._hold(self._look() == before, "a dry run changed something")
@@ -70,7 +70,7 @@ class Judge:
         self._all_there(f"reading {when}, and an append", later=True)
 
     def _append_and_take_turns(self, when: str) -> None:
-        """The last turn is not taken again, and the next one is."""
+        """Check that the last producer batch is not appended again, and the next one is."""
         turn = self._sound.turn
         with self._writer() as writer:
             writer.append(b"appended after a repair")
@@ -78,11 +78,11 @@ class Judge:
             if turn is None:
                 return
             last = writer.last_turn(SOURCE)
-            self._hold(last is not None and last.turn == turn, f"the last turn {when}: {last}")
+            self._hold(last is not None and last.turn == turn, f"the last producer batch {when}: {last}")
             again = writer.append_turn([Batch.from_records([b"again"])], source=SOURCE, turn=turn)
-            self._hold(again is None, f"a turn is taken twice {when}")
+            self._hold(again is None, f"a producer batch is appended twice {when}")
             taken = writer.append_turn([Batch.from_records([b"next"])], source=SOURCE, turn=turn + 1)
-            self._hold(taken is not None, f"a turn is not taken {when}")
+            self._hold(taken is not None, f"a producer batch is not appended {when}")
             self._appended.append(b"next")
 
     def _all_there(self, when: str, *, later: bool) -> None:
@@ -109,7 +109,7 @@ class Judge:
         return problems
 
     def _append(self, when: str, record: bytes) -> bool:
-        """Whether a writer took the record.  Then the last turn is told right, or is an error."""
+        """Return whether a writer took the record.  Then the last producer batch must be right, or an error."""
 
         def append() -> None:
             with self._writer() as writer:
@@ -126,18 +126,18 @@ class Judge:
         try:
             last = writer.last_turn(SOURCE)
         except CorruptError:
-            self._hold(self._sound.promise is not Promise.READ, f"{when}: the last turn is not told")
+            self._hold(self._sound.promise is not Promise.READ, f"{when}: the last producer batch is not known")
             return
         told = None if last is None else last.turn
-        self._hold(told == self._sound.turn, f"{when}: the last turn is {told}, without an error")
+        self._hold(told == self._sound.turn, f"{when}: the last producer batch is {told}, without an error")
 
     def _writer(self) -> Writer:
         return Writer(self._log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS)
 
     def _refused(self, when: str, use: Callable[[], object], *, writes: bool = True) -> BinlogError | None:
-        """The error that it raises, which must be one of ours, and must have changed nothing.
+        """Return the error that a call raises, which must be one of binlog's, and must have changed nothing.
 
-        writes: whether it may change the log if it raises nothing.
+        writes: whether the call may change the log if it raises nothing.
         """
         before = self._bytes()
         try:
@@ -149,14 +149,14 @@ class Judge:
             changed = _difference(before, self._look())
             self._hold(not changed, f"{when}: {type(error).__name__}: {error}; yet it changed {changed}")
             return error
-        except Exception as error:  # noqa: BLE001 - whatever the log raises is what is to be told
-            self._hold(False, f"{when}: an error that is none of binlog's: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever the log raises is the result
+            self._hold(False, f"{when}: not one of binlog's errors: {type(error).__name__}: {error}")
         if writes:
             self._known = None
         return None
 
     def _bytes(self) -> dict[str, bytes]:
-        """The files as they are since the last writer, or repair."""
+        """Return the files as the last writer, or repair, left them."""
         if self._known is None:
             self._known = self._look()
         return self._known
@@ -185,7 +185,7 @@ def _difference(before: dict[str, bytes], after: dict[str, bytes]) -> str:
 
 
 def judge(sound: Sound, name: str, bit: int, scratch: Path) -> list[str]:
-    """What is wrong with a log of which a bit of a file is flipped."""
+    """Return the violations of a log with one flipped bit."""
     wrong = []
     for way in (Judge.used, Judge.repaired):
         log = scratch / "log"

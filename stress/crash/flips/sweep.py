@@ -1,4 +1,4 @@
-"""Going through bits in forked workers, each of which may take little memory."""
+"""The sweep over bits in forked workers, each with little memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stress.crash.flips.judge import judge
 from stress.crash.flips.logs import QUICK, Sound
 
 MEMORY_BYTES = 64 << 20
-"""What a worker may claim on top of what it starts with; what it has in memory is measured, and told."""
+"""The memory that a worker may claim in addition to what it starts with; its actual use is measured and reported."""
 
 _QUICK_STEP = 127
 
@@ -38,10 +38,10 @@ class Flip:
 
 @dataclass
 class Found:
-    """What came of all bits.
+    """The results of all bits.
 
     wrong: by the bit.  counts, seconds: by the log's name.
-    start_bytes: what the largest worker had in memory at first; peak_bytes: the most that one ever had.
+    start_bytes: the memory of the largest worker at first; peak_bytes: the most that any used.
     """
 
     wrong: dict[str, list[str]] = field(default_factory=dict)
@@ -52,25 +52,25 @@ class Found:
 
 
 def all_flips(sounds: Sequence[Sound]) -> list[Flip]:
-    """Every bit."""
+    """Return every bit."""
     return [Flip(sound, file, bit) for sound in sounds for file, bit in sound.bits()]
 
 
 def quick_flips(sounds: Sequence[Sound]) -> list[Flip]:
-    """One bit of each byte of a log of each kind, and a few of all others."""
+    """Return one bit of each byte of one log of each kind, and a few of all others."""
     flips = all_flips(sounds)
     each = [flip for flip in flips if flip.sound.name in QUICK and flip.bit % 8 == flip.bit // 8 % 8]
     return each + [flip for flip in flips if flip.sound.name not in QUICK][::_QUICK_STEP]
 
 
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder in memory: states are made and thrown away by the ten thousand."""
+    """Make a folder in memory, because states are made and removed by the ten thousand."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     return tempfile.TemporaryDirectory(prefix="binlog-flips-", dir=memory)
 
 
 def sweep(flips: Sequence[Flip], scratch: Path, processes: int) -> Found:
-    """Judge each bit, in so many processes."""
+    """Check each bit, in `processes` processes."""
     folders = [scratch / f"worker-{index}" for index in range(processes)]
     pids = []
     for index, folder in enumerate(folders):
@@ -118,7 +118,7 @@ def _work(flips: Sequence[Flip], folder: Path) -> NoReturn:
         found.peak_bytes = _memory("VmHWM")
         (folder / "found").write_text(json.dumps(vars(found)))
         status = 0
-    except BaseException:  # noqa: BLE001 - the parent is told by the exit status
+    except BaseException:  # noqa: BLE001 - the exit status reports it to the parent
         traceback.print_exc()
     finally:
         os._exit(status)

@@ -1,8 +1,7 @@
-"""The mistakes that the harness must find: a harness that cannot find them proves nothing about what it does not find.
+"""The seeded bugs that the harness must find: a harness that misses them proves nothing.
 
-A mistake is planted by a switch of the preloaded recorder, which leaves calls out or reorders them (see
-recorder/mistakes.c), or by changes to a copy of the sources, which is compiled anew if the C changed.  The tables are
-in this folder, one for each engine.
+A bug is seeded by a switch of the preloaded recorder, which drops or reorders calls (see recorder/bugs.c), or by
+changes to a copy of the sources, which is compiled again if the C changed.  This folder has a table for each engine.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _COPIED = ("binlog", "native", "stress", "setup.py", "pyproject.toml", "README.m
 
 
 def plant(mistake: Mistake, folder: Path) -> Path:
-    """Return the root of a source tree with the mistake in it: this tree for a switch, else a changed copy.
+    """Return the root of a source tree with the bug in it: this tree for a switch, otherwise a changed copy.
 
     Raises: PlantingError.
     """
     if mistake.is_switch:
         return ROOT
-    tree = folder / "planted"
+    tree = folder / "seeded"
     tree.mkdir()
     for name in _COPIED:
         source = ROOT / name

@@ -1,4 +1,4 @@
-"""Mistakes of the commit log."""
+"""Seeded bugs of the commit log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MISTAKES = (
         *COMMIT_WITHOUT_SYNC,
     ),
     in_function(
-        "store-marker-removed-first", "store-power", "the marker of a crash goes before all is flushed",
+        "store-marker-removed-first", "store-power", "the crash marker is removed before everything is flushed",
         "binlog/commitlog/store.py", "MessageStore._end",
         "with contextlib.ExitStack() as stopping:",
         'os.unlink(os.path.join(self.path, "abort"))\nwith contextlib.ExitStack() as stopping:',
@@ -24,7 +24,7 @@ MISTAKES = (
         "",
     ),
     Mistake(
-        "store-part-of-crc-believed", "store-power", "a message that lacks a part of its CRC counts as one",
+        "store-part-of-crc-believed", "store-power", "a message without a part of its CRC is accepted",
         (
             Change(
                 "binlog/format/commitlog/message.py", "_without_crc",
@@ -35,13 +35,13 @@ MISTAKES = (
         ),
     ),
     in_function(
-        "store-buffers-forgotten", "store-kill", "nobody looks for what a dead process had in its buffers",
+        "store-buffers-forgotten", "store-kill", "recovery ignores the buffers of a dead process",
         "binlog/commitlog/recovery/recovery.py", "recover",
         "log.adopt(buffer, buffer.offset or 0)",
         "pass",
     ),
     in_function(
-        "store-end-not-erased", "store-kill", "what lies behind the end stays when a store is recovered",
+        "store-end-not-erased", "store-kill", "recovery does not erase the bytes after the end",
         _MAPPED, "MappedFile.move",
         "if self._ahead_bytes is None:\n"
         "    erase(fd, position, self.file_bytes, self.path)\n"
@@ -50,19 +50,19 @@ MISTAKES = (
         "",
     ),
     in_function(
-        "store-offset-not-compared", "store-kill", "a message counts wherever it says that it lies",
+        "store-offset-not-compared", "store-kill", "a message's own offset is not compared",
         "native/codec/found.c", "find_message",
         "get_u64(data + MESSAGE_OFFSET) != offset)",
         "(get_u64(data + MESSAGE_OFFSET) != offset && 0))",
     ),
     in_function(
-        "store-found-bytes-believed", "store-faults", "what a failed sync left is not written anew",
+        "store-found-bytes-believed", "store-faults", "bytes of a failed sync are not written again",
         _MAPPED, "MappedFile.write_anew",
         "write_at(fd, data, at, self.path)",
         "del data",
     ),
     in_function(
-        "store-sync-tried-again", "store-faults", "a sync that failed is made again, and does nothing",
+        "store-sync-tried-again", "store-faults", "a failed sync is retried, which does nothing",
         *COMMIT_WITH_A_SECOND_SYNC,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mistakes of the journal."""
+"""Seeded bugs of the journal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _APPENDER = "binlog/journal/appender.py"
 
 MISTAKES = (
     in_function(
-        "journal-answered-before-sync", "journal-power", "what was appended counts as durable before its sync",
+        "journal-answered-before-sync", "journal-power", "an append counts as durable before its sync",
         *COMMIT_WITHOUT_SYNC,
     ),
     in_function(
@@ -20,7 +20,7 @@ MISTAKES = (
         "os.rename(unfinished, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)",
     ),
     in_function(
-        "journal-control-not-synced", "journal-power", "a control file has its name before its bytes are synced",
+        "journal-control-not-synced", "journal-power", "a control file is named before its bytes are synced",
         "binlog/journal/compaction/control_file.py", "write_control",
         "directory.write_new(_UNFINISHED, data)",
         "directory.remove(_UNFINISHED)\n"
@@ -29,7 +29,7 @@ MISTAKES = (
         "directory.close_file(fd)",
     ),
     in_function(
-        "journal-compacted-not-synced", "journal-power", "what a compaction wrote is not synced",
+        "journal-compacted-not-synced", "journal-power", "a compaction's output is not synced",
         "binlog/journal/compaction/output_files.py", "_put",
         "file.directory.write_new(name, data)",
         "file.directory.remove(name)\n"
@@ -38,16 +38,16 @@ MISTAKES = (
         "file.directory.close_file(fd)",
     ),
     in_function(
-        "journal-counts-not-compared", "journal-power", "a commit's counts are not compared with what is there",
+        "journal-counts-not-compared", "journal-power", "a commit's record counts are not checked",
         "native/codec/journal_states.c", "compare",
         "each->said != (int64_t)each->here",
         "!each->said",
     ),
     in_function(
-        "journal-freed-at-once", "journal-power", "files are freed before it is on the disk that they are dead",
+        "journal-freed-at-once", "journal-power", "files are freed before the deletes that killed them are durable",
         "binlog/journal/compaction/maintenance.py", "Keeper._reclaim",
         "self._appender.wait(count)",
-        "self._appender.wait(count - self._appender._record_count)  # as if what lies in the last file had been synced",
+        "self._appender.wait(count - self._appender._record_count)  # as if the last file had been synced",
     ),
     in_function(
         "journal-header-not-renewed", "journal-power", "a freed file's new header is not synced",
@@ -62,42 +62,42 @@ MISTAKES = (
         "self.id_max += not self.free",
     ),
     in_function(
-        "journal-no-zeros-behind", "journal-kill", "no zeros are written behind the last record",
+        "journal-no-zeros-after", "journal-kill", "no zeros are written after the last record",
         _APPENDER, "Appender.append",
         "zeros, skipped = _ZEROS, -at % BLOCK_BYTES",
         "zeros, skipped = 0, -at % BLOCK_BYTES",
     ),
     in_function(
-        "journal-deletes-freed-first", "journal-kill", "a file goes that has deletes of another one's records",
+        "journal-deletes-freed-first", "journal-kill", "a file that holds deletes of another one's records is freed",
         "binlog/journal/ledger.py", "dead_files",
         "if not file.alive and file.outlasts.isdisjoint(there):",
         "if not file.alive:",
     ),
     in_function(
-        "journal-left-not-rolled-back", "journal-kill", "a load does not roll back what nobody ended",
+        "journal-left-not-rolled-back", "journal-kill", "a load does not roll back unfinished transactions",
         "binlog/journal/lifecycle.py", "JournalLife._roll_back",
         'self._end_transaction(Kind.ROLLBACK, tx_id, b"", b"")',
         "self._ledger.roll_back(tx_id, self._appender.file)",
     ),
     in_function(
-        "journal-moved-before-control", "journal-kill", "files are renamed before a control file says so",
+        "journal-moved-before-control", "journal-kill", "files are renamed before the control file is written",
         "binlog/journal/compaction/compactor.py", "Compactor._write_control",
         "write_control(directory, moves)",
         "rename_all(directory, moves)\n"
         "write_control(directory, moves)",
     ),
     in_function(
-        "journal-sync-tried-again", "journal-faults", "a sync that failed is made again, and does nothing",
+        "journal-sync-tried-again", "journal-faults", "a failed sync is retried, which does nothing",
         *COMMIT_WITH_A_SECOND_SYNC,
     ),
     in_function(
-        "journal-found-bytes-believed", "journal-faults", "what a failed sync left is not written anew",
+        "journal-found-bytes-believed", "journal-faults", "bytes of a failed sync are not written again",
         "binlog/journal/loading/loading.py", "Loading._write_again",
         "file.write(read_at(file.fd, min(_CHUNK_BYTES, end - at), at, file.path), at)",
         "read_at(file.fd, min(_CHUNK_BYTES, end - at), at, file.path)",
     ),
     in_function(
-        "journal-full-disk-for-ever", "journal-faults", "nothing is appended once no file could be made",
+        "journal-full-disk-for-ever", "journal-faults", "nothing is appended after a file could not be made",
         "binlog/journal/files/journal_files.py", "is_for_ever",
         "return not isinstance(error, BinlogError) or isinstance(error, (PoisonedError, InternalError))",
         "return True",

@@ -1,4 +1,4 @@
-"""Mistakes of the log, and of what it has in common with all."""
+"""Seeded bugs of the log, and of code that all engines share."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _TABLE = "binlog/log/recovery/recovery_table.py"
 MISTAKES = (
     Mistake("no-data-sync", "power", "fdatasync of a file does nothing"),
     Mistake("no-directory-sync", "power", "fsync of a directory does nothing"),
-    Mistake("no-parent-sync", "power", "the directory above a new log's is not synced"),
+    Mistake("no-parent-sync", "power", "the parent directory of a new log is not synced"),
     Mistake("no-sync-of-new-files", "power", "a file gets its name before its header is synced"),
-    Mistake("sync-before-write", "power", "each write comes after the sync that was to cover it"),
+    Mistake("sync-before-write", "power", "each write is made after the sync that should cover it"),
     Mistake("tail-before-data", "power", "the tail is written, and then the records"),
     in_function(
         "name-not-synced", "power", "a new file's name is not synced before the file is used",
@@ -22,7 +22,7 @@ MISTAKES = (
         "",
     ),
     in_function(
-        "group-crc-not-checked", "power", "recovery rolls a commit forward without a look at its bytes",
+        "group-crc-not-checked", "power", "recovery rolls a commit forward without checking its bytes",
         _TABLE, "decide",
         "adoptable and evidence.crc_holds(pending.start, pending.end, pending.group_crc)",
         "adoptable and pending.start <= pending.end",
@@ -34,14 +34,14 @@ MISTAKES = (
         "return Verdict(8, Action.KEEP, header.tail)",
     ),
     in_function(
-        "slot-not-written", "power", "a group is synced and published, and its commit slot never written",
+        "slot-not-written", "power", "a group is synced and published without its commit slot",
         _COMMIT, "confirm",
         "if ((result = binlog_write(file->fd, bytes, COMMIT_SLOT_BYTES, slot_offset(slot.counter))) != 0)\n"
         "    return result;",
         "",
     ),
     in_function(
-        "drafts-record-not-synced", "power", "an ingest is decided by a record whose bytes are not synced",
+        "drafts-record-not-synced", "power", "an ingest is decided by a record that is not synced",
         "binlog/log/recovery/file_operations.py", "replace_file",
         "file.sync()",
         "pass",
@@ -53,19 +53,19 @@ MISTAKES = (
         "",
     ),
     in_function(
-        "drafts-record-name-not-synced", "power", "a draft is a file of the log before the record's name is synced",
+        "drafts-record-name-not-synced", "power", "an external file joins the log before the record's name is synced",
         "binlog/storage/directory.py", "Directory.rename",
         "self.sync(os.path.dirname(new))",
         "",
     ),
     in_function(
-        "drafts-names-not-synced", "power", "a file is closed before the name of the draft after it is synced",
+        "drafts-names-not-synced", "power", "a file is closed before the name of the external file after it is synced",
         _INGEST, "IngestedFile.give_name",
         "directory.sync()",
         "",
     ),
     in_function(
-        "drafts-header-not-synced", "power", "a draft gets its name before its header is synced",
+        "drafts-header-not-synced", "power", "an external file gets its name before its header is synced",
         _INGEST, "Ingest._take",
         "sync(fd, path)",
         "",
@@ -77,7 +77,7 @@ MISTAKES = (
         "(void)file;\n(void)own;",
     ),
     Mistake(
-        "stale-tail", "kill", "a header is trusted from before another writer came and died",
+        "stale-tail", "kill", "a header read before another writer came and died is trusted",
         (
             Change(
                 _GROUP, "look_at",
@@ -106,37 +106,37 @@ MISTAKES = (
         ),
     ),
     in_function(
-        "staged-forgotten", "kill", "what a dead leader had taken is not staged again",
+        "staged-forgotten", "kill", "records that a dead leader had taken are not staged again",
         "native/staging_area.c", "area_requeue",
         "&taken, ENTRY_STAGED",
         "&taken, ENTRY_WITHDRAWN",
     ),
     in_function(
-        "staged-twice", "kill", "what a dead leader had committed is staged again",
+        "staged-twice", "kill", "records that a dead leader had committed are staged again",
         "binlog/log/recovery/dead_leader.py", "outcome",
         "return _outcome_of_commit(note, header, evidence)",
         "return Outcome.STAGED_AGAIN",
     ),
     in_function(
-        "drafts-placed-twice", "kill", "a draft that has its number gets another one after a death",
+        "drafts-placed-twice", "kill", "an external file that has a number gets another one after a death",
         _INGEST, "Ingest._is_placed",
         "return (there.uuid, there.created_ns) == (found.uuid, found.created_ns)",
         "return there is None",
     ),
     in_function(
-        "drafts-rest-forgotten", "kill", "after a death the drafts without a number stay without one",
+        "drafts-rest-forgotten", "kill", "after a death the external files without a number stay without one",
         _INGEST, "Ingest.go_on",
         "self._place(file, header, name, record)\nreturn None",
         "continue",
     ),
     in_function(
-        "sync-tried-again", "faults", "a sync that failed is made again, and then says that all is well",
+        "sync-tried-again", "faults", "a failed sync is retried, and then succeeds",
         _COMMIT, "sync_data",
         "return result == 0 ? 0 : -errno;",
         "return result == 0 || fdatasync(fd) == 0 ? 0 : -errno;",
     ),
     in_function(
-        "poison-not-written", "faults", "a failed sync is told to nobody but the one who made it",
+        "poison-not-written", "faults", "a failed sync is reported only to the process that made it",
         _GROUP, "commit",
         "commit_write_poison(file, header, *step == BINLOG_STEP_PUBLISH_SYNC ? live : &before, -result);\n"
         "if (staging area)\n"
@@ -144,13 +144,13 @@ MISTAKES = (
         "(void)before, (void)staging area;",
     ),
     in_function(
-        "sealed-offsets-used-again", "faults", "a file is cut after a failed sync, and gone on with",
+        "sealed-offsets-used-again", "faults", "a file is truncated after a failed sync, and used further",
         "binlog/log/recovery/recovery.py", "Recovery._sealed",
         "header = replace(header, next_number=header.number + 1)",
         "",
     ),
     Mistake(
-        "tail-not-compared", "damage", "a tail is believed without a look at our own copy of it",
+        "tail-not-compared", "damage", "a tail is trusted without comparing our own copy of it",
         (
             Change(
                 "binlog/log/files/header.py", "settled_bytes",

@@ -1,4 +1,4 @@
-"""Planted mistakes: changes to functions of the sources, which are found by name."""
+"""Seeded bugs: changes to functions of the sources, which are found by name."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 
 class PlantingError(Exception):
-    """The function or its text is not there exactly once, or what was planted does not compile."""
+    """The function or its text does not occur exactly once, or the bug does not compile."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Text of a function, and what replaces it.
+    """A change: text of a function, and its replacement.
 
     path: of the file, from the root of the sources.  function: as `Class.method` in Python.
-    old: must occur exactly once in the function.  Lines of `old` and `new` after the first are indented as in the
-        function, relative to the line in which `old` begins.
+    old: must occur exactly once in the function.  Later lines of `old` and `new` are indented relative to the line in
+        which `old` begins.
     """
 
     path: str
@@ -32,14 +32,14 @@ class Change:
         text = source[start:stop]
         found = [(match.start(), indent) for match, indent in _line_starts(text, self.old)]
         if len(found) != 1:
-            raise PlantingError(f"{self.path}: {self.function} has {len(found)} times:\n{self.old}")
+            raise PlantingError(f"{self.path}: {self.function} has {len(found)} occurrences of:\n{self.old}")
         at, indent = found[0]
         old, new = _indented(self.old, indent), _indented(self.new, indent)
         return source[:start] + text[:at] + new + text[at + len(old) :] + source[stop:]
 
 
 def _line_starts(text: str, old: str) -> list[tuple[re.Match[str], str]]:
-    """Where the first line of `old` occurs and the others follow, each with the indentation of its line."""
+    """Find `old` in the text, each with the indentation of its line."""
     found = []
     for match in re.finditer(re.escape(old.partition("\n")[0]), text):
         line = text[text.rfind("\n", 0, match.start()) + 1 :]
@@ -54,7 +54,7 @@ def _indented(text: str, indent: str) -> str:
 
 
 def _python_function(source: str, change: Change) -> tuple[int, int]:
-    """Where the function begins and ends."""
+    """Return the start and end of a Python function."""
     nodes: list[ast.AST] = [ast.parse(source)]
     for name in change.function.split("."):
         nodes = [
@@ -71,7 +71,7 @@ def _python_function(source: str, change: Change) -> tuple[int, int]:
 
 
 def _c_function(source: str, change: Change) -> tuple[int, int]:
-    """Likewise, of C in which a definition starts in the first column and ends with a brace there."""
+    """Return the start and end of a C function, which starts in the first column and ends with a brace there."""
     definition = rf"^(?=\w)[^;{{}}\n]*\b{change.function}\([^;{{}}]*\)\n{{\n.*?^}}\n"
     found = re.findall(definition, source, re.MULTILINE | re.DOTALL)
     if len(found) != 1:
@@ -82,9 +82,9 @@ def _c_function(source: str, change: Change) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake that the harness must find.
+    """A bug that the harness must find.
 
-    name: also of the recorder's switch, if there are no changes.  part: the part that finds it.  what: is done wrong.
+    name: of the recorder's switch too, if there are no changes.  part: the part that finds it.  what: a description.
     """
 
     name: str
@@ -94,12 +94,12 @@ class Mistake:
 
     @property
     def is_switch(self) -> bool:
-        """Whether a switch of the recorder plants it."""
+        """Whether a switch of the recorder seeds it."""
         return not self.changes
 
     @property
     def is_in_c(self) -> bool:
-        """Whether the compiled part is built anew for it."""
+        """Whether the compiled part must be built again."""
         return any(change.path.endswith(".c") for change in self.changes)
 
     def changed(self, root: Path) -> dict[str, str]:
@@ -112,11 +112,11 @@ class Mistake:
 
 
 def in_function(name: str, part: str, what: str, path: str, function: str, old: str, new: str) -> Mistake:
-    """Return a mistake of one change."""
+    """Return a bug of one change."""
     return Mistake(name, part, what, (Change(path, function, old, new),))
 
 
-# Of what journal, page store, commit log and queue share: each has them as a mistake of its own.
+# In code that journal, page store, commit log and queue share: each has them as a bug of its own.
 COMMIT_WITHOUT_SYNC = (
     "native/commit_group.c",
     "write_and_sync",

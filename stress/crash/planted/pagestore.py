@@ -1,4 +1,4 @@
-"""Mistakes of the page store."""
+"""Seeded bugs of the page store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STORE, _CACHE, _LOG = (
 
 MISTAKES = (
     Mistake(
-        "pagestore-header-first", "pagestore-power", "the log begins anew before the pages are written",
+        "pagestore-header-first", "pagestore-power", "the log is restarted before the pages are written",
         (
             Change(_STORE, "PageStore._checkpoint", "self._cache.flush()", ""),
             Change(
@@ -39,7 +39,7 @@ MISTAKES = (
         *COMMIT_WITHOUT_SYNC,
     ),
     in_function(
-        "pagestore-backup-name-not-synced", "pagestore-power", "an unfinished backup may look like no store",
+        "pagestore-backup-name-not-synced", "pagestore-power", "an unfinished backup may be taken for an empty folder",
         "binlog/pagestore/backup.py", "Backup.__init__",
         "self._directory.sync()",
         "pass",
@@ -51,23 +51,23 @@ MISTAKES = (
         "MAP_FILES[0]",
     ),
     in_function(
-        "pagestore-freed-forgotten", "pagestore-kill", "what the log says is free stays in use",
+        "pagestore-freed-forgotten", "pagestore-kill", "pages that the log frees stay in use",
         "binlog/pagestore/recovery.py", "Redo.mark",
         "free.give(number)",
         "pass",
     ),
     in_function(
-        "pagestore-sync-tried-again", "pagestore-faults", "a sync that failed is made again, and does nothing",
+        "pagestore-sync-tried-again", "pagestore-faults", "a failed sync is retried, which does nothing",
         *COMMIT_WITH_A_SECOND_SYNC,
     ),
     in_function(
-        "pagestore-found-bytes-believed", "pagestore-faults", "pages are made of a log that is not synced",
+        "pagestore-found-bytes-believed", "pagestore-faults", "pages are redone from a log that is not synced",
         "binlog/pagestore/recovery.py", "OpenFiles.__init__",
         "write_at(self.log_fd, memoryview(data)[: records.end], 0, path)",
         "",
     ),
     in_function(
-        "pagestore-full-disk-for-ever", "pagestore-faults", "nothing is done once a checkpoint had no space",
+        "pagestore-full-disk-for-ever", "pagestore-faults", "nothing works after a checkpoint had no space",
         _LOG, "TransactionLog._begin_anew",
         "self._due = self.end - self._base + self._log_bytes // 2",
         "self._due = self.end - self._base + self._log_bytes // 2\nself.fail(error)",

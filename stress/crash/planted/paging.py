@@ -1,4 +1,4 @@
-"""Mistakes of the queue, and of pages that are depaged."""
+"""Seeded bugs of the queue, and of pages that are depaged."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ MISTAKES = (
         "",
     ),
     in_function(
-        "paging-name-not-synced", "paging-power", "a page is synced, and its name is not",
+        "paging-name-not-synced", "paging-power", "a page is synced, but its name is not",
         _PAGE, "Page._sync",
         "if not self._named:\n    self.folder.sync()\n    self._named = True",
         "",
     ),
     in_function(
-        "paging-settled-forgotten", "paging-power", "that a page's transactions were committed is not read",
+        "paging-settled-forgotten", "paging-power", "a page's commit markers are not read",
         "binlog/paging/store.py", "PagingStore.start",
         "page.settled_id, page.rolled_back = self._settled.get(page.page_id, (0, None))",
         "page.settled_id = self._settled.get(page.page_id, (0, None))[0]",
     ),
     in_function(
-        "paging-last-ack-forgotten", "paging-kill", "the last acknowledgement in a file does not count",
+        "paging-last-ack-forgotten", "paging-kill", "the last acknowledgement in a file is ignored",
         "binlog/paging/cursor/page_acks.py", "PageAcks._load",
         "for ack in found.acks:",
         "for ack in found.acks[:-1]:",
     ),
     Mistake(
-        "paging-acks-removed-first", "paging-kill", "acknowledgements go before the page that they are of",
+        "paging-acks-removed-first", "paging-kill", "acknowledgements are removed before their page",
         (
             Change(_REMOVAL, "PageRemoval._remove_once", "remove_acks(page.folder, page.page_id)", ""),
             Change(
@@ -47,7 +47,7 @@ MISTAKES = (
         ),
     ),
     in_function(
-        "paging-sync-tried-again", "paging-faults", "a sync that failed is made again, and does nothing",
+        "paging-sync-tried-again", "paging-faults", "a failed sync is retried, which does nothing",
         "binlog/paging/addresses.py", "AddressFolder.sync_file",
         "with self.change:\n"
         "    sync(fd, path)",
@@ -57,14 +57,14 @@ MISTAKES = (
         "    sync(fd, path)",
     ),
     in_function(
-        "depage-page-removed-first", "depage-power", "a page goes before it is committed that it was depaged",
+        "depage-page-removed-first", "depage-power", "a page is removed before its depaging is committed",
         _DEPAGING, "Depaging.run",
         "deliver(store.address, messages, store_tx_id)",
         "deliver(store.address, messages, store_tx_id)\n"
         "page.delete()",
     ),
     in_function(
-        "depage-failed-commit-counts", "depage-faults", "a page goes whose depaging could not be committed",
+        "depage-failed-commit-counts", "depage-faults", "a page is removed though its depaging could not be committed",
         "binlog/paging/transactions.py", "PageTransactions.lower",
         "self.store.commit(store_tx_id)",
         "try:\n"
@@ -79,7 +79,7 @@ MISTAKES = (
         "pass",
     ),
     in_function(
-        "depage-last-page-forgotten", "depage-kill", "nobody looks which page was depaged last",
+        "depage-last-page-forgotten", "depage-kill", "the last depaged page is not read",
         _DEPAGING, "Depaging.__init__",
         "(record.record_id, place)",
         "(record.record_id, PagePlace(0, place.address))",

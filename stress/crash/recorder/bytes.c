@@ -1,4 +1,4 @@
-/* Calls that change what a file holds or how large it is, and syncs. */
+/* Calls that change a file's bytes or size, and syncs. */
 #include "recorder.h"
 
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What was asked for: one buffer, or several; offset < 0: at the descriptor's own position. */
+/* The arguments of a write: one buffer, or several; offset < 0: at the descriptor's own position. */
 struct write_call {
     int fd, count;
     const struct iovec *parts;
@@ -46,7 +46,7 @@ static ssize_t recorded_write(const struct write_call *call)
     if (record) {
         record->inode = inode;
         record->offset = call->offset >= 0 ? call->offset : lseek(call->fd, 0, SEEK_CUR);
-        record->written_bytes = (uint32_t)bytes; /* what a process that dies in the call may have written */
+        record->written_bytes = (uint32_t)bytes; /* the most that a process that dies in the call may have written */
         char *to = record_data(record);
         for (int i = 0; i < call->count; to += call->parts[i++].iov_len)
             memcpy(to, call->parts[i].iov_base, call->parts[i].iov_len);
@@ -54,7 +54,7 @@ static ssize_t recorded_write(const struct write_call *call)
     ssize_t result = call_next(call);
     if (record && result >= 0) {
         record->written_bytes = (uint32_t)result;
-        if (call->offset < 0) /* with O_APPEND it moved to the end first */
+        if (call->offset < 0) /* with O_APPEND the kernel moved it to the end first */
             record->offset = lseek(call->fd, 0, SEEK_CUR) - result;
     }
     record_end(record, result < 0);
@@ -97,7 +97,7 @@ EXPORT ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t o
     return pwritev(fd, parts, count, offset);
 }
 
-/* What Python calls for os.pwritev. */
+/* Python calls this for os.pwritev. */
 EXPORT ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
 {
     if (recording() && flags)
@@ -140,7 +140,7 @@ EXPORT int ftruncate64(int fd, off64_t size)
     return ftruncate(fd, size);
 }
 
-/* As if zeros were written to what the file has there: some of them may come to the disk and others not. */
+/* Recorded as a write of zeros to the existing bytes, some of which may reach the disk without the others. */
 static int zero_range(int fd, int mode, off_t offset, off_t bytes, int (*next)(int, int, off_t, off_t))
 {
     struct stat status;
@@ -167,7 +167,7 @@ EXPORT int fallocate(int fd, int mode, off_t offset, off_t bytes)
     if (recording() && mode == (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
         return zero_range(fd, mode, offset, bytes, next);
     if (recording() && (mode & ~FALLOC_FL_KEEP_SIZE))
-        refuse("a hole punched, and the like");
+        refuse("fallocate with this mode");
     struct trace_record *record = mode ? NULL : begin_on(TRACE_ALLOCATE, fd, offset + bytes);
     int result = next(fd, mode, offset, bytes);
     record_end(record, result != 0);
@@ -197,7 +197,7 @@ EXPORT int truncate(const char *path, off_t size)
 {
     NEXT(truncate);
     if (recording())
-        refuse("a file cut by its name");
+        refuse("truncation of a file by its name");
     return next(path, size);
 }
 
@@ -211,7 +211,7 @@ EXPORT ssize_t copy_file_range(int from, off64_t *from_offset, int to, off64_t *
 {
     NEXT(copy_file_range);
     if (recording())
-        refuse("a copy within the kernel");
+        refuse("a copy inside the kernel");
     return next(from, from_offset, to, to_offset, bytes, flags);
 }
 

@@ -1,8 +1,9 @@
-/* Files that are mapped for writing, and stores to them.
+/*
+ * Files that are mapped for writing, and stores to them.
  *
- * Whoever stores to a mapped file does it by binlog_mapped_write (native/mapping.c), a call of which goes through the
- * dynamic linker, and so comes here first.  A store is a change of the file as a write is, but one that the kernel may
- * begin to put on the disk in the middle of it.
+ * All stores to mapped files go through binlog_mapped_write (native/mapping.c), which is called through the dynamic
+ * linker and therefore reaches this library first.  A store changes the file as a write does, but the kernel may put
+ * part of it on the disk before it is complete.
  */
 #include "recorder.h"
 
@@ -11,7 +12,7 @@
 
 #define MAPS_MAX 4096
 
-/* A mapping: where it lies, and which bytes of which file it shows. */
+/* A mapping: its address, and the bytes of the file that it shows. */
 struct map {
     const char *start;
     size_t bytes;
@@ -29,13 +30,13 @@ static void remember(const char *start, size_t bytes, int fd, int64_t offset)
     uint64_t inode = inode_of(fd);
     int i = 0;
     pthread_mutex_lock(&maps_lock);
-    for (int j = 0; j < MAPS_MAX; j++) /* one that the parent has, and a forked child has not */
+    for (int j = 0; j < MAPS_MAX; j++) /* a mapping that the parent has, and a forked child does not */
         if (maps[j].start && start < maps[j].start + maps[j].bytes && maps[j].start < start + bytes)
             maps[j].start = NULL;
     while (i < MAPS_MAX && maps[i].start)
         i++;
     if (i == MAPS_MAX)
-        refuse("so many mapped files");
+        refuse("more than 4096 mapped files");
     maps[i] = (struct map){start, bytes, inode, offset};
     pthread_mutex_unlock(&maps_lock);
 }
@@ -49,7 +50,7 @@ static void forget(const char *start)
     pthread_mutex_unlock(&maps_lock);
 }
 
-/* The mapping that holds all of these bytes. */
+/* Return the mapping that has all of these bytes. */
 static struct map find(const char *at, size_t bytes)
 {
     struct map found = {0};
@@ -59,7 +60,7 @@ static struct map find(const char *at, size_t bytes)
             found = maps[i];
     pthread_mutex_unlock(&maps_lock);
     if (!found.start)
-        refuse("a store to a file that was mapped before anything was recorded");
+        refuse("a store to a file that was mapped before the recording");
     return found;
 }
 
@@ -81,7 +82,7 @@ EXPORT int munmap(void *address, size_t bytes)
 {
     NEXT(munmap);
     if (address)
-        forget(address); /* before somebody else is given the address */
+        forget(address); /* before another mapping gets the address */
     return next(address, bytes);
 }
 

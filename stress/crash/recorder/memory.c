@@ -1,4 +1,4 @@
-/* Shared memory: a power cut empties it, so the harness must find what the log made there, and be able to remove it. */
+/* Shared memory: a power cut empties it, so the harness must find and remove all that the process made. */
 #include "recorder.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 static char memory_names[NAMES_MAX][NAME_ROOM];
 static int memory_names_count;
 
-/* What a store of messages looks for in a listing, by a name that says which folder it belongs to, keeps that name. */
+/* Pool buffers of a commit log keep their names, which say which folder they belong to: recovery lists them. */
 static bool is_listed(const char *name)
 {
     return strncmp(name + (*name == '/'), "binlog-pool-", 12) == 0;
@@ -50,12 +50,12 @@ EXPORT int shm_unlink(const char *name)
     return next(own_name(name, room, sizeof room));
 }
 
-/* Removes what this process has made: how many names. */
+/* Remove the shared memory that this process made; return the number of names. */
 EXPORT int binlog_recorder_forget_memory(void)
 {
     NEXT(shm_unlink);
     int count = memory_names_count;
     while (memory_names_count > 0)
-        next(memory_names[--memory_names_count]); /* gone already is as good */
+        next(memory_names[--memory_names_count]); /* it may be gone already */
     return count;
 }

@@ -1,6 +1,7 @@
-/* Planted mistakes that need no change of the log: calls left out, or made in another order.
+/*
+ * Seeded bugs that need no change of the product: calls dropped, or made in another order.
  *
- * stress/crash/planted/ lists them with what each one breaks.
+ * stress/crash/seeded_bugs/ lists them with their effects.
  */
 #include "recorder.h"
 
@@ -42,12 +43,12 @@ __attribute__((constructor)) static void read_planted(void)
         if (strcmp(name, NAMES[i]) == 0)
             planted = (enum mistake)i;
     if (name && planted == NONE && strcmp(name, NAMES[NONE]) != 0) {
-        fprintf(stderr, "recorder: there is no mistake %s\n", name);
+        fprintf(stderr, "recorder: there is no bug %s\n", name);
         _exit(2); /* a misspelt canary would prove nothing */
     }
 }
 
-/* A write that was answered and not made yet.  The log writes from data to tail in one thread, under one lock. */
+/* A write that was acknowledged but not made yet.  The log writes from data to tail in one thread, under one lock. */
 static __thread struct {
     int fd;
     char *data;
@@ -105,7 +106,7 @@ static bool same(int fd, const char *path)
     return fstat(fd, &one) == 0 && stat(path, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-/* Whether the file has only the name that it has while it is being prepared. */
+/* Whether the file has only the name of an unfinished file. */
 static bool is_unnamed(int fd)
 {
     char link[64], path[4096];
@@ -127,7 +128,7 @@ bool mistake_leaves_out_sync(int fd)
         return !is_directory(fd);
     case NO_DIRECTORY_SYNC:
         return is_directory(fd);
-    case NO_PARENT_SYNC: /* a workload runs in the directory above the log's */
+    case NO_PARENT_SYNC: /* a workload runs in the parent directory of the log */
         return is_directory(fd) && same(fd, ".");
     case NO_SYNC_OF_NEW_FILES:
         return !is_directory(fd) && is_unnamed(fd);

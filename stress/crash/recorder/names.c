@@ -1,4 +1,4 @@
-/* Calls that change what a directory holds, and where the boot id is read from. */
+/* Calls that change a directory's names, and the file from which the boot id is read. */
 #include "recorder.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #define PATH_ROOM 4096
 
-/* The inode of the directory that holds what `path` names; `name` becomes the path's last part. */
+/* Return the inode of the directory in which `path` is; `name` becomes the path's last part. */
 static uint64_t split(int directory, const char *path, const char **name)
 {
     const char *slash = strrchr(path, '/');
@@ -51,7 +51,7 @@ EXPORT int openat(int directory, const char *path, int flags, ...)
         return next(directory, boot_or(path), flags, mode);
     bool there = inode_at(directory, path) != 0;
     if (there && (flags & O_TRUNC))
-        refuse("a file emptied by opening it");
+        refuse("open with O_TRUNC");
     struct trace_record *record = there ? NULL : begin_named(TRACE_CREATE, directory, path);
     int fd = next(directory, path, flags, mode);
     if (record)
@@ -112,7 +112,7 @@ EXPORT int renameat2(int old_directory, const char *old, int directory, const ch
 {
     NEXT(renameat2);
     if (recording() && (flags & ~(unsigned)RENAME_NOREPLACE))
-        refuse("names that are exchanged");
+        refuse("an exchange of two names");
     struct trace_record *record = NULL;
     if (recording()) {
         const char *name, *old_name;

@@ -1,4 +1,4 @@
-/* The trace itself: starting it, taking room in it, filling a record. */
+/* The trace: starting it, reserving room in it, filling a record. */
 #include "recorder.h"
 
 #include <errno.h>
@@ -38,13 +38,13 @@ static void take_lock(void)
         pthread_mutex_consistent(&trace->lock);
 }
 
-/* Whether the lock is held until the call's end. */
+/* Whether the lock is held until the end of the call. */
 static bool is_change(uint32_t kind)
 {
     return kind != TRACE_SYNC && kind != TRACE_MARK && kind != TRACE_MEMORY;
 }
 
-/* A new file of `room` bytes; 0 or -errno. */
+/* Start a trace in a new file of `room` bytes; return 0 or -errno. */
 EXPORT int binlog_recorder_start(const char *path, uint64_t room)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -64,7 +64,7 @@ EXPORT int binlog_recorder_start(const char *path, uint64_t room)
     return 0;
 }
 
-/* Ends it for this process; its children go on. */
+/* End the trace in this process; its children continue. */
 EXPORT void binlog_recorder_stop(void)
 {
     struct trace_header *made = trace;
@@ -82,14 +82,14 @@ EXPORT void binlog_recorder_mark(const int64_t values[MARK_NUMBERS])
     record->end = record->start;
 }
 
-/* Room for a record and its variable part; NULL where nothing is recorded, or where the trace is full.  errno stays. */
+/* Reserve a record and its variable part; NULL if there is no trace, or it is full.  Preserves errno. */
 struct trace_record *record_begin(enum trace_kind kind, const char *name, const char *other_name, size_t data_bytes)
 {
     if (!trace)
         return NULL;
     size_t name_bytes = name ? strlen(name) : 0, other_bytes = other_name ? strlen(other_name) : 0;
     uint64_t bytes = (sizeof(struct trace_record) + name_bytes + other_bytes + data_bytes + 7) & ~7ull;
-    take_lock(); /* first: a thread that waits for it may die with its process, and must not have taken room */
+    take_lock(); /* first: a thread may die with its process while it waits, and must not have reserved anything */
     uint64_t at = trace->used;
     trace->used += bytes;
     if (at + bytes > trace->room) {
@@ -127,7 +127,7 @@ void record_end(struct trace_record *record, bool failed)
         pthread_mutex_unlock(&trace->lock);
 }
 
-/* The inode of a regular file or directory, or 0: pipes and terminals are nobody's disk.  errno stays the caller's. */
+/* Return the inode of a regular file or directory, or 0: pipes and terminals are on no disk.  Preserves errno. */
 uint64_t inode_of(int fd)
 {
     struct stat status;
@@ -137,7 +137,7 @@ uint64_t inode_of(int fd)
     return told ? status.st_ino : 0;
 }
 
-/* The inode that a path leads to, a link itself where it is one, or 0. */
+/* Return the inode at a path, without following a link in its last part, or 0. */
 uint64_t inode_at(int directory, const char *path)
 {
     struct stat status;
@@ -147,7 +147,7 @@ uint64_t inode_at(int directory, const char *path)
     return told ? status.st_ino : 0;
 }
 
-/* Ends the process over a call whose effect the harness does not model: to pass over it would be to prove nothing. */
+/* Abort at a call whose effect the harness does not model: ignoring it would prove nothing. */
 void refuse(const char *what)
 {
     fprintf(stderr, "recorder: %s: this is not modelled\n", what);

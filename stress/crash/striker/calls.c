@@ -1,6 +1,9 @@
-/* Calls on bytes, names and memory, each of which can be struck.
+/*
+ * Calls on bytes, names and memory, each of which can be made to fail.
  *
- * The recorder, which comes before, leads calls with 64 in their names to the others, and all ways to rename to one. */
+ * The recorder, which is called first, maps functions with 64 in their names to the others, and all kinds of rename to
+ * one.
+ */
 #include "striker.h"
 
 #include <errno.h>
@@ -15,7 +18,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The call in `made` of type int, or what takes its place. */
+/* Make the call `made`, of type int, or inject the fault. */
 #define STRIKE_INT(kind, ours, made)                                                                                   \
     do {                                                                                                               \
         struct strike strike = strike_begin(kind, ours);                                                               \
@@ -30,9 +33,9 @@
 
 #define PAGE_BYTES 4096
 
-/* What a write of `bytes` at `offset` has in the file when a signal kills it: Linux looks for one only between two pages
- * (generic_perform_write of mm/filemap.c, iomap_write_iter of fs/iomap/buffered-io.c), so that up to the end of one, about
- * half way, is there; what lies in one page is there whole. */
+/* Return how much of a write of `bytes` at `offset` reaches the file if a signal kills the process half-way.  Linux
+ * checks for one only between two pages (generic_perform_write of mm/filemap.c, iomap_write_iter of
+ * fs/iomap/buffered-io.c): so whole pages up to about the middle, and a write within one page as a whole. */
 static size_t to_page_end(size_t bytes, off_t offset)
 {
     size_t first = PAGE_BYTES - offset % PAGE_BYTES;
@@ -41,7 +44,7 @@ static size_t to_page_end(size_t bytes, off_t offset)
     return first + (bytes / 2 > first ? (bytes / 2 - first) / PAGE_BYTES * PAGE_BYTES : 0);
 }
 
-/* The call of `next` for `bytes` at `data`, fewer of them where it is to be short, or what takes its place. */
+/* Call `next` for `bytes` at `data`, for fewer if it is to be short, or inject the fault. */
 #define STRIKE_BYTES(kind)                                                                                             \
     do {                                                                                                               \
         struct strike strike = strike_begin(kind, is_ours(fd));                                                        \
@@ -92,7 +95,7 @@ EXPORT int posix_fallocate(int fd, off_t offset, off_t bytes)
     NEXT(posix_fallocate);
     struct strike strike = strike_begin(CALL_ALLOCATE, is_ours(fd));
     if (strike.action == STRIKE_FAIL)
-        return strike.error; /* posix_fallocate(3): returned, not put into errno */
+        return strike.error; /* posix_fallocate(3) returns the error and does not set errno */
     int result = next(fd, offset, bytes);
     strike_end(strike);
     return result;
@@ -141,7 +144,7 @@ EXPORT int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned int f
 
 static const char *other_boot;
 
-/* From now on this process finds another boot id in that file. */
+/* Make this process read its boot id from that file. */
 EXPORT void binlog_striker_boot(const char *path)
 {
     other_boot = path ? strdup(path) : NULL;
@@ -151,7 +154,7 @@ EXPORT int openat(int directory, const char *path, int flags, ...)
 {
     NEXT(openat);
     GIVEN_MODE(flags, mode);
-    const char *boot = getenv("BINLOG_RECORDER_BOOT"); /* what the recorder has made of the kernel's */
+    const char *boot = getenv("BINLOG_RECORDER_BOOT"); /* the recorder's replacement of the kernel's file */
     if (other_boot && boot && strcmp(path, boot) == 0)
         path = other_boot;
     STRIKE_INT(CALL_OPEN, is_ours_at(directory, path), next(directory, path, flags, mode));
@@ -206,7 +209,7 @@ EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int fd
     return result;
 }
 
-/* madvise(2): what a store to a page that cannot be had would be a signal for. */
+/* madvise(2): the call that fails if a page cannot be had; a store would raise a signal instead. */
 EXPORT int madvise(void *address, size_t bytes, int advice)
 {
     NEXT(madvise);
@@ -215,7 +218,7 @@ EXPORT int madvise(void *address, size_t bytes, int advice)
 
 void binlog_mapped_write(void *map, size_t offset, const void *data, size_t bytes);
 
-/* In place of the one in native/mapping.c, which RTLD_NEXT does not find: it is in a module that Python opened. */
+/* Replaces the one in native/mapping.c, which RTLD_NEXT does not find because it is in a module that Python opened. */
 EXPORT void binlog_mapped_write(void *map, size_t offset, const void *data, size_t bytes)
 {
     struct strike strike = strike_begin(CALL_STORE, true);

@@ -1,4 +1,4 @@
-/* Deciding which call is struck. */
+/* The decision which call is made to fail. */
 #include "striker.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ __attribute__((constructor)) static void set_up(void)
     pthread_atfork(NULL, NULL, disarm_child);
 }
 
-/* under, end: what the paths of files that count begin and end with.  shown: a slot that others see, or NULL. */
+/* under, end: the prefix and the suffix of the paths that count.  shown: a slot that others see, or NULL. */
 EXPORT void binlog_striker_arm(const struct strike_order *given, const char *under, const char *end,
                                struct strike_slot *shown)
 {
@@ -44,7 +44,7 @@ EXPORT void binlog_striker_arm(const struct strike_order *given, const char *und
     armed = true;
 }
 
-/* From now on the kind of each call that is counted is put there, by its number. */
+/* Write the kind of each counted call to an array, by its number. */
 EXPORT void binlog_striker_note(uint8_t *kinds, size_t room)
 {
     kinds_counted = kinds;
@@ -72,7 +72,7 @@ static bool ends(const char *path)
     return bytes >= end_bytes && strcmp(path + bytes - end_bytes, ours_end) == 0;
 }
 
-/* Whether the descriptor's file, removed or not, is under the path; path: room for what it has.  errno stays. */
+/* Whether the descriptor's file, removed or not, is under the path; `path` receives its path.  Preserves errno. */
 static bool is_under(int fd, char path[PATH_ROOM])
 {
     char link[64];
@@ -98,7 +98,8 @@ bool is_ours_at(int directory, const char *path)
     if (!armed || !ends(path))
         return false;
     if (*path == '/')
-        return begins(path) || strncmp(path, "/proc/self/fd/", 14) == 0; /* how a staging area is opened anew */
+        return begins(path) || strncmp(path, "/proc/self/fd/", 14) == 0; /* the way in which a staging area is opened
+                                                                          * again */
     return directory != AT_FDCWD && is_under(directory, folder);
 }
 
@@ -142,7 +143,7 @@ void show_locked(int fd, bool locked)
     atomic_store(&slot->locked, locked);
 }
 
-/* Whether it is this descriptor that holds the lock. */
+/* Whether this descriptor holds the lock. */
 bool shows_locked(int fd)
 {
     return armed && locked_fd == fd;

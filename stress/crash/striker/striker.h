@@ -1,9 +1,10 @@
-/* A library to preload (ld.so(8), LD_PRELOAD) that strikes at a chosen system call: the process dies before or after it,
- * or the call fails, or is short.
+/*
+ * A library to preload (ld.so(8), LD_PRELOAD) that injects a fault into a chosen system call: the process dies before
+ * or after it, or the call fails, or returns short.
  *
- * It counts the calls that go through libc's functions and concern files under one path, the log's and its shared
- * memory's; it is preloaded behind the recorder, which so records what came of a call that was struck.  Nothing is
- * struck before binlog_striker_arm, and a child starts without what its parent was armed with.
+ * It counts the calls of libc's functions on files under one path, which is a prefix of the log's and of its shared
+ * memory's.  It is preloaded after the recorder, which therefore records the result.  Nothing is injected before
+ * binlog_striker_arm, and a forked child starts disarmed.
  */
 #ifndef STRIKER_H
 #define STRIKER_H
@@ -12,7 +13,7 @@
 
 #include <stdatomic.h>
 
-/* stress/crash/striker.py names them in the same order. */
+/* stress/crash/injector.py names them in the same order. */
 enum call_kind {
     CALL_READ,
     CALL_WRITE,
@@ -32,7 +33,7 @@ enum call_kind {
     CALL_FUTEX,
     CALL_STORE, /* to a mapped file, by binlog_mapped_write */
     CALL_POPULATE,
-    CALL_OTHER /* advice, times and modes: no byte and no name is another one after it */
+    CALL_OTHER /* advice, times and modes: calls that change no byte and no name */
 };
 
 enum strike_action {
@@ -41,23 +42,23 @@ enum strike_action {
     STRIKE_KILL_AFTER,
     STRIKE_FAIL,
     STRIKE_SHORT,
-    STRIKE_KILL_WITHIN /* with whole pages of its write, or half of its store, done; after any other call */
+    STRIKE_KILL_WITHIN /* after whole pages of its write, or half of its store; after any other call */
 };
 
-/* What a process is armed with.  kinds: bit i for the call kind i.  first: which of those calls is struck, the first one
- * being 0.  count: how many from there on, -1 for every one. */
+/* A fault to inject.  kinds: bit i for call kind i.  first: the first of those calls that is affected, from 0.
+ * count: how many, -1 for all. */
 struct strike_order {
     uint64_t kinds;
     int64_t first, count;
     int32_t action, error;
 };
 
-/* What a process lets others see, in memory that it shares with them. */
+/* The counters that a process shows to others, in shared memory. */
 struct strike_slot {
-    _Atomic uint64_t calls;   /* counted */
-    _Atomic uint64_t struck;  /* of those, how many */
-    _Atomic uint32_t locked;  /* it holds the lock of a whole file */
-    _Atomic uint32_t blocked; /* it is in a call that waits for a lock, or on a futex */
+    _Atomic uint64_t calls;   /* counted calls */
+    _Atomic uint64_t struck;  /* calls into which the fault was injected */
+    _Atomic uint32_t locked;  /* the process holds the lock of a whole file */
+    _Atomic uint32_t blocked; /* the process is waiting for a lock, or on a futex */
 };
 
 /* strike.c */

@@ -1,4 +1,4 @@
-/* Calls that take locks or wait, and showing others that a process is in one of them, or between lock and unlock. */
+/* Calls that take locks or wait; they show others when a process waits, or is between lock and unlock. */
 #include "striker.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ static bool is_lock(int command)
     return command == F_OFD_SETLK || command == F_OFD_SETLKW;
 }
 
-/* The lock that decides is over the whole file; those of single bytes are not told. */
+/* The lock that decides covers the whole file; locks of single bytes are not shown. */
 static bool is_whole(const struct flock *range)
 {
     return range->l_start == 0 && range->l_len == 0;
@@ -62,7 +62,7 @@ EXPORT int fcntl(int fd, int command, ...)
     return fcntl64(fd, command, argument);
 }
 
-/* What futexes are called through. */
+/* Futexes are called through syscall(2). */
 EXPORT long syscall(long number, ...)
 {
     static long (*next)(long, ...);

@@ -1,8 +1,8 @@
-"""A store of messages (`binlog.commitlog`), in files so small that a run of some messages goes through several.
+"""The system of a commit log (`binlog.commitlog`), in files so small that a run of a few messages fills several.
 
-Whoever appends marks what it tries, where each message lies, and up to where all is promised: with sync flush that is
-where an append returned, else what was flushed; after `close`, and once a store was opened after a crash, all of it.
-To judge a state it is opened, looked at, appended to and closed three times.
+An appending process marks each message that it tries, its offset, and the offset before which everything is promised:
+with sync flush the end of an append that returned, otherwise the flushed offset; after `close`, and after the store was
+opened after a crash, the end. To check a state, the store is opened, inspected, appended to and closed three times.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from stress.crash.system import AFTER_DEATH, AFTER_POWER_CUT, Actor, Crash, Obse
 from stress.crash.systems.commitlog_contents import Contents, Place, inspect, message_of
 
 POOL = "binlog-pool-"
-"""What the names of a store's shared memory begin with."""
+"""The prefix of the names of a store's shared memory."""
 
 _QUICK = Pace(0.002, 1, 0.008)
-_RETENTION = Retention(expire_ratio=2.0, force_ratio=2.0, full_ratio=2.0)  # whatever the disk here has left
+# not by how much space the disk here has left
+_RETENTION = Retention(expire_ratio=2.0, force_ratio=2.0, full_ratio=2.0)
 _OPTIONS = StoreOptions(
     file_bytes=1 << 13,
-    units_in_file=26,  # 520 bytes, so that a unit lies across the end of a sector
+    units_in_file=26,  # 520 bytes, so that a unit crosses a sector border
     key_index=KeyIndexSize(slots=7, entries=40),
     flush_pace=_QUICK,
     commit_pace=_QUICK,
@@ -48,29 +49,29 @@ _OPTIONS = StoreOptions(
     retention=_RETENTION,
 )
 _REMOVING = replace(_RETENTION, hours=-1.0, at_hour=None, pause_seconds=0.0)
-"""With which files go at once: when they are told to, and when the store is closed."""
+"""A retention with which files are removed at once: when asked, and when the store is closed."""
 
 _JUDGES = (199, 198)
-_CALLS = (1, 3, 1)  # how many messages the judge appends in each
+_CALLS = (1, 3, 1)  # the number of messages in each call of the checker
 _THREADS_MAX = 4
 _LARGE_BYTES = 1900
 _BEGIN = 1_700_000_000
 
 
 class MarkKind(enum.IntEnum):
-    """Tried and removing come before the call, the others after it."""
+    """TRIED and REMOVING come before the call, the others after it."""
 
     TRIED = 1  # a writer's message
-    APPENDED = 2  # it lies at this place, as the call said
-    DURABLE = 3  # all before this offset is promised to survive a power cut
-    REMOVING = 4  # files may go, up to this offset
-    REMOVED = 5  # they are gone, up to this offset
+    APPENDED = 2  # the offsets that the call returned
+    DURABLE = 3  # everything before this offset is promised to survive a power cut
+    REMOVING = 4  # files up to this offset may be removed
+    REMOVED = 5  # files up to this offset were removed
     REFUSED = 6  # an error said that this message was not appended
-    ENDED = 7  # here the log ended when it was opened after a power cut
+    ENDED = 7  # the end of the log when it was opened after a power cut
 
 
 class Mark(NamedTuple):
-    """One mark.  writer, number: of a message.  place: where it lies; of all other marks the offset is in it."""
+    """One mark.  writer, number: of a message.  place: its offsets; for all other marks only the first is set."""
 
     kind: MarkKind
     writer: int
@@ -79,16 +80,16 @@ class Mark(NamedTuple):
 
 
 def offset_mark(kind: MarkKind, offset: int) -> Mark:
-    """A mark that says nothing but an offset."""
+    """Return a mark with only an offset."""
     return Mark(kind, 0, 0, Place(offset, 0))
 
 
 @dataclass
 class Expectation:
-    """By the marks until some tick.
+    """The state of a store according to the marks until some tick.
 
-    placed: where messages lie, as calls said.  durable: the offset before which all is promised.
-    removing, removed: where the log may begin at most, and must at least.
+    placed: offsets that calls returned.  durable: everything before this offset is promised.
+    removing, removed: the log starts at most, and at least, at this offset.
     """
 
     tried: set[Identity] = field(default_factory=set)
@@ -98,7 +99,7 @@ class Expectation:
     removed: int = 0
 
     def add(self, values: Values) -> None:
-        """Take one more mark into account."""
+        """Add one mark."""
         kind, writer, index, offset, queue_offset, *_ = values
         match kind:
             case MarkKind.TRIED:
@@ -114,22 +115,22 @@ class Expectation:
             case MarkKind.REMOVED:
                 self.removed = max(self.removed, offset)
             case MarkKind.ENDED:
-                # What lay there or behind it, and was not promised, is gone: others will lie in its place.
+                # Messages at or after the end that were not promised are gone; others will be appended there.
                 end = max(offset, self.durable)
                 self.placed = {which: place for which, place in self.placed.items() if place.offset < end}
 
     def died(self) -> None:
-        """All that calls had returned for is promised."""
+        """Promise every call that returned."""
         self.durable = max([self.durable, *(place.offset + 1 for place in self.placed.values())])
 
     @property
     def promised(self) -> int:
-        """How many messages must be there."""
+        """The number of promised messages."""
         return sum(place.offset < self.durable for place in self.placed.values())
 
 
 class StoreActor(Actor):
-    """It appends to a store; also in a thread beside others."""
+    """Appends to a store; several threads may have an actor each."""
 
     def __init__(self, store: MessageStore, who: Who, thread: int = 0) -> None:
         super().__init__(who)
@@ -138,7 +139,7 @@ class StoreActor(Actor):
         self._count = 0
 
     def beside(self, thread: int) -> StoreActor:
-        """One more, in another thread."""
+        """Return an actor for another thread."""
         chance = random.Random(f"{self._chance.random()}/{thread}")
         return StoreActor(self._store, Who(self._who.witness, self._who.life, chance), thread)
 
@@ -147,53 +148,53 @@ class StoreActor(Actor):
         self._append(0)
 
     def several(self) -> None:
-        """Append some together."""
+        """Append several messages in one call."""
         self._append(0, 0, 0)
 
     def large(self) -> None:
-        """Append one that takes a quarter of a file."""
+        """Append a message that fills a quarter of a file."""
         self._append(_LARGE_BYTES)
 
     def several_large(self) -> None:
-        """Append some of those together."""
+        """Append several large messages in one call."""
         self._append(*(_LARGE_BYTES,) * 3)
 
     def some(self) -> None:
-        """Append as chance has it, with time for the services after it."""
+        """Append a random number of messages, and sometimes give the services time."""
         self._append(*self._sizes())
         if self._chance.random() < 0.5:
             time.sleep(self._chance.choice((0.001, 0.003)))
             self.flushed()
 
     def few(self) -> None:
-        """Append a few times as chance has it."""
+        """Append a few times."""
         for _ in range(self._chance.randint(3, 5)):
             self.some()
 
     def many(self) -> None:
         """Append as in a storm."""
-        # As long as each other with pooled flush: what a buffer had before lies where the last message ends.
+        # All of equal length with pooled flush, so that old bytes of a buffer start at the end of the last message.
         size = 300 if self._flush is Flush.POOLED else 0
         self._append(*([size] * self._chance.choices((1, 2, 5), (8, 1, 1))[0]))
         if self._flush is not Flush.SYNC:
-            time.sleep(0.0005)  # else a life is over before any service has worked
+            time.sleep(0.0005)  # otherwise the process is killed before any service has run
 
     def removing(self) -> None:
-        """From now on files go, when they are told to, and when the store is closed."""
+        """Make files be removed when asked, and when the store is closed."""
         self._store._cleaner._retention = _REMOVING
 
     def remove(self) -> None:
-        """Have files go, while there are more to come."""
+        """Remove expired files while more are appended."""
         self._may_remove()
         self._store.remove_expired()
         self.mark(offset_mark(MarkKind.REMOVED, self._store._log.files.min_offset))
 
     def flushed(self) -> None:
-        """Mark what was flushed by now."""
+        """Mark the flushed offset."""
         self.mark(offset_mark(MarkKind.DURABLE, self._store._log.files.flushed_where))
 
     def close(self) -> None:
-        """Close it, which promises all that is in it."""
+        """Close the store, which promises everything in it."""
         self._may_remove()
         self._store.close()
         self.mark(offset_mark(MarkKind.DURABLE, self._store.max_offset))
@@ -207,12 +208,12 @@ class StoreActor(Actor):
             self.mark(offset_mark(MarkKind.REMOVING, self._store._log.files.files[-1].offset))
 
     def _sizes(self) -> tuple[int, ...]:
-        """Of the messages of one call, which go into one file."""
+        """Return the sizes of the messages of one call, which fit into one file."""
         count = self._chance.choices((0, 1, 2, 3), (6, 2, 1, 1))[0]
         return (self._chance.choices((0, _LARGE_BYTES), (5, 1))[0], *(0,) * count)
 
     def _append(self, *sizes: int) -> None:
-        """Append the next messages, in one call; 0: of a size of its own."""
+        """Append the next messages in one call; size 0 is the default size."""
         own = [(self._writer, self._count + at) for at in range(len(sizes))]
         self._count += len(sizes)
         for identity in own:
@@ -250,7 +251,7 @@ class CommitLogSystem(System[Expectation, Contents]):
     scenarios: ClassVar[Mapping[str, Scenario]] = {
         "open": Scenario((StoreActor.go_on,)),
         "append": Scenario((*(StoreActor.go_on,) * 3, StoreActor.several, StoreActor.go_on)),
-        # The messages of each file are as long as those of the others: what a buffer had before lies where one may end.
+        # All files have messages of the same lengths, so that old bytes of a buffer start at the end of a message.
         "roll": Scenario((*(StoreActor.large,) * 9, StoreActor.several_large, StoreActor.go_on)),
         "remove": Scenario(
             (StoreActor.removing, *(*(StoreActor.several_large,) * 3, StoreActor.remove) * 2, StoreActor.go_on)
@@ -275,7 +276,7 @@ class CommitLogSystem(System[Expectation, Contents]):
         }
 
     def open(self, path: Path, who: Who, kept: str) -> StoreActor:
-        """Open it; in a recorded run all is promised that is there once it was opened after a crash."""
+        """Open the store; in a recorded run everything in it after a crash is promised from then on."""
         store = MessageStore(path, replace(_OPTIONS, flush=Flush(kept)))
         store._log._clock = _Clock(who.life)
         actor = StoreActor(store, who)
@@ -290,23 +291,23 @@ class CommitLogSystem(System[Expectation, Contents]):
         return actor
 
     def wrong_errors(self, fault: Fault, fared: Fared, expected: Expectation) -> list[str]:
-        """What is wrong with the errors that somebody was told of a fault.
+        """Return the violations in the errors that a fault caused.
 
-        PoisonedError is right if a write finds no space: a store that syncs each append has buffered it by then.  What
-        is made, or gets its blocks, finds that out before, and FullError alone is right.
+        PoisonedError is right if a write finds no space, because a store that syncs each append has buffered it by
+        then.  A file that is made, or gets its blocks, finds that out before, and only FullError is right.
         """
         if Kind.WRITE in fault.kinds and fault.error in NO_SPACE:
             fared = replace(fared, errors=[each for each in fared.errors if each != "PoisonedError"])
         return super().wrong_errors(fault, fared, expected)
 
     def expectation(self) -> Expectation:
-        """Nothing."""
+        """Return an empty expectation."""
         return Expectation()
 
     def observe(self, path: Path, marks: Sequence[Values], *, again: bool = False, stays: bool = False) -> Contents:
-        """Open it, look at it and append to it, three times; what it had at first.
+        """Open the store, inspect it and append to it, three times; return its content at first.
 
-        Whoever opens it need not flush as those before did.
+        It need not be opened with the flush mode of the processes before.
         """
         problems: list[str] = []
         first = Contents(0, 0)
@@ -317,49 +318,48 @@ class CommitLogSystem(System[Expectation, Contents]):
                 new = {(_JUDGES[again], (visit - 1) * sum(_CALLS) + index) for index in range(sum(_CALLS))}
                 there = {which: place for which, place in after.messages.items() if which not in new}
                 if after.start != before.start or there != before.messages:
-                    problems.append("what was there is not there, or elsewhere, when it is opened again")
+                    problems.append("messages are missing, or have moved, after it was opened again")
                 if missing := new - after.messages.keys():
-                    problems.append(f"what was appended and closed is not there: {sorted(missing)}")
+                    problems.append(f"messages that were appended and closed are missing: {sorted(missing)}")
                 before = after
         return replace(first, problems=problems)
 
     def compare(self, seen: Contents, least: Expectation, most: Expectation, crash: Crash) -> list[str]:
-        """What is wrong."""
+        """Return the violations."""
         wrong = []
         if not least.removed <= seen.start <= most.removing:
             wrong.append(f"the log begins at {seen.start}, not from {least.removed} to {most.removing}")
         wrong += [
-            f"{which}, promised at {place}, is not there"
+            f"{which}, promised at {place}, is missing"
             for which, place in least.placed.items()
             if seen.start <= place.offset < least.durable and which not in seen.messages
         ]
         there = {which: place for which, place in seen.messages.items() if which[0] not in _JUDGES}
         wrong += [
-            f"{which} lies at {place}, and was appended at {most.placed[which]}"
+            f"{which} is at {place}, but was appended at {most.placed[which]}"
             for which, place in there.items()
             if most.placed.get(which, place) != place
         ]
-        wrong += [
-            f"{which} is there, which nobody had tried yet, or was refused" for which in there.keys() - most.tried
-        ]
+        wrong += [f"{which} is in the log, but was not tried, or was refused" for which in there.keys() - most.tried]
         return wrong + _in_order(seen, least)
 
     def lasted(self, before: Contents, after: Contents) -> list[str]:
-        """What is wrong after a power cut."""
+        """Return the violations after a power cut."""
         return [
-            f"{which}, which was at {place} when the store was closed, is not there"
+            f"{which}, which was at {place} when the store was closed, is missing"
             for which, place in before.messages.items()
             if after.messages.get(which) != place
         ]
 
     def remove(self, path: Path, memory: str) -> None:
-        """Remove it, and its shared memory."""
+        """Remove the store and its shared memory."""
         remove_pools(path)
         shutil.rmtree(path, ignore_errors=True)
 
 
 class _Clock:
-    """Store times that go by in seconds: of the three by which recovery begins earlier, a message takes four."""
+    """A clock that advances four seconds for each message: recovery begins three seconds earlier than its checkpoint.
+    """
 
     def __init__(self, life: int) -> None:
         self._now = _BEGIN + 1e6 * life
@@ -370,15 +370,15 @@ class _Clock:
 
 
 def _in_order(seen: Contents, least: Expectation) -> list[str]:
-    """Each writer's messages are there in its order, and none that was appended is missing between two of them."""
+    """Check that each writer's messages are in its order, with none missing in between."""
     wrong = []
     last: dict[int, int] = {}
     for writer, index in seen.messages:
         before = last.get(writer, -1)
         if index <= before:
-            wrong.append(f"message {index} of writer {writer} comes after {before}")
+            wrong.append(f"message {index} of writer {writer} follows {before}")
         wrong += [
-            f"message {missing} of writer {writer} is not there, and {index} is"
+            f"message {missing} of writer {writer} is missing, but {index} is there"
             for missing in range(before + 1, index)
             if (place := least.placed.get((writer, missing))) and place.offset >= seen.start
         ]
@@ -387,7 +387,7 @@ def _in_order(seen: Contents, least: Expectation) -> list[str]:
 
 
 def _visit(path: Path, problems: list[str], when: str, writer: int, visit: int, flush: Flush) -> Contents:
-    """Open it once, look at it, and append to it."""
+    """Open the store, inspect it, and append to it."""
     with MessageStore(path, replace(_OPTIONS, flush=flush)) as store:
         contents = inspect(store)
         problems += [f"{when}: {line}" for line in contents.problems]
@@ -398,15 +398,15 @@ def _visit(path: Path, problems: list[str], when: str, writer: int, visit: int, 
             index += count
             if not contents.end <= appended.offset or len(appended.offsets) != count:
                 problems.append(
-                    f"{when}: {count} messages were appended at {appended}, and the log ended at {contents.end}"
+                    f"{when}: {count} messages were appended at {appended}, but the log ended at {contents.end}"
                 )
     if (path / ABORT_FILE).exists():
-        problems.append(f"{when}: the marker of a crash is there after a clean stop")
+        problems.append(f"{when}: the crash marker exists after a clean stop")
     return contents
 
 
 def remove_pools(path: Path) -> None:
-    """Remove the shared memory of the store in a folder, which need not be there."""
+    """Remove the shared memory of the store in a folder, if the folder exists."""
     with suppress(FileNotFoundError):
         status = path.stat()
         for name in os.listdir("/dev/shm"):

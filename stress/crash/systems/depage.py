@@ -1,7 +1,7 @@
-"""Pages that are depaged into a journal (`PagingManager.depage`): each message goes there in its page's transaction.
+"""The system of pages that are depaged into a journal: each message moves in its page's transaction.
 
-A message is put by paging it, and acknowledged by the removal of its record from the journal.  Pages are depaged by
-who uses them, or by threads of the manager.
+A message is put by paging it, and acknowledged by deleting its record from the journal.  Pages are depaged by the
+process's own calls (`PagingManager.depage`), or by threads of the manager.
 """
 
 from __future__ import annotations
@@ -20,33 +20,32 @@ from stress.crash.systems.messages import MessageActor, MessagesSystem
 from stress.crash.systems.queue import JOURNAL, PAGES
 
 _ADDRESS = "depaged"
-# Paging's own records are of other types.
+# Paging's own records have other types.
 _DELIVERED = 200
 
 
 class Used(enum.Enum):
-    """What a call uses."""
+    """The two files that a call may use."""
 
     PAGES = "pages"
     JOURNAL = "journal"
 
 
 class Refusals:
-    """Whether who uses what has failed is refused, where what is used are several things that fail each by itself.
+    """Checks that a poisoned component refuses calls, if several components fail independently.
 
-    Of a call that uses both, and says that a write or sync has failed, nobody knows which of the two it was.  But what
-    a later call used and was accepted had not failed, so it was the other one; and if none is left, the failure was
-    forgotten.
+    If a call uses both and reports a failed write or sync, it does not say which of them failed.  A component that
+    serves a later call had not failed, so it was the other one; if none is left, the failure was forgotten.
     """
 
     def __init__(self, wrong: list[str]) -> None:
-        """wrong: where it is noted what is."""
+        """wrong: the list to which violations are added."""
         self._wrong = wrong
         self._suspected: list[set[Used]] = []
 
     @contextmanager
     def told(self, *used: Used) -> Iterator[None]:
-        """For a call that may say that one of these has failed."""
+        """Run a call that may report that one of these has failed."""
         try:
             yield
         except PoisonedError:
@@ -54,7 +53,7 @@ class Refusals:
             raise
 
     def accepted(self, *used: Used) -> None:
-        """A call was accepted that for sure used all of these."""
+        """Note that a call was accepted that certainly used all of these."""
         for each in self._suspected:
             each.difference_update(used)
         if not all(self._suspected):
@@ -63,7 +62,7 @@ class Refusals:
 
     @contextmanager
     def using(self, *used: Used) -> Iterator[None]:
-        """For a call that uses all of these."""
+        """Run a call that uses all of these."""
         with self.told(*used):
             yield
         self.accepted(*used)
@@ -74,7 +73,7 @@ class _NotNowError(Exception):
 
 
 class _Journalled:
-    """Paging whose messages are depaged into its journal.  delivered: by the records there, in their order."""
+    """Paging whose messages are depaged into its journal.  delivered: the messages there, by record, in order."""
 
     def __init__(self, path: Path) -> None:
         with ExitStack() as opening:
@@ -89,10 +88,10 @@ class _Journalled:
         """Put a message into a page."""
         self.store.start_paging()
         while not self.store.page(short_message_of(identity)):
-            self.store.start_paging()  # page mode has ended meanwhile
+            self.store.start_paging()  # page mode ended meanwhile
 
     def depage(self, *, failing: bool = False) -> list[Identity]:
-        """Depage a page; what was delivered, nothing where page mode has ended, or it fails in the middle."""
+        """Depage a page and return its messages; none if page mode has ended, or if it fails half-way."""
         taken: dict[int, Identity] = {}
 
         def deliver(_: str, messages: list[bytes], store_tx_id: int) -> None:
@@ -107,7 +106,7 @@ class _Journalled:
         return []
 
     def record(self, messages: list[bytes], store_tx_id: int) -> dict[int, Identity]:
-        """Have them be records of the journal, in a transaction of it."""
+        """Add the messages to the journal, in one of its transactions."""
         taken = {}
         for message in messages:
             record_id = self.journal.new_id()
@@ -116,7 +115,7 @@ class _Journalled:
         return taken
 
     def depage_all(self) -> None:
-        """Until page mode ends."""
+        """Depage until page mode ends."""
         while self.store.is_paging:
             self.depage()
 
@@ -126,7 +125,7 @@ class _Journalled:
 
 
 class Depager(MessageActor):
-    """It pages, depages, and acknowledges what was delivered."""
+    """Pages messages, depages them, and acknowledges the delivered ones."""
 
     def __init__(self, path: Path, who: Who) -> None:
         super().__init__(who)
@@ -144,7 +143,7 @@ class Depager(MessageActor):
         self._mark(What.PUT_DONE, identity)
 
     def transact(self) -> None:
-        """Page some together, and acknowledge one with them; or roll it back."""
+        """Page several messages in a transaction, acknowledging one in it, or roll it back."""
         have, using = self._have, self._refusals.using
         self._tx += 1
         with using(Used.PAGES):
@@ -157,7 +156,7 @@ class Depager(MessageActor):
                 self._mark(What.TX_PUT, identity)
                 with using(Used.PAGES):
                     while not have.store.page(short_message_of(identity), transaction):
-                        have.store.start_paging()  # page mode has ended meanwhile
+                        have.store.start_paging()  # page mode ended meanwhile
             if self._chance.random() < 0.2:
                 transaction.rollback()
                 return
@@ -173,11 +172,11 @@ class Depager(MessageActor):
         self._mark(What.TX_DONE)
 
     def depage(self) -> None:
-        """Depage a page, or fail to."""
+        """Depage a page, or fail half-way."""
         self._depage(failing=self._chance.random() < 0.15)
 
     def end(self) -> None:
-        """Depage all, which ends page mode."""
+        """Depage everything, which ends page mode."""
         while self._have.store.is_paging:
             self._depage()
 
@@ -189,7 +188,7 @@ class Depager(MessageActor):
             self._mark(What.MESSAGE_SYNCED, identity)
 
     def ack(self) -> None:
-        """Acknowledge one of those that were delivered, any of them."""
+        """Acknowledge a random delivered message."""
         if not self._have.delivered:
             return self.drain() if self._by_threads else self.depage()
         record_id = self._chance.choice([*self._have.delivered])
@@ -202,7 +201,7 @@ class Depager(MessageActor):
         return None
 
     def sync(self) -> None:
-        """Have all that was paged be durable."""
+        """Sync everything that was paged."""
         with self._refusals.using(Used.PAGES):
             self._have.store.sync()
         self._mark(What.PUTS_SYNCED)
@@ -211,7 +210,7 @@ class Depager(MessageActor):
         self._have.close()
 
     def drain(self) -> None:
-        """Have the manager depage by itself, in its threads, from now on, and wait until they have depaged all."""
+        """Let the manager's threads depage from now on, and wait until they have depaged everything."""
         if not self._by_threads:
             self._have.manager.depage_to(self._deliver)
             self._by_threads = True
@@ -246,9 +245,9 @@ class DepageSystem(MessagesSystem):
         "all": Scenario(_ALL, 16),
         "threads": Scenario(_THREADS, 14),
     }
-    refuses_all = False  # its actors look at that
+    refuses_all = False  # its actors check that
     fault_stride = 1
-    places_about = 6  # so that a short run has many faults, also of calls of which there are few
+    places_about = 6  # so that a short run has many faults, also in calls that are rare
 
     def __init__(self) -> None:
         names = ("pages", "transactions", "ends")
@@ -256,17 +255,17 @@ class DepageSystem(MessagesSystem):
         self.workloads["recovery"] = self.going_on(Scenario(_ALL, 8))
 
     def open(self, path: Path, who: Who, kept: str) -> Depager:
-        """Open it."""
+        """Open paging and its journal."""
         return Depager(path, who)
 
     def look(self, path: Path) -> list[Identity]:
-        """All messages, which stay: once all is depaged they are in the journal."""
+        """Return all messages and leave them: after depaging they are in the journal."""
         with closing(_Journalled(path)) as have:
             have.depage_all()
             return [*have.delivered.values()]
 
     def drain(self, path: Path) -> list[Identity]:
-        """All messages, which are deleted from the journal."""
+        """Return all messages, and delete them from the journal."""
         with closing(_Journalled(path)) as have:
             have.depage_all()
             for record_id in have.delivered:

@@ -1,8 +1,8 @@
-"""A journal (`binlog.journal`), in files so small that some ten records fill one, but for `blocks`.
+"""The system of a journal (`binlog.journal`), in files that some ten records fill, except for `blocks`.
 
-Whoever appends marks each call before it is made, and what it was promised after; what a load told is marked too, for
-it is promised from then on, and what it did not tell is gone for good.  To judge a state it is loaded three times,
-appended to, reclaimed and compacted.
+A process marks each call before it makes it, and its promise after it.  It also marks the result of each load: the
+records loaded are promised from then on, and those that were not loaded are gone for good.  To check a state, the
+journal is loaded three times, appended to, reclaimed and compacted.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ OPTIONS: dict[str, JournalOptions] = {
     "tiny": replace(_SMALL, file_bytes=1024, buffer_bytes=600, pool_files=3),
     "jbm": replace(_SMALL, file_bytes=2560, layout=JournalLayout.JBM),
 }
-"""By name; no two have files as long as each other's."""
+"""The variants by name; each has files of another size."""
 
 _NATIVE = ("native", "blocks", "tiny")
 _FULL_DISKS = [Fault((Kind.OPEN, Kind.WRITE), ENOSPC, end) for end in (NEW_END, COMPACTED_END)]
-"""Space lacks where it does on a disk: a file that was made has all of its own already."""
+"""Faults of a full disk, where they occur on a real one: an existing file has all of its blocks already."""
 
 
 @dataclass(slots=True)
 class Observation:
-    """What came of a state.
+    """The observation of a state.
 
-    problems: what is wrong whatever had been promised.  first, last: what the first load told, and the last one.
+    problems: violations that do not depend on the marks.  first, last: the results of the first load and the last.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -92,8 +92,8 @@ class JournalSystem(System[Expectation, Observation]):
         Kind.READ, Kind.WRITE, Kind.DATA_SYNC, Kind.SYNC, Kind.OPEN, Kind.LINK, Kind.UNLINK, Kind.MAKE_DIRECTORY,
         Kind.LOCK,
     })  # fmt: skip
-    # Only if a write or a sync failed, or one of a compaction's renames, nobody can go on: also if what lacks is space,
-    # which is needed for new files alone, but told of by writes into others too.
+    # Only a failed write or sync, or a failed rename of a compaction, poisons the journal; also if the reason is a full
+    # disk, which only new files can meet, though writes to other files report it too.
     poisoning = frozenset({Kind.WRITE, Kind.LINK})
 
     def __init__(self) -> None:
@@ -104,59 +104,59 @@ class JournalSystem(System[Expectation, Observation]):
             "reuse": self.lives(Scenario(REUSE, 25), 2),
             "compaction": self.lives(Scenario(COMPACTION, 14), 2),
             "threads": self.lives(Scenario((_threads,)), 1),
-            # Its checks take a torn record for a whole one if it has old bytes: so no file is used again, and no record
-            # lies in more than two sectors.
+            # This layout's checks accept a torn record if the file has old bytes there.  So no file is reused, and no
+            # record spans more than two sectors.
             "jbm": self.lives(Scenario(ONLY_ADDED, 9), 2, "jbm"),
             "killed": self.killed(Scenario(ALL, 30), Scenario((_waiting, *(_any,) * 6)), 200),
             "recovery": self.going_on(Scenario((_waiting, *(_any,) * 6))),
         }
 
     def kept_of(self, seed: str) -> str:
-        """In our own layout."""
+        """Choose one of the variants in our own layout."""
         return random.Random(f"{seed}/kept").choice(_NATIVE)
 
     def crash_of(self, kept: str) -> Crash:
-        """What lies in one page of memory is written whole, or not at all."""
+        """A write within one page of memory is atomic; only `blocks` has larger ones."""
         return Crash.TORN if kept == "blocks" else Crash.KILL
 
     def open(self, path: Path, who: Who, kept: str) -> JournalActor:
-        """Load it, as it is kept if there is one; the actor has what is there."""
+        """Load the journal, in its own variant if it exists; the actor takes over its records."""
         who.witness.mark(plain_mark(MarkKind.LOADING))
         journal, told = _load(path, kept_as(path) or OPTIONS[kept])
-        who.wrong.extend(f"a load told: {line}" for line in told.wrong)
+        who.wrong.extend(f"a load returned: {line}" for line in told.wrong)
         for mark in told.marks():
             who.witness.mark(mark)
         return JournalActor(journal, who, told)
 
     def expectation(self) -> Expectation:
-        """Nothing."""
+        """Return an empty expectation."""
         return Expectation()
 
     def observe(self, path: Path, marks: Sequence[Values], *, again: bool = False, stays: bool = False) -> Observation:
-        """Load it three times, append to it, reclaim and compact it."""
+        """Load the journal three times, append to it, reclaim and compact it."""
         return observe(path, writer=JUDGES[again])
 
     def compare(self, seen: Observation, least: Expectation, most: Expectation, crash: Crash) -> list[str]:
-        """What is wrong."""
+        """Return the violations."""
         return compare(seen.first, least, most, crash)
 
     def lasted(self, before: Observation, after: Observation) -> list[str]:
-        """What is wrong after a power cut."""
+        """Return the violations after a power cut."""
         told = after.first
         if _others(told) != _others(before.last) or told.prepared != before.last.prepared or told.failed:
-            return [*told.wrong, "what was there when the journal was closed is not there, or is something else"]
+            return [*told.wrong, "the journal differs from what it held when it was closed"]
         return told.wrong
 
 
 def kept_as(path: Path) -> JournalOptions | None:
-    """How the journal in a folder is kept, as its files tell; None if it has none."""
+    """Return the options of the journal in a folder, by the size of its files; None if it has none."""
     by_size = {options.file_bytes: options for options in OPTIONS.values()}
     found = (by_size.get(file.stat().st_size) for file in sorted(path.glob("journal-*.jnl")))
     return next((options for options in found if options is not None), None)
 
 
 def _load(path: Path, options: JournalOptions) -> tuple[Journal, Told]:
-    """Start and load a journal, which is closed if that fails."""
+    """Start and load a journal; close it if that fails."""
     journal = Journal(path, options)
     try:
         journal.start()
@@ -168,7 +168,7 @@ def _load(path: Path, options: JournalOptions) -> tuple[Journal, Told]:
 
 
 def _waiting(actor: JournalActor) -> None:
-    """From now on wait for each call's sync."""
+    """Make the actor wait for each call's sync."""
     actor.syncs = (Sync.WAIT,)
 
 
@@ -177,7 +177,7 @@ def _any(actor: JournalActor) -> None:
 
 
 def _threads(actor: JournalActor) -> None:
-    """Three threads that append at once; the third compacts and reclaims too."""
+    """Append from three threads at once; the third compacts and reclaims too."""
     actors, mixes = (actor, actor.beside(1), actor.beside(2)), (RECORDS, TRANSACTIONS, COMPACTION)
     with ThreadPoolExecutor() as threads:
         _ = [*threads.map(take, actors, mixes, (7,) * 3)]
@@ -185,11 +185,11 @@ def _threads(actor: JournalActor) -> None:
 
 class _Unseen:
     def mark(self, mark: tuple[object, ...]) -> None:
-        """Nobody looks at what the judge appends but the judge."""
+        """Drop the mark: only the checker knows about its own records."""
 
 
 def observe(path: Path, *, writer: int = JUDGES[0]) -> Observation:
-    """Load a journal three times, append to it, reclaim and compact it; writer: of what is appended."""
+    """Load a journal three times, append to it, reclaim and compact it.  writer: of the records appended."""
     seen = Observation()
     with Observing(seen.problems):
         actor: JournalActor | None = None
@@ -201,23 +201,23 @@ def observe(path: Path, *, writer: int = JUDGES[0]) -> Observation:
                 continue
             told = seen.last
             if _others(told) != _others(wanted) or told.prepared != wanted.prepared:
-                seen.problems.append("what was there is not there, or is something else, when it is loaded again")
+                seen.problems.append("the journal differs after it was loaded again")
             mine = {record_id for (each, _), (record_id, _) in told.records.items() if each == writer}
             if mine != alive:
-                seen.problems.append(f"of what was appended {sorted(alive)} is there, and {sorted(mine)} was told")
+                seen.problems.append(f"the checker's records are {sorted(alive)}, but {sorted(mine)} were loaded")
             if told.failed:
-                seen.problems.append(f"transactions are told as failed again: {[*told.failed]}")
+                seen.problems.append(f"transactions are reported as failed again: {[*told.failed]}")
             seen.problems += told.wrong
     return seen
 
 
 def _others(told: Told) -> list[tuple[Identity, tuple[int, bool]]]:
-    """What a load told, but for what who judges has appended."""
+    """Return the records of a load, except those that the checker appended."""
     return [item for item in told.records.items() if item[0][0] not in JUDGES]
 
 
 def _visit(seen: Observation, path: Path, before: JournalActor | None, writer: int) -> JournalActor:
-    """Load it once, and append to it."""
+    """Load the journal once, and append to it."""
     options = kept_as(path) or OPTIONS["native"]
     had_quarantine = (path / QUARANTINE_FOLDER).exists()
     journal, told = _load(path, options)
@@ -241,7 +241,9 @@ def _visit(seen: Observation, path: Path, before: JournalActor | None, writer: i
 
 
 def _append(actor: JournalActor, told: Told) -> None:
-    """Some of everything; a transaction has the id of one that has failed, whose records must not come with it."""
+    """Append some of everything; one transaction reuses the id of a failed one, whose records must not come back with
+    it.
+    """
     first, second = actor.add_one(Sync.WAIT), actor.add_one(Sync.WAIT)
     tx_id = next(iter(told.failed), actor.new_id())
     added = actor.new_id()
@@ -254,21 +256,21 @@ def _append(actor: JournalActor, told: Told) -> None:
 
 
 def _names(path: Path, options: JournalOptions, *, quarantine: bool) -> list[str]:
-    """Nothing may be left of what was being made; all files are whole."""
+    """Check that no unfinished file is left, and that all files have their full size."""
     wrong = []
     names = options.names
     for name in sorted(os.listdir(path)):
         if names.number(name) is not None:
             if (size := (path / name).stat().st_size) != options.file_bytes:
-                wrong.append(f"{name} has {size} bytes once the journal is loaded")
+                wrong.append(f"{name} has {size} bytes after a load")
         elif name != LOCK_FILE and not (name == QUARANTINE_FOLDER and quarantine):
-            wrong.append(f"{name} is there once the journal is loaded")
+            wrong.append(f"{name} exists after a load")
     return wrong
 
 
 def _ids(journal: Journal, told: Told) -> list[str]:
-    """No id may come again."""
+    """Check that ids are not given out twice."""
     largest = max([record_id for record_id, _ in told.records.values()] + [*told.prepared, *told.failed], default=0)
     if told.id_max < largest or journal.new_id() <= largest:
-        return [f"the largest id is told as {told.id_max}, and {largest} is there"]
+        return [f"the largest id is reported as {told.id_max}, but {largest} is in use"]
     return []

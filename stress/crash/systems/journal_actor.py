@@ -1,4 +1,4 @@
-"""One who appends to a journal: steps of chance, each call of which is marked before it is made and after."""
+"""A process that appends to a journal in random steps, and marks each call before and after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _THREADS_MAX = 4
 _ID_BITS = 20
 _FUTURE_SECONDS = 60.0
 _EXTRA_BYTES = 40
-# In files of several blocks, so that some records are over the borders of these.
+# In files of several blocks, so that some records cross a block's border.
 _TIMES_LARGER = 20
 
 _CALLS: dict[Kind, Callable[..., Any]] = {
@@ -39,13 +39,14 @@ _MIXED = (Sync.WAIT, Sync.FUTURE, Sync.LATER)
 
 
 class JournalActor(Actor):
-    """Its ids are its own, and no other's.
+    """An actor whose ids no other actor uses.
 
-    writer: who it is.  alive: ids of records that it may update or delete.  syncs: those that it draws from.
+    writer: its number.  alive: ids of records that it may update or delete.  syncs: the modes that it draws from.
     """
 
     def __init__(self, journal: Journal, who: Who, told: Told | None, thread: int = 0) -> None:
-        """told: what a load told, all of which is this one's but for what prepared transactions may yet change."""
+        """told: the result of a load; the actor takes over its records, except those that prepared transactions hold.
+        """
         super().__init__(who)
         self.journal = journal
         self.writer = who.life * _THREADS_MAX + thread
@@ -62,7 +63,7 @@ class JournalActor(Actor):
             self._prepared = [*told.prepared]
 
     def beside(self, thread: int) -> JournalActor:
-        """One more, in another thread."""
+        """Return an actor for another thread."""
         chance = random.Random(f"{self._chance.random()}/{thread}")
         other = JournalActor(self.journal, Who(self._who.witness, self._who.life, chance), None, thread)
         self._others.append(other)
@@ -73,7 +74,7 @@ class JournalActor(Actor):
         self.add_one(Sync.WAIT)
 
     def close(self) -> None:
-        """Close the journal, which promises all."""
+        """Close the journal, which promises everything."""
         self.journal.close()
         for actor in (self, *self._others):
             actor._futures.clear()
@@ -81,30 +82,30 @@ class JournalActor(Actor):
                 self.mark(Mark(MarkKind.DURABLE, Operation(actor.writer, actor.count - 1, Kind.ADD)))
 
     def add_one(self, sync: Sync) -> int:
-        """Add a record; its id."""
+        """Add a record and return its id."""
         record_id = self.new_id()
         self.call(Kind.ADD, sync, record_id=record_id)
         self.alive.append(record_id)
         return record_id
 
     def new_id(self) -> int:
-        """An id that nobody else has: that of the next call."""
+        """Return an id that no other actor uses: that of the next call."""
         return self.writer << _ID_BITS | self.count + 1
 
     def add(self) -> None:
-        """A record."""
+        """Add a record."""
         self.add_one(self._sync())
         self._settle(wait=False)
 
     def update(self) -> None:
-        """To one that is there, else a new one."""
+        """Update a record; add one if there is none."""
         if not self.alive:
             return self.add()
         self.call(Kind.UPDATE, self._sync(), record_id=self._chance.choice(self.alive))
         return self._settle(wait=False)
 
     def delete(self) -> None:
-        """One that is there, most often an old one; if there are few, a new one."""
+        """Delete a record, most often an old one; add one if there are few."""
         if len(self.alive) < 2:
             return self.add()
         record_id = self._chance.choice(self.alive[: self._chance.randint(1, len(self.alive))])
@@ -113,7 +114,7 @@ class JournalActor(Actor):
         return self._settle(wait=False)
 
     def transaction(self) -> None:
-        """One that is committed or rolled back, some of them prepared before."""
+        """Commit or roll back a transaction, sometimes prepared before."""
         tx_id, added = self._begin()
         if self._chance.random() < 0.3:
             self.prepare(tx_id)
@@ -125,7 +126,7 @@ class JournalActor(Actor):
         self._settle(wait=False)
 
     def leave(self) -> None:
-        """A transaction that nobody ends, or that is prepared, with or without records."""
+        """Leave a transaction unfinished, or prepared, with or without records."""
         if self._chance.random() < 0.2:
             tx_id = self.new_id()
         else:
@@ -137,7 +138,7 @@ class JournalActor(Actor):
         self._settle(wait=False)
 
     def end_prepared(self) -> None:
-        """Commit one that is prepared, or roll it back; if there is none, a new record."""
+        """Commit or roll back a prepared transaction; add a record if there is none."""
         if not self._prepared:
             return self.add()
         tx_id = self._prepared.pop(self._chance.randrange(len(self._prepared)))
@@ -145,13 +146,13 @@ class JournalActor(Actor):
         return self._settle(wait=False)
 
     def reclaim(self) -> None:
-        """Free what is dead, now."""
+        """Reclaim dead files now."""
         self.journal.reclaim()
 
     def sweep(self) -> None:
-        """Delete all but the last ones with a transaction, for which nobody waits, and free what is dead by that.
+        """Delete all but the last records in a transaction without waiting, and reclaim the files that this kills.
 
-        Were a file freed before the commit is on the disk, a crash would leave half of the transaction.
+        If a file were freed before the commit is on the disk, a crash would leave half of the transaction.
         """
         if len(self.alive) < 4:
             return self.add()
@@ -164,7 +165,7 @@ class JournalActor(Actor):
         return None
 
     def compact(self) -> None:
-        """Write anew what is alive."""
+        """Compact the journal."""
         self.journal.compact()
 
     def settle(self) -> None:
@@ -176,9 +177,9 @@ class JournalActor(Actor):
         self.call(Kind.PREPARE, self._sync(), tx_id=tx_id, size=_EXTRA_BYTES)
 
     def _begin(self) -> tuple[int, list[int]]:
-        """A transaction of some records; its id, and those that it adds.
+        """Begin a transaction of some records; return its id, and the records that it adds.
 
-        What it updates or deletes nobody else does meanwhile: that is taken from those that may be.
+        Records that it updates or deletes are removed from `alive`, so that no other call touches them meanwhile.
         """
         chance = self._chance
         tx_id, added = self.new_id(), []
@@ -193,21 +194,21 @@ class JournalActor(Actor):
                 self.alive.remove(record_id)
                 self.call(kind, sync, tx_id=tx_id, record_id=record_id)
             if chance.random() < 0.3:
-                self.add()  # between those of the transaction
+                self.add()  # interleaved with the transaction's
         return tx_id, added
 
     def _sync(self) -> Sync:
         return self._chance.choice(self.syncs)
 
     def _settle(self, *, wait: bool) -> None:
-        """Mark the calls whose futures are done; wait for all of them if told so."""
+        """Mark the calls whose futures are done; if `wait`, wait for all of them."""
         while self._futures and (wait or self._futures[0][1].done()):
             operation, future = self._futures.popleft()
             future.result(timeout=_FUTURE_SECONDS)
             self.mark(Mark(MarkKind.DURABLE, operation))
 
     def call(self, kind: Kind, sync: Sync, *, tx_id: int = 0, record_id: int = 0, size: int = 0) -> None:
-        """Make one call.  size: of a body, 0 for one of which some ten fill a file."""
+        """Make one call.  size: of its body; 0 for a size of which some ten fill a file."""
         operation = Operation(self.writer, self.count, kind, tx_id, record_id)
         given: list[Any] = [id_ for id_ in (tx_id, record_id) if id_]
         if kind in _TYPED:
@@ -242,6 +243,6 @@ ALL: Mapping[Step, int] = {**TRANSACTIONS, **COMPACTION, _A.reclaim: 1}
 
 
 def take(actor: JournalActor, steps: Mapping[Step, int], count: int) -> None:
-    """So many steps, each drawn by its weight."""
+    """Take `count` steps, each drawn by its weight."""
     for step in Scenario(steps, count).chosen(actor._chance):
         step(actor)

@@ -1,8 +1,8 @@
-"""What must be in a journal, and what may be, by the marks of those who append; and what a load told against that.
+"""The records that a journal must have, and may have, by the marks; and the comparison of a load with them.
 
-No two who append touch the same record at a time, and no record's id comes again.  So each record is looked at for
-itself: of its adds and updates all must be there that are promised, unless a delete that was tried may have taken them,
-and none whose transaction nobody committed, or that an earlier load did not tell.
+No two actors touch the same record at a time, and no record id is reused.  So each record is checked on its own: it
+must have all promised adds and updates, unless a delete that was tried may have removed it, and none whose transaction
+was not committed, or that an earlier load did not return.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _ENDS = (Kind.COMMIT, Kind.ROLLBACK)
 
 @dataclass
 class Expectation:
-    """By the marks until some tick.
+    """The state of a journal according to the marks until some tick.
 
-    operations: those tried, but for those that were refused.  durable: of each writer the last call that is promised.
-    there, gone: calls that a load told as done, and as not done.  failed: transactions that were told as failed.
-    perhaps_told: those that had not ended when a load began, which may have told that, known to nobody.
-    problems: whether a load told of damage.
+    operations: calls that were tried and not refused.  durable: the last promised call of each writer.
+    there, gone: calls that a load returned as done, and as not done.  failed: transactions that were reported as
+        failed.
+    perhaps_told: transactions that were open when a load began; it may have reported them before its process died.
+    problems: whether a load reported damage.
     """
 
     operations: dict[Identity, Operation] = field(default_factory=dict)
@@ -42,7 +43,7 @@ class Expectation:
     _told: list[Mark] = field(default_factory=list)
 
     def add(self, values: Values) -> None:
-        """Take one more mark into account."""
+        """Add one mark."""
         mark = mark_of(values)
         operation = mark.operation
         match mark.what:
@@ -62,21 +63,21 @@ class Expectation:
                 self._told.append(mark)
 
     def is_promised(self, operation: Operation) -> bool:
-        """Whether it must survive."""
+        """Whether the call must survive."""
         if operation.identity in self.gone:
             return False
         return operation.number <= self.durable.get(operation.writer, -1) or operation.identity in self.there
 
     def died(self) -> None:
-        """What is promised does not depend on how a process ended."""
+        """Do nothing: the promises of a journal do not depend on how a process ended."""
 
     @property
     def promised(self) -> int:
-        """How many calls must survive."""
+        """The number of calls that must survive."""
         return sum(map(self.is_promised, self.operations.values()))
 
     def _load(self, problems: bool) -> None:
-        """What a load told is there for good, and what it did not tell is gone for good."""
+        """Note the result of a load: calls that it returned are done for good, and all others are gone for good."""
         told = {mark.operation.identity for mark in self._told if mark.what is MarkKind.TOLD}
         prepared = {mark.operation.tx_id for mark in self._told if mark.what is MarkKind.PREPARED}
         self.failed |= {mark.operation.tx_id for mark in self._told if mark.what is MarkKind.FAILED}
@@ -91,11 +92,11 @@ class Expectation:
                     self.gone.add(operation.identity)
                 continue
             elif operation.kind in _ENDS:
-                continue  # it shows in what the transaction did
+                continue  # visible in the transaction's records
             elif operation.kind in _DELETES:
                 if operation.record_id in records:
                     self.gone.add(operation.identity)
-                continue  # what is not there is gone by its adds and updates, whoever has deleted it
+                continue  # a missing record's adds and updates are gone, whichever call deleted it
             else:
                 is_there = operation.identity in told
             (self.there if is_there else self.gone).add(operation.identity)
@@ -104,7 +105,7 @@ class Expectation:
 
 
 def compare(told: Told, least: Expectation, most: Expectation, crash: Crash = Crash.POWER) -> list[str]:
-    """What is wrong with what a load told.  least: says what is promised; most: what was tried."""
+    """Return the violations in the result of a load.  least: the promised state; most: the calls tried."""
     return _Comparison(told, least, most, crash).wrong
 
 
@@ -132,14 +133,14 @@ class _Comparison:
         for tx_id in known:
             self._transaction(tx_id)
         for tx_id in (told.prepared.keys() | told.failed.keys()) - known:
-            self.wrong.append(f"the transaction {tx_id} is told of, which nobody had tried yet")
+            self.wrong.append(f"the transaction {tx_id} is reported, but was not tried")
         self._damage(crash)
         promised = [max(each.tx_id, each.record_id) for each in most.operations.values() if self._promised(each)]
         if told.keeps_ids and told.id_max < max(promised, default=0):
-            self.wrong.append(f"the largest id is told as {told.id_max}, and {max(promised)} was used")
+            self.wrong.append(f"the largest id is reported as {told.id_max}, but {max(promised)} was used")
 
     def _evident(self) -> dict[int, int]:
-        """Of each writer the last call that is seen to have been done: so those before it were too."""
+        """Return the last call of each writer that was evidently done, which means that those before it were too."""
         until: dict[int, int] = {}
         seen = [*self._told.records]
         for content in (*self._told.prepared.values(), *self._told.failed.values()):
@@ -163,7 +164,7 @@ class _Comparison:
         return next((end for end in self._ends[tx_id] if end.kind is Kind.COMMIT), None)
 
     def _may_be(self, operation: Operation) -> bool:
-        """Whether it may have been done, its transaction committed."""
+        """Whether the call may have been done and its transaction committed."""
         if operation.identity in self._least.gone:
             return False
         return operation.kind not in _TX_PARTS or self._commit(operation.tx_id) is not None
@@ -174,7 +175,7 @@ class _Comparison:
         commit = self._commit(operation.tx_id)
         if operation.identity in self._least.gone or commit is None:
             return False
-        # A prepared one that is not told as such was ended.
+        # A prepared transaction that is not reported as prepared was ended.
         prepare = self._prepares.get(operation.tx_id)
         ended = (
             prepare is not None
@@ -190,9 +191,9 @@ class _Comparison:
             if identity[0] in JUDGES:
                 continue
             if operation is None:
-                self.wrong.append(f"{identity} is there, which nobody had tried yet, or which was refused")
+                self.wrong.append(f"{identity} exists, but was not tried, or was refused")
             elif (operation.record_id, operation.kind in _UPDATES) != (record_id, is_update):
-                self.wrong.append(f"{operation} is told as of the record {record_id}, is_update={is_update}")
+                self.wrong.append(f"{operation} is returned as record {record_id}, is_update={is_update}")
 
     def _records(self) -> None:
         changes: dict[int, list[Operation]] = defaultdict(list)
@@ -203,16 +204,16 @@ class _Comparison:
         place = {identity: number for number, identity in enumerate(self._told.records)}
         for record_id, all_ in changes.items():
             shown = [each for each in all_ if each.identity in place]
-            self.wrong += [f"{each} is there, and may not be" for each in shown if not self._may_be(each)]
+            self.wrong += [f"{each} exists, but must not" for each in shown if not self._may_be(each)]
             if shown and (deleted := [each for each in deletes[record_id] if self._must_be(each)]):
-                self.wrong.append(f"the record {record_id} is there, which {deleted[0]} has deleted")
+                self.wrong.append(f"the record {record_id} exists, but {deleted[0]} has deleted it")
             elif shown or not any(self._may_be(each) for each in deletes[record_id]):
                 self.wrong += [
-                    f"{each}, which is promised, is not there" for each in all_
+                    f"{each} is promised, but missing" for each in all_
                     if each.identity not in place and self._must_be(each)
                 ]  # fmt: skip
             if [place[each.identity] for each in shown] != sorted(place[each.identity] for each in shown):
-                self.wrong.append(f"of the record {record_id} the updates are not in their order")
+                self.wrong.append(f"the updates of record {record_id} are not in order")
 
     def _transaction(self, tx_id: int) -> None:
         parts = self._of_tx[tx_id]
@@ -225,25 +226,25 @@ class _Comparison:
             wanted = [part.identity for part in parts if part.kind not in _DELETES]
             wanted += [part.identity for part in parts if part.kind in _DELETES]
             if prepare is None or prepare.identity in self._least.gone or ended:
-                self.wrong.append(f"{what} is told as prepared, and may not be")
+                self.wrong.append(f"{what} is reported as prepared, but may not be")
             elif (content.parts, content.extra) != (tuple(wanted), prepare.identity):
                 self.wrong.append(f"{what} is prepared with {content}, not {wanted}, {prepare.identity}")
             if any(part.identity in self._told.records for part in parts):
-                self.wrong.append(f"{what} is prepared, and what it did is there")
+                self.wrong.append(f"{what} is prepared, but its records exist")
         elif prepare is not None and self._promised(prepare) and not ends:
-            self.wrong.append(f"{what} is prepared, and is not told as such")
+            self.wrong.append(f"{what} is prepared, but not reported as prepared")
         if tx_id in self._told.failed:
             if ended or tx_id in self._least.failed or (prepare is not None and self._promised(prepare)):
-                self.wrong.append(f"{what} is told as failed, and has ended, or was told so before, or is prepared")
+                self.wrong.append(f"{what} is reported as failed, but has ended, or was reported before, or is prepared")
             if any(part.identity in self._told.records for part in parts):
-                self.wrong.append(f"{what} is told as failed, and what it did is there")
+                self.wrong.append(f"{what} is reported as failed, but its records exist")
             return
         told_before = self._least.failed | self._least.perhaps_told
         if not ends and prepare is None and tx_id not in told_before and any(map(self._promised, parts)):
-            self.wrong.append(f"{what} was not ended, and is not told as failed")
+            self.wrong.append(f"{what} was not ended, but not reported as failed")
 
     def _whole(self, tx_id: int, parts: list[Operation]) -> None:
-        """All of a transaction is there, or nothing, as far as what else befell its records lets that be seen."""
+        """Check that a transaction took effect as a whole or not at all, as far as other calls on its records allow."""
         records = {self._operations[each].record_id for each in self._told.records if each in self._operations}
         done = [part for part in parts if part.identity in self._told.records]
         others_delete = {
@@ -259,14 +260,14 @@ class _Comparison:
             and (part.kind is not Kind.UPDATE_TX or part.record_id in records)
         ]
         if done and undone:
-            self.wrong.append(f"of the transaction {tx_id} {done} is there, and {undone} is not")
+            self.wrong.append(f"the transaction {tx_id} took effect in part: {done} without {undone}")
 
     def _damage(self, crash: Crash) -> None:
-        """Damage is told only where a write that nobody was promised may be half there."""
+        """Check that damage is reported only if a write that was not promised may be half there."""
         rules = {Crash.POWER: {"tail", "gap", "transaction", "update"}, Crash.TORN: {"tail"}, Crash.KILL: set[str]()}
         unsure = any(
             not self._promised(each) and each.identity not in self._least.gone for each in self._operations.values()
         )
         allowed = rules[crash] if unsure else set()
         if not self._least.problems and not allowed.issuperset(self._told.problems):
-            self.wrong.append(f"damage is told where there is none: {self._told.problems}")
+            self.wrong.append(f"damage is reported, but there is none: {self._told.problems}")

@@ -1,4 +1,4 @@
-"""What those who append to a journal say of their calls, and of what a load told them."""
+"""The marks of processes that append to a journal, for their calls and for the results of loads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from stress.crash.marks import Values
 from stress.crash.records import Identity, identity_of
 
 JUDGES = (199, 198)
-"""Writers who append to what is judged."""
+"""The writers of records that the checker appends."""
 
 
 class Operation(NamedTuple):
     """One call that appends a record.
 
-    writer, number: who made it, and as which of its calls.  kind: of the record.
-    tx_id, record_id: 0 where it has none.
+    writer, number: the actor, and the index of the call.  kind: of the record.
+    tx_id, record_id: 0 if it has none.
     """
 
     writer: int
@@ -31,24 +31,24 @@ class Operation(NamedTuple):
 
     @property
     def identity(self) -> Identity:
-        """Which call."""
+        """The writer and number."""
         return self.writer, self.number
 
 
 class MarkKind(enum.IntEnum):
-    """Tried and loading come before the call, the others after it.
+    """TRIED and LOADING come before the call, the others after it.
 
-    Those of what a load told come between `LOADING` and `LOADED`, which says that this was all.
+    The marks of a load's result are between `LOADING` and `LOADED`, which says that they are complete.
     """
 
     TRIED = 1  # a call
     REFUSED = 2  # an error said that it did nothing
-    DURABLE = 3  # it, and all calls of its writer before, are promised to survive a power cut
+    DURABLE = 3  # this call, and all of its writer before it, are promised to survive a power cut
     LOADING = 4
-    TOLD = 5  # the body of this call is there
+    TOLD = 5  # a load returned the body of this call
     PREPARED = 6  # this transaction is prepared
     FAILED = 7  # this transaction has failed
-    LOADED = 8  # record_id: how many problems were told
+    LOADED = 8  # record_id: the number of problems reported
 
 
 class Mark(NamedTuple):
@@ -59,19 +59,19 @@ class Mark(NamedTuple):
 
 
 def mark_of(values: Values) -> Mark:
-    """The mark that has these values."""
+    """Return the mark with these values."""
     what, writer, number, kind, tx_id, record_id, *_ = values
     return Mark(MarkKind(what), Operation(writer, number, Kind(kind), tx_id, record_id))
 
 
 def plain_mark(what: MarkKind, *, tx_id: int = 0, record_id: int = 0) -> Mark:
-    """A mark of no call."""
+    """Return a mark that belongs to no call."""
     return Mark(what, Operation(0, 0, Kind.ADD, tx_id, record_id))
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A transaction: the calls whose bodies it has, adds and updates before deletes, and that which prepared it.
+    """A transaction: the calls whose bodies it has, adds and updates before deletes, and the call that prepared it.
 
     record_ids: of the records that it adds, updates or deletes.
     """
@@ -83,11 +83,11 @@ class Content:
 
 @dataclass(slots=True)
 class Told:
-    """What a load told, with each body known for the call that appended it.
+    """The result of a load, with each body resolved to the call that appended it.
 
-    records: whose bodies are there, in order, with the record of each, and whether it is an update.
-    problems: the rules.  keeps_ids: whether the layout has a place for the largest id.
-    wrong: bodies that nobody appended, and the like.
+    records: the calls whose bodies were returned, in order, with the id of each record, and whether it is an update.
+    problems: the rules broken.  keeps_ids: whether the layout stores the largest id.
+    wrong: violations, such as bodies that were never appended.
     """
 
     records: dict[Identity, tuple[int, bool]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Told:
     wrong: list[str] = field(default_factory=list)
 
     def marks(self) -> Iterator[Mark]:
-        """What it says, for an expectation."""
+        """Yield the marks of this result."""
         for identity in self.records:
             yield Mark(MarkKind.TOLD, Operation(*identity, Kind.ADD))
         for tx_id in self.prepared:
@@ -110,7 +110,7 @@ class Told:
 
 
 def told_of(loaded: Loaded, *, keeps_ids: bool) -> Told:
-    """What a load told."""
+    """Return the result of a load."""
     problems = [problem.rule for problem in loaded.problems]
     told = Told(problems=problems, keeps_ids=keeps_ids, id_max=loaded.id_max)
     for record in loaded.records:
@@ -118,12 +118,12 @@ def told_of(loaded: Loaded, *, keeps_ids: bool) -> Told:
         if identity is None:
             continue
         if identity in told.records:
-            told.wrong.append(f"the body of {identity} is there twice")
+            told.wrong.append(f"the body of {identity} is returned twice")
         told.records[identity] = record.record_id, record.is_update
     for each, into in ((loaded.prepared, told.prepared), (loaded.failed, told.failed)):
         for content in each:
             if content.tx_id in into:
-                told.wrong.append(f"the transaction {content.tx_id} is told twice")
+                told.wrong.append(f"the transaction {content.tx_id} is reported twice")
             into[content.tx_id] = _content(content, told.wrong)
     return told
 
@@ -141,12 +141,12 @@ def _identity(item: object, wrong: list[str]) -> Identity | None:
     body: bytes = item.body  # type: ignore[attr-defined]
     identity = identity_of(body)
     if identity is None:
-        wrong.append(f"a body is there that nobody appended: {body[:40]!r}")
+        wrong.append(f"a body was never appended: {body[:40]!r}")
     elif isinstance(item, Record) and item.user_type != user_type_of(identity):
         wrong.append(f"the user's type of {identity} is {item.user_type}")
     return identity
 
 
 def user_type_of(identity: Identity) -> int:
-    """The user's type of a call's record."""
+    """Return the user's type of a call's record."""
     return identity[1] % 251

@@ -1,7 +1,7 @@
 """A writer that follows the rules of the jPOS BinLog module, and shares no code with the package.
 
 It is more careful than the module in one point: it syncs its record before the tail.  The module does one sync for
-both, so a power cut may leave its tail without its record, and no one who shares its file could tell.
+both, so a power cut may leave its tail without its record, which no other writer could detect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CLOSED = 1
 
 
 def peer_file(log: Path, writer: int, count: int) -> list[Values]:
-    """Make file 1 of a log as the module makes it: zeros in 24..247, the first record at 248.  Return its marks."""
+    """Make file 1 of a log as the module does: zeros in 24..247, the first record at 248.  Return its marks."""
     body, marks = b"", []
     for index in range(count):
         record = record_bytes(writer, index)
@@ -36,7 +36,7 @@ def peer_file(log: Path, writer: int, count: int) -> list[Values]:
 
 
 class Peer:
-    """Appends to the open file, wherever that is by now."""
+    """Appends to the open file, which it finds as the module does."""
 
     def __init__(self, log: Path, writer: int) -> None:
         self._log = log
@@ -57,7 +57,7 @@ class Peer:
             os.pwrite(fd, struct.pack(">Q", tail + 4 + len(record)), _TAIL)
             os.fdatasync(fd)
         finally:
-            os.close(fd)  # which frees the lock
+            os.close(fd)  # this releases the lock
         ref = Ref(self._number, tail)
         self._recorder.mark(Mark(MarkKind.DURABLE, self._writer, self._count, 1, ref=ref))
         self._count += 1

@@ -1,7 +1,7 @@
-"""A log: how it is used by processes that die, meet faults, or are recorded, and what a state of it must be.
+"""The system of a log: its scenarios for kills, faults and recordings, and the checks of a state.
 
-A state is read, appended to, has the turns of its run taken again, is opened again, appended to and read again; `check`
-is silent throughout.
+A state is read, appended to, retries the producer batches of its run, is opened again, appended to and read again;
+`check` must report nothing throughout.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ from stress.crash.systems.log_workloads import PREPARED, WORKLOADS
 
 LOCK_SECONDS = 20.0
 _JUDGES = (1999, 1998)
-_LARGE_BYTES = 3000  # two of them lead beyond the space that was prepared
+_LARGE_BYTES = 3000  # two of them exceed the prepared space
 _HUGE_BYTES = 150_000  # more than a ring or the leader's buffer takes
 _PAGES_BYTES = 9000
-"""A record that has a page of its own: what shares one with a later append is written anew with it, and so the later
-sync makes good what one that failed left out."""
+"""The size of a record that has a page of its own.  A page shared with a later append is written again with it, so that
+the later sync would repair a failed one.
+"""
 
 _PROCESSES = 8
 _CUTOVERS = 0.002
@@ -81,7 +82,7 @@ def _append_for_ever(log: Path, who: Who, kept: str) -> None:
         elif mode is not Mode.SYNC and chance.random() < 0.01:
             actor.sync()
         if mode is Mode.STAGE and chance.random() < 0.9:
-            os.sched_yield()  # it would fill the log alone
+            os.sched_yield()  # otherwise it would fill the log alone
 
 
 class LogSystem(System[Expectation, Observation]):
@@ -103,7 +104,7 @@ class LogSystem(System[Expectation, Observation]):
             in_mode(Mode.FLUSH), in_mode(Mode.STAGE), in_mode(Mode.STAGE), in_mode(Mode.SYNC, size=_PAGES_BYTES),
             in_mode(Mode.STAGE), LogActor.sync, in_mode(Mode.STAGE),
         )),
-        # With a record that is written from where it lies.
+        # With a record that is written without a copy.
         "grow": Scenario((
             *(in_mode(Mode.SYNC, size=_LARGE_BYTES),) * 3, in_mode(Mode.SYNC, size=_HUGE_BYTES),
             many(3, size=_LARGE_BYTES),
@@ -140,21 +141,21 @@ class LogSystem(System[Expectation, Observation]):
         return LogActor(path, who)
 
     def background_tells(self, fault: Fault) -> bool:
-        """Not what befell something in the background."""
+        """Never: a log reports only failures of the call itself."""
         return False
 
     def fails_alone(self, error: BinlogError) -> bool:
-        """Whether it failed while the open file was found by its name, as after drafts.
+        """Whether it failed while the open file was found by its name, as after an ingest.
 
-        Then nothing was appended, and whoever finds the file next writes and syncs anew what this one was to.
+        Then nothing was appended, and the process that finds the file next writes and syncs again what this one was to.
         """
         return any(frame.f_code is Succession.find.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
     def wrong_errors(self, fault: Fault, fared: Fared, expected: Expectation) -> list[str]:
-        """What is wrong with the errors that somebody was told of a fault.
+        """Return the violations in the errors that a fault caused.
 
-        UnknownOutcomeError is right if the record is in the file and could not be published; and for drafts, which must
-        come into the log then.
+        UnknownOutcomeError is right if the record is in the file and could not be published; and for external files,
+        which must then join the log.
         """
         in_file = Kind.WRITE in fault.kinds or fared.errors.count("UnknownOutcomeError") == expected.decided_count
         if fault.error not in NO_SPACE or in_file:
@@ -162,39 +163,39 @@ class LogSystem(System[Expectation, Observation]):
         return super().wrong_errors(fault, fared, expected)
 
     def remove(self, path: Path, memory: str) -> None:
-        """Remove it, and its shared memory."""
+        """Remove the log and its shared memory."""
         shutil.rmtree(path, ignore_errors=True)
         remove_shared_memory(memory)
 
     def expectation(self) -> Expectation:
-        """Nothing."""
+        """Return an empty expectation."""
         return Expectation()
 
     def observe(self, path: Path, marks: Sequence[Values], *, again: bool = False, stays: bool = False) -> Observation:
-        """Do all that the module says to the log in a directory, which need not be there."""
+        """Take the steps of the module on the log in a directory, which need not exist."""
         return observe(path, turns_in(marks), judge=_JUDGES[again], after_fault=stays)
 
     def compare(
         self, seen: Observation, least: Expectation, most: Expectation, crash: Crash = Crash.POWER
     ) -> list[str]:
-        """What is wrong."""
+        """Return the violations."""
         return compare(seen, least, most, in_order=crash is Crash.POWER)
 
     def lasted(self, before: Observation, after: Observation) -> list[str]:
-        """What is wrong after a power cut."""
+        """Return the violations after a power cut."""
         there = set(after.before)
         return [
-            f"{identity}, which was at {ref}, is not there"
+            f"{identity}, which was at {ref}, is missing"
             for ref, identity in before.all_
             if (ref, identity) not in there
         ]
 
 
 def observe(log: Path, turns: Sequence[Turn], *, judge: int = _JUDGES[0], after_fault: bool = False) -> Observation:
-    """Do all that the module says.
+    """Take the steps of the module on a log.
 
-    judge: who appends.  after_fault: what was in the file and not synced may be set aside, though a reader has seen it;
-        and after a sync that failed the log goes on in the next file.
+    judge: the writer of the records appended.  after_fault: whether recovery may seal the file before records that were
+        not synced, though a reader has seen them; after a failed sync the log must continue in the next file.
     """
     seen = Observation()
     records = [record_bytes(judge, index) for index in range(3)]
@@ -210,21 +211,21 @@ def observe(log: Path, turns: Sequence[Turn], *, judge: int = _JUDGES[0], after_
         observing.step = "appending"
         with Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:
             refs = [writer.append(records[0])]
-            observing.step = "taking the turns again"
+            observing.step = "retrying the producer batches"
             retaken = [each for each in turns if _take_again(writer, log, each)]
         observing.step = "opening again and appending"
         with Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:
             refs += writer.append_many(records[1:])
         seen.number = refs[0].number
         if poisoned and after_fault and seen.number <= poisoned:
-            seen.problems.append(f"file {poisoned} was poisoned, and the log goes on at {refs[0]}")
+            seen.problems.append(f"file {poisoned} was poisoned, but the log continues at {refs[0]}")
         observing.step = "reading again"
         seen.problems += [f"check after appending: {problem}" for problem in binlog.check(log)]
         entries = read(log)
         if entries[-2:] != [Entry(*each) for each in zip(refs[1:], records[1:], strict=True)]:
-            seen.problems.append(f"the log does not end with what was appended to it: {_show(entries[-3:])}")
+            seen.problems.append(f"the log does not end with the records appended to it: {_show(entries[-3:])}")
         if entries[: len(before)] != before and not after_fault:
-            seen.problems.append("what was read before the log was opened for writing is not there, or elsewhere")
+            seen.problems.append("records read before the log was opened for writing are missing, or have moved")
         seen.all_ = _identified(entries, seen.problems)
         seen.sizes = {identity: len(entry.data) for entry, (_, identity) in zip(entries, seen.all_, strict=False)}
         seen.problems += _not_taken(retaken, seen.all_)
@@ -238,20 +239,22 @@ def observe(log: Path, turns: Sequence[Turn], *, judge: int = _JUDGES[0], after_
 
 
 def _take_again(writer: Writer[Any], log: Path, turn: Turn) -> bool:
-    """Take a turn again; whether all of it must be there now, as the source's later turns were not taken before it."""
+    """Retry a producer batch; return whether it must be in the log now, because no later one of its producer was before
+    it.
+    """
     last = writer.last_turn(turn.source)
     take_turn(writer, log, turn)
     return last is None or last.turn <= turn.first
 
 
 def _not_taken(turns: Sequence[Turn], entries: Entries) -> list[str]:
-    """Each of these turns must be there, once."""
+    """Check that each of these producer batches is in the log once."""
     wrong = []
     for each in turns:
         own = [index for _, (writer, index) in entries if writer == each.writer]
         indexes = range(each.first, each.first + each.record_count)
         if [index for index in own if index in indexes] != [*indexes]:
-            wrong.append(f"of a turn that was taken again, {each}, the log has {own}")
+            wrong.append(f"the producer batch {each} was retried, but the log has {own}")
     return wrong
 
 
@@ -260,13 +263,13 @@ def _identified(entries: list[Entry], problems: list[str]) -> Entries:
     for entry in entries:
         identity = identity_of(entry.data)
         if identity is None:
-            problems.append(f"at {entry.ref} is a record that nobody appended: {_show([entry])}")
+            problems.append(f"the record at {entry.ref} was never appended: {_show([entry])}")
         found.append((entry.ref, identity or (-1, 0)))
     return found
 
 
 def _problems_so_far(log: Path) -> list[binlog.Problem]:
-    """What `check` finds; nothing in a directory in which the process died before it had begun a log."""
+    """Return what `check` finds; nothing in a directory in which a process died before it had made a log."""
     try:
         return binlog.check(log)
     except NotFoundError:
@@ -274,7 +277,7 @@ def _problems_so_far(log: Path) -> list[binlog.Problem]:
 
 
 def _poisoned_number(log: Path) -> int:
-    """The file that says of itself that a write or sync failed, 0 for none."""
+    """Return the number of the file whose header says that a write or sync failed, 0 if there is none."""
     flags = LOG_HEADER.offset("flags")
     for path in sorted(log.glob("*.dat")):
         if int.from_bytes(path.read_bytes()[flags : flags + 2], "big") & Flag.POISON:

@@ -1,4 +1,4 @@
-"""One who appends to a log: records, and turns, which are tried again; each call is marked before it and after."""
+"""A process that appends records and producer batches to a log, and marks each call before and after it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from stress.crash.system import Actor, Step, Who
 
 PREPARE_BYTES = 4096
 ASIDE = "aside"
-"""The folder of drafts, in the log's directory, as a job's tasks write them."""
+"""The folder of external files, in the log's directory, in which a job's tasks write them."""
 
 _NAME_BYTES = 8
 _NOWHERE = Ref(0, 0)
 
 
 class How(enum.IntEnum):
-    """How records are appended together: in a call, as a turn, or as a turn that is written aside, in two drafts."""
+    """How records are appended together: in a call, as a producer batch, or as one made of two external files."""
 
     PLAIN = 0
     TURN = 1
@@ -33,23 +33,23 @@ class How(enum.IntEnum):
 
 
 class MarkKind(enum.IntEnum):
-    """Tried comes before the call, the others after it."""
+    """TRIED comes before the call, the others after it."""
 
     TRIED = 1
     DURABLE = 2
-    KEPT = 3  # in the file or in shared memory: a process's death does not take it, a power cut may
-    REFUSED = 4  # by an error that says that it is not in the log
-    DECIDED = 5  # by an error that says that it comes into the log once a writer can go on with it
-    SYNCED = 6  # all that was kept of the writer's records is durable
+    KEPT = 3  # in the file or in shared memory: it survives the process, but perhaps not a power cut
+    REFUSED = 4  # an error said that it is not in the log
+    DECIDED = 5  # an error said that the next writer will put it into the log
+    SYNCED = 6  # all KEPT records of the writer are durable
     CUT_OVER = 7  # ref: the file that was opened
-    SHOWN = 8  # a reader shows it after a crash: so it is durable, whatever was kept with it
+    SHOWN = 8  # a reader returned it after a crash, so it is durable
 
 
 class Mark(NamedTuple):
     """One mark.
 
-    writer, first, record_count: records of a writer, from its `first` on, which are one call's: all or none.
-    ref: where the first of them lies, the others behind it; (0, 0) if the caller is not told.
+    writer, first, record_count: the records of one call, from the writer's `first` on: all are in the log or none.
+    ref: of the first of them, which the others follow; (0, 0) if the caller does not get it.
     """
 
     kind: MarkKind
@@ -61,13 +61,13 @@ class Mark(NamedTuple):
 
 
 def mark_of(values: Values) -> Mark:
-    """The mark that has these values."""
+    """Return the mark with these values."""
     kind, writer, first, count, how, number, offset, *_ = values
     return Mark(MarkKind(kind), writer, first, count, How(how), Ref(number, offset))
 
 
 class Turn(NamedTuple):
-    """Records that a source, which is a writer, gives together; the turn has the number of the first."""
+    """A batch of a producer, which is a writer here; its sequence number is the index of its first record."""
 
     writer: int
     first: int
@@ -76,12 +76,12 @@ class Turn(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Whose turn it is."""
+        """The name of the producer."""
         return f"writer {self.writer}"
 
 
 def turns_in(marks: Sequence[Values]) -> list[Turn]:
-    """Each turn that was tried and not refused, in the order of each source."""
+    """Return each producer batch that was tried and not refused, in each producer's order."""
     tried: dict[tuple[int, int], Turn] = {}
     for mark in map(mark_of, marks):
         if mark.kind is MarkKind.TRIED and mark.how:
@@ -92,13 +92,14 @@ def turns_in(marks: Sequence[Values]) -> list[Turn]:
 
 
 def take_turn(writer: Writer[Any], log: Path, turn: Turn) -> list[tuple[int, Ref]]:
-    """Have a turn appended: how many records lie from which place on; none if they are in the log already."""
+    """Append a producer batch; return the record count and first ref of each run, nothing if it is in the log already.
+    """
     records = [record_bytes(turn.writer, turn.first + at) for at in range(turn.record_count)]
     if turn.how is How.TURN:
         batches = [Batch.from_records(part) for part in (records[:1], records[1:])]
         taken = writer.append_turn(batches, source=turn.source, turn=turn.first)
         return [] if taken is None else [(turn.record_count, taken.ref)]
-    writer.last_turn(turn.source)  # a log that refuses all says so, whatever would befall the drafts
+    writer.last_turn(turn.source)  # a poisoned log refuses here, before the external files are touched
     batches = [Batch.from_records(part) for part in (records[:1], records[1:]) if part]
     drafts = [draft_of(log / ASIDE, batch) for batch in batches]
     taken = writer.append_drafts(drafts, source=turn.source, turn=turn.first)
@@ -108,9 +109,9 @@ def take_turn(writer: Writer[Any], log: Path, turn: Turn) -> list[tuple[int, Ref
 
 
 def draft_of(folder: Path, batch: Batch) -> Drafted:
-    """The records of a batch as a draft, synced, in a folder that is made where it is missing.
+    """Write a batch as a synced external file, in a folder that is made if it is missing.
 
-    Its name is a new one each time: what a process that died has left there is nobody's.
+    The name is a new one each time, because a dead process may have left a file there.
     """
     make_directory(str(folder))
     with Draft(folder / os.urandom(_NAME_BYTES).hex()) as draft:
@@ -119,13 +120,13 @@ def draft_of(folder: Path, batch: Batch) -> Drafted:
 
 
 def read(log: Path) -> list[Entry]:
-    """All of a log."""
+    """Return all entries of a log."""
     with Reader(log) as reader:
         return list(reader)
 
 
 class LogActor(Actor):
-    """A writer; the records of its life are its own."""
+    """A writer whose records no other process appends."""
 
     def __init__(self, log: Path, who: Who, **options: Any) -> None:
         super().__init__(who)
@@ -142,39 +143,39 @@ class LogActor(Actor):
         self._append(1, mode, lambda: [self._writer.append(record_bytes(*self._next(1)[0], size), mode=mode)])
 
     def append_many(self, count: int, mode: Mode = Mode.SYNC, *, size: int = 0) -> None:
-        """Append the next records together."""
+        """Append the next records in one call."""
         records = [record_bytes(*each, size) for each in self._next(count)]
         self._append(count, mode, lambda: self._writer.append_many(records, mode=mode))
 
     def turn(self, count: int, how: How = How.TURN) -> None:
-        """Append the next records as a turn."""
+        """Append the next records as a producer batch."""
         self._count += count
         turn = Turn(self._who.life, self._count - count, count, how)
         with self.refusing(Mark(MarkKind.REFUSED, *turn)):
             self._take(turn)
 
     def again(self) -> None:
-        """Take all turns again that were tried before, by whomever."""
+        """Retry all producer batches that were tried before, by any process."""
         for turn in turns_in(self._who.before):
-            self._take(turn)  # an error says nothing of those who tried it before
+            self._take(turn)  # an error here does not refuse the earlier attempt
 
     def cutover(self) -> None:
-        """Cut over, whatever the open file is."""
+        """Cut over."""
         self.mark(Mark(MarkKind.CUT_OVER, self._who.life, ref=Ref(self._writer.cutover(), 0)))
 
     def perhaps_cutover(self) -> None:
-        """Append and cut over, half of the time: what was not to be in the log is in the way only of who cuts over."""
+        """Append and cut over, half of the time: only a cutover meets files that must not be in the log."""
         if self._chance.random() < 0.5:
             self.append()
             self.cutover()
 
     def sync(self) -> None:
-        """Sync, which makes durable all that was kept."""
+        """Sync, which makes all KEPT records durable."""
         self._writer.sync()
         self.mark(Mark(MarkKind.SYNCED, self._who.life))
 
     def any_size(self) -> int:
-        """Of a record: one in ten goes through several sectors and pages."""
+        """Return a random record size; one in ten spans several sectors and pages."""
         return self._chance.choices(
             (self._chance.randrange(16, 200), self._chance.randrange(200, 1500), self._chance.randrange(1500, 4000)),
             (6, 3, 1),
@@ -188,7 +189,7 @@ class LogActor(Actor):
         return [(self._who.life, self._count + at) for at in range(count)]
 
     def _append(self, count: int, mode: Mode, call: Callable[[], Sequence[Ref | None]]) -> None:
-        """Make one call that appends so many of the next records."""
+        """Make one call that appends the next `count` records."""
         writer, first = self._who.life, self._count
         self.mark(Mark(MarkKind.TRIED, writer, first, count))
         with self.refusing(Mark(MarkKind.REFUSED, writer, first, count)):
@@ -214,15 +215,15 @@ class LogActor(Actor):
 
 
 def in_mode(mode: Mode, *, size: int = 0) -> Step:
-    """A step: append a record."""
+    """Return a step that appends a record."""
     return lambda actor: actor.append(mode, size=size)
 
 
 def many(count: int, mode: Mode = Mode.SYNC, *, size: int = 0) -> Step:
-    """A step: append several together."""
+    """Return a step that appends several records in one call."""
     return lambda actor: actor.append_many(count, mode, size=size)
 
 
 def turn(count: int, how: How = How.TURN) -> Step:
-    """A step: append several as a turn."""
+    """Return a step that appends several records as a producer batch."""
     return lambda actor: actor.turn(count, how)

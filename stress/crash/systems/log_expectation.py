@@ -1,4 +1,4 @@
-"""What must be in a log, and what may be, by the marks of those who append; and what was read compared with that."""
+"""The records that a log must have, and may have, by the marks; and the comparison of what was read with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stress.crash.systems.log_actor import How, Mark, MarkKind, mark_of
 
 @dataclass(slots=True)
 class _Record:
-    """fate: what was told of it last.  first: the first record of its call."""
+    """One record.  fate: its last mark.  first: the first record of its call."""
 
     fate: MarkKind
     first: int
@@ -22,10 +22,10 @@ class _Record:
 
 @dataclass(slots=True)
 class Expectation:
-    """By the marks until some tick.
+    """The state of a log according to the marks until some tick.
 
-    records: those that were tried.  runs: marks of records that lie one behind the other.
-    number_least: of the open file.  keeps: whether what is kept must be there too.
+    records: those that were tried.  runs: marks of records that follow each other in one file.
+    number_least: of the open file.  keeps: whether KEPT records are promised too.
     """
 
     records: dict[Identity, _Record] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Expectation:
     _kept: dict[int, list[_Record]] = field(default_factory=dict)
 
     def add(self, values: Values) -> None:
-        """Take one more mark into account."""
+        """Add one mark."""
         mark = mark_of(values)
         identities = [(mark.writer, mark.first + at) for at in range(mark.record_count)]
         match mark.kind:
@@ -60,20 +60,20 @@ class Expectation:
                     self._sync(mark.writer)
 
     def died(self) -> None:
-        """What is in the file or in shared memory must be there too."""
+        """Promise the records in the file or in shared memory too."""
         self.keeps = True
 
     @property
     def promised(self) -> int:
-        """How many records must be there."""
+        """The number of promised records."""
         return sum(map(self.is_owed, self.records.values()))
 
     def is_owed(self, record: _Record) -> bool:
-        """Whether it must be there."""
+        """Whether the record is promised."""
         return record.fate in (MarkKind.DURABLE, MarkKind.DECIDED) or (self.keeps and record.fate is MarkKind.KEPT)
 
     def _sync(self, writer: int) -> None:
-        """All that was kept of a writer's records is durable: they lie before what was synced."""
+        """Make all KEPT records of a writer durable, because they precede the synced one."""
         for record in self._kept.pop(writer, ()):
             record.fate = MarkKind.DURABLE
 
@@ -83,11 +83,11 @@ Entries = list[tuple[Ref, Identity]]
 
 @dataclass(slots=True)
 class Observation:
-    """What came of a state.
+    """The observation of a state.
 
-    problems: what is wrong whatever had been acknowledged.
-    before: what a reader saw before a writer opened the log; after: what it had in the end, but for what the harness
-        itself had appended; all_: with that.  sizes: of the records.  number: the file that the harness's went to.
+    problems: violations that do not depend on the marks.
+    before: the records read before a writer opened the log.  after: those at the end, without the harness's own; all_:
+        with them.  sizes: of the records.  number: of the file to which the harness appended.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -99,10 +99,10 @@ class Observation:
 
 
 def compare(seen: Observation, least: Expectation, most: Expectation, *, in_order: bool) -> list[str]:
-    """What is wrong with what was read.
+    """Return the violations in what was read.
 
-    in_order: whether what was kept is lost only with all that its writer appended after it.  Not so after a failed
-        sync, where what was staged may outlive what was in the file.
+    in_order: whether a KEPT record may be lost only with all that its writer appended after it.  Not after a failed
+        sync: a staged record may survive one that was in the file.
     """
     wrong: list[str] = []
     there: dict[Identity, Ref] = {}
@@ -110,11 +110,11 @@ def compare(seen: Observation, least: Expectation, most: Expectation, *, in_orde
     for ref, identity in seen.after:
         writer, index = identity
         if identity not in most.records:
-            wrong.append(f"at {ref} is record {index} of writer {writer}, which was not tried yet")
+            wrong.append(f"record {index} of writer {writer}, at {ref}, was not tried")
         elif identity in there:
-            wrong.append(f"record {index} of writer {writer} is there twice: {there[identity]}, {ref}")
+            wrong.append(f"record {index} of writer {writer} is in the log twice: {there[identity]}, {ref}")
         elif index < last.get(writer, -1):
-            wrong.append(f"at {ref} record {index} of writer {writer} comes after its record {last[writer]}")
+            wrong.append(f"record {index} of writer {writer}, at {ref}, follows its record {last[writer]}")
         there.setdefault(identity, ref)
         last[writer] = max(index, last.get(writer, -1))
     for identity, record in least.records.items():
@@ -129,7 +129,7 @@ def compare(seen: Observation, least: Expectation, most: Expectation, *, in_orde
     for mark in least.runs:
         wrong += _of_run(mark, there, seen.sizes, least)
     if not wrong and seen.number < least.number_least:
-        wrong.append(f"the log goes on in file {seen.number}, and was cut over to {least.number_least}")
+        wrong.append(f"the log continues in file {seen.number}, but was cut over to {least.number_least}")
     return wrong
 
 
@@ -140,36 +140,37 @@ def _of_record(
     what = f"record {index} of writer {writer}"
     if identity not in there:
         if record.fate is MarkKind.DECIDED:
-            yield f"{what} was to come into the log, and is not there"
+            yield f"{what} was promised to join the log, but is missing"
         elif least.is_owed(record):
-            yield f"{what}, acknowledged, is not there"
+            yield f"{what} was acknowledged, but is missing"
         elif record.fate is MarkKind.KEPT and last.get(writer, -1) > index:
-            yield f"{what} is not there, and a later one is"
+            yield f"{what} is missing, but a later one is in the log"
     elif record.fate is MarkKind.REFUSED:
-        yield f"{what} was refused, and lies at {there[identity]}"
+        yield f"{what} was refused, but is at {there[identity]}"
     if (identity in there) != ((writer, record.first) in there):
-        yield f"{what} and record {record.first} are one call's, and only one of them is there"
+        yield f"{what} and record {record.first} belong to one call, but only one of them is in the log"
 
 
 def _of_run(
     mark: Mark, there: Mapping[Identity, Ref], sizes: Mapping[Identity, int], least: Expectation
 ) -> Iterator[str]:
-    """The records of one call lie in one file, one behind the other."""
+    """Check that the records of one call follow each other in one file."""
     ref = mark.ref
     for index in range(mark.first, mark.first + mark.record_count):
         identity = mark.writer, index
-        lies = there.get(identity)
-        if lies is None:
+        found = there.get(identity)
+        if found is None:
             return
-        if lies != ref and least.is_owed(least.records[identity]):
-            yield f"record {index} of writer {mark.writer} was acknowledged at {ref} and lies at {lies}"
+        if found != ref and least.is_owed(least.records[identity]):
+            yield f"record {index} of writer {mark.writer} was acknowledged at {ref}, but is at {found}"
         ref = Ref(ref.number, ref.offset + 4 + sizes[identity])
 
 
 def _parts_before(seen: Observation, least: Expectation) -> Iterator[str]:
-    """A reader sees whole calls before a writer opened the log; but of drafts perhaps the first file.
+    """Check that a reader sees whole calls before a writer opened the log; of external files, perhaps only the first.
 
-    That has one record; nothing is behind it then, for whoever appends has placed the others first (decision 32).
+    The first one has one record.  It is then the end of the log, because an appending writer places the others first
+    (decision 32).
     """
     before = {identity for _, identity in seen.before}
     for (writer, index), record in least.records.items():
@@ -177,4 +178,4 @@ def _parts_before(seen: Observation, least: Expectation) -> Iterator[str]:
             continue
         first_alone = record.how is How.DRAFTS and seen.before[-1][1] == (writer, record.first)
         if not first_alone:
-            yield f"before a writer record {index} of writer {writer} and {record.first} are not both there"
+            yield f"before a writer opened the log, a reader saw only one of the records {index} and {record.first} of writer {writer}"

@@ -1,7 +1,7 @@
 """A leader that dies with other writers' records in its group.
 
-The harness holds the log file's lock until the one that is to die waits for it as the deputy, and the others have
-staged and sleep: so the one leads them all as soon as the lock is free.
+The harness holds the log file's lock until the victim waits for it as the deputy, and the others have staged and sleep.
+So the victim leads them all as soon as the lock is released.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from stress.crash.system import Step, Who
 from stress.crash.systems.log_actor import LogActor, many
 
 _WAITERS = 3
-_VICTIM = 2  # its life; the others follow
+_VICTIM = 2  # its number; those of the others follow
 _LOCK = struct.Struct("@hhqqi4x")  # struct flock of fcntl(2) on a 64-bit machine: type, whence, start, length, pid
 
 
 def one_leader(log: Path, ledger: Ledger, under: str, strike: Strike) -> tuple[bool, list[str]]:
-    """Let one lead three others and strike it; whether it was killed, and what is wrong with how the others fared."""
+    """Let a process lead three others and inject a fault into it; return whether it died, and the others' failures."""
     slots = Slots(_WAITERS + 1)
     ready, first, others = os.pipe(), os.pipe(), os.pipe()
 
@@ -37,7 +37,7 @@ def one_leader(log: Path, ledger: Ledger, under: str, strike: Strike) -> tuple[b
             os.close(others[1])
             actor = LogActor(log, Who(ledger, _VICTIM + number, random.Random(number)))
             if number == _WAITERS:
-                actor.append(Mode.STAGE)  # nobody waits for this one
+                actor.append(Mode.STAGE)  # no call waits for this record
             arm(strike, under, slots[number])
             os.write(ready[1], b".")
             os.read(go[0], 1)
@@ -60,7 +60,7 @@ def one_leader(log: Path, ledger: Ledger, under: str, strike: Strike) -> tuple[b
         os.write(others[1], b"." * _WAITERS)
         _until(lambda: all(mortal.poll() or slots[number].blocked for number, mortal in enumerate(mortals)))
     finally:
-        os.close(fd)  # and with it the lock
+        os.close(fd)  # this releases the lock
         for end in (*ready, *first, *others):
             os.close(end)
     failures = [failure for mortal in mortals for failure in mortal.failures()]
@@ -71,5 +71,5 @@ def _until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + HANG_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError("the processes of a cycle neither waited nor ended")
+            raise TimeoutError("the processes neither waited nor ended")
         os.sched_yield()

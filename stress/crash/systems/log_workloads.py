@@ -1,6 +1,6 @@
-"""What is recorded of logs: small runs that mark what they tried, and what they were told.
+"""The recorded workloads of a log: small runs that mark their calls and results.
 
-Each is a function of a log's path and a seed; its processes have the lives that it gives them.
+Each is a function of a log's path and a seed, and numbers its processes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from stress.crash.system import AFTER_POWER_CUT, Prepare, Who, Workload
 from stress.crash.systems.jpos import Peer, peer_file
 from stress.crash.systems.log_actor import How, LogActor, Mark, MarkKind, read
 
-# The syncs of log files by a process that makes a log and appends a turn as drafts.
+# The syncs of log files by a process that makes a log and ingests a producer batch.
 _SYNC_OF_HEADER, _SYNC_OF_CLOSE, _SYNC_OF_SECOND_CLOSE = range(3)
 
 
 def _at_once(*works: Callable[[], None]) -> None:
-    """Run each in a forked process, all at once."""
+    """Run each function in a forked process, all at once."""
     mortals = [Mortal(work) for work in works]
     if failures := [failure for mortal in mortals for failure in mortal.failures()]:
         raise RuntimeError(f"processes of a workload failed: {failures}")
@@ -34,13 +34,13 @@ def _at_once(*works: Callable[[], None]) -> None:
 
 @contextmanager
 def _writer(log: Path, seed: str, life: int) -> Iterator[tuple[LogActor, random.Random]]:
-    """One who appends, and the choices that are left to chance in how it does."""
+    """Open an actor, with the random numbers that decide its steps."""
     with closing(LogActor(log, Who(Recorder(), life, random.Random(f"{seed}/{life}")))) as actor:
         yield actor, random.Random(f"{seed}/{life}/work")
 
 
 def _together(count: int, work: Callable[[LogActor, random.Random], None]) -> Workload:
-    """So many processes that do the same."""
+    """Return a workload of `count` processes that do the same."""
 
     def live(log: Path, seed: str, life: int) -> None:
         with _writer(log, seed, life) as (actor, chance):
@@ -50,7 +50,7 @@ def _together(count: int, work: Callable[[LogActor, random.Random], None]) -> Wo
 
 
 def _some(actor: LogActor, mode: Mode = Mode.SYNC, count: int = 0) -> None:
-    """Append a record, or so many in one call."""
+    """Append a record, or `count` records in one call."""
     if count:
         actor.append_many(count, mode, size=actor.any_size())
     else:
@@ -58,7 +58,7 @@ def _some(actor: LogActor, mode: Mode = Mode.SYNC, count: int = 0) -> None:
 
 
 def _single(log: Path, seed: str) -> None:
-    """One record at a time, by one writer after another."""
+    """Append one record at a time, with two writers in turn."""
     chance = random.Random(seed)
     count = chance.randint(8, 12)
     first = chance.randint(1, count - 1)
@@ -69,13 +69,13 @@ def _single(log: Path, seed: str) -> None:
 
 
 def _groups(actor: LogActor, chance: random.Random) -> None:
-    """Records one by one, and several in one call."""
+    """Append records one by one, and several in one call."""
     for _ in range(chance.randint(2, 3)):
         _some(actor, count=0 if chance.random() < 0.3 else chance.randint(2, 4))
 
 
 def _modes(actor: LogActor, chance: random.Random) -> None:
-    """In one mode and another, with a sync now and then."""
+    """Append in random modes, with some syncs."""
     for _ in range(chance.randint(3, 5)):
         what = chance.randrange(4)
         _some(actor, chance.choice([*Mode]), chance.randint(2, 3) if what == 0 else 0)
@@ -84,7 +84,7 @@ def _modes(actor: LogActor, chance: random.Random) -> None:
 
 
 def _cutover(actor: LogActor, chance: random.Random) -> None:
-    """With cutovers in between."""
+    """Append with cutovers in between."""
     for _ in range(2):
         _some(actor)
         if chance.random() < 0.7:
@@ -94,7 +94,7 @@ def _cutover(actor: LogActor, chance: random.Random) -> None:
 
 
 def _turns(log: Path, seed: str) -> None:
-    """A source's turns, beside records of another process."""
+    """Append a producer's batches while another process appends records."""
 
     def source() -> None:
         with _writer(log, seed, 1) as (actor, chance):
@@ -110,7 +110,8 @@ def _turns(log: Path, seed: str) -> None:
 
 
 def _drafts(log: Path, seed: str) -> None:
-    """A source's turns that become files of the log, beside another process; or the source dies, and it goes on."""
+    """Ingest a producer's batches while another process appends; or kill the producer, and let the other one continue.
+    """
     chance = random.Random(seed)
     dies = chance.random() < 0.8  # such runs have fewer states
 
@@ -140,7 +141,7 @@ def _drafts(log: Path, seed: str) -> None:
 
 
 def _archives(log: Path, seed: str) -> None:
-    """A writer whose closed files become archives; few records, for what is looked at is how one takes the place."""
+    """Archive closed files; few records, because the point is how an archive replaces its file."""
     with _writer(log, seed, 0) as (actor, chance):
         for _ in range(chance.randint(1, 2)):
             _some(actor, count=chance.randint(1, 3))
@@ -151,7 +152,7 @@ def _archives(log: Path, seed: str) -> None:
 
 
 def _recovery(log: Path, seed: str) -> None:
-    """A writer opens what a power cut left, and goes on.  What a reader then shows counts as acknowledged."""
+    """Open what a power cut left, and continue.  Records that a reader returns count as acknowledged."""
     with _writer(log, seed, AFTER_POWER_CUT) as (actor, chance):
         for entry in read(log):
             identity = identity_of(entry.data)
@@ -165,7 +166,7 @@ def _recovery(log: Path, seed: str) -> None:
 
 
 def _jpos(log: Path, seed: str) -> None:
-    """A file that jPOS made: one of ours and one that follows its rules append to it, and ours cuts it over."""
+    """Append to a file that jPOS made, with one of our writers and one that follows its rules; ours cuts it over."""
 
     def ours() -> None:
         with _writer(log, seed, 0) as (actor, chance):
@@ -186,7 +187,7 @@ def _jpos(log: Path, seed: str) -> None:
 
 
 def _prepare_jpos(log: Path, seed: str) -> list[Values]:
-    """The file that jPOS made, with a few records."""
+    """Make a file as jPOS does, with a few records."""
     log.mkdir()
     return peer_file(log, 2, random.Random(f"{seed}/prepare").randint(0, 3))
 

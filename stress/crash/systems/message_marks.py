@@ -1,4 +1,4 @@
-"""Messages of which everything is known from their first bytes, and the marks of those who put and acknowledge them."""
+"""Messages that identify themselves, and the marks of processes that put and acknowledge them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZE_MAX = 3000
 
 
 class What(enum.IntEnum):
-    """What was done.  The second number of a transaction's marks is its own; else it is that of a message's."""
+    """The kind of a mark.  The second number of a transaction's marks is its own; otherwise it is the message's."""
 
     OPENED = 0
     PUT_TRIED = 1
@@ -21,19 +21,19 @@ class What(enum.IntEnum):
     GOT = 3
     ACK_TRIED = 4
     ACK_DONE = 5
-    # Of a transaction: each message that it puts or acknowledges, then what becomes of it.
+    # Of a transaction: each message that it puts or acknowledges, then its outcome.
     TX_PUT = 6
     TX_ACK = 7
     TX_TRIED = 8
     TX_DONE = 9
     TX_DROPPED = 10
-    # All that its process put, or acknowledged, is durable: what a power cut is not to take.
+    # Everything that the process put, or acknowledged, is durable and must survive a power cut.
     PUTS_SYNCED = 11
     ACKS_SYNCED = 12
-    # By an error that says that nothing was done; of a transaction TX_DROPPED says so.
+    # An error said that nothing was done; for a transaction, TX_DROPPED says so.
     PUT_REFUSED = 13
     ACK_REFUSED = 14
-    # It is durable, whatever was put before it is.
+    # This message is durable, but not necessarily those put before it.
     MESSAGE_SYNCED = 15
     # A backup, whose number is the message's.
     BACKUP_TRIED = 16
@@ -41,7 +41,7 @@ class What(enum.IntEnum):
 
 
 class Identity(NamedTuple):
-    """A message: by which process it was put, by which of its threads, and the how many-eth of that it is."""
+    """A message: the process and thread that put it, and its index there."""
 
     life: int
     producer: int
@@ -49,7 +49,7 @@ class Identity(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A mark.  life, thread: who made it.  tx: of its life and thread, 0 for none."""
+    """A mark.  life, thread: of the process that made it.  tx: a number of that thread, 0 for none."""
 
     what: What
     life: int
@@ -59,19 +59,19 @@ class Mark(NamedTuple):
 
 
 def mark_of(values: tuple[int, ...]) -> Mark:
-    """The mark that has these numbers, one after the other."""
+    """Return the mark with these values."""
     what, life, thread, tx, its_life, producer, number, *_ = values
     return Mark(What(what), life, thread, tx, Identity(its_life, producer, number))
 
 
 def message_of(identity: Identity) -> bytes:
-    """The message of an identity, always the same."""
+    """Return the body of a message, always the same for one identity."""
     chance = random.Random(_HEAD.pack(*identity))
     return _of_size(identity, chance.randrange(_SIZE_MAX) if chance.random() < 0.2 else chance.randrange(100))
 
 
 def short_message_of(identity: Identity) -> bytes:
-    """The same with no more than some 400 bytes, for pages of few sectors."""
+    """Return a body of at most some 400 bytes, for pages of few sectors."""
     return _of_size(identity, random.Random(_HEAD.pack(*identity)).randrange(400))
 
 
@@ -82,7 +82,7 @@ def _of_size(identity: Identity, size: int) -> bytes:
 
 
 def identity_of(message: bytes) -> Identity:
-    """Whose it is.  Raises: ValueError where it is not what was put."""
+    """Return the identity of a message.  Raises: ValueError, if it was never put."""
     identity = Identity(*_HEAD.unpack_from(message))
     if message not in (message_of(identity), short_message_of(identity)):
         raise ValueError(f"{message[:40]!r} was never put")

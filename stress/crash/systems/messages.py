@@ -1,12 +1,12 @@
-"""What queues and depaged pages have in common: messages that are put and acknowledged, and how both are judged.
+"""The rules that queues and depaged pages share: messages that are put and acknowledged.
 
-1. What was put, and promised to be durable, is there, unless somebody may have acknowledged it.
-2. What was acknowledged, and promised so, is not.
-3. Nothing is there twice, or that nobody put; and the messages of a thread come in its order.
-4. Of a transaction all is there that was not acknowledged, or nothing.
-5. What was got and not acknowledged comes again when it is opened anew, all of it and nothing else.
-6. A process is given no message twice, and none whose acknowledgement an earlier one was told of; each of its threads
-   is given the messages of another thread in their order.
+1. A message whose put is promised durable exists, unless a process may have acknowledged it.
+2. A message whose acknowledgement is promised durable does not exist.
+3. No message exists twice, or without having been put; messages of a thread are in its order.
+4. A transaction's unacknowledged messages all exist, or none of them does.
+5. Messages that were got and not acknowledged are delivered again after the next opening, all of them and no others.
+6. A process gets no message twice, and none that an earlier process has acknowledged; each of its threads gets the
+   messages of another thread in their order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FAULT_KINDS = frozenset({
 
 
 class MessageActor(Actor):
-    """It puts messages, each with a number of its own."""
+    """Puts numbered messages."""
 
     def __init__(self, who: Who, thread: int = 0) -> None:
         super().__init__(who)
@@ -52,7 +52,7 @@ class MessageActor(Actor):
         """Put one message."""
 
     def close(self) -> None:
-        """Close what it has, which promises all."""
+        """Close the engine, which promises everything."""
         self._close()
         self._mark(What.PUTS_SYNCED)
         self._mark(What.ACKS_SYNCED)
@@ -73,7 +73,9 @@ class MessageActor(Actor):
 
 @dataclass
 class _Transaction:
-    """undone: its commit was tried, and has not returned.  again: those of `acked` that somebody got after that."""
+    """A transaction.  undone: its commit was tried and has not returned.  again: messages of `acked` that were got
+    after that.
+    """
 
     put: list[Identity] = field(default_factory=list)
     acked: list[Identity] = field(default_factory=list)
@@ -83,11 +85,13 @@ class _Transaction:
 
 @dataclass
 class Expectation:
-    """By the marks until some tick.  Of a message: whether somebody tried to put it, and to acknowledge it.
+    """The state according to the marks until some tick: messages that were put and acknowledged, or tried.
 
-    acked: by which life each was acknowledged last: what a power cut took of that one no later one can have synced.
-    given: what processes got; wrong: what they may not have got.  has_died: whether only a process died.
-    last_to_ack: which transaction tried to acknowledge a message, if nobody did after it.
+    acked: the process that acknowledged each message last; no later process can have synced what a power cut took of
+        it.
+    given: messages that processes got; wrong: those that they must not have got.  has_died: whether only a process
+        died.
+    last_to_ack: the transaction that tried to acknowledge a message, if no call did after it.
     """
 
     tried: set[Identity] = field(default_factory=set)
@@ -106,7 +110,7 @@ class Expectation:
     _last: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def add(self, values: Values) -> None:
-        """Take one more mark into account."""
+        """Add one mark."""
         mark = mark_of(values)
         transaction = self.transactions[mark.life, mark.thread, mark.tx] if mark.tx else _Transaction()
         match mark.what:
@@ -152,14 +156,14 @@ class Expectation:
     def _get(self, mark: Mark) -> None:
         message = mark.message
         if message not in self.tried:
-            self.wrong.append(f"{message} was given to process {mark.life}, and nobody put it")
+            self.wrong.append(f"{message} was given to process {mark.life}, but was never put")
         if message in self.acked or message in self.gone:
             self._given_again.append(f"{message} was given to process {mark.life} after it was acknowledged")
         if (mark.life, message) in self._of_life:
             self.wrong.append(f"{message} was given twice to process {mark.life}")
         producer = (mark.life, mark.thread, message.life, message.producer)
         if self._last.get(producer, 0) > message.number:
-            self.wrong.append(f"{message} was given to process {mark.life} behind number {self._last[producer]}")
+            self.wrong.append(f"{message} was given to process {mark.life} after number {self._last[producer]}")
         self._last[producer] = message.number
         self._of_life.add((mark.life, message))
         self.given.add(message)
@@ -167,24 +171,24 @@ class Expectation:
             self.last_to_ack[message].again.add(message)
 
     def died(self) -> None:
-        """All that calls had returned for is promised."""
+        """Promise every call that returned."""
         self.durable |= self.put
         self.gone.update(self.acked)
-        self.wrong += self._given_again  # else a power cut may have taken the acknowledgement
+        self.wrong += self._given_again  # not after a power cut, which may have taken the acknowledgement
         self.has_died = True
 
     @property
     def promised(self) -> int:
-        """How many messages were promised."""
+        """The number of promised messages."""
         return len(self.durable)
 
 
 @dataclass(slots=True)
 class Observation:
-    """What came of a state.
+    """The observation of a state.
 
-    problems: what is wrong whatever was promised.  found: what was got, in its order.
-    damage: what `check` told before it was opened and after it was used: a mere death leaves none.
+    problems: violations that do not depend on the marks.  found: the messages got, in order.
+    damage: problems that `check` reported before the opening and after the use; a mere death causes none.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -193,78 +197,78 @@ class Observation:
 
 
 class MessagesSystem(System[Expectation, Observation]):
-    """Something that messages are put into."""
+    """A system that messages are put into."""
 
     fault_kinds = FAULT_KINDS
     cuts_between = True
 
     @abstractmethod
     def look(self, path: Path) -> list[Identity]:
-        """All messages that are there, in their order, which stay."""
+        """Return all messages in order, and leave them."""
 
     @abstractmethod
     def drain(self, path: Path) -> list[Identity]:
-        """Likewise, and they are gone then."""
+        """Return all messages in order, and acknowledge them."""
 
     @abstractmethod
     def put(self, path: Path, messages: list[Identity]) -> None:
-        """Put messages, the first by itself, the others in one transaction."""
+        """Put messages, the first alone, the others in one transaction."""
 
     def expectation(self) -> Expectation:
-        """Nothing."""
+        """Return an empty expectation."""
         return Expectation()
 
     def observe(
         self, path: Path, marks: Sequence[Values] = (), *, again: bool = False, stays: bool = False
     ) -> Observation:
-        """Get all, put more, and look whether that is there; then nothing is to be left."""
+        """Get all messages, put more, and check that exactly those exist."""
         seen = Observation()
         with Observing(seen.problems):
             if path.exists() and not stays:
-                _check(path, seen, "before it was opened")
+                _check(path, seen, "before opening")
             seen.found = self.look(path)
             if not stays:
                 self._use(path, seen)
-                _check(path, seen, "once it was used")
+                _check(path, seen, "after use")
         return seen
 
     def _use(self, path: Path, seen: Observation) -> None:
         if (found := self.drain(path)) != seen.found:
-            seen.problems.append(f"{seen.found} were got, and when it was opened anew {found}")
+            seen.problems.append(f"{seen.found} were got, but {found} after the next opening")
         mine = [Identity(_JUDGE, 0, number) for number in range(1, 4)]
         self.put(path, mine)
         if (found := self.drain(path)) != mine:
-            seen.problems.append(f"{mine} were put when all else was acknowledged, and {found} are there")
+            seen.problems.append(f"{mine} were put after all others were acknowledged, but {found} exist")
 
     def compare(
         self, seen: Observation, least: Expectation, most: Expectation, crash: Crash = Crash.POWER
     ) -> list[str]:
-        """What is wrong with what was got."""
+        """Return the violations in the messages got."""
         found, there = seen.found, set(seen.found)
         wrong = [*least.wrong, *([] if crash is Crash.POWER else seen.damage)]
-        wrong += [f"{each} was promised, and is not there" for each in sorted(least.durable - least.ack_tried - there)]
-        wrong += [f"{each} was acknowledged durably, and came again" for each in sorted(least.gone & there)]
-        wrong += [f"{each} is there, and nobody put it" for each in sorted(there - most.tried)]
+        wrong += [f"{each} was promised, but is missing" for each in sorted(least.durable - least.ack_tried - there)]
+        wrong += [f"{each} was acknowledged durably, but was delivered again" for each in sorted(least.gone & there)]
+        wrong += [f"{each} exists, but was never put" for each in sorted(there - most.tried)]
         if len(there) != len(found):
-            wrong.append("some messages are there twice")
+            wrong.append("some messages exist twice")
         last: dict[tuple[int, int], int] = {}
         for each in found:
             if last.get(each[:2], 0) > each.number:
-                wrong.append(f"{each} comes behind number {last[each[:2]]}")
+                wrong.append(f"{each} follows number {last[each[:2]]}")
             last[each[:2]] = each.number
         for transaction in least.transactions.values():
             wrong += _halves(transaction, there, least)
         return wrong
 
     def lasted(self, before: Observation, after: Observation) -> list[str]:
-        """What is wrong after a power cut."""
+        """Return the violations after a power cut."""
         if after.found == before.found:
             return []
-        return [f"{before.found} were there when it was closed, and {after.found} are now"]
+        return [f"it had {before.found} when it was closed, but has {after.found} now"]
 
 
 def _check(path: Path, seen: Observation, when: str) -> None:
-    with suppress(NotFoundError):  # it was being made
+    with suppress(NotFoundError):  # a process died while it was being created
         problems = [*check_paging(path), *check_journal(path / "journal")]
         seen.damage += [f"{when}: {problem}" for problem in problems]
 
@@ -274,10 +278,10 @@ def _halves(transaction: _Transaction, there: set[Identity], least: Expectation)
     again = transaction.again | there.intersection(transaction.acked)
     missing = set(transaction.put) - least.ack_tried - given
     if given and missing:
-        yield f"of a transaction's messages {sorted(given)} are there, or were given, and {sorted(missing)} are not"
+        yield f"a transaction took effect in part: {sorted(given)} exist, or were given, but {sorted(missing)} do not"
     if given and again:
-        yield f"{sorted(again)} are there, which a transaction acknowledged that put {sorted(given)}"
+        yield f"{sorted(again)} exist, but were acknowledged by the transaction that put {sorted(given)}"
     is_nothing_there = not given and least.ack_tried.isdisjoint(transaction.put)
     last = {each for each in transaction.acked if least.last_to_ack.get(each) is transaction}
     if least.has_died and transaction.undone and is_nothing_there and (lost := last - again):
-        yield f"{sorted(lost)} are not there, which a transaction acknowledged of which nothing is there"
+        yield f"{sorted(lost)} are missing, but were acknowledged by a transaction whose messages are missing too"

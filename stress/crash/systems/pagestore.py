@@ -1,14 +1,14 @@
-"""A page store (`binlog.pagestore`), and how a state of it is judged: looked at, opened, read, emptied, put into again.
+"""The system of a page store (`binlog.pagestore`): inspected, opened, read, emptied and put into again.
 
-TX_PUT and TX_ACK name what a transaction puts and removes; PUTS_SYNCED promises all that was done before; GOT names
-what a process found when it had opened the store, and OPENED says that this was all.
+TX_PUT and TX_ACK name messages that a transaction puts and removes; PUTS_SYNCED promises everything done before; GOT
+names a message that a process found after opening, and OPENED says that these were all.
 
-1. It has what it had behind one of its transactions: all that were promised before that one too, and none that was not
-   tried; each whole, in the order of priorities and keys; and the transactions that were prepared then, which hold
-   what is theirs.  A backup likewise, as it was at one moment between the call and its return.
-2. Nothing is wrong with it, before it is opened and after: pages are somebody's, or free.
-3. It goes on.
-4. A backup that was finished is a store; one that was not is that, or is refused.
+1. The store has the state after one of its transactions: all promised ones are included and none that was not tried;
+   each is whole, in the order of priorities and keys; transactions prepared until then still hold their messages.  A
+   backup has the state of one moment between its call and its return.
+2. `check` reports nothing, before opening and after: each page is in use or free.
+3. The store can be used further.
+4. A finished backup is a store; an unfinished one is a store or is refused.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ Found = tuple[Contents, list[int]]
 
 @dataclass
 class _Transaction:
-    """kind: 0 for a commit, else what an actor tells, of the transaction `number`.  tx: of its life."""
+    """A transaction.  kind: 0 for a commit, otherwise what it does to the prepared transaction `number`.  tx: its
+    number in its process.
+    """
 
     tx: int = 0
     put: list[Entry] = field(default_factory=list)
@@ -66,17 +68,17 @@ class _Transaction:
 
 @dataclass(frozen=True)
 class State:
-    """What is there.
+    """The content of a store.
 
-    order: messages with their queues, in the order of their keys, whoever has them.
-    prepared: transactions, with what each puts and removes.
+    order: messages with their queues, in the order of their keys, held by a transaction or not.
+    prepared: transactions, with the messages that each puts and removes.
     """
 
     order: tuple[Entry, ...] = ()
     prepared: Mapping[int, _Transaction] = field(default_factory=dict)
 
     def behind(self, transaction: _Transaction) -> State:
-        """What is there behind a transaction."""
+        """Return the state after a transaction."""
         prepared = dict(self.prepared)
         gone, new = transaction.removed, transaction.put
         if transaction.kind == PREPARE:
@@ -89,20 +91,20 @@ class State:
 
     @property
     def found(self) -> Found:
-        """What somebody finds: messages as the queues give them, and transactions that are prepared."""
+        """The content that a reader finds: messages as the queues deliver them, and prepared transactions."""
         held = {each for one in self.prepared.values() for each in (*one.put, *one.removed)}
         return in_queues([each for each in self.order if each not in held]), [*self.prepared]
 
 
 @dataclass
 class Expectation:
-    """By the marks until some tick.
+    """The state of a store according to the marks until some tick.
 
-    base: what was there when the last process had opened the store.
-    tried: what is there behind each transaction since then whose commit was tried, in their order; of these `done` had
-    returned, and `durable` are promised.
-    backups: what each may have, by its number.  finished: those that returned.
-    wrong: what a process found that could not be.
+    base: the state when the last process had opened the store.
+    tried: the state after each transaction since then whose commit was tried, in order; the first `done` have returned,
+        and the first `durable` are promised.
+    backups: the states that each backup may have, by its number.  finished: the backups that returned.
+    wrong: states that a process found and that could not be.
     """
 
     base: State = field(default_factory=State)
@@ -119,9 +121,9 @@ class Expectation:
     _life: int = 0
 
     def add(self, values: Values) -> None:
-        """Take one more mark into account."""
+        """Add one mark."""
         mark = mark_of(values)
-        if mark.life != self._life:  # what the one before was about to say, it never will
+        if mark.life != self._life:  # the process before has died in the middle
             self._life, self._found, self._backup = mark.life, [], 0
             self._next = _Transaction()
         match mark.what:
@@ -173,16 +175,16 @@ class Expectation:
         self._last, self._next = 0, _Transaction()
 
     def died(self) -> None:
-        """All that calls had returned for is promised."""
+        """Promise every call that returned."""
         self.durable = self.done
 
     @property
     def promised(self) -> int:
-        """How many transactions are promised."""
+        """The number of promised transactions."""
         return self.durable
 
     def states(self, tried_count: int) -> Iterator[State]:
-        """What may be there: behind each of the transactions from the last that is promised to the last of so many."""
+        """Yield the possible states: from the last promised transaction to the last of `tried_count`."""
         yield from [self.base, *self.tried][self.durable : max(tried_count, self.durable) + 1]
 
     def _open(self) -> None:
@@ -190,19 +192,19 @@ class Expectation:
         found = in_order(messages), [number for _, (life, _, number) in self._found if not life]
         states = [state for state in self.states(len(self.tried)) if state.found == found]
         if not states:
-            self.wrong.append(f"a process found {found} when it had opened the store")
+            self.wrong.append(f"a process found {found} after opening the store")
         self.base = states[0] if states else State(tuple(messages))
         self.tried, self.done, self.durable = [], 0, 0
         self._found, self._next, self._last = [], _Transaction(), 0
 
 
 def entries_of(identity: Identity) -> list[Entry]:
-    """A message with each of its queues."""
+    """Return a message with each of its queues."""
     return [(queue, identity) for queue in queues_of(identity)]
 
 
 def in_order(found: Iterable[Entry]) -> Contents:
-    """Messages as they were found, by their queues."""
+    """Group messages by queue, in the order in which they were found."""
     contents: Contents = {queue: [] for queue in QUEUES}
     for queue, identity in found:
         contents[queue].append(identity)
@@ -210,16 +212,17 @@ def in_order(found: Iterable[Entry]) -> Contents:
 
 
 def in_queues(there: Iterable[Entry]) -> Contents:
-    """Messages, in the order in which they were put, as the queues give them."""
+    """Group messages by queue, in the order of delivery; there: in the order in which they were put."""
     return in_order(sorted(there, key=lambda each: -priority_of(each[1])))
 
 
 @dataclass(slots=True)
 class Observation:
-    """What came of a state.
+    """The observation of a state.
 
-    problems: what is wrong whatever was promised.  found: what was in the queues, and which transactions were prepared.
-    backups: the same of each, by its number; None for one that is refused, or that has nothing yet.
+    problems: violations that do not depend on the marks.  found: the messages in the queues, and the prepared
+        transactions.
+    backups: the same for each backup, by number; None for one that is refused, or still empty.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -233,7 +236,7 @@ class PageStoreSystem(System[Expectation, Observation]):
     name = "pagestore"
     noun = "pagestore"
     scenarios: ClassVar[Mapping[str, Scenario]] = SCENARIOS
-    # Space lacks where it does on a disk: a log's writes go where there is some already.
+    # Space runs out where it does on a disk: the log's file has its blocks already.
     faults: ClassVar[Mapping[str, Fault]] = {
         **FAULTS,
         **{
@@ -253,68 +256,68 @@ class PageStoreSystem(System[Expectation, Observation]):
         self.workloads["recovery"] = self.going_on(SCENARIOS["all"])
 
     def background_tells(self, fault: Fault) -> bool:
-        """Whether a later call, and closing, may say what befell something in the background."""
+        """Whether a later call, or closing, may report a failure of background work."""
         return self.may_poison(fault)
 
     def wrong_errors(self, fault: Fault, fared: Fared, expected: Expectation) -> list[str]:
-        """What is wrong with the errors that somebody was told of a fault."""
+        """Return the violations in the errors that a fault caused."""
         wrong = super().wrong_errors(fault, fared, expected)
-        return [*wrong, "nothing is damaged, and there was CorruptError"] if "CorruptError" in fared.errors else wrong
+        return [*wrong, "nothing is damaged, but there was CorruptError"] if "CorruptError" in fared.errors else wrong
 
     def open(self, path: Path, who: Who, kept: str) -> StoreActor:
-        """Open it."""
+        """Open the store."""
         with ExitStack() as failing:
             actor = StoreActor(failing.enter_context(open_small(path)), who)
             failing.pop_all()
         return actor
 
     def expectation(self) -> Expectation:
-        """Nothing."""
+        """Return an empty expectation."""
         return Expectation()
 
     def observe(
         self, path: Path, marks: Sequence[Values] = (), *, again: bool = False, stays: bool = False
     ) -> Observation:
-        """Look at all, and unless it stays empty the queues, put more, and look whether that is there."""
+        """Inspect everything; unless it must stay, empty the queues, put more, and check them."""
         seen = Observation()
         with Observing(seen.problems):
             seen.backups = {number: _look_at_backup(each, seen) for number, each in backups_in(path).items()}
             if path.exists():
-                _check(path, seen, "before it was opened")
+                _check(path, seen, "before opening")
             seen.found = look(path)
-            _check(path, seen, "once it was opened")
+            _check(path, seen, "after opening")
             if not stays:
                 _go_on(path, seen)
-                _check(path, seen, "once it was used")
+                _check(path, seen, "after use")
         return seen
 
     def compare(
         self, seen: Observation, least: Expectation, most: Expectation, crash: Crash = Crash.POWER
     ) -> list[str]:
-        """What is wrong with what is in the queues, and in backups."""
+        """Return the violations in the queues and in backups."""
         wrong = [*least.wrong]
-        # A process may have opened the store between the two: what was tried before that is in its base.
+        # A process may have opened the store between the two; its base then includes the calls tried before.
         tried_count = len(most.tried) if most.base == least.base else 0
         states = [state.found for state in least.states(tried_count)]
         if seen.found is not None and seen.found not in states:
-            wrong.append(f"{seen.found} is there, and not one of the {len(states)} that may be, first {states[0]}")
-        wrong += [f"the backup {number} was finished, and is no store" for number in sorted(least.finished)
+            wrong.append(f"{seen.found} is none of the {len(states)} possible states, the first of which is {states[0]}")
+        wrong += [f"the backup {number} was finished, but is no store" for number in sorted(least.finished)
                   if seen.found is not None and seen.backups.get(number) is None]  # fmt: skip
         for number, found in seen.backups.items():
             may_be = [state.found for state in (*least.backups.get(number, ()), *most.backups.get(number, ()))]
             if found is not None and found not in may_be:
-                wrong.append(f"the backup {number} has {found}, and not one of the {len(may_be)} states that may be")
+                wrong.append(f"the backup {number} has {found}, none of the {len(may_be)} possible states")
         return wrong
 
     def lasted(self, before: Observation, after: Observation) -> list[str]:
-        """What is wrong after a power cut."""
+        """Return the violations after a power cut."""
         if after.found == before.found:
             return []
-        return [f"{before.found} was there when it was closed, and {after.found} is now"]
+        return [f"it had {before.found} when it was closed, but has {after.found} now"]
 
 
 def look(path: Path) -> Found:
-    """Open it; what is there, which stays.  Raises: what opening it raises."""
+    """Open the store and return its content, which stays.  Raises: the errors of opening."""
     with open_small(path) as store:
         return all_in(store), [number_of(each.xid) for each in store.prepared]
 
@@ -343,17 +346,17 @@ def _go_on(path: Path, seen: Observation) -> None:
         store.checkpoint()
         used = store._free.page_count - store._free.free_count
         indexes = [store._content.get(name).index.parts for name in store._content.first_pages]
-    # What is put may begin in the page in which the last one lay, and need another one.
+    # The messages may begin in the page of the last one before, and then need one more.
     if used != 1 + sum(map(len, indexes)) + len(_MINE) or max(map(len, indexes)) > _INDEX_PAGES_MAX:
         seen.problems.append(f"{used} pages are in use for {len(_MINE)} messages of {len(indexes)} queues")
     with open_small(path) as store:
         if (again := all_in(store)) != in_queues(each for mine in _MINE for each in entries_of(mine)):
-            seen.problems.append(f"{_MINE} were put when all else was removed, and {again} are there")
+            seen.problems.append(f"{_MINE} were put after all others were removed, but {again} exist")
 
 
 def _check(path: Path, seen: Observation, when: str) -> None:
     try:
         seen.problems += [f"{when}: {problem}" for problem in check_page_store(path)]
     except NotFoundError:
-        if when != "before it was opened":  # it was being made
+        if when != "before opening":  # a process died while it was being created
             raise

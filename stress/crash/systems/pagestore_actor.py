@@ -1,6 +1,6 @@
-"""One who has a page store to itself: a transaction is marked before its commit, and what was promised after.
+"""A process that owns a page store; a transaction is marked before its commit, and its promise after it.
 
-In place of a thread a mark says which queue a message was got from.
+In place of a thread, a mark says from which queue a message was got.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ QUEUES = ("a", "b")
 # So small that pages are written all the time, and a few transactions fill the log.
 _OPTIONS = PageStoreOptions(cache_pages=8, log_bytes=8192)
 _NONE = Identity(0, 0, 0)
-# What a transaction that is tried does, where it is not a commit: the second number of its mark.
+# The kind of a transaction that is not a plain commit: the second number of its mark.
 PREPARE, COMMIT, ROLL_BACK = 1, 2, 3
 _MODES = (Mode.FLUSH, Mode.FLUSH, Mode.SYNC)
 _BACKUP = "backup"
-# So few that others come between: a store has hardly more here.
+# So few that other calls come in between: a store has hardly more pages here.
 backup.PAGES_A_STEP = 3
 
 
 def open_small(path: Path) -> PageStore:
-    """The store, as all have it, with its queues."""
+    """Open the store with these options and create its queues."""
     with ExitStack() as failing:
         store = failing.enter_context(PageStore(path, _OPTIONS))
         for queue in QUEUES:
@@ -40,17 +40,17 @@ def open_small(path: Path) -> PageStore:
 
 
 def backup_name(number: int) -> str:
-    """The folder of a backup, in that of its store."""
+    """Return the name of a backup's folder, in the store's folder."""
     return f"{_BACKUP}-{number}"
 
 
 def backups_in(path: Path) -> dict[int, Path]:
-    """Folders of backups, finished or not, by their numbers."""
+    """Return the folders of backups, finished or not, by number."""
     return {int(each.name.partition("-")[2]): each for each in path.glob(f"{_BACKUP}-*")}
 
 
 def queues_of(identity: Identity) -> tuple[str, ...]:
-    """The queues that a message is put into; where there are more than one they share it."""
+    """Return the queues of a message; if there are several, they share it."""
     return QUEUES if identity.number % 5 == 0 else (QUEUES[identity.number % len(QUEUES)],)
 
 
@@ -64,22 +64,22 @@ def put_into(transaction: Transaction, identity: Identity, body: bytes) -> None:
 
 
 def priority_of(identity: Identity) -> int:
-    """The priority that it has there."""
+    """Return the priority of a message."""
     return 4 + (identity.number % 3 == 0)
 
 
 def xid_of(number: int) -> Xid:
-    """The name of a transaction that is prepared."""
+    """Return the name of a prepared transaction."""
     return Xid(7, number.to_bytes(8, "big"))
 
 
 def number_of(xid: Xid) -> int:
-    """Which transaction has the name."""
+    """Return the number of a prepared transaction."""
     return int.from_bytes(xid.global_id, "big")
 
 
 def all_in(store: PageStore) -> dict[str, list[Identity]]:
-    """What is in the queues, in the order in which it is got; it is there still."""
+    """Return the messages in the queues, in the order of delivery, and leave them."""
     transaction = store.transaction()
     found: dict[str, list[Identity]] = {queue: [] for queue in QUEUES}
     for queue in QUEUES:
@@ -90,7 +90,7 @@ def all_in(store: PageStore) -> dict[str, list[Identity]]:
 
 
 class StoreActor(Actor):
-    """It puts and gets, as chance has it."""
+    """Puts and gets at random."""
 
     def __init__(self, store: PageStore, who: Who) -> None:
         super().__init__(who)
@@ -113,19 +113,19 @@ class StoreActor(Actor):
         self._transact(puts=self._chance.choice((1, 1, 1, 3)), gets=0)
 
     def get(self) -> None:
-        """Get some, which are removed with that."""
+        """Get some messages, which removes them."""
         self._transact(puts=0, gets=self._chance.choice((1, 1, 2, 4)))
 
     def move(self) -> None:
-        """Get some, and put others."""
+        """Get some messages and put others."""
         self._transact(puts=self._chance.randrange(1, 3), gets=self._chance.randrange(1, 4))
 
     def many(self) -> None:
-        """Put so many that the index of a queue has another page."""
+        """Put enough messages that a queue's index needs another page."""
         self._transact(puts=70, gets=0)
 
     def prepare(self) -> None:
-        """As `move`, but for the end, which is another step's."""
+        """Prepare a transaction like that of `move`; another step ends it."""
         self._tx += 1
         transaction = self._store.transaction()
         with self._dropping(transaction):
@@ -136,7 +136,7 @@ class StoreActor(Actor):
         self._done(synced=True)
 
     def end_prepared(self) -> None:
-        """Commit or roll back one that is prepared."""
+        """Commit or roll back a prepared transaction."""
         prepared = self._store.prepared
         if not prepared:
             return self.prepare()
@@ -150,28 +150,28 @@ class StoreActor(Actor):
         return None
 
     def drain(self) -> None:
-        """Get all there is."""
+        """Get all messages."""
         self._transact(puts=0, gets=1000)
 
     def roll_back(self) -> None:
-        """Get and put some, and leave all as it was."""
+        """Get and put some messages, and roll back."""
         transaction = self._store.transaction()
         transaction.get(self._chance.choice(QUEUES))
         transaction.put(QUEUES[0], b"never")
         transaction.rollback()
 
     def checkpoint(self) -> None:
-        """Have all be in the pages."""
+        """Make a checkpoint."""
         self._store.checkpoint()
         self.closed()
 
     def shrink(self) -> None:
-        """The same, and have pages at the end go that are free."""
+        """Make a checkpoint and cut off free pages at the end."""
         self._store.shrink()
         self.closed()
 
     def backup(self) -> None:
-        """Make a backup, and meanwhile go on."""
+        """Make a backup while other transactions run."""
         self._backups += 1
         number = self._who.life << 8 | self._backups
         self._mark(What.BACKUP_TRIED, Identity(0, 0, number))
@@ -184,12 +184,12 @@ class StoreActor(Actor):
         self._mark(What.BACKUP_DONE, Identity(0, 0, number))
 
     def close(self) -> None:
-        """Close the store, which promises all."""
+        """Close the store, which promises everything."""
         self._store.close()
         self.closed()
 
     def closed(self) -> None:
-        """All is promised."""
+        """Mark that everything is promised."""
         self._mark(What.PUTS_SYNCED)
 
     def _transact(self, puts: int, gets: int, mode: Mode | None = None) -> None:
@@ -201,12 +201,12 @@ class StoreActor(Actor):
             is_empty = not (transaction.puts or transaction.taken)
             self._mark(What.TX_TRIED)
             transaction.commit(mode=mode)
-        # One that did nothing waits for nothing.
+        # An empty transaction syncs nothing.
         self._done(synced=mode is Mode.SYNC and not is_empty)
 
     @contextmanager
     def _dropping(self, transaction: Transaction | None = None) -> Iterator[None]:
-        """For what does all of a transaction, or if its error says so nothing of it."""
+        """Run the end of a transaction; if its error says that nothing was done, mark that and roll it back."""
         try:
             with self.refusing(self._made(What.TX_DROPPED)):
                 yield

@@ -1,4 +1,4 @@
-"""A queue over pages (`binlog.open_queue`): small, and used by one who puts and gets as chance has it."""
+"""The system of a queue over pages (`binlog.open_queue`): small, with random puts, gets and acknowledgements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGES = PagingOptions(page_bytes=1024, settle_above=2)
 JOURNAL = JournalOptions(file_bytes=4096)
 _MEMORY_BYTES = 1500
 _PROBABLY_FLUSHED = (Mode.FLUSH, Mode.FLUSH, Mode.FLUSH, Mode.SYNC)
-# In a storm messages go to pages and come back all the time, and producers wait for consumers.
+# In a storm messages are paged and depaged all the time, and producers wait for consumers.
 _STORM_PAGES = PagingOptions(page_bytes=4096, page_count_max=20)
 _PRODUCERS, _CONSUMERS = (1, 4, 16), 2
 
@@ -33,7 +33,7 @@ def _open(path: Path, pages: PagingOptions = PAGES) -> Queue:
 
 
 class QueueActor(MessageActor):
-    """It puts, gets and acknowledges; also in a thread beside others."""
+    """Puts, gets and acknowledges; several threads may have an actor each."""
 
     def __init__(self, queue: Queue, who: Who, thread: int = 0) -> None:
         super().__init__(who, thread)
@@ -52,7 +52,7 @@ class QueueActor(MessageActor):
             self._mark(What.PUTS_SYNCED)
 
     def beside(self, thread: int) -> QueueActor:
-        """One more, in another thread."""
+        """Return an actor for another thread."""
         return QueueActor(self._queue, replace(self._who, chance=random.Random(f"{self._chance.random()}")), thread)
 
     def get(self) -> None:
@@ -62,7 +62,7 @@ class QueueActor(MessageActor):
             self._mark(What.GOT, identity_of(self._got[-1].body))
 
     def ack(self) -> None:
-        """Acknowledge one of those that were got, any of them."""
+        """Acknowledge a random message of those got."""
         if not self._got:
             return self.get()
         message = self._got.pop(self._chance.randrange(len(self._got)))
@@ -77,12 +77,12 @@ class QueueActor(MessageActor):
         return None
 
     def drain(self) -> None:
-        """Get all there is, and acknowledge it, so that pages go."""
+        """Get and acknowledge all messages, so that pages are removed."""
         while self._got or not self._queue.empty():
             self.ack()
 
     def transact(self) -> None:
-        """Put and acknowledge some together."""
+        """Put and acknowledge several messages in a transaction."""
         self._tx += 1
         acked = [self._got.pop() for _ in range(min(self._chance.randrange(3), len(self._got)))]
         with self.refusing(self._made(What.TX_DROPPED)), self._queue.transaction() as transaction:
@@ -97,7 +97,7 @@ class QueueActor(MessageActor):
         self._mark(What.TX_DONE)
 
     def produce(self) -> None:
-        """Put one message, or some together, or change one's mind about these; wait where there are many."""
+        """Put one message, or several in a transaction, or roll one back; wait if the queue is full."""
         draw = self._chance.random()
         if draw < 0.08:
             self._exchange()
@@ -110,7 +110,7 @@ class QueueActor(MessageActor):
             self.put()
 
     def consume(self) -> None:
-        """Wait for a message, and acknowledge it, most often; a few are left for another time."""
+        """Wait for a message and most often acknowledge it; a few are left for later."""
         self._got.append(self._queue.get())
         self._mark(What.GOT, identity_of(self._got[-1].body))
         draw = self._chance.random()
@@ -120,7 +120,7 @@ class QueueActor(MessageActor):
             self.ack()
 
     def _exchange(self) -> None:
-        """As `transact`, where there may be no more pages."""
+        """Transact, though there may be no space for more pages."""
         got = [*self._got]
         try:
             self.transact()
@@ -129,7 +129,7 @@ class QueueActor(MessageActor):
             self._got = got
 
     def sync(self) -> None:
-        """Have all be durable."""
+        """Sync everything."""
         self._queue.sync()
         self._mark(What.PUTS_SYNCED)
         self._mark(What.ACKS_SYNCED)
@@ -174,11 +174,11 @@ class QueueSystem(MessagesSystem):
         self.workloads["recovery"] = self.going_on(Scenario(_ALL, 8))
 
     def open(self, path: Path, who: Who, kept: str) -> QueueActor:
-        """Open it."""
+        """Open the queue."""
         return QueueActor(_open(path), who)
 
     def look(self, path: Path) -> list[Identity]:
-        """All messages, which stay."""
+        """Return all messages, and leave them."""
         found = []
         with _open(path) as queue:
             while not queue.empty():
@@ -186,7 +186,7 @@ class QueueSystem(MessagesSystem):
         return found
 
     def drain(self, path: Path) -> list[Identity]:
-        """All messages, which are acknowledged."""
+        """Return all messages, and acknowledge them."""
         found = []
         with _open(path) as queue:
             while not queue.empty():
