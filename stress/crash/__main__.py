@@ -17,14 +17,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from stress.crash.context import Job
-from stress.crash.crew import Crew, Member
 from stress.crash.parts import PARTS
-from stress.crash.planted import PLANTED, PlantingError, plant
-from stress.crash.preload import CompilerError, Preload, compile_recorder
-from stress.crash.report import progress, table
-from stress.crash.systems.commitlog import remove_pools
-from stress.crash.tally import Tally, from_json, total
+from stress.crash.preloaded.preload import CompilerError, Preload, compile_recorder
+from stress.crash.seeded_bugs import SEEDED_BUGS, SeedingError, seeded_tree
+from stress.crash.systems.commitlog.system import remove_pools
+from stress.crash.workers.context import Job
+from stress.crash.workers.report import progress, table
+from stress.crash.workers.tally import Tally, from_json, total
+from stress.crash.workers.worker_pool import Worker, WorkerPool
 from stress.memory import folder_in_memory
 
 _SECONDS = 60.0
@@ -38,11 +38,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="P", help="default: all cores")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="default: all")
     parser.add_argument("--states", type=int, default=0, metavar="N", help="stop after N distinct states")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="save violations in this new or empty directory")
     parser.add_argument(
-        "--keep", type=Path, metavar="DIR", help="save violations in this new or empty directory"
-    )
-    parser.add_argument(
-        "--seeded-bug", choices=PLANTED, metavar="NAME", help="run with this bug: " + ", ".join(PLANTED)
+        "--seeded-bug", choices=SEEDED_BUGS, metavar="NAME", help="run with this bug: " + ", ".join(SEEDED_BUGS)
     )
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--replay", type=Path, metavar="DIR", help="run only this saved violation again")
@@ -64,10 +62,10 @@ class Command:
         self._scratch = scratch
         self._seed: int = secrets.randbelow(1_000_000) if given.seed is None else given.seed
         self._keep: Path = (given.keep or Path(tempfile.gettempdir()) / f"binlog-crash-{os.getpid()}").resolve()
-        bug = PLANTED[given.seeded_bug] if given.seeded_bug else None
-        self._tree = plant(bug, scratch) if bug else Path(__file__).parents[2]
-        mistake = bug.name if bug and bug.is_switch else "none"
-        self._preload = Preload(compile_recorder(scratch), scratch, f"{scratch.name}-", mistake)
+        bug = SEEDED_BUGS[given.seeded_bug] if given.seeded_bug else None
+        self._tree = seeded_tree(bug, scratch) if bug else Path(__file__).parents[2]
+        recorder_bug = bug.name if bug and bug.is_switch else "none"
+        self._preload = Preload(compile_recorder(scratch), scratch, f"{scratch.name}-", recorder_bug)
         self._tallies: dict[int, Tally] = {}
         self._deaths = 0
 
@@ -80,20 +78,20 @@ class Command:
     def run(self) -> int:
         """Start the workers, print their violations, and print the totals."""
         print(f"crash: seed {self._seed}, {self._given.seconds:.0f} s, {self._given.processes} processes", flush=True)
-        begun = told = time.monotonic()
-        with Crew(self._jobs(begun), self._preload, self._tree) as crew:
-            for member, message in crew.messages():
-                self._take(member, message)
+        begun = reported = time.monotonic()
+        with WorkerPool(self._jobs(begun), self._preload, self._tree) as pool:
+            for worker, message in pool.messages():
+                self._take(worker, message)
                 if self._given.stop and self._violations():
                     break
-                if time.monotonic() - told > _PROGRESS_SECONDS:
-                    told = time.monotonic()
-                    print(progress(told - begun, total(self._tallies.values())), flush=True)
+                if time.monotonic() - reported > _PROGRESS_SECONDS:
+                    reported = time.monotonic()
+                    print(progress(reported - begun, total(self._tallies.values())), flush=True)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         print(table(time.monotonic() - begun, used.ru_utime + used.ru_stime, total(self._tallies.values())))
         violations = self._violations()
         print(
-            f"crash: seed {self._seed}: {violations:,} violations" + (f", kept in {self._keep}" if violations else "")
+            f"crash: seed {self._seed}: {violations:,} violations" + (f", saved in {self._keep}" if violations else "")
         )
         return 1 if violations else 0
 
@@ -109,24 +107,24 @@ class Command:
                 keep=str(self._keep),
                 library=str(self._preload.library),
                 memory=f"{self._preload.memory}{index}-",
-                mistake=self._preload.mistake,
-                planted=self._given.seeded_bug or "",
+                recorder_bug=self._preload.recorder_bug,
+                seeded_bug=self._given.seeded_bug or "",
             )
             for index in range(self._given.processes)
         ]
 
-    def _take(self, member: Member, message: dict[str, object]) -> None:
+    def _take(self, worker: Worker, message: dict[str, object]) -> None:
         match message:
             case {"tally": dict(rows)}:
-                self._tallies[member.job.worker] = from_json(rows)
+                self._tallies[worker.job.worker] = from_json(rows)
             case {"violation": {"row": row, "wrong": [*wrong], "command": command}}:
                 print(f"crash: {row}: VIOLATION\n  " + "\n  ".join(wrong) + f"\n  replay: {command}", flush=True)
             case {"ended": str(failure)}:
                 self._deaths += 1
-                folder = self._keep / f"worker-{member.job.worker}"
-                member.keep(folder)
-                in_hand = member.current.get()[1]
-                print(f"crash: VIOLATION: a worker {failure} at: {in_hand}\n  kept: {folder}", flush=True)
+                folder = self._keep / f"worker-{worker.job.worker}"
+                worker.keep(folder)
+                in_hand = worker.current.get()[1]
+                print(f"crash: VIOLATION: a worker {failure} at: {in_hand}\n  saved: {folder}", flush=True)
 
     def _violations(self) -> int:
         rows = total(self._tallies.values()).rows.values()
@@ -155,7 +153,7 @@ def main() -> int:
                 return command.replay() if given.replay else command.run()
             finally:
                 _sweep_memory(Path(scratch))
-    except (CompilerError, PlantingError) as error:
+    except (CompilerError, SeedingError) as error:
         print(f"crash: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -16,17 +16,19 @@ import time
 from pathlib import Path
 
 from stress.crash.parts import PARTS
-from stress.crash.planted import PLANTED
+from stress.crash.seeded_bugs import SEEDED_BUGS
 
 _SECONDS = 300.0
 _SEEDS = 5
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m stress.crash.canaries", description="Check that each seeded bug is found.")
+    parser = argparse.ArgumentParser(
+        prog="python -m stress.crash.canaries", description="Check that each seeded bug is found."
+    )
     parser.add_argument("--seconds", type=float, default=_SECONDS, metavar="S", help="time limit of one run")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help=f"default: {_SEEDS} random seeds")
-    parser.add_argument("--only", nargs="+", choices=PLANTED, default=list(PLANTED), metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=SEEDED_BUGS, default=list(SEEDED_BUGS), metavar="NAME")
     parser.add_argument("--no-clean-runs", action="store_true", help="skip the runs without a bug")
     given = parser.parse_args()
     given.seeds = given.seeds or random.sample(range(1_000_000), _SEEDS)
@@ -38,7 +40,7 @@ def _violated(seed: int, seconds: float, *options: str) -> tuple[bool, float]:
     begun = time.monotonic()
     command = [sys.executable, "-m", "stress.crash", "--seed", str(seed), "--seconds", str(seconds), *options]
     with tempfile.TemporaryDirectory(prefix="binlog-canaries-") as folder:
-        command += ["--keep", str(Path(folder) / "kept")]
+        command += ["--keep", str(Path(folder) / "saved")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or (done.returncode == 1) != ("VIOLATION" in done.stdout):
         raise SystemExit(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
@@ -47,7 +49,7 @@ def _violated(seed: int, seconds: float, *options: str) -> tuple[bool, float]:
 
 def _parts_for(name: str) -> list[str]:
     """Return the parts of the bug's system; with all the others too, each would get only a few seconds."""
-    system = PARTS[PLANTED[name].part].system
+    system = PARTS[SEEDED_BUGS[name].part].system
     return [part.name for part in PARTS.values() if part.system is system]
 
 
@@ -57,7 +59,9 @@ def main() -> int:
     wrong = 0
     for seed in given.seeds:
         for name in given.only:
-            found, seconds = _violated(seed, given.seconds, "--seeded-bug", name, "--stop", "--parts", *_parts_for(name))
+            found, seconds = _violated(
+                seed, given.seconds, "--seeded-bug", name, "--stop", "--parts", *_parts_for(name)
+            )
             print(f"{name}, seed {seed}: {'found' if found else 'NOT FOUND'} after {seconds:.0f} s", flush=True)
             wrong += not found
     for seed in [] if given.no_clean_runs else given.seeds:

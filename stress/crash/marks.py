@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from stress.crash.trace import MARK_NUMBERS, ROOM_BYTES, Event
+from stress.crash.preloaded.trace import MARK_NUMBERS, ROOM_BYTES, Event
 
 Values = tuple[int, ...]
 """The numbers of a mark."""

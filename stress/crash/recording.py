@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from stress.crash.disk import Node, Tree
+from stress.crash.disk_model.disk import Node, Tree
 from stress.crash.marks import Values
-from stress.crash.preload import Preload
-from stress.crash.trace import HEADER_BYTES, Event, parse_trace, used_bytes
+from stress.crash.preloaded.preload import Preload
+from stress.crash.preloaded.trace import HEADER_BYTES, Event, parse_trace, used_bytes
 
 LOG = "log"
 """The directory of the log or store, relative to the root of a recording; the root holds its name."""

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from binlog.errors import AccessError, BinlogError, FullError
 from stress.crash.descriptors import left_open, open_descriptors
-from stress.crash.fault import FAULTS, NO_SPACE, Fared, Fault
+from stress.crash.failure_modes.fault import FAULTS, NO_SPACE, Fault, FaultOutcome
 from stress.crash.marks import Ledger, Recorder, Values, Witness
-from stress.crash.mortal import forked, told_error
-from stress.crash.striker import Action, Kind, Strike, arm
+from stress.crash.preloaded.injector import Action, Injection, Kind, arm
+from stress.crash.workers.victim_process import error_text, run_and_kill
 
 _CHANGES = (
     Kind.WRITE, Kind.STORE, Kind.ALLOCATE, Kind.TRUNCATE, Kind.LINK, Kind.UNLINK, Kind.MAKE_DIRECTORY, Kind.DATA_SYNC,
@@ -25,7 +25,7 @@ _CHANGES = (
 )  # fmt: skip
 AFTER_DEATH, AFTER_POWER_CUT = 21, 20
 """The numbers of the processes that continue, in a recorded run, after a death or a power cut."""
-LIVES_APART = 10
+PROCESS_NUMBERS_APART = 10
 """The distance between the numbers of one process that opens several times; fewer processes than that use a system in
 turn.
 """
@@ -44,15 +44,15 @@ class Crash(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Who:
+class ProcessContext:
     """The identity of a process, for its marks.
 
-    life: its number, which distinguishes its records from others'.  before: the marks of earlier processes.
+    number: of the process, which distinguishes its records from others'.  before: the marks of earlier processes.
     wrong: violations that the process itself notices.
     """
 
     witness: Witness
-    life: int
+    number: int
     chance: random.Random
     before: Sequence[Values] = ()
     wrong: list[str] = field(default_factory=list)
@@ -61,12 +61,12 @@ class Who:
 class Actor(ABC):
     """A process that has an engine open; its steps are methods."""
 
-    def __init__(self, who: Who) -> None:
-        self._who = who
-        self._chance = who.chance
+    def __init__(self, process: ProcessContext) -> None:
+        self._process = process
+        self._chance = process.chance
 
     @abstractmethod
-    def go_on(self) -> None:
+    def append_one(self) -> None:
         """Append one item; also the step after a fault has ended."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Actor(ABC):
 
     def mark(self, mark: tuple[Any, ...]) -> None:
         """Write a mark."""
-        self._who.witness.mark(mark)
+        self._process.witness.mark(mark)
 
     @contextmanager
     def refusing(self, *marks: tuple[Any, ...]) -> Iterator[None]:
@@ -98,7 +98,7 @@ Prepare = Callable[[Path, str], list[Values]]
 """Makes the files that exist before a recording begins, and returns their marks."""
 
 
-Death = Callable[[Path, Ledger, str, Strike], tuple[bool, list[str]]]
+Death = Callable[[Path, Ledger, str, Injection], tuple[bool, list[str]]]
 """Runs processes and kills one of them.  Arguments: path, ledger, prefix of the paths that count, injection.
 
 Returns whether it died, and the failures of the others.
@@ -109,12 +109,13 @@ Returns whether it died, and the failures of the others.
 class Scenario:
     """The steps of a process: these, or `count` of them at random, each with its weight.
 
-    lives: how often it opens the engine for that.  after: the scenario of the process that continues after a death.
+    open_count: how often it opens the engine for that.  after: the scenario of the process that continues after a
+    death.
     """
 
     steps: Sequence[Step] | Mapping[Step, int]
     count: int = 0
-    lives: int = 1
+    open_count: int = 1
     after: str = ""
 
     def chosen(self, chance: random.Random) -> list[Step]:
@@ -128,11 +129,11 @@ class Scenario:
 class Storm:
     """Processes that are killed at random moments, and replaced.
 
-    live: opens the engine and works until it is killed; arguments: path, process, variant.
+    run: opens the engine and works until it is killed; arguments: path, process, variant.
     marks: made between two kills, on average.
     """
 
-    live: Callable[[Path, Who, str], None]
+    run: Callable[[Path, ProcessContext, str], None]
     processes: int = 1
     kills: int = 10
     marks: int = 200
@@ -166,8 +167,8 @@ SeenT = TypeVar("SeenT", bound=Observed)
 class System(ABC, Generic[ExpectedT, SeenT]):
     """One engine under test.
 
-    name: the prefix of its parts, empty for the log.  kept: the names of its variants; by_kept: whether rows are named
-        after them; mixes: whether each process may use another one.
+    name: the prefix of its parts, empty for the log.  variants: their names; rows_by_variant: whether rows are named
+        after them; mixes_variants: whether each process may use another one.
     scenarios: of processes that are killed, or meet faults.  first: the one of the process before those.  recovers: the
         one of the process that opens after a death, the same if empty.
     workloads: of the power part; `recovery` begins with states that power cuts left of the others.  prepared: the
@@ -187,9 +188,9 @@ class System(ABC, Generic[ExpectedT, SeenT]):
 
     name: ClassVar[str]
     noun: ClassVar[str]
-    kept: ClassVar[tuple[str, ...]] = ("",)
-    by_kept: ClassVar[bool] = False
-    mixes: ClassVar[bool] = False
+    variants: ClassVar[tuple[str, ...]] = ("",)
+    rows_by_variant: ClassVar[bool] = False
+    mixes_variants: ClassVar[bool] = False
 
     scenarios: ClassVar[Mapping[str, Scenario]]
     first: ClassVar[str] = "all"
@@ -221,7 +222,7 @@ class System(ABC, Generic[ExpectedT, SeenT]):
     refuses_all: ClassVar[bool] = True
 
     @abstractmethod
-    def open(self, path: Path, who: Who, kept: str) -> Actor:
+    def open(self, path: Path, process: ProcessContext, variant: str) -> Actor:
         """Open the engine."""
 
     @abstractmethod
@@ -241,18 +242,18 @@ class System(ABC, Generic[ExpectedT, SeenT]):
         """Return the violations.  least: the promised state; most: the calls tried."""
 
     @abstractmethod
-    def lasted(self, before: SeenT, after: SeenT) -> list[str]:
+    def check_after_power_cut(self, before: SeenT, after: SeenT) -> list[str]:
         """Return the violations if `before` was observed and closed, and `after` was observed after a power cut."""
 
-    def kept_of(self, seed: str) -> str:
+    def variant_of(self, seed: str) -> str:
         """Return the variant of a recorded run."""
-        return random.Random(f"{seed}/kept").choice(self.kept)
+        return random.Random(f"{seed}/kept").choice(self.variants)
 
-    def crash_of(self, kept: str) -> Crash:
+    def crash_of(self, variant: str) -> Crash:
         """Return what a death in a call leaves."""
         return Crash.KILL
 
-    def background_tells(self, fault: Fault) -> bool:
+    def background_reports(self, fault: Fault) -> bool:
         """Whether a later call, or closing, may report a failure of background work."""
         return True
 
@@ -261,18 +262,18 @@ class System(ABC, Generic[ExpectedT, SeenT]):
         kinds_may = self.poisoning is None or not (fault.names_end or self.poisoning.isdisjoint(fault.kinds))
         return fault.of_syncs or kinds_may
 
-    def wrong_errors(self, fault: Fault, fared: Fared, expected: ExpectedT) -> list[str]:
+    def wrong_errors(self, fault: Fault, outcome: FaultOutcome, expected: ExpectedT) -> list[str]:
         """Return the violations in the errors that a fault caused."""
-        told = set(fared.errors)
-        if (fault.is_no_failure or self.harmless.issuperset(fault.kinds)) and told:
-            return [f"no error was expected, but there was {', '.join(sorted(told))}"]
-        if "PoisonedError" in told and not self.may_poison(fault):
+        reported = set(outcome.errors)
+        if (fault.is_no_failure or self.harmless.issuperset(fault.kinds)) and reported:
+            return [f"no error was expected, but there was {', '.join(sorted(reported))}"]
+        if "PoisonedError" in reported and not self.may_poison(fault):
             return ["no write or sync failed, but there was PoisonedError"]
-        if fault.error in NO_SPACE and not fault.of_syncs and told - self.full_errors:
-            return [f"there is no space, but there was {', '.join(sorted(told))}"]
+        if fault.error in NO_SPACE and not fault.of_syncs and reported - self.full_errors:
+            return [f"there is no space, but there was {', '.join(sorted(reported))}"]
         return []
 
-    def fails_alone(self, error: BinlogError) -> bool:
+    def fails_only_here(self, error: BinlogError) -> bool:
         """Whether only this process is refused after the failure, so that others that have it open may continue."""
         return False
 
@@ -287,51 +288,51 @@ class System(ABC, Generic[ExpectedT, SeenT]):
             expected.add(mark)
         return expected
 
-    def live(self, path: Path, scenario: Scenario, who: Who, kept: str) -> None:
+    def run_scenario(self, path: Path, scenario: Scenario, process: ProcessContext, variant: str) -> None:
         """Open the engine, take the steps of a scenario, and close it."""
-        for number in range(scenario.lives):
-            each = replace(who, life=who.life + number * LIVES_APART)
-            with closing(self.open(path, each, kept)) as actor:
-                for step in scenario.chosen(who.chance):
+        for number in range(scenario.open_count):
+            each = replace(process, number=process.number + number * PROCESS_NUMBERS_APART)
+            with closing(self.open(path, each, variant)) as actor:
+                for step in scenario.chosen(process.chance):
                     step(actor)
-        if who.wrong:
-            raise RuntimeError(f"a process noticed violations: {who.wrong}")
+        if process.wrong:
+            raise RuntimeError(f"a process noticed violations: {process.wrong}")
 
-    def lives(self, scenario: Scenario, count: int, kept: str = "") -> Workload:
-        """Return a workload that runs a scenario `count` times.  kept: the variant, random if empty."""
+    def repeated(self, scenario: Scenario, count: int, variant: str = "") -> Workload:
+        """Return a workload that runs a scenario `count` times.  variant: random if empty."""
 
         def workload(path: Path, seed: str) -> None:
-            for life in range(1, count + 1):
-                self._recorded(path, scenario, seed, life, kept)
+            for process_number in range(1, count + 1):
+                self._recorded(path, scenario, seed, process_number, variant)
 
         return workload
 
     def killed(self, scenario: Scenario, after: Scenario, calls_about: int) -> Workload:
-        """Return a workload in which a process is killed at a call that changes something, and another one continues.
-        """
+        """Return a workload in which a process is killed at a call that changes something, and another one
+        continues."""
 
         def workload(path: Path, seed: str) -> None:
             first = random.Random(f"{seed}/killed").randrange(calls_about)
 
             def die() -> None:
-                arm(Strike(Action.KILL_BEFORE, first, _CHANGES), str(path))
+                arm(Injection(Action.KILL_BEFORE, first, _CHANGES), str(path))
                 self._recorded(path, scenario, seed, 1)
 
-            forked(die)
+            run_and_kill(die)
             self._recorded(path, after, seed, AFTER_DEATH)
 
         return workload
 
-    def going_on(self, scenario: Scenario) -> Workload:
+    def continued(self, scenario: Scenario) -> Workload:
         """Return a workload that opens the state after a power cut and continues."""
         return lambda path, seed: self._recorded(path, scenario, seed, AFTER_POWER_CUT)
 
-    def _recorded(self, path: Path, scenario: Scenario, seed: str, life: int, kept: str = "") -> None:
-        who = Who(Recorder(), life, random.Random(f"{seed}/{life}"))
-        self.live(path, scenario, who, kept or self.kept_of(seed))
+    def _recorded(self, path: Path, scenario: Scenario, seed: str, process_number: int, variant: str = "") -> None:
+        process = ProcessContext(Recorder(), process_number, random.Random(f"{seed}/{process_number}"))
+        self.run_scenario(path, scenario, process, variant or self.variant_of(seed))
 
 
-class Observing:
+class ProblemCollector:
     """Collects the errors of a block that observes a state, and the descriptors that it leaks."""
 
     def __init__(self, problems: list[str]) -> None:
@@ -344,6 +345,6 @@ class Observing:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if error is not None and isinstance(error, Exception):
-            self._problems.append(f"{self.step}: {told_error(error)}" if self.step else told_error(error))
+            self._problems.append(f"{self.step}: {error_text(error)}" if self.step else error_text(error))
         self._problems += left_open(self._descriptors)
         return error is None or isinstance(error, Exception)

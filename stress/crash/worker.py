@@ -8,8 +8,8 @@ import shutil
 import sys
 import time
 
-from stress.crash.context import Context, job_of
 from stress.crash.parts import PARTS
+from stress.crash.workers.context import Context, job_of
 
 
 def main() -> None:
@@ -23,10 +23,10 @@ def main() -> None:
     while not context.done:
         name = min(parts, key=lambda name: spent[name] / PARTS[name].share)
         begun = time.monotonic()
-        parts[name].turn()
+        parts[name].run_slice()
         spent[name] += time.monotonic() - begun
-        context.tell()
-    context.tell(at_once=True)
+        context.report_tally()
+    context.report_tally(at_once=True)
     shutil.rmtree(context.scratch, ignore_errors=True)
 
 

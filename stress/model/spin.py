@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from stress.model.spin_variants import MISTAKES, MISTAKES_QUICK, RIGHT, RIGHT_QUICK, Variant
+from stress.model.spin_variants import BUGS, BUGS_QUICK, RIGHT, RIGHT_QUICK, Variant
 
 MODEL = Path(__file__).with_name("group_commit.pml")
 
@@ -107,10 +107,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--trail", action="store_true", help="print the steps that lead to what is found")
     parser.add_argument("names", nargs="*", metavar="NAME", help="variants by name (default: all)")
     given = parser.parse_args()
-    known = {variant.name: variant for variant in (*RIGHT_QUICK, *RIGHT, *MISTAKES_QUICK, *MISTAKES)}
+    known = {variant.name: variant for variant in (*RIGHT_QUICK, *RIGHT, *BUGS_QUICK, *BUGS)}
     if unknown := [name for name in given.names if name not in known]:
         parser.error(f"no variant {', '.join(unknown)}; there are: {', '.join(known)}")
-    quick = (*RIGHT_QUICK, *MISTAKES_QUICK)
+    quick = (*RIGHT_QUICK, *BUGS_QUICK)
     given.variants = [known[name] for name in given.names] or (quick if given.quick else known.values())
     if program := missing():
         parser.error(f"{program} is not installed")

@@ -78,7 +78,7 @@ RIGHT = (
     Variant("more returning", "... beside another", "DIRECT_RECORDS=1 DEATHS=1 LIVENESS=1", large=True),
 )
 
-MISTAKES_QUICK = (
+BUGS_QUICK = (
     Variant(
         "no time-out, deputy dies",
         "nobody looks any more",
@@ -91,7 +91,7 @@ MISTAKES_QUICK = (
     ),
 )
 
-MISTAKES = (
+BUGS = (
     # waiting
     Variant(
         "no time-out, leader dies",

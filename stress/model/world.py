@@ -81,9 +81,9 @@ def _boots_of(world: World) -> Iterator[None]:
 class World:
     """What all processes share, and the seed's choices."""
 
-    def __init__(self, seed: int, planted: frozenset[str] = frozenset(), *, trace: bool = False) -> None:
+    def __init__(self, seed: int, seeded: frozenset[str] = frozenset(), *, trace: bool = False) -> None:
         self.random = Random(seed)
-        self.has = planted.__contains__
+        self.has = seeded.__contains__
         self.steps = 0
         self.states: set[int] = set()
         self.boot_id = bytes(16)

@@ -55,12 +55,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m stress.sanitize", description=__doc__)
     parser.add_argument("sanitizer", choices=sorted(_FLAGS))
     parser.add_argument("--appends", type=int, default=2000, help="of each thread (2000)")
-    parser.add_argument("--planted", action="store_true", help="with a race among the threads, which must be found")
+    parser.add_argument("--seeded-race", action="store_true", help="with a race among the threads, which must be found")
     parser.add_argument("tests", nargs="*", default=_TESTS, help="what address and undefined run")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="binlog-sanitize-", dir="/var/tmp") as folder:
         if options.sanitizer == "thread":
-            return _threads(Path(folder), options.appends, planted=options.planted)
+            return _threads(Path(folder), options.appends, seeded_race=options.seeded_race)
         return _tests(Path(folder), options.sanitizer, options.tests)
 
 
@@ -91,13 +91,13 @@ def _tests(folder: Path, sanitizer: str, tests: list[str]) -> int:
     return code or int(bool(told))
 
 
-def _threads(folder: Path, appends: int, *, planted: bool) -> int:
+def _threads(folder: Path, appends: int, *, seeded_race: bool) -> int:
     program = folder / "threads"
     wraps = [f"-Wl,--wrap=binlog_{name}" for name in _WRAPPED]
     sources = [str(ROOT / "native" / f"{name}.c") for name in _SOURCES]
     command = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", *_FLAGS["thread"].split(), f"-I{ROOT / 'native'}"]
     command.append(f"-I{ROOT / 'native' / 'codec'}")
-    if planted:
+    if seeded_race:
         command.append("-DPLANTED_RACE")
     subprocess.run([*command, *wraps, "-o", str(program), str(HERE / "threads.c"), *sources, "-pthread"], check=True)
     log = folder / "log"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stress.crash.preload import COMPILED
+from stress.crash.preloaded.preload import COMPILED
 
 
 @pytest.fixture(scope="package", autouse=True)

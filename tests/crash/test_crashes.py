@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from stress.crash.parts import PARTS
-from tests.support.crashing import crash, states
+from tests.support.crash_harness import crash, states
 
 # What is not reached from one seed is from the next run's; `make crash` goes on for as long as it is told to.
 COUNTS = {
     "power": 2_000, "kill": 300, "faults": 300, "damage": 500,
-    "store-power": 300, "store-kill": 150, "store-faults": 100,
+    "commitlog-power": 300, "commitlog-kill": 150, "commitlog-faults": 100,
     "journal-power": 400, "journal-kill": 150, "journal-faults": 100,
     "paging-power": 150, "paging-kill": 75, "paging-faults": 40,
     "depage-power": 75, "depage-kill": 50, "depage-faults": 20,
@@ -37,9 +37,9 @@ def _rows(name: str) -> list[str]:
         # What a power cut left is set aside one time in thirty, for a recovery.
         return [row for row in system.workloads if row != "recovery" or name == "power"]
     if name.endswith("kill"):
-        rows = ["recovery", *(system.kept if system.by_kept else ()), *system.deaths]
+        rows = ["recovery", *(system.kept if system.rows_by_variant else ()), *system.deaths]
         return [*rows, *["storm"] * bool(system.storm), *["poisoned"] * bool(system.fails_first)]
-    if name == "store-faults":
+    if name == "commitlog-faults":
         return [*system.kept]
     return ["files"] if name == "damage" else []
 

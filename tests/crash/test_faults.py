@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.faults import Case
-from tests.support.crashing import crash
+from stress.crash.failure_modes.faults import Case
+from tests.support.crash_harness import crash
 
 
-def _holds(tmp_path: Path, scenario: str, fault: str, first: int, *, for_ever: bool = True) -> None:
-    case = Case("faults", scenario, "", fault, for_ever, first=first)
+def _holds(tmp_path: Path, scenario: str, fault: str, first: int, *, permanent: bool = True) -> None:
+    case = Case("faults", scenario, "", fault, permanent, first=first)
     (tmp_path / "part.json").write_text(json.dumps({"part": "faults", "case": asdict(case)}))
     done = crash("--replay", tmp_path)
     assert done.returncode == 0, done.stdout
@@ -33,7 +33,7 @@ def test_a_header_that_could_not_be_read_was_an_internal_error(tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [4, 5])
 def test_a_lock_that_could_not_be_had_was_an_internal_error(tmp_path: Path, first: int) -> None:
-    _holds(tmp_path, "append_many", "LOCK ENOLCK", first, for_ever=False)
+    _holds(tmp_path, "append_many", "LOCK ENOLCK", first, permanent=False)
 
 
 @pytest.mark.slow

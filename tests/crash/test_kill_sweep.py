@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.kill import BESIDE, ON_NOTHING, ON_SOMETHING, Case
-from stress.crash.striker import Action
-from tests.support.crashing import crash
+from stress.crash.failure_modes.kill import BESIDE_ANOTHER, ON_NOTHING, ON_SOMETHING, Case
+from stress.crash.preloaded.injector import Action
+from tests.support.crash_harness import crash
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def _deaths(tmp_path: Path, scenario: str, place: str, *, before: int = -1) -> i
     return int(found[1])
 
 
-@pytest.mark.parametrize("place", [ON_NOTHING, ON_SOMETHING, BESIDE])
+@pytest.mark.parametrize("place", [ON_NOTHING, ON_SOMETHING, BESIDE_ANOTHER])
 @pytest.mark.parametrize("scenario", ["append", "append_many", "grow", "cutover"])
 def test_a_writer_killed_at_each_call_loses_nothing(
     tmp_path: Path, scenario: str, place: str, figure: Callable[[str], None]

@@ -1,4 +1,4 @@
-"""The randomised crash model, for a few seconds: the protocol as it is holds, and planted mistakes are found.
+"""The randomised crash model, for a few seconds: the protocol as it is holds, and seeded mistakes are found.
 
 `python -m stress.model` runs it for as long as one likes.  Seeds are fixed here, so that a failure is a change's.
 """
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stress.model.seeded_bugs import SEEDED_BUGS
 
 from stress.model.__main__ import run_many, run_one
-from stress.model.planted import PLANTED
 
 ROOT = Path(__file__).parents[2]
 RUNS = 250
@@ -44,15 +44,15 @@ def test_a_planted_mistake_is_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", SEEDED_BUGS)
 def test_every_planted_mistake_is_found(name: str) -> None:
     assert run_many(_SEEDS.get(name, 2), frozenset([name]), seconds=240, violations_max=1).violations
 
 
 def test_a_violation_is_replayed_from_its_seed() -> None:
-    command = [sys.executable, "-m", "stress.model", "--planted", "no-sync", "--seconds", "20"]
+    command = [sys.executable, "-m", "stress.model", "--seeded-bug", "no-sync", "--seconds", "20"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert re.search(r"^\d+ runs, \d+ steps, \d+ states", done.stdout)
-    violation, seed = re.findall(r"violation: (.*)\n  replay: .* --replay (\d+) --planted no-sync", done.stdout)[0]
+    violation, seed = re.findall(r"violation: (.*)\n  replay: .* --replay (\d+) --seeded-bug no-sync", done.stdout)[0]
     assert run_one(int(seed), frozenset(["no-sync"]))[1] == violation

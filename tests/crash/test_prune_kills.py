@@ -9,7 +9,7 @@ import pytest
 
 import binlog
 from binlog import Writer
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.support.logs import read_all
 from tests.support.preloaded import kill_at_each_call, run_preloaded
 

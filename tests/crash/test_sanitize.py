@@ -32,6 +32,6 @@ def test_threads_in_place_of_processes_race_for_nothing() -> None:
 
 
 def test_a_planted_race_is_found() -> None:
-    done = _threads("--planted")
+    done = _threads("--seeded-race")
     assert done.returncode not in (0, 2)
     assert "WARNING: ThreadSanitizer: data race" in done.stderr

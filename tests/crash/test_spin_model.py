@@ -1,4 +1,4 @@
-"""The model of group commit: the right one has no error, and planted mistakes are found."""
+"""The model of group commit: the right one has no error, and seeded mistakes are found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stress.model import spin
-from stress.model.spin_variants import MISTAKES, MISTAKES_QUICK, RIGHT, RIGHT_QUICK, Variant
+from stress.model.spin_variants import BUGS, BUGS_QUICK, RIGHT, RIGHT_QUICK, Variant
 
 
 @pytest.mark.slow
@@ -17,7 +17,7 @@ def test_the_right_model_has_no_error_and_a_mistake_is_found(tmp_path: Path, fig
     """The variants that take seconds; `make model` searches all of them."""
     if spin.missing() == "spin":
         pytest.skip("spin is not installed")
-    for variant in (*RIGHT_QUICK, *MISTAKES_QUICK):
+    for variant in (*RIGHT_QUICK, *BUGS_QUICK):
         result = spin.search(variant, tmp_path)
         figure(f"model, {variant.name}: {result.states:,} states, {result.depth} deep")
         assert variant.is_right(result.found), f'{result.found}; python -m stress.model.spin --trail "{variant.name}"'
@@ -33,7 +33,7 @@ def test_the_right_model_has_no_error_and_a_mistake_is_found(tmp_path: Path, fig
 
 def test_what_is_right_has_nothing_to_find_and_a_mistake_has() -> None:
     assert [variant.finds for variant in (*RIGHT_QUICK, *RIGHT)] == [None] * len((*RIGHT_QUICK, *RIGHT))
-    assert all(variant.finds for variant in (*MISTAKES_QUICK, *MISTAKES))
+    assert all(variant.finds for variant in (*BUGS_QUICK, *BUGS))
 
 
 def test_no_planted_mistake_is_left_out() -> None:
@@ -42,11 +42,11 @@ def test_no_planted_mistake_is_left_out() -> None:
         name for line in re.findall(r"^#(?:el)?if .*", model, re.MULTILINE) for name in re.findall(r"[A-Z_]{2,}", line)
     }
     bounds = set(re.findall(r"^#ifndef (\w+)", model, re.MULTILINE)) | {"LIVENESS"}
-    tried = [variant.name for variant in (*MISTAKES_QUICK, *MISTAKES) if variant.name.isupper()]
+    tried = [variant.name for variant in (*BUGS_QUICK, *BUGS) if variant.name.isupper()]
     assert sorted(tried) == sorted(switches - bounds)
     settings = {
         setting.split("=")[0]
-        for variant in (*RIGHT_QUICK, *RIGHT, *MISTAKES_QUICK, *MISTAKES)
+        for variant in (*RIGHT_QUICK, *RIGHT, *BUGS_QUICK, *BUGS)
         for setting in variant.bounds.split()
     }
     assert settings <= bounds | {"VICTIM"}

@@ -12,7 +12,7 @@ import pytest
 
 import binlog
 from binlog import Batch, Draft, Mode, Writer
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.support.logs import read_all
 from tests.support.preloaded import kill_at_each_call, run_preloaded
 

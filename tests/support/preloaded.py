@@ -1,6 +1,7 @@
-"""Run a function in a process that the striker is preloaded into: see which calls it makes, and kill it at any of them.
+"""Run a function in a process that the injector is preloaded into: see which calls it makes, and kill it at any of
+them.
 
-The calls are those that `stress/crash/striker` interposes, on files under /dev/shm, where the log is to lie and where
+The calls are those that `stress/crash/injector` interposes, on files under /dev/shm, where the log is to lie and where
 the shared memory is; and each futex call.  A process that is killed with nothing between two of them leaves the same
 files and shared memory at any place between the two, but for its stores to that memory.
 """
@@ -28,8 +29,8 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from binlog.storage.staging_area import sweep
-from stress.crash.preload import compile_recorder
-from stress.crash.striker import Action, Kind, Slots, Strike, arm, disarm, note_kinds
+from stress.crash.preloaded.injector import Action, Injection, Kind, Slots, arm, disarm, note_kinds
+from stress.crash.preloaded.preload import compile_recorder
 from tests.support.checkout import ROOT
 
 _MEMORY = "/dev/shm"
@@ -38,7 +39,7 @@ _SECONDS_MAX = 60
 
 _slots = Slots(1)
 
-_Request = tuple[Callable[..., object], tuple[object, ...], Strike, str]
+_Request = tuple[Callable[..., object], tuple[object, ...], Injection, str]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def run_preloaded(
     names_end: str = "",
     shared_memory: bool = True,
 ) -> Run:
-    """Run `function(log, *arguments)` in a child of a process that has its module imported, and the striker preloaded.
+    """Run `function(log, *arguments)` in a child of a process that has its module imported, and the injector preloaded.
 
     The function is one of a module, and the arguments and the result can be pickled.
     kill_at: which of the calls, 0 the first, is the one before which the process dies; of a function that makes fewer
@@ -74,9 +75,9 @@ def run_preloaded(
     Raises: AssertionError with the child's traceback if the function raises, or takes longer than a minute.
     """
     action = Action.NOTHING if kill_at is None else Action.KILL_BEFORE
-    strike = Strike(action, kill_at or 0, kinds, names_end=names_end)
+    injection = Injection(action, kill_at or 0, kinds, names_end=names_end)
     under = os.path.commonpath([log, _MEMORY]) if shared_memory else str(log)
-    return _server().run((function, (log, *arguments), strike, under))
+    return _server().run((function, (log, *arguments), injection, under))
 
 
 def kill_at_each_call(
@@ -110,7 +111,7 @@ class _Server:
         self._folder = Path(tempfile.mkdtemp(prefix="preloaded-"))
         recorder = compile_recorder(self._folder)
         # A sanitizer's library comes first: it asks for that.
-        libraries = [os.environ.get("LD_PRELOAD", ""), str(recorder), str(recorder.with_name("striker.so"))]
+        libraries = [os.environ.get("LD_PRELOAD", ""), str(recorder), str(recorder.with_name("injector.so"))]
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import serve; serve()"],
             stdin=subprocess.PIPE,
@@ -172,10 +173,10 @@ def serve() -> None:
 def _run(request: _Request, answer: IO[bytes]) -> NoReturn:
     status = 1
     try:
-        function, arguments, strike, under = request
+        function, arguments, injection, under = request
         signal.alarm(_SECONDS_MAX)
         gc.disable()
-        arm(strike, under, _slots[0])
+        arm(injection, under, _slots[0])
         try:
             said: tuple[object, str | None] = function(*arguments), None
         except BaseException:  # noqa: BLE001 - whatever it is, the test is told

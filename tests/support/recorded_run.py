@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stress.crash.trace import Event, Kind
+from stress.crash.preloaded.trace import Event, Kind
 
 ROOT, FILE = 1, 2
 

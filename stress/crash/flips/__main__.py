@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from stress.crash.flips.logs import sound_logs
+from stress.crash.flips.logs import make_intact_logs
 from stress.crash.flips.sweep import all_flips, quick_flips, scratch_folder, sweep
 
 _SHOWN_MAX = 20
@@ -32,13 +32,13 @@ def main() -> int:
         parser.error("--processes and --step are 1 or more, --first 0 or more")
     begun = time.monotonic()
     with scratch_folder() as scratch:
-        sounds = list(sound_logs(Path(scratch)))
-        flips = [flip for flip in (quick_flips if given.quick else all_flips)(sounds) if given.only in str(flip)][
+        intact_logs = list(make_intact_logs(Path(scratch)))
+        flips = [flip for flip in (quick_flips if given.quick else all_flips)(intact_logs) if given.only in str(flip)][
             given.first :: given.step
         ]
         if not flips:
             parser.error(f"--only: no bit has {given.only!r} in its name")
-        print(f"flips: {len(flips):,} bits of {len(sounds)} logs, {given.processes} processes", flush=True)
+        print(f"flips: {len(flips):,} bits of {len(intact_logs)} logs, {given.processes} processes", flush=True)
         found = sweep(flips, Path(scratch), given.processes)
     if given.keep:
         given.keep.write_text(json.dumps(vars(found), indent=1))

@@ -19,7 +19,7 @@ from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
 from binlog.log.files.prepared_file import PreparedFile
 from binlog.log.ingest.ingestion import Ingest, IngestedFile
-from stress.crash.systems.log_actor import draft_of
+from stress.crash.systems.log.actor import draft_of
 
 PREPARE_BYTES = 4096
 SOURCE = "a source"
@@ -37,7 +37,7 @@ class Promise(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Sound:
+class IntactLog:
     """A log with nothing wrong, and the bits of it that are flipped.
 
     files: their bytes, by name; for a hard link, the name of the first one.
@@ -81,7 +81,7 @@ class Sound:
             (log / each).write_bytes(changed)
 
 
-def sound_logs(scratch: Path) -> Iterable[Sound]:
+def make_intact_logs(scratch: Path) -> Iterable[IntactLog]:
     """Make every log of the table, in an empty folder, and leave nothing there."""
     for name, make in _TABLE.items():
         log = scratch / "made"
@@ -145,15 +145,15 @@ def _die(log: Path, owner: object, name: str, work: Callable[[Writer], object], 
         os._exit(1)
 
 
-def _header(name: str, log: Path, *, files: int, number: int) -> Sound:
+def _header(name: str, log: Path, *, files: int, number: int) -> IntactLog:
     records = _fill(log, files)
-    return Sound(name, Promise.REPAIRED, _read(log), _headers(f"{number:08d}.dat"), records)
+    return IntactLog(name, Promise.REPAIRED, _read(log), _headers(f"{number:08d}.dat"), records)
 
 
-def _index(name: str, log: Path, *, files: int, number: int) -> Sound:
+def _index(name: str, log: Path, *, files: int, number: int) -> IntactLog:
     records = _fill(log, files)
     found = _read(log)
-    return Sound(name, Promise.READ, found, _whole(found, f"{number:08d}.idx"), records)
+    return IntactLog(name, Promise.READ, found, _whole(found, f"{number:08d}.idx"), records)
 
 
 def _turn_records(turn: int) -> list[bytes]:
@@ -164,7 +164,7 @@ def _append_turn(writer: Writer, turn: int) -> None:
     writer.append_turn([Batch.from_records(_turn_records(turn))], source=SOURCE, turn=turn)
 
 
-def _turn(name: str, log: Path, *, files: int, dies: str) -> Sound:
+def _turn(name: str, log: Path, *, files: int, dies: str) -> IntactLog:
     """Append producer batch 1, then let a process die in batch 2, unless `dies` is "none"."""
     records = _fill(log, files) + _turn_records(1)
     with Writer(log, prepare_bytes=PREPARE_BYTES) as writer:
@@ -177,13 +177,13 @@ def _turn(name: str, log: Path, *, files: int, dies: str) -> Sound:
         _die(log, WritableFile, "_do", lambda writer: _append_turn(writer, 2))
     found = _read(log)
     targets = _whole(found, *(each for each in found if ".once" in each))
-    return Sound(name, Promise.READ, found, targets, records, turn=turn)
+    return IntactLog(name, Promise.READ, found, targets, records, turn=turn)
 
 
-def _turn_header(name: str, log: Path, *, files: int) -> Sound:
+def _turn_header(name: str, log: Path, *, files: int) -> IntactLog:
     """Make a log whose open file's header has an intent to resolve."""
     made = _turn(name, log, files=files, dies="written")
-    return Sound(name, Promise.REPAIRED, made.files, _headers(f"{files:08d}.dat"), made.records, turn=made.turn)
+    return IntactLog(name, Promise.REPAIRED, made.files, _headers(f"{files:08d}.dat"), made.records, turn=made.turn)
 
 
 def _append_drafts(log: Path, turn: int, writer: Writer) -> None:
@@ -200,7 +200,7 @@ _INGEST_DEATHS: dict[str, tuple[object, str, int, int]] = {
 }
 
 
-def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> Sound:
+def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> IntactLog:
     """Let a process die in the middle of producer batch 1, of two external files."""
     records = _fill(log, files)
     owner, call, times, seen = _INGEST_DEATHS[dies]
@@ -213,12 +213,12 @@ def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> So
         parts = [each for each in found if each.startswith(".ingest.")]
         targets = _whole(found, ".ingest") | _headers(*parts)
     promise = Promise.REPAIRED if headers or dies == "named" else Promise.READ
-    return Sound(
+    return IntactLog(
         name, promise, found, targets, records + drafts[:seen], drafts[seen:], turn=1, acknowledged=len(records)
     )
 
 
-def _leftover(name: str, log: Path, *, files: int) -> Sound:
+def _leftover(name: str, log: Path, *, files: int) -> IntactLog:
     """Make a log with everything that a process leaves if it dies before it has named a file."""
     records = _fill(log, files)
     _die(log, PreparedFile, "give_name", lambda writer: writer.cutover())
@@ -227,17 +227,19 @@ def _leftover(name: str, log: Path, *, files: int) -> Sound:
     found = _read(log)
     names = [each for each in found if each.startswith(".")]
     targets = {each: [range(min(len(found[each]), HEADER_BYTES))] for each in names}
-    return Sound(name, Promise.READ, found, targets, records)
+    return IntactLog(name, Promise.READ, found, targets, records)
 
 
-def _archive(name: str, log: Path, *, files: int, number: int) -> Sound:
+def _archive(name: str, log: Path, *, files: int, number: int) -> IntactLog:
     records = _fill(log, files)
     binlog.archive(log)
     found = _read(log)
     target = f"{number:08d}.dat.zst"
     data = found[target]
     assert isinstance(data, bytes)
-    return Sound(name, Promise.READ, found, {target: [range(START_BYTES), range(_end_of(data), len(data))]}, records)
+    return IntactLog(
+        name, Promise.READ, found, {target: [range(START_BYTES), range(_end_of(data), len(data))]}, records
+    )
 
 
 def _end_of(archive: bytes) -> int:
@@ -247,12 +249,12 @@ def _end_of(archive: bytes) -> int:
     return len(archive) - size - 72
 
 
-def _archive_index(name: str, log: Path, *, files: int) -> Sound:
+def _archive_index(name: str, log: Path, *, files: int) -> IntactLog:
     made = _archive(name, log, files=files, number=1)
-    return Sound(name, Promise.READ, made.files, _whole(made.files, "00000001.idx"), made.records)
+    return IntactLog(name, Promise.READ, made.files, _whole(made.files, "00000001.idx"), made.records)
 
 
-def _set_aside(name: str, log: Path, *, files: int) -> Sound:
+def _set_aside(name: str, log: Path, *, files: int) -> IntactLog:
     """Make a log with a damaged record that a repair has quarantined; the fillers are ordinary records now."""
     _fill(log, files)
     with (log / "00000001.dat").open("r+b") as file:
@@ -263,10 +265,10 @@ def _set_aside(name: str, log: Path, *, files: int) -> Sound:
         records = [entry.data for entry in reader]
     found = _read(log)
     names = [each for each in found if each.endswith(".damaged")]
-    return Sound(name, Promise.READ, found, _whole(found, *names), records, rules=frozenset({"set-aside"}))
+    return IntactLog(name, Promise.READ, found, _whole(found, *names), records, rules=frozenset({"set-aside"}))
 
 
-_TABLE: dict[str, Callable[[str, Path], Sound]] = {
+_TABLE: dict[str, Callable[[str, Path], IntactLog]] = {
     **{
         f"{what} {number} of {files}": partial(make, files=files, number=number)
         for what, make in (("header", _header), ("index", _index))

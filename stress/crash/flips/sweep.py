@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from stress.crash.flips.judge import judge
-from stress.crash.flips.logs import QUICK, Sound
+from stress.crash.flips.checker import check_bit
+from stress.crash.flips.logs import QUICK, IntactLog
 
 MEMORY_BYTES = 64 << 20
 """The memory that a worker may claim in addition to what it starts with; its actual use is measured and reported."""
@@ -28,12 +28,12 @@ _QUICK_STEP = 127
 class Flip:
     """One bit of one file of one log."""
 
-    sound: Sound
+    intact: IntactLog
     file: str
     bit: int
 
     def __str__(self) -> str:
-        return f"{self.sound.name}: bit {self.bit % 8} of byte {self.bit // 8} of {self.file}"
+        return f"{self.intact.name}: bit {self.bit % 8} of byte {self.bit // 8} of {self.file}"
 
 
 @dataclass
@@ -51,16 +51,16 @@ class Found:
     peak_bytes: int = 0
 
 
-def all_flips(sounds: Sequence[Sound]) -> list[Flip]:
+def all_flips(intact_logs: Sequence[IntactLog]) -> list[Flip]:
     """Return every bit."""
-    return [Flip(sound, file, bit) for sound in sounds for file, bit in sound.bits()]
+    return [Flip(intact, file, bit) for intact in intact_logs for file, bit in intact.bits()]
 
 
-def quick_flips(sounds: Sequence[Sound]) -> list[Flip]:
+def quick_flips(intact_logs: Sequence[IntactLog]) -> list[Flip]:
     """Return one bit of each byte of one log of each kind, and a few of all others."""
-    flips = all_flips(sounds)
-    each = [flip for flip in flips if flip.sound.name in QUICK and flip.bit % 8 == flip.bit // 8 % 8]
-    return each + [flip for flip in flips if flip.sound.name not in QUICK][::_QUICK_STEP]
+    flips = all_flips(intact_logs)
+    each = [flip for flip in flips if flip.intact.name in QUICK and flip.bit % 8 == flip.bit // 8 % 8]
+    return each + [flip for flip in flips if flip.intact.name not in QUICK][::_QUICK_STEP]
 
 
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
@@ -85,13 +85,13 @@ def sweep(flips: Sequence[Flip], scratch: Path, processes: int) -> Found:
         if code != 0:
             found.wrong[(folder / "current").read_text()] = [f"the worker ended with {code}"]
             continue
-        told = json.loads((folder / "found").read_text())
-        found.wrong |= told["wrong"]
-        found.counts.update(told["counts"])
-        for name, seconds in told["seconds"].items():
+        result = json.loads((folder / "found").read_text())
+        found.wrong |= result["wrong"]
+        found.counts.update(result["counts"])
+        for name, seconds in result["seconds"].items():
             found.seconds[name] = found.seconds.get(name, 0.0) + seconds
-        found.start_bytes = max(found.start_bytes, told["start_bytes"])
-        found.peak_bytes = max(found.peak_bytes, told["peak_bytes"])
+        found.start_bytes = max(found.start_bytes, result["start_bytes"])
+        found.peak_bytes = max(found.peak_bytes, result["peak_bytes"])
     return found
 
 
@@ -109,12 +109,12 @@ def _work(flips: Sequence[Flip], folder: Path) -> NoReturn:
                 current.write(str(flip))
                 current.flush()
                 begun = time.process_time()
-                wrong = judge(flip.sound, flip.file, flip.bit, folder)
+                wrong = check_bit(flip.intact, flip.file, flip.bit, folder)
                 if wrong:
                     found.wrong[str(flip)] = wrong
-                found.counts[flip.sound.name] += 1
+                found.counts[flip.intact.name] += 1
                 spent = time.process_time() - begun
-                found.seconds[flip.sound.name] = found.seconds.get(flip.sound.name, 0.0) + spent
+                found.seconds[flip.intact.name] = found.seconds.get(flip.intact.name, 0.0) + spent
         found.peak_bytes = _memory("VmHWM")
         (folder / "found").write_text(json.dumps(vars(found)))
         status = 0

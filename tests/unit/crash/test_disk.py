@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from stress.crash.disk import Disk, Node, Span, Tree
-from stress.crash.states import CHOICES_IN_FULL, choices, enumerate_states
-from stress.crash.trace import Event, Kind, TraceError
+from stress.crash.disk_model.disk import Disk, Node, Span, Tree
+from stress.crash.disk_model.states import CHOICES_IN_FULL, choices, enumerate_states
+from stress.crash.preloaded.trace import Event, Kind, TraceError
 from tests.support.recorded_run import FILE, ROOT, Run
 
 OTHER = 3

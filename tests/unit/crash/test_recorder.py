@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.preload import Preload, compile_recorder
-from stress.crash.trace import Event, Kind, TraceError, parse_trace
+from stress.crash.preloaded.preload import Preload, compile_recorder
+from stress.crash.preloaded.trace import Event, Kind, TraceError, parse_trace
 from tests.support.checkout import ROOT
 
 pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that
@@ -178,7 +178,7 @@ def test_threads_that_wait_when_their_process_is_killed_leave_a_whole_trace(prel
         MAPPED
         + """
 import threading
-from stress.crash.striker import Action, Kind as Call, Strike, arm
+from stress.crash.preloaded.injector import Action, Kind as Call, Strike, arm
 def store(count):
     for at in range(count):
         mapping.write(b"x", at)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.support.preloaded import calls_so_far, run_preloaded
 
 pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that

@@ -1,0 +1,215 @@
+"""The judge of journals is believed by every state, so it is given journals with each thing wrong that it looks for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog.format.journal.record import Kind
+from binlog.journal.journal import Journal
+from binlog.journal.options import Sync
+from stress.crash.marks import values_of
+from stress.crash.records import identity_of, record_bytes
+from stress.crash.system import Crash, ProcessContext
+from stress.crash.systems.journal.actor import JournalActor
+from stress.crash.systems.journal.expectation import Expectation, compare
+from stress.crash.systems.journal.marks import (
+    Content,
+    Mark,
+    MarkKind,
+    Operation,
+    Told,
+    mark_of,
+    plain_mark,
+    user_type_of,
+)
+from stress.crash.systems.journal.system import OPTIONS, JournalSystem, variant_in
+from tests.support.crash_harness import Marks
+from tests.support.crash_harness import verdict as verdict_of
+
+NATIVE = OPTIONS["native"]
+
+
+def filled(path: Path, work: Callable[[JournalActor], object]) -> Marks:
+    """A journal in which somebody worked, closed, and the marks of that."""
+    marks = Marks()
+    actor = JournalSystem().open(path, ProcessContext(marks, 0, random.Random(1)), "native")
+    work(actor)
+    actor.close()
+    return marks
+
+
+def of_everything(actor: JournalActor) -> None:
+    first, second = actor.add_one(Sync.WAIT), actor.add_one(Sync.FUTURE)
+    actor.call(Kind.UPDATE, Sync.LATER, record_id=first)
+    actor.settle()
+    actor.call(Kind.DELETE, Sync.WAIT, record_id=second)
+    tx_id = actor.new_id()
+    actor.call(Kind.ADD_TX, Sync.LATER, tx_id=tx_id, record_id=tx_id)
+    actor.call(Kind.UPDATE_TX, Sync.LATER, tx_id=tx_id, record_id=first)
+    actor.call(Kind.COMMIT, Sync.WAIT, tx_id=tx_id)
+    tx_id = actor.new_id()
+    actor.call(Kind.ADD_TX, Sync.LATER, tx_id=tx_id, record_id=tx_id)
+    actor.call(Kind.DELETE_TX, Sync.LATER, tx_id=tx_id, record_id=first)
+    actor.prepare(tx_id)
+    left = actor.new_id()
+    actor.call(Kind.ADD_TX, Sync.LATER, tx_id=left, record_id=left)
+
+
+def verdict(path: Path, marks: list[tuple[int, ...]]) -> list[str]:
+    return verdict_of(JournalSystem(), path, marks, Crash.POWER)
+
+
+def test_a_sound_journal_is_silent(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    assert verdict(path, filled(path, of_everything)) == []
+
+
+def test_no_journal_at_all_is_silent_where_nothing_was_promised(tmp_path: Path) -> None:
+    assert verdict(tmp_path / "journal", []) == []
+
+
+def test_a_journal_that_is_not_there_is_missed(tmp_path: Path) -> None:
+    wrong = verdict(tmp_path / "other", filled(tmp_path / "journal", of_everything))
+    assert any("record_id=1), which is promised, is not there" in line for line in wrong)
+    assert any("is prepared, and is not told as such" in line for line in wrong)
+    assert any("was not ended, and is not told as failed" in line for line in wrong)
+
+
+def test_a_record_that_nobody_had_tried_and_one_that_is_nobodys_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    filled(path, of_everything)
+    with Journal(path, NATIVE) as journal:
+        journal.load()
+        journal.append_add(999, 1, b"nobody's")
+    wrong = verdict(path, [])
+    assert any("which nobody had tried yet" in line for line in wrong)
+    assert any("that nobody appended" in line for line in wrong)
+
+
+def test_a_file_that_is_left_over_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    marks = filled(path, of_everything)
+    (path / "left.over").write_bytes(b"")
+    assert "left.over is there once the journal is loaded" in verdict(path, marks)
+
+
+def test_damage_that_no_crash_left_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    marks = filled(path, lambda actor: [actor.append_one() for _ in range(3)])
+    (file,) = [each for each in path.glob("*.jnl") if b"0:1:" in each.read_bytes()]
+    data = bytearray(file.read_bytes())
+    data[data.index(b"0:1:")] ^= 1
+    file.write_bytes(data)
+    wrong = verdict(path, marks)
+    assert any(line == "damage is told where there is none: ['gap']" for line in wrong)
+    assert any("number=1" in line and "which is promised, is not there" in line for line in wrong)
+
+
+def operations(*all_: tuple[Kind, int, int]) -> list[Operation]:
+    return [Operation(0, number, *each) for number, each in enumerate(all_)]
+
+
+def told_of(*records: int, update: int = -1) -> Told:
+    """Records, each of the call with its number; the ids are one more."""
+    return Told(records={(0, number): (1 if number == update else number + 1, number == update) for number in records})
+
+
+def judged(told: Told, tried: list[Operation], durable: int, crash: Crash = Crash.POWER) -> list[str]:
+    expected = Expectation()
+    for operation in tried:
+        expected.add(values_of(Mark(MarkKind.TRIED, operation)))
+    if durable >= 0:
+        expected.add(values_of(Mark(MarkKind.DURABLE, Operation(0, durable, Kind.ADD))))
+    return compare(told, expected, expected, crash)
+
+
+TRANSACTION = operations((Kind.ADD_TX, 9, 1), (Kind.ADD_TX, 9, 2), (Kind.COMMIT, 9, 0))
+
+
+@pytest.mark.parametrize(
+    ("told", "durable", "words"),
+    [
+        (told_of(0), -1, "of the transaction 9"),
+        (told_of(), 2, "which is promised, is not there"),
+        (Told(failed={9: Content((), None, frozenset())}), 2, "is told as failed, and has ended"),
+        (Told(prepared={9: Content((), None, frozenset())}), -1, "is told as prepared, and may not be"),
+        (Told(failed={7: Content((), None, frozenset())}), -1, "7 is told of, which nobody had tried yet"),
+    ],
+)
+def test_what_becomes_of_a_transaction(told: Told, durable: int, words: str) -> None:
+    assert any(words in line for line in judged(told, TRANSACTION, durable))
+    assert judged(told_of(0, 1), TRANSACTION, 2) == []
+    assert judged(told_of(), TRANSACTION, 1) == []
+
+
+def test_what_was_rolled_back_may_not_be_there() -> None:
+    tried = operations((Kind.ADD_TX, 9, 1), (Kind.ROLLBACK, 9, 0))
+    assert any("is there, and may not be" in line for line in judged(told_of(0), tried, -1))
+
+
+def test_what_was_deleted_may_not_come_back() -> None:
+    tried = operations((Kind.ADD, 0, 1), (Kind.DELETE, 0, 1))
+    assert judged(told_of(0), tried, 1) == [f"the record 1 is there, which {tried[1]} has deleted"]
+    assert judged(told_of(0), tried, 0) == judged(told_of(), tried, 0) == []
+
+
+def test_updates_are_missed_and_come_in_order() -> None:
+    tried = operations((Kind.ADD, 0, 1), (Kind.UPDATE, 0, 1), (Kind.ADD, 0, 3))
+    assert any("number=1" in line for line in judged(told_of(0), tried, 1))
+    assert judged(told_of(1, 0, update=1), tried, 1) == ["of the record 1 the updates are not in their order"]
+
+
+def test_after_a_mere_death_what_is_there_has_all_before_it() -> None:
+    tried = operations((Kind.ADD, 0, 1), (Kind.ADD, 0, 2))
+    assert judged(told_of(1), tried, -1) == []
+    assert any("number=0" in line for line in judged(told_of(1), tried, -1, Crash.KILL))
+
+
+def test_an_id_that_was_used_may_not_come_again() -> None:
+    told = Told(id_max=1, keeps_ids=True)
+    assert judged(told, operations((Kind.ADD, 0, 1), (Kind.DELETE, 0, 1)), 1) == []
+    wrong = judged(told, operations((Kind.ADD, 0, 2), (Kind.DELETE, 0, 2)), 1)
+    assert wrong == ["the largest id is told as 1, and 2 was used"]
+
+
+def test_what_a_load_did_not_tell_may_not_come_back() -> None:
+    expected = Expectation()
+    (operation,) = operations((Kind.ADD, 0, 1))
+    for mark in (Mark(MarkKind.TRIED, operation), plain_mark(MarkKind.LOADING), plain_mark(MarkKind.LOADED)):
+        expected.add(values_of(mark))
+    assert compare(told_of(0), expected, expected) == [f"{operation} is there, and may not be"]
+    assert compare(told_of(), expected, expected) == []
+
+
+def test_what_a_load_told_may_not_go_and_failed_transactions_are_told_once() -> None:
+    expected = Expectation()
+    add, left = operations((Kind.ADD, 0, 1), (Kind.ADD_TX, 9, 2))
+    told = told_of(0)
+    told.failed[9] = Content((left.identity,), None, frozenset((2,)))
+    for mark in (Mark(MarkKind.TRIED, add), Mark(MarkKind.TRIED, left), plain_mark(MarkKind.LOADING), *told.marks()):
+        expected.add(values_of(mark))
+    assert compare(told_of(0), expected, expected) == []
+    assert compare(told_of(), expected, expected) == [f"{add}, which is promised, is not there"]
+    assert any("was told so before" in line for line in compare(told, expected, expected))
+
+
+@pytest.mark.parametrize(
+    "mark", [Mark(MarkKind.TRIED, Operation(99, 1 << 20, Kind.COMMIT, 7, 8)), plain_mark(MarkKind.LOADED)]
+)
+def test_marks_survive_the_trace(mark: Mark) -> None:
+    assert mark_of(values_of(mark)) == mark
+
+
+def test_bodies_say_whose_they_are_and_files_how_they_are_kept(tmp_path: Path) -> None:
+    assert identity_of(record_bytes(3, 5)) == (3, 5)
+    assert identity_of(record_bytes(3, 5)[:-1] + b"!") is None
+    assert identity_of(b"no one") is None
+    assert 0 <= user_type_of((3, 1000)) <= 255
+    for name, options in OPTIONS.items():
+        with Journal(tmp_path / name, options) as journal:
+            journal.load()
+        assert variant_in(tmp_path / name) == options

@@ -1,0 +1,237 @@
+"""The judge of queues, and of what is depaged, is believed by every state: so it is shown all that it looks for."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from binlog.errors import PoisonedError
+from stress.crash.marks import values_of
+from stress.crash.system import Crash, ProcessContext
+from stress.crash.systems.messages.depage import Component, DepageSystem, PoisonTracker
+from stress.crash.systems.messages.marks import Identity, Mark, MarkKind, mark_of
+from stress.crash.systems.messages.queue import QueueSystem
+from stress.crash.systems.messages.system import Expectation, MessagesSystem, Observation
+from tests.support.crash_harness import Marks
+
+SYSTEMS: dict[str, MessagesSystem] = {"queue": QueueSystem(), "depaged": DepageSystem()}
+_PAGES, _JOURNAL = Component.PAGES, Component.JOURNAL
+_ONE, _TWO, _THREE = (Identity(1, 0, number) for number in (1, 2, 3))
+_NONE = Identity(0, 0, 0)
+
+
+def _expected(*whats: tuple[MarkKind, Identity], tx: int = 0, life: int = 1) -> Expectation:
+    return QueueSystem().expect(values_of(Mark(kind, life, 0, tx, message)) for kind, message in whats)
+
+
+def _lived(system: MessagesSystem, path: Path, scenario: str) -> Marks:
+    """Two lives."""
+    marks = Marks()
+    for life in (1, 2):
+        system.live(path, system.scenarios[scenario], ProcessContext(marks, life, random.Random(f"seed/{life}")), "")
+    return marks
+
+
+def compare(found: list[Identity], least: Expectation, most: Expectation) -> list[str]:
+    return QueueSystem().compare(Observation(found=found), least, most)
+
+
+def _put(*messages: Identity) -> list[tuple[MarkKind, Identity]]:
+    return [(kind, each) for each in messages for kind in (MarkKind.PUT_TRIED, MarkKind.PUT_DONE, MarkKind.PUTS_SYNCED)]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_sound_one_has_nothing_wrong(tmp_path: Path, name: str) -> None:
+    system = SYSTEMS[name]
+    expected = system.expect(_lived(system, tmp_path / "it", "all"))
+    assert len(expected.durable) > 10
+    assert expected.gone
+    looked = system.observe(tmp_path / "it", stays=True)
+    seen = system.observe(tmp_path / "it")
+    assert (seen.problems, looked.problems, seen.found) == ([], [], looked.found)
+    assert system.compare(seen, expected, expected) == system.check_after_power_cut(looked, seen) == []
+    assert len(system.check_after_power_cut(looked, system.observe(tmp_path / "it"))) == bool(looked.found)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_what_is_put_there_meanwhile_and_what_is_taken_away_is_told(tmp_path: Path, name: str) -> None:
+    system = SYSTEMS[name]
+    actor = system.open(tmp_path / "it", ProcessContext(marks := Marks(), 1, random.Random(1)), "")
+    for _ in range(3):
+        actor.append_one()
+    actor.close()
+    expected = system.expect(marks)
+    system.put(tmp_path / "it", [Identity(9, 0, 1)])
+    found = system.drain(tmp_path / "it")
+    assert [line.partition(" is ")[2] for line in compare(found, expected, expected)] == ["there, and nobody put it"]
+    assert len(compare([], expected, expected)) == 3
+
+
+def test_all_that_is_in_a_queue_is_seen(tmp_path: Path) -> None:
+    system = QueueSystem()
+    system.put(tmp_path, [_ONE, _TWO])
+    seen = system.observe(tmp_path)
+    assert (seen.found, seen.problems) == ([_ONE, _TWO], [])
+
+
+def test_an_acknowledgement_is_durable_once_who_made_it_has_synced() -> None:
+    put = ((MarkKind.PUT_TRIED, _ONE), (MarkKind.PUT_DONE, _ONE))
+    acked = (*put, (MarkKind.ACK_TRIED, _ONE), (MarkKind.ACK_DONE, _ONE))
+    for marks, wrong in ((put, 0), (acked, 0), ((*acked, (MarkKind.ACKS_SYNCED, _NONE)), 1)):
+        expected = _expected(*marks)
+        assert len(compare([_ONE], expected, expected)) == wrong
+    expected = _expected(*acked)
+    expected.add(values_of(Mark(MarkKind.ACKS_SYNCED, 2, 0, 0, _NONE)))  # a power cut may have taken it before
+    assert compare([_ONE], expected, expected) == compare([], expected, expected) == []
+    for kind in (MarkKind.ACK_TRIED, MarkKind.ACK_DONE, MarkKind.ACKS_SYNCED):
+        expected.add(values_of(Mark(kind, 2, 0, 0, _ONE)))
+    assert len(compare([_ONE], expected, expected)) == 1
+    died = _expected(*acked)
+    died.died()
+    assert len(compare([_ONE], died, died)) == 1
+
+
+def test_each_thing_that_is_wrong_is_told() -> None:
+    intact = _expected(*_put(_ONE, _TWO))
+    assert compare([_ONE, _TWO], intact, intact) == []
+    for found in ([_ONE], [_ONE, _TWO, _TWO], [_TWO, _ONE], [_ONE, _TWO, _THREE]):
+        assert len(compare(found, intact, intact)) == 1
+    acked = _expected(*_put(_ONE), (MarkKind.ACK_TRIED, _ONE), (MarkKind.ACK_DONE, _ONE), (MarkKind.ACKS_SYNCED, _ONE))
+    assert compare([], acked, acked) == []
+    assert len(compare([_ONE], acked, acked)) == 1
+
+
+def test_what_was_refused_is_not_there_and_what_was_not_acknowledged_is() -> None:
+    refused = _expected((MarkKind.PUT_TRIED, _ONE), (MarkKind.PUT_REFUSED, _ONE))
+    assert compare([], refused, refused) == []
+    assert len(compare([_ONE], refused, refused)) == 1
+    unacked = _expected(*_put(_ONE), (MarkKind.ACK_TRIED, _ONE), (MarkKind.ACK_REFUSED, _ONE))
+    assert compare([_ONE], unacked, unacked) == []
+    assert len(compare([], unacked, unacked)) == 1
+
+
+def test_of_a_transaction_all_or_nothing_is_there() -> None:
+    tried = _expected((MarkKind.TX_PUT, _ONE), (MarkKind.TX_PUT, _TWO), (MarkKind.TX_TRIED, _ONE), tx=1)
+    assert compare([], tried, tried) == compare([_ONE, _TWO], tried, tried) == []
+    assert len(compare([_ONE], tried, tried)) == 1
+    done = _expected((MarkKind.TX_PUT, _ONE), (MarkKind.TX_TRIED, _ONE), (MarkKind.TX_DONE, _ONE), tx=1)
+    assert len(compare([], done, done)) == 1
+    dropped = _expected((MarkKind.TX_PUT, _ONE), (MarkKind.TX_TRIED, _ONE), (MarkKind.TX_DROPPED, _ONE), tx=1)
+    assert compare([], dropped, dropped) == []
+    assert len(compare([_ONE], dropped, dropped)) == 1
+
+
+def _got(message: Identity, life: int = 1) -> Mark:
+    return Mark(MarkKind.GOT, life, 1, 0, message)
+
+
+def _acked(message: Identity) -> list[Mark]:
+    return [Mark(kind, 1, 1, 0, message) for kind in (MarkKind.ACK_TRIED, MarkKind.ACK_DONE)]
+
+
+def _made(*messages: Identity) -> list[Mark]:
+    return [Mark(kind, 1, 0, 0, each) for each in messages for kind in (MarkKind.PUT_TRIED, MarkKind.PUT_DONE)]
+
+
+def _in_transaction(end: MarkKind) -> list[Mark]:
+    """It puts two messages and acknowledges another one."""
+    parts = [Mark(MarkKind.TX_PUT, 1, 0, 1, each) for each in (_ONE, _TWO)] + [Mark(MarkKind.TX_ACK, 1, 0, 1, _THREE)]
+    tried = [*_made(_THREE), _got(_THREE), *parts, Mark(MarkKind.TX_TRIED, 1, 0, 1, _NONE)]
+    return tried if end is MarkKind.TX_TRIED else [*tried, Mark(end, 1, 0, 1, _NONE)]
+
+
+@pytest.mark.parametrize(
+    ("marks", "found", "told"),
+    [
+        ([*_made(_ONE, _TWO), _got(_ONE), *_acked(_ONE)], [_TWO], ""),
+        ([*_made(_ONE), _got(_ONE), *_acked(_ONE)[:1]], [_ONE], ""),
+        ([*_made(_ONE), _got(_ONE), *_acked(_ONE)[:1]], [], ""),
+        (_in_transaction(MarkKind.TX_DONE), [_ONE, _TWO], ""),
+        (_in_transaction(MarkKind.TX_TRIED), [_ONE, _TWO], ""),
+        (_in_transaction(MarkKind.TX_TRIED), [_THREE], ""),
+        (_in_transaction(MarkKind.TX_DROPPED), [_THREE], ""),
+        ([*_made(_ONE, _TWO), _got(_TWO), _got(_ONE)], [_ONE, _TWO], "behind number 2"),
+        ([*_made(_ONE), _got(_TWO)], [_ONE], "nobody put it"),
+        ([*_made(_ONE), _got(_ONE), _got(_ONE, 2), _got(_ONE, 2)], [_ONE], "given twice to process 2"),
+        ([*_made(_ONE), _got(_ONE), *_acked(_ONE), _got(_ONE, 2)], [], "after it was acknowledged"),
+        (_in_transaction(MarkKind.TX_DONE), [_ONE], "is not there"),
+        (_in_transaction(MarkKind.TX_DONE), [_ONE, _TWO, _THREE], "acknowledged durably, and came again"),
+        (_in_transaction(MarkKind.TX_TRIED), [_ONE], f"{[_TWO]} are not"),
+        ([*_in_transaction(MarkKind.TX_TRIED), _got(_ONE, 2)], [], f"{[_TWO]} are not"),
+        (_in_transaction(MarkKind.TX_TRIED), [_ONE, _TWO, _THREE], "which a transaction acknowledged that put"),
+        (
+            [*_in_transaction(MarkKind.TX_TRIED), _got(_THREE, 2)],
+            [_ONE, _TWO],
+            "which a transaction acknowledged that put",
+        ),
+        (_in_transaction(MarkKind.TX_TRIED), [], "a transaction acknowledged of which nothing is there"),
+        ([*_in_transaction(MarkKind.TX_DROPPED), _got(_ONE, 2)], [_THREE], "nobody put it"),
+        (_in_transaction(MarkKind.TX_DROPPED), [], "is not there"),
+    ],
+)
+def test_what_processes_were_given_before_they_died_is_judged_too(
+    marks: list[Mark], found: list[Identity], may_poison: str
+) -> None:
+    expected = QueueSystem().expect(map(values_of, marks))
+    expected.died()
+    wrong = compare(found, expected, expected)
+    assert wrong if may_poison else not wrong
+    assert all(may_poison in line for line in wrong[:1])
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_damage_is_told_where_only_a_process_died(tmp_path: Path, name: str) -> None:
+    system = SYSTEMS[name]
+    expected = system.expect(_lived(system, tmp_path / "it", "all"))
+    system.put(tmp_path / "it", [_ONE, _TWO])
+    page = max((tmp_path / "it").glob("*/*.page"), key=lambda path: path.stat().st_size)
+    data = bytearray(page.read_bytes())
+    data[60] ^= 1
+    page.write_bytes(data)
+    seen = system.observe(tmp_path / "it")
+    may_poison = [
+        line for line in system.compare(seen, expected, expected, Crash.KILL) if "before it was opened" in line
+    ]
+    assert may_poison
+    assert set(may_poison).isdisjoint(system.compare(seen, expected, expected, Crash.POWER))
+
+
+def test_what_is_opened_and_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "it").write_bytes(b"")
+    for system in SYSTEMS.values():
+        assert system.observe(tmp_path / "it").problems
+
+
+def _told(*calls: tuple[set[Component], bool]) -> list[str]:
+    """What is wrong with calls, by what they use, and whether they were accepted."""
+    wrong: list[str] = []
+    refusals = PoisonTracker(wrong)
+    for used, accepted in calls:
+        with suppress(PoisonedError), refusals.using(*used):
+            if not accepted:
+                raise PoisonedError("a sync failed")
+    return wrong
+
+
+def test_a_failure_that_was_forgotten_is_told_and_one_of_something_else_is_not() -> None:
+    both = {_PAGES, _JOURNAL}
+    for used in ({_PAGES}, {_JOURNAL}, both):
+        assert _told((used, True), (used, False), (used, False)) == []
+        assert len(_told((used, False), (used, True))) == 1
+    assert _told(({_PAGES}, False), ({_JOURNAL}, True)) == []
+    assert _told((both, False), ({_JOURNAL}, True), (both, False), ({_JOURNAL}, True)) == []
+    assert len(_told((both, False), ({_JOURNAL}, True), ({_PAGES}, True))) == 1
+    assert len(_told((both, False), ({_JOURNAL}, True), ({_JOURNAL}, False))) == 0
+    assert len(_told(({_PAGES}, False), ({_JOURNAL}, False), (both, True))) == 1
+
+
+def test_what_threads_depage_is_there_once(tmp_path: Path) -> None:
+    system = SYSTEMS["depaged"]
+    marks = _lived(system, tmp_path / "it", "threads")
+    expected = system.expect(marks)
+    assert len(expected.durable) > 10
+    assert [each for each in map(mark_of, marks) if each.kind is MarkKind.MESSAGE_SYNCED]
+    assert compare(system.read_all(tmp_path / "it"), expected, expected) == []
