@@ -1,4 +1,4 @@
-"""The harness's C is compiled once for all tests of a worker."""
+"""Fixtures of the crash tests: the harness's C is compiled once for all tests of a worker."""
 
 from __future__ import annotations
 

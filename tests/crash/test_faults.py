@@ -1,4 +1,4 @@
-"""Faults of a log: what a failing system call was once answered with."""
+"""Faults of a log that were once answered wrongly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_lock_that_could_not_be_had_was_an_internal_error(tmp_path: Path, firs
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [1, 2])
 def test_a_disk_that_took_no_mark_of_its_failure_was_an_internal_error(tmp_path: Path, first: int) -> None:
-    """Other processes knew of it from shared memory, and did not tell their callers."""
+    """Other processes knew of the failure from shared memory, and did not report it to their callers."""
     _holds(tmp_path, "append_many", "WRITE+DATA_SYNC+SYNC EIO", first)
 
 

@@ -1,4 +1,4 @@
-"""Kill: a writer dies at each call that it makes, and every one of them is tried.  The page cache lives."""
+"""Kill: a writer dies at each of its calls, every one of which is tried.  The page cache survives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def _deaths(tmp_path: Path, scenario: str, place: str, *, before: int = -1) -> int:
-    """How many processes died, each at another call, after one that died at the call `before`."""
+    """Return how many processes died, each at another call, after one that died at the call `before`."""
     case = Case("kill", scenario, place, "", Action.KILL_BEFORE, 1, first=-1, before=before)
     (tmp_path / "part.json").write_text(json.dumps({"part": "kill", "case": asdict(case)}))
     done = crash("--replay", tmp_path)
@@ -40,5 +40,5 @@ def test_a_writer_killed_at_each_call_loses_nothing(
 
 @pytest.mark.parametrize("before", range(4, 110, 18))
 def test_a_writer_killed_while_it_finishes_what_a_killed_one_left_loses_nothing(tmp_path: Path, before: int) -> None:
-    """Each eighteenth call of a cutover, times each call of the next writer's opening; `make crash` has the rest."""
+    """Each eighteenth call of a cutover, times each call of the next writer's opening; `make crash` does the rest."""
     assert _deaths(tmp_path, "cutover", ON_SOMETHING, before=before) > 5

@@ -1,6 +1,6 @@
-"""The randomised crash model, for a few seconds: the protocol as it is holds, and seeded mistakes are found.
+"""The randomised crash model, for a few seconds: the protocol holds, and seeded bugs are found.
 
-`python -m stress.model` runs it for as long as one likes.  Seeds are fixed here, so that a failure is a change's.
+`python -m stress.model` runs it for longer.  Seeds are fixed here, so that a failure is due to a change.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stress.model.seeded_bugs import SEEDED_BUGS
 
 from stress.model.__main__ import run_many, run_one
+from stress.model.seeded_bugs import SEEDED_BUGS
 
 ROOT = Path(__file__).parents[2]
 RUNS = 250
 
-# Where the seed that the others have takes seconds or minutes.
+# Seeds for bugs that the others' seed finds only after seconds or minutes.
 _SEEDS = {
     "aside-kept": 29,
     "close-believed": 236,
@@ -39,7 +39,7 @@ def test_the_protocol_keeps_every_promise(figure: Callable[[str], None]) -> None
 
 
 def test_a_planted_mistake_is_found() -> None:
-    """The canary."""
+    """A canary for the model."""
     assert run_many(1, frozenset(["no-sync"]), seconds=60, violations_max=1, runs_max=RUNS).violations
 
 

@@ -1,6 +1,6 @@
-"""The canary of the crash harness: seeded mistakes are found, and what that kept is found again by its command.
+"""Seeded bugs: the crash harness finds them, and its command replays the violation.
 
-Here one for each part of the harness; `python -m stress.crash.canaries` has all of them, from several seeds.
+One bug for each part of the harness; `python -m stress.crash.canaries` tries all of them, with several seeds.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from stress.crash.seeded_bugs.seeded_bug import Change
 from tests.support.checkout import ROOT
 from tests.support.crash_harness import crash
 
-# None that has the C compiled anew, and each the first of those.
-ONE_OF_A_PART = {mistake.part: mistake.name for mistake in reversed(SEEDED_BUGS.values()) if not mistake.is_in_c}
+# The first of each part that needs no compilation.
+ONE_OF_A_PART = {bug.part: bug.name for bug in reversed(SEEDED_BUGS.values()) if not bug.is_in_c}
 
-# From which they are found soon; `make canaries` draws its seeds.
+# Seeds with which they are found soon; `make canaries` draws its seeds.
 _SEED = 4
 _SEEDS = {
     "depage-page-removed-first": 3,
     "staged-twice": 3,
-    "store-buffers-forgotten": 2,
-    "store-found-bytes-believed": 2,
+    "commitlog-buffers-forgotten": 2,
+    "commitlog-found-bytes-believed": 2,
     "journal-file-id-used-twice": 3,
     "journal-sync-tried-again": 2,
     "paging-sync-tried-again": 1,
@@ -39,21 +39,22 @@ _SEEDS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_A_PART.values())
 def test_a_planted_mistake_is_found(tmp_path: Path, name: str) -> None:
-    kept = tmp_path / "kept"
+    saved = tmp_path / "saved"
     limits = ("--seed", _SEEDS.get(name, _SEED), "--stop", "--processes", 1)
-    done = crash("--seeded-bug", name, "--parts", SEEDED_BUGS[name].part, *limits, "--keep", kept)
+    done = crash("--seeded-bug", name, "--parts", SEEDED_BUGS[name].part, *limits, "--keep", saved)
     assert done.returncode == 1, done.stdout
     assert "VIOLATION" in done.stdout
     (command,) = {line.partition("replay: ")[2] for line in done.stdout.splitlines() if "replay: " in line}
     _, *arguments = shlex.split(command)
     again = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     assert again.returncode == 1, again.stdout + again.stderr
-    kept_name = (Path(arguments[-1]) / "wrong.txt").read_text().splitlines()[0].split(":")[0]
-    assert _numbers_aside(kept_name) in _numbers_aside(again.stdout)
+    case_name = (Path(arguments[-1]) / "wrong.txt").read_text().splitlines()[0].split(":")[0]
+    assert _without_numbers(case_name) in _without_numbers(again.stdout)
 
 
-def _numbers_aside(text: str) -> str:
-    """A kept kill is tried again at the calls beside it too, for no two runs make the same calls."""
+def _without_numbers(text: str) -> str:
+    """Remove the numbers: a saved kill is replayed at neighbouring calls too, because no two runs make the same
+    calls."""
     return re.sub(r"\d+", "N", text)
 
 
@@ -62,14 +63,14 @@ def test_there_is_one_for_each_part() -> None:
 
 
 def test_every_mistake_can_be_planted_and_compiles(tmp_path: Path) -> None:
-    """The C of all of them in one call of the compiler."""
+    """Compile the C of all bugs with one call of the compiler."""
     sources = []
-    for mistake in SEEDED_BUGS.values():
-        for path, text in mistake.changed(ROOT).items():
+    for bug in SEEDED_BUGS.values():
+        for path, text in bug.changed(ROOT).items():
             if path.endswith(".py"):
-                compile(text, f"{path} ({mistake.name})", "exec")
+                compile(text, f"{path} ({bug.name})", "exec")
             else:
-                sources.append(tmp_path / f"{mistake.name}-{Path(path).name}")
+                sources.append(tmp_path / f"{bug.name}-{Path(path).name}")
                 sources[-1].write_text(text)
     headers = [f"-I{folder}" for folder in (ROOT / "native", ROOT / "native" / "codec", sysconfig.get_path("include"))]
     command = ["cc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", *headers, *map(str, sources)]
@@ -83,12 +84,12 @@ def test_a_change_is_refused_unless_its_text_is_in_the_function_once() -> None:
     )
     changed = Change("a.py", "A.one", "if f():\n    return 1", "g()\nh()").apply(source)
     assert changed == "def other():\n    f()\n\n\nclass A:\n    def one(self):\n        g()\n        h()\n        f()\n"
-    for function, old, told in (
-        ("A.one", "f()", "2 times"),
-        ("A.one", "g()", "0 times"),
+    for function, old, message in (
+        ("A.one", "f()", "2 occurrences"),
+        ("A.one", "g()", "0 occurrences"),
         ("two", "f()", "no function"),
     ):
-        with pytest.raises(SeedingError, match=told):
+        with pytest.raises(SeedingError, match=message):
             Change("a.py", function, old, "").apply(source)
     c = "static int one(int a)\n{\n    return a;\n}\n\nint one_more(int a)\n{\n    if (one(a))\n        return a;\n}\n"
     assert Change("a.c", "one", "return a;", "return 0;").apply(c) == c.replace("return a;", "return 0;", 1)
@@ -97,7 +98,7 @@ def test_a_change_is_refused_unless_its_text_is_in_the_function_once() -> None:
 
 
 def test_every_mistake_without_a_change_is_a_switch_of_the_recorder() -> None:
-    switches = (ROOT / "stress" / "crash" / "recorder" / "bugs.c").read_text()
+    switches = (ROOT / "stress/crash/preloaded/recorder_library/bugs.c").read_text()
     assert [each.name for each in SEEDED_BUGS.values() if each.is_switch and f'"{each.name}"' not in switches] == []
 
 
@@ -117,4 +118,4 @@ def test_the_command_for_all_of_them_says_what_was_found_and_what_not() -> None:
     done = subprocess.run(too_short, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "commitlog-end-not-erased, seed 7: NOT FOUND after" in done.stdout
-    assert "no mistake, seed 7: nothing in" in done.stdout
+    assert "no bug, seed 7: nothing in" in done.stdout

@@ -1,4 +1,4 @@
-"""The soak, for a short while: that it runs, looks at everybody, and fails where something grows."""
+"""A short soak: it runs, checks every process, and fails if something grows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_short_soak(tmp_path: Path) -> None:
     assert "writers were killed" in done.stdout
     for name in ("sync 0", "sync 1", "flush 2", "stage 3", "follow 4", "visit 5", "prune 6"):
         assert any(line.startswith(f"{name}: ") for line in lines)
-    # After seconds, memory still settles: that it does not grow is for the hour.
+    # In the first seconds memory still grows a little; the hour's run checks that it does not.
     assert not [line for line in lines if line.startswith("check: ")]
 
 

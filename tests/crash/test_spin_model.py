@@ -1,4 +1,4 @@
-"""The model of group commit: the right one has no error, and seeded mistakes are found."""
+"""The Spin model of group commit: the correct variants have no error, and seeded bugs are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running `python -m stress.crash`, reading the table that it prints, and collecting marks."""
+"""Helpers to run `python -m stress.crash`, parse its table, and collect marks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.checkout import ROOT
 
 
 def crash(*arguments: object, seconds: float = 240) -> subprocess.CompletedProcess[str]:
-    """What the command said, standard error included."""
+    """Run the command and return its result, with standard error in its output."""
     command = [sys.executable, "-m", "stress.crash", "--seconds", str(seconds), *map(str, arguments)]
     return subprocess.run(
         command,
@@ -28,7 +28,7 @@ def crash(*arguments: object, seconds: float = 240) -> subprocess.CompletedProce
 
 
 def states(said: str) -> dict[str, int]:
-    """The distinct states of each row of the table."""
+    """Return the number of distinct states in each row of the table."""
     rows = (line.split() for line in said.splitlines() if line.startswith(tuple(PARTS)) and ":" not in line)
     return {row[0]: int(row[2].replace(",", "")) for row in rows}
 
@@ -40,12 +40,12 @@ class Marks(list[Values]):
         super().__init__(map(values_of, marks))
 
     def mark(self, mark: tuple[Any, ...]) -> None:
-        """Note one."""
+        """Add a mark."""
         self.append(values_of(mark))
 
 
 def verdict(system: System[Any, Any], path: Any, marks: Iterable[tuple[Any, ...]], crash: Any) -> list[str]:
-    """What is wrong with what lies at a path, after a run with these marks."""
+    """Return the violations of a state at a path, after a run with these marks."""
     collected = Marks(marks)
     expected = system.expect(collected)
     seen = system.observe(path, collected)

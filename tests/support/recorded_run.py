@@ -1,4 +1,4 @@
-"""Recorded calls that are made up, for the models of what a power cut leaves."""
+"""Invented recordings, for the models of a disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ROOT, FILE = 1, 2
 
 
 class Run:
-    """Events one after the other, two ticks each."""
+    """Events one after another, two ticks each."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -1,4 +1,4 @@
-"""The model of what a power cut leaves, against cases whose states are known by hand."""
+"""The disk model of a power cut, against cases whose states were worked out by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEFORE = {"": Node(ROOT, None), "file": Node(FILE, A + A)}
 
 
 def left(disk: Disk, span: Span) -> list[Tree]:
-    """Every state of a span, each once."""
+    """Return the distinct states of a span."""
     found = {}
     for choice in itertools.product(*(range(unit.condition_count) for unit in span.units)):
         state = disk.state(span, choice)
@@ -185,7 +185,7 @@ def test_of_many_states_of_a_moment_some_are_drawn_with_all_kept_and_all_lost_am
 def test_a_write_to_a_file_that_came_from_nowhere_is_refused() -> None:
     run = Run()
     run.add(Kind.WRITE, OTHER, data=A)
-    with pytest.raises(TraceError, match="nothing is known, inode 3"):
+    with pytest.raises(TraceError, match="unknown file, inode 3"):
         Disk(BEFORE, run.events)
 
 

@@ -1,4 +1,4 @@
-"""The judge of flipped bits finds what is wrong, and the table has every bit that it is to have."""
+"""The checks of flipped bits find each violation, and the table has every bit that it should."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import binlog
 from binlog.errors import CorruptError, InternalError
 from binlog.format.log_header import LOG_HEADER
-from stress.crash.flips import checker as judging
-from stress.crash.flips.checker import checker
+from stress.crash.flips import checker
+from stress.crash.flips.checker import check_bit
 from stress.crash.flips.logs import IntactLog, Promise, make_intact_logs
 from stress.crash.flips.sweep import all_flips, quick_flips
 
@@ -22,7 +22,7 @@ BELL = 8 * LOG_HEADER.offset("doorbell")
 
 @pytest.fixture(scope="module")
 def intact_logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, IntactLog]:
-    return {intact.name: intact for intact in make_intact_logs(tmp_path_factory.mktemp("sounds"))}
+    return {intact.name: intact for intact in make_intact_logs(tmp_path_factory.mktemp("logs"))}
 
 
 @pytest.mark.slow
@@ -42,13 +42,13 @@ def test_every_bit_is_in_the_table_once(intact_logs: dict[str, IntactLog]) -> No
 
 @pytest.mark.slow
 def test_nothing_is_wrong_with_a_bit_that_means_nothing(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
-    assert checker(intact_logs["header 1 of 3"], FILE, BELL, tmp_path) == []
+    assert check_bit(intact_logs["header 1 of 3"], FILE, BELL, tmp_path) == []
 
 
 @pytest.mark.slow
 def test_a_promise_that_is_not_kept_is_told(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
     intact = replace(intact_logs["header 1 of 1"], promise=Promise.READ)
-    wrong = "\n".join(checker(intact, FILE, IDENTITY, tmp_path))
+    wrong = "\n".join(check_bit(intact, FILE, IDENTITY, tmp_path))
     assert "reading first: " in wrong
     assert "writers are refused" in wrong
 
@@ -56,26 +56,26 @@ def test_a_promise_that_is_not_kept_is_told(intact_logs: dict[str, IntactLog], t
 def test_a_lost_record_is_told(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
     intact = intact_logs["header 1 of 3"]
     lost = replace(intact, records=[*intact.records, b"never appended"])
-    wrong = "\n".join(checker(lost, FILE, BELL, tmp_path))
+    wrong = "\n".join(check_bit(lost, FILE, BELL, tmp_path))
     assert "reading first: 12 records, no error" in wrong
     assert "without [b'never appended']" in wrong
 
 
 def test_a_turn_that_is_told_wrong_is_told(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
     intact = replace(intact_logs["turn written, header, 1"], turn=2)
-    wrong = "\n".join(checker(intact, FILE, BELL, tmp_path))
-    assert "the last turn is 1, without an error" in wrong
+    wrong = "\n".join(check_bit(intact, FILE, BELL, tmp_path))
+    assert "the last producer batch is 1, without an error" in wrong
 
 
-@pytest.mark.parametrize("error", [ValueError("none of ours"), InternalError("ours, and a fault")])
+@pytest.mark.parametrize("error", [ValueError("not one of ours"), InternalError("ours, and a fault")])
 def test_an_error_that_is_not_of_the_tree_is_told(
     intact_logs: dict[str, IntactLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def check(path: Path) -> list[binlog.Problem]:
         raise error
 
-    monkeypatch.setattr(judging.binlog, "check", check)
-    assert str(error) in "\n".join(checker(intact_logs["header 1 of 1"], FILE, BELL, tmp_path))
+    monkeypatch.setattr(checker.binlog, "check", check)
+    assert str(error) in "\n".join(check_bit(intact_logs["header 1 of 1"], FILE, BELL, tmp_path))
 
 
 def test_a_refusal_that_changes_something_is_told(
@@ -83,9 +83,9 @@ def test_a_refusal_that_changes_something_is_told(
 ) -> None:
     def repair(path: Path, *, dry_run: bool = False) -> list[binlog.Repair]:
         (path / "00000001.idx").unlink()
-        raise CorruptError(path, 0, "seeded", "refused")
+        raise CorruptError(path, 0, "planted", "refused")
 
-    monkeypatch.setattr(judging.binlog, "repair", repair)
-    wrong = "\n".join(checker(intact_logs["header 1 of 1"], FILE, BELL, tmp_path))
+    monkeypatch.setattr(checker.binlog, "repair", repair)
+    wrong = "\n".join(check_bit(intact_logs["header 1 of 1"], FILE, BELL, tmp_path))
     assert "repairing: CorruptError: " in wrong
     assert "yet it changed 00000001.idx (gone)" in wrong

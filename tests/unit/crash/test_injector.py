@@ -1,4 +1,6 @@
-"""The injector does what it is told to, to processes whose calls are known, and the disk model what the kernel does."""
+"""The injector affects the chosen calls of processes with known calls, and the model of a lossy disk acts as the
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,16 @@ from stress.crash.preloaded.preload import Preload, compile_recorder
 from stress.crash.preloaded.trace import Event, Kind
 from tests.support.checkout import ROOT
 
-pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that
+pytestmark = pytest.mark.slow  # it tests the harness, which few changes touch
 
 PAGE = 4096
 
 START = """
 import errno, fcntl, os, struct, sys
-from stress.crash.preloaded.injector import Action, Kind, Slots, Strike, arm, disarm
+from stress.crash.preloaded.injector import Action, Kind, Injection, Slots, arm, disarm
 slots = Slots(1)
 def armed(action, first=0, count=1, error=0, kinds=tuple(Kind)):
-    arm(Strike(action, first, kinds, count, error), os.getcwd(), slots[0])
+    arm(Injection(action, first, kinds, count, error), os.getcwd(), slots[0])
 fd = os.open("a", os.O_RDWR | os.O_CREAT)
 """
 
@@ -97,7 +99,7 @@ for text in (b"1", b"2", b"3", b"4"):
         os.pwrite(fd, text, int(text))
     except OSError as error:
         print(text, error.errno == errno.ENOSPC)
-print(slots[0].calls, slots[0].struck)
+print(slots[0].calls, slots[0].hits)
 """
     assert run(preload, tmp_path, code) == (0, "b'2' True\nb'3' True\n4 2\n")
 
@@ -175,7 +177,8 @@ def test_all_of_a_page_is_written_where_a_mapping_stored_to_it() -> None:
 
 
 def test_a_call_before_which_a_process_was_killed_has_done_nothing() -> None:
-    """The model of the disk had its bytes, which nobody could read, and a power cut showed them beside later ones."""
+    """The disk model once had its bytes, which no process could read, and a power cut revealed them beside later
+    ones."""
     written = _event(Kind.WRITE, 0, b"was written")
     dead = dataclasses.replace(written, data=b"was not", died=True)
     assert _image(written, dead, _event(Kind.SYNC)) == b"was written"

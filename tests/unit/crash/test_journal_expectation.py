@@ -1,4 +1,4 @@
-"""The judge of journals is believed by every state, so it is given journals with each thing wrong that it looks for."""
+"""The journal's checks find each violation that they are made for."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from stress.crash.systems.journal.actor import JournalActor
 from stress.crash.systems.journal.expectation import Expectation, compare
 from stress.crash.systems.journal.marks import (
     Content,
+    LoadedState,
     Mark,
     MarkKind,
     Operation,
-    Told,
     mark_of,
     plain_mark,
     user_type_of,
@@ -34,7 +34,7 @@ NATIVE = OPTIONS["native"]
 
 
 def filled(path: Path, work: Callable[[JournalActor], object]) -> Marks:
-    """A journal in which somebody worked, closed, and the marks of that."""
+    """Work on a journal and close it; return the marks."""
     marks = Marks()
     actor = JournalSystem().open(path, ProcessContext(marks, 0, random.Random(1)), "native")
     work(actor)
@@ -45,7 +45,7 @@ def filled(path: Path, work: Callable[[JournalActor], object]) -> Marks:
 def of_everything(actor: JournalActor) -> None:
     first, second = actor.add_one(Sync.WAIT), actor.add_one(Sync.FUTURE)
     actor.call(Kind.UPDATE, Sync.LATER, record_id=first)
-    actor.settle()
+    actor.await_futures()
     actor.call(Kind.DELETE, Sync.WAIT, record_id=second)
     tx_id = actor.new_id()
     actor.call(Kind.ADD_TX, Sync.LATER, tx_id=tx_id, record_id=tx_id)
@@ -74,9 +74,9 @@ def test_no_journal_at_all_is_silent_where_nothing_was_promised(tmp_path: Path) 
 
 def test_a_journal_that_is_not_there_is_missed(tmp_path: Path) -> None:
     wrong = verdict(tmp_path / "other", filled(tmp_path / "journal", of_everything))
-    assert any("record_id=1), which is promised, is not there" in line for line in wrong)
-    assert any("is prepared, and is not told as such" in line for line in wrong)
-    assert any("was not ended, and is not told as failed" in line for line in wrong)
+    assert any("record_id=1) is promised, but missing" in line for line in wrong)
+    assert any("is prepared, but not reported as prepared" in line for line in wrong)
+    assert any("was not ended, but not reported as failed" in line for line in wrong)
 
 
 def test_a_record_that_nobody_had_tried_and_one_that_is_nobodys_are_told(tmp_path: Path) -> None:
@@ -84,17 +84,17 @@ def test_a_record_that_nobody_had_tried_and_one_that_is_nobodys_are_told(tmp_pat
     filled(path, of_everything)
     with Journal(path, NATIVE) as journal:
         journal.load()
-        journal.append_add(999, 1, b"nobody's")
+        journal.append_add(999, 1, b"no actor's")
     wrong = verdict(path, [])
-    assert any("which nobody had tried yet" in line for line in wrong)
-    assert any("that nobody appended" in line for line in wrong)
+    assert any("but was not tried" in line for line in wrong)
+    assert any("was never appended" in line for line in wrong)
 
 
 def test_a_file_that_is_left_over_is_told(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     marks = filled(path, of_everything)
     (path / "left.over").write_bytes(b"")
-    assert "left.over is there once the journal is loaded" in verdict(path, marks)
+    assert "left.over exists after a load" in verdict(path, marks)
 
 
 def test_damage_that_no_crash_left_is_told(tmp_path: Path) -> None:
@@ -105,75 +105,77 @@ def test_damage_that_no_crash_left_is_told(tmp_path: Path) -> None:
     data[data.index(b"0:1:")] ^= 1
     file.write_bytes(data)
     wrong = verdict(path, marks)
-    assert any(line == "damage is told where there is none: ['gap']" for line in wrong)
-    assert any("number=1" in line and "which is promised, is not there" in line for line in wrong)
+    assert any(line == "damage is reported, but there is none: ['gap']" for line in wrong)
+    assert any("number=1" in line and "is promised, but missing" in line for line in wrong)
 
 
 def operations(*all_: tuple[Kind, int, int]) -> list[Operation]:
     return [Operation(0, number, *each) for number, each in enumerate(all_)]
 
 
-def told_of(*records: int, update: int = -1) -> Told:
-    """Records, each of the call with its number; the ids are one more."""
-    return Told(records={(0, number): (1 if number == update else number + 1, number == update) for number in records})
+def loaded(*records: int, update: int = -1) -> LoadedState:
+    """Return the result of a load; each record has the number of its call, and an id that is one more."""
+    return LoadedState(
+        records={(0, number): (1 if number == update else number + 1, number == update) for number in records}
+    )
 
 
-def judged(told: Told, tried: list[Operation], durable: int, crash: Crash = Crash.POWER) -> list[str]:
+def violations(state: LoadedState, tried: list[Operation], durable: int, crash: Crash = Crash.POWER) -> list[str]:
     expected = Expectation()
     for operation in tried:
         expected.add(values_of(Mark(MarkKind.TRIED, operation)))
     if durable >= 0:
         expected.add(values_of(Mark(MarkKind.DURABLE, Operation(0, durable, Kind.ADD))))
-    return compare(told, expected, expected, crash)
+    return compare(state, expected, expected, crash)
 
 
 TRANSACTION = operations((Kind.ADD_TX, 9, 1), (Kind.ADD_TX, 9, 2), (Kind.COMMIT, 9, 0))
 
 
 @pytest.mark.parametrize(
-    ("told", "durable", "words"),
+    ("state", "durable", "words"),
     [
-        (told_of(0), -1, "of the transaction 9"),
-        (told_of(), 2, "which is promised, is not there"),
-        (Told(failed={9: Content((), None, frozenset())}), 2, "is told as failed, and has ended"),
-        (Told(prepared={9: Content((), None, frozenset())}), -1, "is told as prepared, and may not be"),
-        (Told(failed={7: Content((), None, frozenset())}), -1, "7 is told of, which nobody had tried yet"),
+        (loaded(0), -1, "the transaction 9 took effect in part"),
+        (loaded(), 2, "is promised, but missing"),
+        (LoadedState(failed={9: Content((), None, frozenset())}), 2, "is reported as failed, but has ended"),
+        (LoadedState(prepared={9: Content((), None, frozenset())}), -1, "is reported as prepared, but may not be"),
+        (LoadedState(failed={7: Content((), None, frozenset())}), -1, "7 is reported, but was not tried"),
     ],
 )
-def test_what_becomes_of_a_transaction(told: Told, durable: int, words: str) -> None:
-    assert any(words in line for line in judged(told, TRANSACTION, durable))
-    assert judged(told_of(0, 1), TRANSACTION, 2) == []
-    assert judged(told_of(), TRANSACTION, 1) == []
+def test_a_transaction_takes_effect_as_a_whole_or_not_at_all(state: LoadedState, durable: int, words: str) -> None:
+    assert any(words in line for line in violations(state, TRANSACTION, durable))
+    assert violations(loaded(0, 1), TRANSACTION, 2) == []
+    assert violations(loaded(), TRANSACTION, 1) == []
 
 
 def test_what_was_rolled_back_may_not_be_there() -> None:
     tried = operations((Kind.ADD_TX, 9, 1), (Kind.ROLLBACK, 9, 0))
-    assert any("is there, and may not be" in line for line in judged(told_of(0), tried, -1))
+    assert any("exists, but must not" in line for line in violations(loaded(0), tried, -1))
 
 
 def test_what_was_deleted_may_not_come_back() -> None:
     tried = operations((Kind.ADD, 0, 1), (Kind.DELETE, 0, 1))
-    assert judged(told_of(0), tried, 1) == [f"the record 1 is there, which {tried[1]} has deleted"]
-    assert judged(told_of(0), tried, 0) == judged(told_of(), tried, 0) == []
+    assert violations(loaded(0), tried, 1) == [f"the record 1 exists, but {tried[1]} has deleted it"]
+    assert violations(loaded(0), tried, 0) == violations(loaded(), tried, 0) == []
 
 
 def test_updates_are_missed_and_come_in_order() -> None:
     tried = operations((Kind.ADD, 0, 1), (Kind.UPDATE, 0, 1), (Kind.ADD, 0, 3))
-    assert any("number=1" in line for line in judged(told_of(0), tried, 1))
-    assert judged(told_of(1, 0, update=1), tried, 1) == ["of the record 1 the updates are not in their order"]
+    assert any("number=1" in line for line in violations(loaded(0), tried, 1))
+    assert violations(loaded(1, 0, update=1), tried, 1) == ["the updates of record 1 are not in order"]
 
 
 def test_after_a_mere_death_what_is_there_has_all_before_it() -> None:
     tried = operations((Kind.ADD, 0, 1), (Kind.ADD, 0, 2))
-    assert judged(told_of(1), tried, -1) == []
-    assert any("number=0" in line for line in judged(told_of(1), tried, -1, Crash.KILL))
+    assert violations(loaded(1), tried, -1) == []
+    assert any("number=0" in line for line in violations(loaded(1), tried, -1, Crash.KILL))
 
 
 def test_an_id_that_was_used_may_not_come_again() -> None:
-    told = Told(id_max=1, keeps_ids=True)
-    assert judged(told, operations((Kind.ADD, 0, 1), (Kind.DELETE, 0, 1)), 1) == []
-    wrong = judged(told, operations((Kind.ADD, 0, 2), (Kind.DELETE, 0, 2)), 1)
-    assert wrong == ["the largest id is told as 1, and 2 was used"]
+    state = LoadedState(id_max=1, keeps_ids=True)
+    assert violations(state, operations((Kind.ADD, 0, 1), (Kind.DELETE, 0, 1)), 1) == []
+    wrong = violations(state, operations((Kind.ADD, 0, 2), (Kind.DELETE, 0, 2)), 1)
+    assert wrong == ["the largest id is reported as 1, but 2 was used"]
 
 
 def test_what_a_load_did_not_tell_may_not_come_back() -> None:
@@ -181,20 +183,20 @@ def test_what_a_load_did_not_tell_may_not_come_back() -> None:
     (operation,) = operations((Kind.ADD, 0, 1))
     for mark in (Mark(MarkKind.TRIED, operation), plain_mark(MarkKind.LOADING), plain_mark(MarkKind.LOADED)):
         expected.add(values_of(mark))
-    assert compare(told_of(0), expected, expected) == [f"{operation} is there, and may not be"]
-    assert compare(told_of(), expected, expected) == []
+    assert compare(loaded(0), expected, expected) == [f"{operation} exists, but must not"]
+    assert compare(loaded(), expected, expected) == []
 
 
 def test_what_a_load_told_may_not_go_and_failed_transactions_are_told_once() -> None:
     expected = Expectation()
     add, left = operations((Kind.ADD, 0, 1), (Kind.ADD_TX, 9, 2))
-    told = told_of(0)
-    told.failed[9] = Content((left.identity,), None, frozenset((2,)))
-    for mark in (Mark(MarkKind.TRIED, add), Mark(MarkKind.TRIED, left), plain_mark(MarkKind.LOADING), *told.marks()):
+    state = loaded(0)
+    state.failed[9] = Content((left.identity,), None, frozenset((2,)))
+    for mark in (Mark(MarkKind.TRIED, add), Mark(MarkKind.TRIED, left), plain_mark(MarkKind.LOADING), *state.marks()):
         expected.add(values_of(mark))
-    assert compare(told_of(0), expected, expected) == []
-    assert compare(told_of(), expected, expected) == [f"{add}, which is promised, is not there"]
-    assert any("was told so before" in line for line in compare(told, expected, expected))
+    assert compare(loaded(0), expected, expected) == []
+    assert compare(loaded(), expected, expected) == [f"{add} is promised, but missing"]
+    assert any("was reported before" in line for line in compare(state, expected, expected))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The judge of logs is believed by every state, so it is given logs in which each thing that it looks for is wrong."""
+"""The log's checks find each violation that they are made for."""
 
 from __future__ import annotations
 
@@ -59,15 +59,18 @@ def test_no_log_at_all_is_silent_where_nothing_was_acknowledged(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("records", "text"),
     [
-        ([], "record 0 of writer 0, acknowledged, is not there"),
-        ([rec(0, 0), rec(0, 0)], "record 0 of writer 0 is there twice"),
-        ([rec(0, 0), rec(0, 2), rec(0, 1)], "record 1 of writer 0 comes after its record 2"),
-        ([rec(0, 0), rec(0, 1)], "record 2 of writer 0 and record 1 are one call's, and only one of them is there"),
-        ([rec(0, 0), rec(0, 1)[:-1] + b"\0"], "a record that nobody appended"),
-        ([rec(0, 0), rec(3, 0)], "record 0 of writer 3, which was not tried yet"),
-        ([rec(1, 0), rec(0, 0)], "was acknowledged at 1:256 and lies at"),
+        ([], "record 0 of writer 0 was acknowledged, but is missing"),
+        ([rec(0, 0), rec(0, 0)], "record 0 of writer 0 is in the log twice"),
+        ([rec(0, 0), rec(0, 2), rec(0, 1)], "follows its record 2"),
+        (
+            [rec(0, 0), rec(0, 1)],
+            "record 2 of writer 0 and record 1 belong to one call, but only one of them is in the log",
+        ),
+        ([rec(0, 0), rec(0, 1)[:-1] + b"\0"], "was never appended"),
+        ([rec(0, 0), rec(3, 0)], "record 0 of writer 3, at 1:293, was not tried"),
+        ([rec(1, 0), rec(0, 0)], "was acknowledged at 1:256, but is at"),
     ],
-    ids=["lost", "twice", "out of order", "half a call", "torn", "somebody else's", "elsewhere"],
+    ids=["lost", "twice", "out of order", "half a call", "torn", "another writer's", "elsewhere"],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, records: list[bytes], text: str) -> None:
     written(tmp_path / "log", *records)
@@ -77,7 +80,7 @@ def test_what_is_wrong_is_told(tmp_path: Path, records: list[bytes], text: str) 
 def test_a_cutover_that_was_lost_is_told(tmp_path: Path) -> None:
     written(tmp_path / "log", rec(0, 0))
     cut_over = Mark(MarkKind.CUT_OVER, 0, ref=Ref(2, 0))
-    assert wrong_with(tmp_path / "log", *TRIED, cut_over) == ["the log goes on in file 1, and was cut over to 2"]
+    assert wrong_with(tmp_path / "log", *TRIED, cut_over) == ["the log continues in file 1, but was cut over to 2"]
 
 
 @pytest.mark.parametrize(("at", "text"), [(0, "CorruptError"), (79, "check before opening"), (124, "live-crc")])
@@ -104,7 +107,7 @@ def test_marks_survive_the_trace_and_the_ledger(mark: Mark) -> None:
 @pytest.mark.parametrize("how", [How.TURN, How.DRAFTS])
 @pytest.mark.parametrize("taken", [0, 1, 2])
 def test_turns_that_are_taken_again_are_there_once(tmp_path: Path, how: How, taken: int) -> None:
-    """taken: how many of them are in the log before."""
+    """taken: the number of batches that are in the log before."""
     log = tmp_path / "log"
     turns = [Turn(SOURCE, 0, 3, how), Turn(SOURCE, 3, 1, how)]
     marks = [Mark(MarkKind.TRIED, *each) for each in turns]
@@ -125,7 +128,7 @@ def test_turns_that_are_taken_again_are_there_once(tmp_path: Path, how: How, tak
         # A reader may see the first file of an ingest, which has one record, before a writer has finished it.
         (How.DRAFTS, [rec(SOURCE, 0)], False),
         (How.DRAFTS, [rec(SOURCE, 0), rec(SOURCE, 1)], True),
-        (How.DRAFTS, [rec(SOURCE, 0), rec(0, 0)], True),  # whoever appends has finished it
+        (How.DRAFTS, [rec(SOURCE, 0), rec(0, 0)], True),  # an appending writer finishes it first
     ],
 )
 def test_half_of_a_turn_that_is_taken_again_is_told(
@@ -134,15 +137,15 @@ def test_half_of_a_turn_that_is_taken_again_is_told(
     log = tmp_path / "log"
     written(log, *there)
     wrong = wrong_with(log, tried(SOURCE, 0, 3, how), tried(0, 0))
-    assert any("are not both there" in line for line in wrong) == is_told
-    assert any("of a turn that was taken again" in line for line in wrong)
+    assert any("a reader saw half a call" in line for line in wrong) == is_told
+    assert any("was retried, but the log has" in line for line in wrong)
 
 
 def _lived(log: Path) -> tuple[Marks, Entries]:
-    """Two writers, whose records take turns; the first has one that was refused at the end."""
+    """Let two writers append alternately; the last append of the first one is refused."""
     marks = Marks()
     first, second = (
-        LogActor(log, ProcessContext(marks, life, random.Random(1)), record_bytes_max=2000) for life in (0, 1)
+        LogActor(log, ProcessContext(marks, number, random.Random(1)), record_bytes_max=2000) for number in (0, 1)
     )
     for _ in range(2):
         first.append()
@@ -166,13 +169,13 @@ def _judged(marks: Marks, entries: Entries, *, died: bool = True) -> list[str]:
 
 
 WRONG: dict[str, Callable[[Entries], Entries]] = {
-    "is not there": lambda entries: entries[1:],
-    "is there twice": lambda entries: [*entries, entries[0]],
-    "comes after": lambda entries: [entries[3], *entries[:3], *entries[4:]],
-    "lies at": lambda entries: [(Ref(1, 999), entries[0][1]), *entries[1:]],
+    "but is missing": lambda entries: entries[1:],
+    "in the log twice": lambda entries: [*entries, entries[0]],
+    "follows its record": lambda entries: [entries[3], *entries[:3], *entries[4:]],
+    "but is at": lambda entries: [(Ref(1, 999), entries[0][1]), *entries[1:]],
     "was refused": lambda entries: [*entries, (Ref(1, 9000), (0, 3))],
-    "not tried yet": lambda entries: [*entries, (Ref(1, 9000), (0, 4))],
-    "one call's": lambda entries: entries[:2] + entries[3:],
+    "was not tried": lambda entries: [*entries, (Ref(1, 9000), (0, 4))],
+    "belong to one call": lambda entries: entries[:2] + entries[3:],
 }
 
 
@@ -190,10 +193,10 @@ def test_what_was_not_synced_may_be_lost_with_the_disk_alone_and_not_in_the_midd
     assert _judged(marks, entries[:-1], died=False) == []
     marks += Marks([tried(0, 4)])
     assert _judged(marks, [*entries[:-1], (Ref(1, 9000), (0, 4))], died=False) == [
-        "record 2 of writer 0 is not there, and a later one is"
+        "record 2 of writer 0 is missing, but a later one is in the log"
     ]
     marks += Marks([Mark(MarkKind.SYNCED, 0)])
-    assert _judged(marks, entries[:-1], died=False) == ["record 2 of writer 0, acknowledged, is not there"]
+    assert _judged(marks, entries[:-1], died=False) == ["record 2 of writer 0 was acknowledged, but is missing"]
 
 
 def test_drafts_lie_in_the_next_files_and_with_an_unknown_outcome_are_owed(
@@ -221,7 +224,7 @@ def test_drafts_lie_in_the_next_files_and_with_an_unknown_outcome_are_owed(
     assert _judged(marks, entries) == []
     expected = LogSystem().expect(marks)
     assert expected.decided_count == 1
-    missing = [f"record {index} of writer 1 was to come into the log, and is not there" for index in (4, 5, 6)]
+    missing = [f"record {index} of writer 1 was promised to join the log, but is missing" for index in (4, 5, 6)]
     assert _judged(marks, [each for each in entries if each[1][1] not in (4, 5, 6)]) == missing
 
 
@@ -241,4 +244,4 @@ def test_a_record_that_was_not_tried_at_that_moment_is_told() -> None:
     most, least = Expectation(), LogSystem().expect([values_of(tried(0, 0))])
     seen = Observation(before=[(Ref(1, 256), (0, 0))], after=[(Ref(1, 256), (0, 0))])
     assert compare(seen, least, least, in_order=True) == []
-    assert compare(seen, least, most, in_order=True) == ["at 1:256 is record 0 of writer 0, which was not tried yet"]
+    assert compare(seen, least, most, in_order=True) == ["record 0 of writer 0, at 1:256, was not tried"]

@@ -1,4 +1,4 @@
-"""The judge of queues, and of what is depaged, is believed by every state: so it is shown all that it looks for."""
+"""The checks of queues and depaged pages find each violation that they are made for."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ _ONE, _TWO, _THREE = (Identity(1, 0, number) for number in (1, 2, 3))
 _NONE = Identity(0, 0, 0)
 
 
-def _expected(*whats: tuple[MarkKind, Identity], tx: int = 0, life: int = 1) -> Expectation:
-    return QueueSystem().expect(values_of(Mark(kind, life, 0, tx, message)) for kind, message in whats)
+def _expected(*calls: tuple[MarkKind, Identity], tx: int = 0, process: int = 1) -> Expectation:
+    return QueueSystem().expect(values_of(Mark(kind, process, 0, tx, message)) for kind, message in calls)
 
 
 def _lived(system: MessagesSystem, path: Path, scenario: str) -> Marks:
-    """Two lives."""
+    """Run a scenario in two processes, one after the other."""
     marks = Marks()
-    for life in (1, 2):
-        system.live(path, system.scenarios[scenario], ProcessContext(marks, life, random.Random(f"seed/{life}")), "")
+    for number in (1, 2):
+        process = ProcessContext(marks, number, random.Random(f"seed/{number}"))
+        system.run_scenario(path, system.scenarios[scenario], process, "")
     return marks
 
 
@@ -66,7 +67,7 @@ def test_what_is_put_there_meanwhile_and_what_is_taken_away_is_told(tmp_path: Pa
     expected = system.expect(marks)
     system.put(tmp_path / "it", [Identity(9, 0, 1)])
     found = system.drain(tmp_path / "it")
-    assert [line.partition(" is ")[2] for line in compare(found, expected, expected)] == ["there, and nobody put it"]
+    assert [line.partition(" exists, ")[2] for line in compare(found, expected, expected)] == ["but was never put"]
     assert len(compare([], expected, expected)) == 3
 
 
@@ -84,7 +85,8 @@ def test_an_acknowledgement_is_durable_once_who_made_it_has_synced() -> None:
         expected = _expected(*marks)
         assert len(compare([_ONE], expected, expected)) == wrong
     expected = _expected(*acked)
-    expected.add(values_of(Mark(MarkKind.ACKS_SYNCED, 2, 0, 0, _NONE)))  # a power cut may have taken it before
+    # a power cut before may have lost the acknowledgement
+    expected.add(values_of(Mark(MarkKind.ACKS_SYNCED, 2, 0, 0, _NONE)))
     assert compare([_ONE], expected, expected) == compare([], expected, expected) == []
     for kind in (MarkKind.ACK_TRIED, MarkKind.ACK_DONE, MarkKind.ACKS_SYNCED):
         expected.add(values_of(Mark(kind, 2, 0, 0, _ONE)))
@@ -124,8 +126,8 @@ def test_of_a_transaction_all_or_nothing_is_there() -> None:
     assert len(compare([_ONE], dropped, dropped)) == 1
 
 
-def _got(message: Identity, life: int = 1) -> Mark:
-    return Mark(MarkKind.GOT, life, 1, 0, message)
+def _got(message: Identity, process: int = 1) -> Mark:
+    return Mark(MarkKind.GOT, process, 1, 0, message)
 
 
 def _acked(message: Identity) -> list[Mark]:
@@ -137,14 +139,14 @@ def _made(*messages: Identity) -> list[Mark]:
 
 
 def _in_transaction(end: MarkKind) -> list[Mark]:
-    """It puts two messages and acknowledges another one."""
+    """Put two messages and acknowledge another one in a transaction."""
     parts = [Mark(MarkKind.TX_PUT, 1, 0, 1, each) for each in (_ONE, _TWO)] + [Mark(MarkKind.TX_ACK, 1, 0, 1, _THREE)]
     tried = [*_made(_THREE), _got(_THREE), *parts, Mark(MarkKind.TX_TRIED, 1, 0, 1, _NONE)]
     return tried if end is MarkKind.TX_TRIED else [*tried, Mark(end, 1, 0, 1, _NONE)]
 
 
 @pytest.mark.parametrize(
-    ("marks", "found", "told"),
+    ("marks", "found", "text"),
     [
         ([*_made(_ONE, _TWO), _got(_ONE), *_acked(_ONE)], [_TWO], ""),
         ([*_made(_ONE), _got(_ONE), *_acked(_ONE)[:1]], [_ONE], ""),
@@ -153,33 +155,33 @@ def _in_transaction(end: MarkKind) -> list[Mark]:
         (_in_transaction(MarkKind.TX_TRIED), [_ONE, _TWO], ""),
         (_in_transaction(MarkKind.TX_TRIED), [_THREE], ""),
         (_in_transaction(MarkKind.TX_DROPPED), [_THREE], ""),
-        ([*_made(_ONE, _TWO), _got(_TWO), _got(_ONE)], [_ONE, _TWO], "behind number 2"),
-        ([*_made(_ONE), _got(_TWO)], [_ONE], "nobody put it"),
+        ([*_made(_ONE, _TWO), _got(_TWO), _got(_ONE)], [_ONE, _TWO], "after number 2"),
+        ([*_made(_ONE), _got(_TWO)], [_ONE], "was never put"),
         ([*_made(_ONE), _got(_ONE), _got(_ONE, 2), _got(_ONE, 2)], [_ONE], "given twice to process 2"),
         ([*_made(_ONE), _got(_ONE), *_acked(_ONE), _got(_ONE, 2)], [], "after it was acknowledged"),
-        (_in_transaction(MarkKind.TX_DONE), [_ONE], "is not there"),
-        (_in_transaction(MarkKind.TX_DONE), [_ONE, _TWO, _THREE], "acknowledged durably, and came again"),
-        (_in_transaction(MarkKind.TX_TRIED), [_ONE], f"{[_TWO]} are not"),
-        ([*_in_transaction(MarkKind.TX_TRIED), _got(_ONE, 2)], [], f"{[_TWO]} are not"),
-        (_in_transaction(MarkKind.TX_TRIED), [_ONE, _TWO, _THREE], "which a transaction acknowledged that put"),
+        (_in_transaction(MarkKind.TX_DONE), [_ONE], "but is missing"),
+        (_in_transaction(MarkKind.TX_DONE), [_ONE, _TWO, _THREE], "acknowledged durably, but was delivered again"),
+        (_in_transaction(MarkKind.TX_TRIED), [_ONE], f"{[_TWO]} do not"),
+        ([*_in_transaction(MarkKind.TX_TRIED), _got(_ONE, 2)], [], f"{[_TWO]} do not"),
+        (_in_transaction(MarkKind.TX_TRIED), [_ONE, _TWO, _THREE], "were acknowledged by the transaction that put"),
         (
             [*_in_transaction(MarkKind.TX_TRIED), _got(_THREE, 2)],
             [_ONE, _TWO],
-            "which a transaction acknowledged that put",
+            "were acknowledged by the transaction that put",
         ),
-        (_in_transaction(MarkKind.TX_TRIED), [], "a transaction acknowledged of which nothing is there"),
-        ([*_in_transaction(MarkKind.TX_DROPPED), _got(_ONE, 2)], [_THREE], "nobody put it"),
-        (_in_transaction(MarkKind.TX_DROPPED), [], "is not there"),
+        (_in_transaction(MarkKind.TX_TRIED), [], "a transaction whose messages are missing too"),
+        ([*_in_transaction(MarkKind.TX_DROPPED), _got(_ONE, 2)], [_THREE], "was never put"),
+        (_in_transaction(MarkKind.TX_DROPPED), [], "but is missing"),
     ],
 )
 def test_what_processes_were_given_before_they_died_is_judged_too(
-    marks: list[Mark], found: list[Identity], may_poison: str
+    marks: list[Mark], found: list[Identity], text: str
 ) -> None:
     expected = QueueSystem().expect(map(values_of, marks))
     expected.died()
     wrong = compare(found, expected, expected)
-    assert wrong if may_poison else not wrong
-    assert all(may_poison in line for line in wrong[:1])
+    assert wrong if text else not wrong
+    assert all(text in line for line in wrong[:1])
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -192,11 +194,9 @@ def test_damage_is_told_where_only_a_process_died(tmp_path: Path, name: str) -> 
     data[60] ^= 1
     page.write_bytes(data)
     seen = system.observe(tmp_path / "it")
-    may_poison = [
-        line for line in system.compare(seen, expected, expected, Crash.KILL) if "before it was opened" in line
-    ]
-    assert may_poison
-    assert set(may_poison).isdisjoint(system.compare(seen, expected, expected, Crash.POWER))
+    damage = [line for line in system.compare(seen, expected, expected, Crash.KILL) if "before opening" in line]
+    assert damage
+    assert set(damage).isdisjoint(system.compare(seen, expected, expected, Crash.POWER))
 
 
 def test_what_is_opened_and_is_none_is_told(tmp_path: Path) -> None:
@@ -206,11 +206,11 @@ def test_what_is_opened_and_is_none_is_told(tmp_path: Path) -> None:
 
 
 def _told(*calls: tuple[set[Component], bool]) -> list[str]:
-    """What is wrong with calls, by what they use, and whether they were accepted."""
+    """Return the violations of calls, given the components that they use, and whether they were accepted."""
     wrong: list[str] = []
-    refusals = PoisonTracker(wrong)
+    tracker = PoisonTracker(wrong)
     for used, accepted in calls:
-        with suppress(PoisonedError), refusals.using(*used):
+        with suppress(PoisonedError), tracker.using(*used):
             if not accepted:
                 raise PoisonedError("a sync failed")
     return wrong

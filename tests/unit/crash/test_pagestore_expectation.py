@@ -1,4 +1,4 @@
-"""The judge of page stores is believed by every state: so it is shown all that it looks for."""
+"""The page store's checks find each violation that they are made for."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from stress.crash.systems.pagestore.actor import (
     put_into,
     queues_of,
 )
-from stress.crash.systems.pagestore.system import Observation, PageStoreSystem, look
+from stress.crash.systems.pagestore.system import Observation, PageStoreSystem, read_store
 from tests.support.crash_harness import Marks, verdict
 
 SYSTEM = PageStoreSystem()
 
 
 def _lived(path: Path, scenario: str) -> Marks:
-    """Two lives, which leave some messages, and of transactions that are prepared one."""
+    """Run a scenario in two processes, which leave some messages and, of prepared transactions, at least one."""
     for seed in range(100):
         marks = Marks()
-        for life in (1, 2):
-            SYSTEM.live(path, SCENARIOS[scenario], ProcessContext(marks, life, random.Random(f"{seed}/{life}")), "")
-        messages, prepared = look(path)
+        for number in (1, 2):
+            process = ProcessContext(marks, number, random.Random(f"{seed}/{number}"))
+            SYSTEM.run_scenario(path, SCENARIOS[scenario], process, "")
+        messages, prepared = read_store(path)
         if any(messages.values()) and (prepared or scenario != "prepared"):
             return marks
         shutil.rmtree(path)
@@ -72,7 +73,7 @@ def test_what_was_changed_behind_its_back_is_told(tmp_path: Path, scenario: str,
     marks = _lived(path, scenario)
     assert callable(change)
     change(path)
-    assert any("not one of the" in line for line in _wrong(path, marks))
+    assert any("is none of the" in line for line in _wrong(path, marks))
 
 
 def test_a_backup_that_has_something_else_or_is_damaged_is_told(tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_a_backup_that_was_finished_and_is_gone_is_told(tmp_path: Path) -> None:
     marks = _lived(path, "backups")
     number, backup = max(backups_in(path).items())
     shutil.rmtree(backup)
-    assert _wrong(path, marks) == [f"the backup {number} was finished, and is no store"]
+    assert _wrong(path, marks) == [f"the backup {number} was finished, but is no store"]
 
 
 def test_a_backup_that_was_not_finished_may_be_none_and_may_not_be_empty(tmp_path: Path) -> None:
@@ -123,8 +124,8 @@ def test_a_backup_that_was_not_finished_may_be_none_and_may_not_be_empty(tmp_pat
 
 def test_a_transaction_that_was_refused_is_not_to_be_there() -> None:
     one = Identity(1, 0, 1)
-    whats = (MarkKind.OPENED, MarkKind.TX_PUT, MarkKind.TX_TRIED)
-    marks = Marks(Mark(kind, 1, 0, 1, one if kind is MarkKind.TX_PUT else Identity(0, 0, 0)) for kind in whats)
+    kinds = (MarkKind.OPENED, MarkKind.TX_PUT, MarkKind.TX_TRIED)
+    marks = Marks(Mark(kind, 1, 0, 1, one if kind is MarkKind.TX_PUT else Identity(0, 0, 0)) for kind in kinds)
     there = Observation(found=({queue: [one] if queue in queues_of(one) else [] for queue in QUEUES}, []))
     expected = SYSTEM.expect(marks)
     assert SYSTEM.compare(there, expected, expected) == []

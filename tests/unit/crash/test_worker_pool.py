@@ -1,4 +1,4 @@
-"""A worker that dies or hangs is noticed, said, and ended: nothing would be heard of what it had in hand otherwise."""
+"""The worker pool notices, reports and ends a worker that dies or hangs, so that its case is not lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stress.crash.workers import worker_pool
 from stress.crash.workers.context import Job
 from tests.support.checkout import ROOT
 
-pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that
+pytestmark = pytest.mark.slow  # it tests the harness, which few changes touch
 
 DIES = "import os; os.kill(os.getpid(), 11)"
 LEAVES = "import sys; sys.exit(3)"
@@ -27,20 +27,20 @@ time.sleep(1000)
 
 
 def run(tmp_path: Path, code: str) -> tuple[worker_pool.Worker, list[dict[str, object]]]:
-    """A crew of one worker that runs the code, and what was heard of it."""
+    """Run the code as the only worker of a pool; return the worker and its messages."""
     tree = tmp_path / "tree"
     (tree / "stress" / "crash").mkdir(parents=True)
     for name in ("stress/__init__.py", "stress/crash/__init__.py"):
-        # What is not here is taken from the checkout, so that the code can import it.
+        # Other modules are imported from the checkout.
         (tree / name).write_text(f"__path__.append({str((ROOT / name).parent)!r})\n")
     (tree / "stress" / "crash" / "worker.py").write_text(code)
     job = Job(
         worker=0, seed=1, parts=(), until=time.monotonic() + 600, states=0, scratch=str(tmp_path / "scratch"),
         keep=str(tmp_path / "kept"), library="", memory="", recorder_bug="none", seeded_bug="",
     )  # fmt: skip
-    preload = Preload(compile_recorder(tmp_path), tmp_path, "test-crew-")
-    with worker_pool.WorkerPool([job], preload, tree) as workers:
-        return workers.workers[0], [message for _, message in workers.messages() if message]
+    preload = Preload(compile_recorder(tmp_path), tmp_path, "test-pool-")
+    with worker_pool.WorkerPool([job], preload, tree) as pool:
+        return pool.workers[0], [message for _, message in pool.messages() if message]
 
 
 @pytest.mark.parametrize(

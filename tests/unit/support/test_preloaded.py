@@ -1,4 +1,4 @@
-"""Kill sweeps believe what runs the killed, so it is tested with functions whose calls are known."""
+"""The kill sweeps' runner, with functions whose calls are known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from stress.crash.preloaded.injector import Kind
 from tests.support.preloaded import calls_so_far, run_preloaded
 
-pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that
+pytestmark = pytest.mark.slow  # it tests the harness, which few changes touch
 
 _EXCHANGE = [Kind.OPEN, Kind.WRITE, Kind.DATA_SYNC, Kind.READ, Kind.OTHER, Kind.TRUNCATE, Kind.CLOSE]
 
