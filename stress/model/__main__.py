@@ -1,4 +1,4 @@
-"""`python -m stress.model --seconds 60 --seed 1 [--planted NAME]`: run the model, and say what it found."""
+"""Run the model and print its violations: `python -m stress.model --seconds 60 --seed 1 [--seeded-bug NAME]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VIOLATIONS_MAX = 10
 
 @dataclass(slots=True)
 class Summary:
-    """What a number of runs did."""
+    """The totals of several runs."""
 
     runs: int = 0
     steps: int = 0
@@ -26,7 +26,7 @@ class Summary:
 
 
 def run_one(seed: int, seeded: frozenset[str], *, trace: bool = False) -> tuple[World, str | None]:
-    """One run, and what was violated in it."""
+    """Run one seed; return the world and the violation, if there is one."""
     world = World(seed, seeded, trace=trace)
     try:
         world.run(STEP_COUNT)
@@ -38,7 +38,7 @@ def run_one(seed: int, seeded: frozenset[str], *, trace: bool = False) -> tuple[
 def run_many(
     seed: int, seeded: frozenset[str], *, seconds: float, violations_max: int = _VIOLATIONS_MAX, runs_max: int = 0
 ) -> Summary:
-    """Runs with the seeds `seed * 10**9 + 0, 1, ...`, until the time, the runs or the violations are enough."""
+    """Run the seeds `seed * 10**9 + 0, 1, ...` until the limit of time, runs or violations is reached."""
     summary, until = Summary(), time.monotonic() + seconds
     while time.monotonic() < until and (not runs_max or summary.runs < runs_max):
         run_seed = seed * 10**9 + summary.runs
@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to run (60)")
     parser.add_argument("--seed", type=int, default=1, help="runs differ by it (1)")
     parser.add_argument("--seeded-bug", choices=sorted(SEEDED_BUGS), help="run with this bug, which must be found")
-    parser.add_argument("--replay", type=int, metavar="SEED", help="run this one alone, and tell what happens in it")
+    parser.add_argument("--replay", type=int, metavar="SEED", help="run only this seed, and print its steps")
     options = parser.parse_args()
     seeded = frozenset([options.seeded_bug] if options.seeded_bug else [])
     if options.replay is not None:

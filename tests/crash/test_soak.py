@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stress.soak.__main__ import _compare
-from stress.soak.holdings import Holding
+from stress.soak.resource_usage import ResourceUsage
 
 
 @pytest.mark.slow
@@ -27,8 +27,13 @@ def test_a_short_soak(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("then", "good"),
-    [(Holding(1050, 12), True), (Holding(1051, 10), False), (Holding(1000, 13), False), (Holding(900, 9), True)],
+    [
+        (ResourceUsage(1050, 12), True),
+        (ResourceUsage(1051, 10), False),
+        (ResourceUsage(1000, 13), False),
+        (ResourceUsage(900, 9), True),
+    ],
 )
-def test_what_grew_is_told(then: Holding, capsys: pytest.CaptureFixture[str], *, good: bool) -> None:
-    assert _compare({"sync 0": Holding(1000, 10)}, {"sync 0": then}) is good
+def test_what_grew_is_told(then: ResourceUsage, capsys: pytest.CaptureFixture[str], *, good: bool) -> None:
+    assert _compare({"sync 0": ResourceUsage(1000, 10)}, {"sync 0": then}) is good
     assert ("it GREW" in capsys.readouterr().out) is not good

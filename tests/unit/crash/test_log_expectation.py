@@ -67,7 +67,7 @@ def test_no_log_at_all_is_silent_where_nothing_was_acknowledged(tmp_path: Path) 
             "record 2 of writer 0 and record 1 belong to one call, but only one of them is in the log",
         ),
         ([rec(0, 0), rec(0, 1)[:-1] + b"\0"], "was never appended"),
-        ([rec(0, 0), rec(3, 0)], "record 0 of writer 3, at 1:293, was not tried"),
+        ([rec(0, 0), rec(3, 0)], "record 0 of writer 3, at 1:294, was not tried"),
         ([rec(1, 0), rec(0, 0)], "was acknowledged at 1:256, but is at"),
     ],
     ids=["lost", "twice", "out of order", "half a call", "torn", "another writer's", "elsewhere"],
