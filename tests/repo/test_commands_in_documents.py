@@ -1,4 +1,4 @@
-"""Each command of binlog's that a document names is one, with the options that it is given there."""
+"""Every binlog command in a document exists, with the options that the document uses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _OPTION = re.compile(r"--?[A-Za-z0][\w-]*")
 
 
 def _commands(text: str) -> list[str]:
-    """What stands in backquotes or on a line after a prompt, up to a pipe."""
+    """Return the text in backquotes or on a line after a prompt, up to a pipe."""
     found = re.findall(r"`(binlog [^`]+)`", text) + re.findall(r"^\$ (binlog .*)$", text, re.MULTILINE)
     return [re.split(r"[|<>]", each)[0].replace("\n", " ") for each in found]
 
 
 def _unknown(line: str) -> list[str]:
-    """The words that are no command, or no option of it."""
+    """Return the words that are not a command, or not one of its options."""
     command: click.Command = binlog_command
     words = line.split()[1:]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):

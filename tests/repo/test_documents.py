@@ -1,4 +1,4 @@
-"""What the README shows is run, in the order in which it stands there, and the README keeps to two screens."""
+"""The examples of the README run, in order, and the README keeps to two screens."""
 
 from __future__ import annotations
 

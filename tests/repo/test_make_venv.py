@@ -15,7 +15,7 @@ from tests.support import checkout
 
 @pytest.fixture
 def make_venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module, let loose on a checkout of its own with a .venv in it that works."""
+    """Return the module, working on a separate checkout with a working .venv."""
     monkeypatch.syspath_prepend(checkout.ROOT / "native")
     import make_venv
 
@@ -41,7 +41,7 @@ def make_venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def ready(make_venv: ModuleType, *extras: str) -> None:
-    """Write the state in which there is nothing to do for some extras."""
+    """Write the state in which nothing is to be done for some extras."""
     make_venv.State(
         root=str(make_venv.ROOT),
         extras=list(extras),
@@ -52,7 +52,7 @@ def ready(make_venv: ModuleType, *extras: str) -> None:
 
 
 def steps(make_venv: ModuleType, *extras: str) -> list[str]:
-    """Name the steps that are still to be taken; "new" stands for all of them."""
+    """Return the names of the remaining steps; "new" means all of them."""
     state = make_venv.State.load()
     return [step.__name__ for step in make_venv._steps(state, set(extras))] if state else ["new"]
 

@@ -56,7 +56,7 @@ why = "to show it"
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Run pytest with nothing of ours but the plugin; return the exit code and all it printed."""
+    """Run pytest with only our plugin; return the exit code and its output."""
     command = [sys.executable, "-m", "pytest", "--rootdir", str(folder), "-c", str(folder / "pytest.ini")]
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = '{checkout.ROOT}'\n")
     (folder / "conftest.py").write_text('pytest_plugins = ["tests.support.skips"]\n')
@@ -74,7 +74,7 @@ def test_a_skip_that_is_not_listed_fails(tmp_path: Path, workers: tuple[str, ...
     for reason in ("by mark", "by call", "in a fixture", "the old way"):
         assert f"skipped ({reason})" in said
     assert "known to fail" not in re.findall(r"skipped \((.*)\), and", said)
-    assert "tests run: 4, skipped: 0" in said  # the call and the old way were begun, the expected failure counts
+    assert "tests run: 4, skipped: 0" in said  # the call and the old way were begun, and the expected failure counts
 
 
 @pytest.mark.parametrize("workers", [(), ("--numprocesses", "2")], ids=["alone", "xdist"])

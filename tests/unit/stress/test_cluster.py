@@ -1,4 +1,5 @@
-"""The parts of the cluster test that need no cluster: whole machines die, ranges are served, differences are seen."""
+"""The parts of the cluster test that need no cluster: whole machines die, ranges are served, differences are
+noticed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from stress.cluster import proof
 from stress.cluster.machines import Machine
 from stress.cluster.web_server import served
 
-# Starts a child in a process group of its own, as PySpark's daemon is, and tells its id.
+# Starts a child in its own process group, as PySpark's daemon is, and prints its id.
 _PARENT = """
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], process_group=0)
@@ -28,7 +29,7 @@ time.sleep(600)
 
 
 def is_there(pid: int) -> bool:
-    """Whether it has not ended; one that nobody has waited for yet has."""
+    """Return whether it is running; a zombie is not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -128,7 +129,7 @@ def test_the_log_has_several_files(tmp_path: Path) -> None:
 
 
 def test_the_driver_program_imports_nothing_of_ours() -> None:
-    # But for what it has executors look at.
+    # Except for the code that executors import.
     tree = ast.parse(Path(proof.__file__).with_name("job.py").read_text())
     modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert not [name for name in modules if name.split(".")[0] in ("binlog", "stress", "tests")]

@@ -1,4 +1,4 @@
-"""What a page store's opening is measured with: a process that is killed, and a look at what it left."""
+"""The measurement of a page store's opening: a process that is killed, and the check of its store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_all_is_in_the_log_until_it_is_opened(tmp_path: Path) -> None:
     count = opening.kill_with_full_log(path)
     assert 40 < count < 60
     stat = stat_page_store(path)
-    assert stat.record_count == count + 1  # with the one that made the queue
+    assert stat.record_count == count + 1  # one more record created the queue
     opening.forget_all(path)
     assert opening.seconds_to_open(path, count) > 0
     assert stat_page_store(path).record_count == 0

@@ -1,4 +1,4 @@
-"""Processes that are measured: they begin together, count, and are never left behind."""
+"""Measured processes: they begin together, count, and are never left running."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_nothing_goes_on_when_the_measuring_process_ends(tmp_path: Path, number:
                 os.sched_yield()
         finally:
             process.send_signal(number)
-        # The pipe ends when every process that holds it has ended.
+        # The pipe ends after every process that has it open has ended.
         rest = process.communicate(timeout=60)[1]
     if number is signal.SIGKILL:
         assert process.returncode == -number
@@ -137,7 +137,7 @@ def test_nothing_goes_on_when_the_measuring_process_ends(tmp_path: Path, number:
         assert list(tmp_path.iterdir()) == []
 
 
-# The signal comes while Python runs the hooks of a fork, where it ignores what a handler raises.
+# The signal comes while Python runs the hooks of a fork, where it ignores exceptions of a handler.
 _INTERRUPTED = """
 import contextlib, os, signal
 from stress.bench.processes import run_processes

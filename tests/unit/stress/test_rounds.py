@@ -1,4 +1,4 @@
-"""Rounds and what is made of them."""
+"""Rounds, and the ratios and spreads computed from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""binlog's commit log: appends by threads of one process, and looking for messages."""
+"""binlog's commit log: appends by threads of one process, and lookups of messages."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from stress.bench.processes import Loop, Work
 from stress.bench.sample import MeasureError, Sample
 
 _TOPIC = "topic"
-_LOOK_SECONDS = 0.0002
-_TOLD_SECONDS_MAX = 60.0
+_POLL_SECONDS = 0.0002
+_QUEUED_SECONDS_MAX = 60.0
 
 MESSAGES_A_SECOND = 2_500_000
-"""Messages among which is looked, for each second that a measurement takes; for the usual two it is 5 million."""
+"""The number of messages in a lookup for each second of a measurement; for the usual two seconds, 5 million."""
 
 _FOUND_BYTES = 100
 _FILLED_AT_ONCE = 1000
 
 
-def appending(flush: Flush, *, threads: int = 1, messages: int = 1, told: bool = False) -> Prepare:
-    """Messages that are appended, so many a call; each thread has a queue of its own.
+def appending(flush: Flush, *, threads: int = 1, messages: int = 1, until_queued: bool = False) -> Prepare:
+    """Append messages, `messages` a call; each thread has a queue of its own.
 
-    told: it is done when the queues have all of them.
+    until_queued: whether the time ends only when the queues have all messages.
     """
 
     def open_(directory: Path) -> MessageStore:
@@ -45,10 +45,10 @@ def appending(flush: Flush, *, threads: int = 1, messages: int = 1, told: bool =
 
         def append_and_wait(work: Work) -> int:
             count = appends(work)
-            _wait_told(store, count)
+            _wait_queued(store, count)
             return count
 
-        return append_and_wait if told else appends
+        return append_and_wait if until_queued else appends
 
     def stored(directory: Path) -> int:
         with open_(directory) as store:
@@ -62,16 +62,16 @@ def _appends(store: MessageStore, messages: int) -> Loop:
     return append_loop(store.append, message) if messages == 1 else append_many_loop(store.append, [message] * messages)
 
 
-def _wait_told(store: MessageStore, count: int) -> None:
-    deadline = time.monotonic() + _TOLD_SECONDS_MAX
+def _wait_queued(store: MessageStore, count: int) -> None:
+    deadline = time.monotonic() + _QUEUED_SECONDS_MAX
     while len(store.queue_range(_TOPIC, 0)) < count:
         if time.monotonic() > deadline:
-            raise MeasureError(f"the queue has not heard of {count} messages after {_TOLD_SECONDS_MAX} s")
-        time.sleep(_LOOK_SECONDS)
+            raise MeasureError(f"the queue did not receive {count} messages in {_QUEUED_SECONDS_MAX} s")
+        time.sleep(_POLL_SECONDS)
 
 
 class _Filled:
-    """A store with so many messages, each with a key of its own.  Made when it is first needed, and gone with the run.
+    """A store with `count` messages, each with a key of its own; made on first use, and removed with the run.
 
     times: when each was stored.
     """
@@ -89,17 +89,17 @@ class _Filled:
                 appended = store.append([Message.of(_TOPIC, body, keys=[str(number)]) for number in numbers])
                 self.offsets += appended.offsets
                 self.times += [appended.store_ms] * len(numbers)
-            _wait_told(store, count)
+            _wait_queued(store, count)
 
 
 _filled = functools.cache(_Filled)
 
-# By number of a message: looks for it, and says where in the commit log it was found.
+# Finds a message by its number, and returns its offset in the commit log.
 Ask = Callable[[MessageStore, _Filled, int], int]
 
 
 def by_offset(store: MessageStore, filled: _Filled, number: int) -> int:
-    """By where it lies in the commit log."""
+    """By its offset in the commit log."""
     return store.read(filled.offsets[number]).offset
 
 
@@ -109,7 +109,7 @@ def by_queue_offset(store: MessageStore, filled: _Filled, number: int) -> int:
 
 
 def by_time(store: MessageStore, filled: _Filled, number: int) -> int:
-    """The first one that was stored at a time: it, or one that was stored in the same call."""
+    """The first one that was stored at a time: it, or another one of the same call."""
     found = store.find_by_time(_TOPIC, 0, filled.times[number])
     if filled.times[found] != filled.times[number]:
         raise MeasureError(f"stored at {filled.times[number]} was found {found}, of {filled.times[found]}")
@@ -122,8 +122,8 @@ def by_key(store: MessageStore, filled: _Filled, number: int) -> int:
     return message.offset
 
 
-def looking(ask: Ask) -> Measure:
-    """Measure how long it takes to find one."""
+def finding(ask: Ask) -> Measure:
+    """Measure how long it takes to find a message."""
 
     def measure(directory: Path, seconds: float) -> Sample:
         filled = _filled(directory.parent, int(seconds * MESSAGES_A_SECOND))
