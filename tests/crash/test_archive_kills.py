@@ -84,7 +84,7 @@ def test_an_archive_killed_at_each_call_loses_nothing(
     figure(f"kill sweep of archive: {kills} kills, {len(run.calls)} calls")
 
 
-def test_a_file_goes_only_after_its_archive_is_durable(in_memory: Path) -> None:
+def test_a_file_is_removed_only_after_its_archive_is_durable(in_memory: Path) -> None:
     """Power: data is durable before its name, and the name before the log file is removed."""
     log = in_memory / "log"
     _fill(log)
@@ -94,7 +94,7 @@ def test_a_file_goes_only_after_its_archive_is_durable(in_memory: Path) -> None:
     assert calls == a_file * FILES
 
 
-def test_the_archive_is_read_back_before_the_file_goes(in_memory: Path) -> None:
+def test_the_archive_is_read_back_before_the_file_is_removed(in_memory: Path) -> None:
     log = in_memory / "log"
     _fill(log)
     calls = run_preloaded(_archive, log).calls
@@ -104,7 +104,7 @@ def test_the_archive_is_read_back_before_the_file_goes(in_memory: Path) -> None:
     assert between.count(Kind.READ) > 5
 
 
-def test_the_sweep_finds_a_file_removed_before_its_archive_is_there(in_memory: Path) -> None:
+def test_the_sweep_finds_a_file_removed_before_its_archive_exists(in_memory: Path) -> None:
     """A canary for the checks."""
     log = in_memory / "log"
     expected = _fill(log)

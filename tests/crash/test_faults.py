@@ -52,13 +52,13 @@ def test_records_staged_when_a_disk_failed_were_written_twice(tmp_path: Path, fi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [8, 18])
-def test_a_cutover_on_a_disk_that_took_no_mark_of_its_failure_told_nobody(tmp_path: Path, first: int) -> None:
+def test_a_cutover_on_a_disk_that_took_no_mark_of_its_failure_reported_nothing(tmp_path: Path, first: int) -> None:
     _holds(tmp_path, "cutover", "WRITE+DATA_SYNC+SYNC EIO", first)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [16, 17, 18])
-def test_an_append_behind_drafts_whose_turn_could_not_be_recorded_was_an_internal_error(
+def test_an_append_after_an_ingest_that_could_not_be_recorded_was_an_internal_error(
     tmp_path: Path, first: int
 ) -> None:
     _holds(tmp_path, "drafts", "WRITE ENOSPC", first)
@@ -68,5 +68,5 @@ def test_an_append_behind_drafts_whose_turn_could_not_be_recorded_was_an_interna
 @pytest.mark.parametrize(
     ("fault", "first"), [("OPEN ENOSPC", 24), ("LINK ENOSPC", 4), ("UNLINK EIO", 0), ("UNLINK EIO", 5)]
 )
-def test_drafts_with_an_unknown_outcome_come_into_the_log(tmp_path: Path, fault: str, first: int) -> None:
+def test_external_files_with_an_unknown_outcome_join_the_log(tmp_path: Path, fault: str, first: int) -> None:
     _holds(tmp_path, "drafts", fault, first)

@@ -39,6 +39,6 @@ def test_a_writer_killed_at_each_call_loses_nothing(
 
 
 @pytest.mark.parametrize("before", range(4, 110, 18))
-def test_a_writer_killed_while_it_finishes_what_a_killed_one_left_loses_nothing(tmp_path: Path, before: int) -> None:
+def test_a_writer_killed_during_the_recovery_of_a_killed_one_loses_nothing(tmp_path: Path, before: int) -> None:
     """Each eighteenth call of a cutover, times each call of the next writer's opening; `make crash` does the rest."""
     assert _deaths(tmp_path, "cutover", ON_SOMETHING, before=before) > 5

@@ -38,14 +38,14 @@ def test_the_protocol_keeps_every_promise(figure: Callable[[str], None]) -> None
     figure(f"crash model: {summary.runs} runs, {summary.steps} steps, {len(summary.states)} states, no violation")
 
 
-def test_a_planted_mistake_is_found() -> None:
+def test_a_seeded_bug_is_found() -> None:
     """A canary for the model."""
     assert run_many(1, frozenset(["no-sync"]), seconds=60, violations_max=1, runs_max=RUNS).violations
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEEDED_BUGS)
-def test_every_planted_mistake_is_found(name: str) -> None:
+def test_every_seeded_bug_is_found(name: str) -> None:
     assert run_many(_SEEDS.get(name, 2), frozenset([name]), seconds=240, violations_max=1).violations
 
 

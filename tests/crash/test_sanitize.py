@@ -31,7 +31,7 @@ def test_threads_in_place_of_processes_race_for_nothing() -> None:
     assert "2401 records; 0 problems" in done.stderr
 
 
-def test_a_planted_race_is_found() -> None:
+def test_a_seeded_race_is_found() -> None:
     done = _threads("--seeded-race")
     assert done.returncode not in (0, 2)
     assert "WARNING: ThreadSanitizer: data race" in done.stderr

@@ -38,7 +38,7 @@ _SEEDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_OF_A_PART.values())
-def test_a_planted_mistake_is_found(tmp_path: Path, name: str) -> None:
+def test_a_seeded_bug_is_found(tmp_path: Path, name: str) -> None:
     saved = tmp_path / "saved"
     limits = ("--seed", _SEEDS.get(name, _SEED), "--stop", "--processes", 1)
     done = crash("--seeded-bug", name, "--parts", SEEDED_BUGS[name].part, *limits, "--keep", saved)
@@ -58,11 +58,11 @@ def _without_numbers(text: str) -> str:
     return re.sub(r"\d+", "N", text)
 
 
-def test_there_is_one_for_each_part() -> None:
+def test_there_is_a_bug_for_each_part() -> None:
     assert set(ONE_OF_A_PART) == set(PARTS)
 
 
-def test_every_mistake_can_be_planted_and_compiles(tmp_path: Path) -> None:
+def test_every_bug_can_be_seeded_and_compiles(tmp_path: Path) -> None:
     """Compile the C of all bugs with one call of the compiler."""
     sources = []
     for bug in SEEDED_BUGS.values():
@@ -97,18 +97,18 @@ def test_a_change_is_refused_unless_its_text_is_in_the_function_once() -> None:
         Change("a.c", "more", "return a;", "").apply(c)
 
 
-def test_every_mistake_without_a_change_is_a_switch_of_the_recorder() -> None:
+def test_every_bug_without_a_change_is_a_switch_of_the_recorder() -> None:
     switches = (ROOT / "stress/crash/preloaded/recorder_library/bugs.c").read_text()
     assert [each.name for each in SEEDED_BUGS.values() if each.is_switch and f'"{each.name}"' not in switches] == []
 
 
-def test_a_mistake_that_is_not_there_is_refused() -> None:
+def test_an_unknown_bug_is_refused() -> None:
     done = crash("--seeded-bug", "no-such")
     assert done.returncode == 2
 
 
 @pytest.mark.slow
-def test_the_command_for_all_of_them_says_what_was_found_and_what_not() -> None:
+def test_the_canaries_command_reports_which_bugs_were_found() -> None:
     command = [sys.executable, "-m", "stress.crash.canaries", "--seeds", "7", "--only"]
     found = [*command, "no-data-sync", "--no-clean-runs"]
     done = subprocess.run(found, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -34,6 +34,6 @@ def test_a_short_soak(tmp_path: Path) -> None:
         (ResourceUsage(900, 9), True),
     ],
 )
-def test_what_grew_is_told(then: ResourceUsage, capsys: pytest.CaptureFixture[str], *, good: bool) -> None:
+def test_growth_is_reported(then: ResourceUsage, capsys: pytest.CaptureFixture[str], *, good: bool) -> None:
     assert _compare({"sync 0": ResourceUsage(1000, 10)}, {"sync 0": then}) is good
     assert ("it GREW" in capsys.readouterr().out) is not good

@@ -13,7 +13,7 @@ from stress.model.spin_variants import BUGS, BUGS_QUICK, RIGHT, RIGHT_QUICK, Var
 
 
 @pytest.mark.slow
-def test_the_right_model_has_no_error_and_a_mistake_is_found(tmp_path: Path, figure: Callable[[str], None]) -> None:
+def test_the_correct_model_has_no_error_and_a_bug_is_found(tmp_path: Path, figure: Callable[[str], None]) -> None:
     """The variants that take seconds; `make model` searches all of them."""
     if spin.missing() == "spin":
         pytest.skip("spin is not installed")
@@ -31,12 +31,12 @@ def test_the_right_model_has_no_error_and_a_mistake_is_found(tmp_path: Path, fig
         spin.search(Variant("unreadable", "", "WRITERS=None"), tmp_path)
 
 
-def test_what_is_right_has_nothing_to_find_and_a_mistake_has() -> None:
+def test_correct_variants_expect_no_finding_and_bugs_expect_one() -> None:
     assert [variant.finds for variant in (*RIGHT_QUICK, *RIGHT)] == [None] * len((*RIGHT_QUICK, *RIGHT))
     assert all(variant.finds for variant in (*BUGS_QUICK, *BUGS))
 
 
-def test_no_planted_mistake_is_left_out() -> None:
+def test_every_seeded_bug_of_the_model_is_searched() -> None:
     model = "".join(path.read_text() for path in sorted(spin.MODEL.parent.glob("*.pml")))
     switches = {
         name for line in re.findall(r"^#(?:el)?if .*", model, re.MULTILINE) for name in re.findall(r"[A-Z_]{2,}", line)

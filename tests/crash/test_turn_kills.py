@@ -77,7 +77,7 @@ def _hold(log: Path, others: int) -> None:
 
 @pytest.mark.parametrize("others", [0, A_TURN])
 @pytest.mark.parametrize("work", [_take_turns, _take_drafts])
-def test_a_turn_killed_at_each_call_is_there_once(
+def test_a_producer_batch_killed_at_each_call_is_in_the_log_once(
     in_memory: Path, work: Work, others: int, figure: Callable[[str], None]
 ) -> None:
     """others: records alike that another writer appends before the batches are retried; as many as a batch has."""
@@ -111,7 +111,7 @@ def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["named", "slotted"])
-def test_whoever_settles_a_turn_killed_at_each_call_too_settles_it_once(
+def test_a_writer_killed_at_each_call_while_it_resolves_a_batch_resolves_it_once(
     in_memory: Path, moment: str, figure: Callable[[str], None]
 ) -> None:
     log, start = in_memory / "log", in_memory / "killed"

@@ -77,7 +77,7 @@ def test_appending_to_a_file_of_the_real_module_changes_its_tail_alone(log: Path
     ]
 
 
-def test_a_cutover_from_a_file_of_the_real_module_leaves_what_the_module_reads(log: Path) -> None:
+def test_after_a_cutover_the_real_module_can_read_its_file(log: Path) -> None:
     path = _golden(log)
     with Writer(log) as writer:
         assert writer.cutover() == 2

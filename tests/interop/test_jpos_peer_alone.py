@@ -56,7 +56,7 @@ def _records(directory: Path, start: tuple[int, int] | None = None) -> list[jpos
 # --- bytes
 
 
-def test_what_it_writes_is_what_the_module_writes(tmp_path: Path) -> None:
+def test_it_writes_the_same_bytes_as_the_module(tmp_path: Path) -> None:
     writer = jpos_peer.Writer(tmp_path)
     assert [writer.append(record) for record in _GOLDEN_RECORDS] == [(1, 248), (1, 257), (1, 1261)]
     writer.close()
@@ -64,7 +64,7 @@ def test_what_it_writes_is_what_the_module_writes(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["00000001.dat"]
 
 
-def test_what_the_module_writes_is_read(tmp_path: Path) -> None:
+def test_it_reads_the_modules_files(tmp_path: Path) -> None:
     (tmp_path / "00000001.dat").write_bytes(_GOLDEN)
     assert [data for _, _, data in _records(tmp_path)] == _GOLDEN_RECORDS
 
@@ -146,7 +146,7 @@ def test_appending_to_such_a_file_changes_the_tail_and_nothing_else(tmp_path: Pa
 # --- as a program
 
 
-def test_what_is_appended_is_read_back_from_anywhere(tmp_path: Path) -> None:
+def test_records_are_read_back_from_any_start(tmp_path: Path) -> None:
     refs = _run("append", tmp_path, "w", 3).split()
     assert refs == ["1:248", "1:255", "1:262"]
     expected = [(1, 248, b"w 0"), (1, 255, b"w 1"), (1, 262, b"w 2")]
@@ -154,7 +154,7 @@ def test_what_is_appended_is_read_back_from_anywhere(tmp_path: Path) -> None:
     assert _parse(_run("read", tmp_path, "--start", "1:255")) == expected[1:]
 
 
-def test_a_cutover_goes_on_in_the_next_file(tmp_path: Path) -> None:
+def test_a_cutover_continues_in_the_next_file(tmp_path: Path) -> None:
     _run("append", tmp_path, "a", 2)
     assert _run("cutover", tmp_path) == "2\n"
     assert _run("cutover", tmp_path) == "3\n"  # an empty closed file is skipped
@@ -186,7 +186,7 @@ def test_a_missing_next_file_is_made_again_and_a_loop_is_refused(tmp_path: Path)
     writer.close()
 
 
-def test_a_live_reader_gets_what_many_writers_append_through_cutovers(tmp_path: Path) -> None:
+def test_a_live_reader_gets_all_records_of_many_writers_through_cutovers(tmp_path: Path) -> None:
     """With a race for the first file, cutovers by all writers, and a reader that started before the first file."""
     writers, count = 4, 200
     with _start("read", tmp_path, "--count", writers * count) as reader:
@@ -209,7 +209,7 @@ def test_a_live_reader_gets_what_many_writers_append_through_cutovers(tmp_path: 
 # --- its switches
 
 
-def test_a_new_file_never_replaces_one_unless_told_to(tmp_path: Path) -> None:
+def test_a_new_file_replaces_no_file_by_default(tmp_path: Path) -> None:
     path = tmp_path / "00000001.dat"
     path.write_bytes(_GOLDEN)
     jpos_peer.create_file(tmp_path, 1, replace=False)
@@ -226,7 +226,7 @@ def _await_waiter_for_a_lock(pid: int) -> None:
 
 
 @pytest.mark.parametrize(("switches", "lands"), [([], "2:248"), (["--status-before-lock"], "1:248")])
-def test_a_file_that_is_closed_while_it_waits(tmp_path: Path, switches: list[str], lands: str) -> None:
+def test_a_file_that_is_closed_during_the_wait_for_its_lock(tmp_path: Path, switches: list[str], lands: str) -> None:
     holder = jpos_peer.Writer(tmp_path)
     holder.lock_open_file()
     with _start("append", tmp_path, "w", 1, *switches) as process:

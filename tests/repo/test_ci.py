@@ -50,7 +50,7 @@ def ci(project: Path, **more: object) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_for_an_ordinary_user_it_is_the_test_commands_where_it_is(project: Path) -> None:
+def test_an_ordinary_user_runs_the_test_commands_in_the_checkout(project: Path) -> None:
     checkout.give_away(project)
     user = checkout.NOBODY if os.geteuid() == 0 else os.geteuid()
     environment = {**os.environ, "HOME": str(project), "TMPDIR": str(project)}

@@ -38,12 +38,12 @@ def _unknown(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_documents_name_commands_and_options_that_are_there(path: Path) -> None:
+def test_documents_name_existing_commands_and_options(path: Path) -> None:
     told = {line: wrong for line in _commands(path.read_text()) if (wrong := _unknown(line))}
     assert told == {}
 
 
-def test_some_are_found_and_a_wrong_one_is_told() -> None:
+def test_some_are_found_and_a_wrong_one_is_reported() -> None:
     assert len([line for path in DOCUMENTS for line in _commands(path.read_text())]) > 40
     assert _unknown("binlog tail DIR --nonsense") == ["--nonsense"]
     assert _unknown("binlog journal nonsense DIR") == ["nonsense"]

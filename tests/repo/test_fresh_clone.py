@@ -101,7 +101,7 @@ def test_the_demo_runs(machine: Machine) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_checkout_that_was_moved_is_set_up_anew(machine: Machine) -> None:
+def test_a_moved_checkout_is_set_up_again(machine: Machine) -> None:
     moved = machine.checkout.with_name("moved clone")
     machine.make("quick", f"ARGS={TESTS}")
     machine.checkout.rename(moved)

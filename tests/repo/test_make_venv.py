@@ -57,7 +57,7 @@ def steps(make_venv: ModuleType, *extras: str) -> list[str]:
     return [step.__name__ for step in make_venv._steps(state, set(extras))] if state else ["new"]
 
 
-def test_nothing_is_done_where_all_is_there(make_venv: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_done_if_everything_exists(make_venv: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
     ready(make_venv, "test", "spark")
     before = make_venv.STATE.stat().st_mtime_ns
     assert make_venv.main({"test"}) == 0
@@ -90,7 +90,7 @@ def test_another_extra_is_installed(make_venv: ModuleType) -> None:
     assert steps(make_venv, "test", "lint") == ["_install_requirements"]
 
 
-def test_java_is_looked_for_again_where_it_may_have_changed(
+def test_java_is_searched_again_if_it_may_have_changed(
     make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready(make_venv, "test", "spark")
@@ -99,7 +99,7 @@ def test_java_is_looked_for_again_where_it_may_have_changed(
     assert steps(make_venv, "test") == []
 
 
-def test_an_interrupted_one_is_made_anew(make_venv: ModuleType) -> None:
+def test_an_interrupted_environment_is_made_again(make_venv: ModuleType) -> None:
     assert steps(make_venv, "test") == ["new"]
     make_venv.STATE.write_text('{"root": ')
     assert steps(make_venv, "test") == ["new"]
@@ -107,13 +107,13 @@ def test_an_interrupted_one_is_made_anew(make_venv: ModuleType) -> None:
     assert steps(make_venv, "test") == ["new"]
 
 
-def test_a_moved_one_is_made_anew(make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moved_environment_is_made_again(make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     ready(make_venv, "test")
     monkeypatch.setattr(make_venv, "ROOT", make_venv.ROOT / "elsewhere")
     assert steps(make_venv, "test") == ["new"]
 
 
-def test_one_whose_python_is_gone_is_made_anew(make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_without_its_python_is_made_again(make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     ready(make_venv, "test")
     monkeypatch.undo()
     python = Path(make_venv.ROOT)  # the real one again

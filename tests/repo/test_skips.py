@@ -115,7 +115,7 @@ why = "to show it"
 
 
 @pytest.mark.parametrize("user", [pytest.param("root", marks=pytest.mark.root), "ordinary"])
-def test_what_needs_root_is_skipped_for_others_and_told_at_the_end(tmp_path: Path, user: str) -> None:
+def test_tests_that_need_root_are_skipped_for_others_and_counted_at_the_end(tmp_path: Path, user: str) -> None:
     (tmp_path / "test_root.py").write_text(ROOT_ONLY)
     (tmp_path / "list.toml").write_text(ROOT_LISTING)
     stand_in = "" if user == "root" else "import os\nos.geteuid = lambda: 1000\n"

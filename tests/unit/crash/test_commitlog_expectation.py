@@ -45,15 +45,15 @@ def log_file(path: Path) -> Path:
     return file
 
 
-def test_a_sound_store_is_silent(tmp_path: Path) -> None:
+def test_an_intact_store_has_no_violation(tmp_path: Path) -> None:
     assert wrong_with(tmp_path / "store", filled(tmp_path / "store")) == []
 
 
-def test_no_store_at_all_is_silent_where_nothing_was_promised(tmp_path: Path) -> None:
+def test_no_store_has_no_violation_if_nothing_was_promised(tmp_path: Path) -> None:
     assert wrong_with(tmp_path / "store", []) == []
 
 
-def test_a_promised_message_that_is_lost_is_told(tmp_path: Path) -> None:
+def test_a_lost_promised_message_is_found(tmp_path: Path) -> None:
     marks = filled(tmp_path)
     last = marks[-2].place
     file = log_file(tmp_path)
@@ -64,7 +64,7 @@ def test_a_promised_message_that_is_lost_is_told(tmp_path: Path) -> None:
     assert wrong_with(tmp_path, marks) == [f"(0, 7), promised at {last}, is missing"]
 
 
-def test_others_lie_where_what_a_power_cut_took_was_and_only_that_may_be_missing(tmp_path: Path) -> None:
+def test_only_messages_that_a_power_cut_replaced_may_be_missing(tmp_path: Path) -> None:
     """The lost message was not promised, and a later promise says nothing about it."""
     marks = filled(tmp_path / "store")
     end = marks[-1].place.offset
@@ -82,13 +82,13 @@ def test_others_lie_where_what_a_power_cut_took_was_and_only_that_may_be_missing
         assert wrong_with(copy, [*marks, *told, *later]) == wrong
 
 
-def test_a_message_that_nobody_appended_is_told(tmp_path: Path) -> None:
+def test_a_message_that_was_never_appended_is_found(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.append(Message.of("orders", b"0:0:0:0"))
     assert any("was never appended" in line for line in wrong_with(tmp_path, []))
 
 
-def test_a_message_that_nobody_had_tried_yet_and_one_elsewhere_are_told(tmp_path: Path) -> None:
+def test_an_untried_message_and_one_at_another_offset_are_found(tmp_path: Path) -> None:
     marks = filled(tmp_path, 2)
     elsewhere = [mark._replace(place=Place(7, 7)) if mark.kind is MarkKind.APPENDED else mark for mark in marks[:2]]
     wrong = wrong_with(tmp_path, elsewhere)
@@ -96,7 +96,7 @@ def test_a_message_that_nobody_had_tried_yet_and_one_elsewhere_are_told(tmp_path
     assert any(line.startswith("(0, 0) is at ") for line in wrong)
 
 
-def test_a_gap_in_a_writers_messages_is_told_and_what_was_refused_is_not_there(tmp_path: Path) -> None:
+def test_a_gap_in_a_writers_messages_and_a_refused_message_are_found(tmp_path: Path) -> None:
     marks = [Mark(MarkKind.TRIED, 0, index) for index in range(3)]
     with opened(tmp_path) as store:
         for index in (0, 2):
@@ -115,7 +115,7 @@ def test_a_gap_in_a_writers_messages_is_told_and_what_was_refused_is_not_there(t
     assert wrong(refused) == ["(0, 2) is in the log, but was not tried, or was refused"]
 
 
-def test_a_log_that_begins_elsewhere_is_told(tmp_path: Path) -> None:
+def test_a_log_that_begins_elsewhere_is_found(tmp_path: Path) -> None:
     marks = filled(tmp_path)
     assert (
         wrong_with(tmp_path, [*marks, offset_mark(MarkKind.REMOVED, 100)])[0]
@@ -134,7 +134,7 @@ def problems(store: MessageStore) -> list[str]:
         return inspect(store).problems
 
 
-def test_a_unit_with_another_tag_is_told(store: MessageStore) -> None:
+def test_a_unit_with_another_tag_is_found(store: MessageStore) -> None:
     file = store._queues.get("orders", 0)
     assert file is not None
     with file.files.files[0]._file.open() as fd:
@@ -142,20 +142,20 @@ def test_a_unit_with_another_tag_is_told(store: MessageStore) -> None:
     assert any("unit 0 of queue ('orders', 0)" in line for line in problems(store))
 
 
-def test_a_queue_that_ends_early_is_told(store: MessageStore) -> None:
+def test_a_queue_that_ends_early_is_found(store: MessageStore) -> None:
     queue = store._queues.get("orders", 0)
     assert queue is not None
     queue.files.truncate(20)
     assert any("queue ('orders', 0) has range(0, 1), but the log range(0," in line for line in problems(store))
 
 
-def test_a_key_that_finds_nothing_is_told(store: MessageStore) -> None:
+def test_a_key_that_finds_nothing_is_found(store: MessageStore) -> None:
     (file,) = store._index._files
     write_at(file._fd, bytes(4 * 7), 40, "")  # the slots
     assert any("the key of (0, 0), at 0, finds []" in line for line in problems(store))
 
 
-def test_what_lies_behind_the_end_is_told(store: MessageStore) -> None:
+def test_bytes_after_the_end_are_found(store: MessageStore) -> None:
     with store._log.files.files[-1]._file.open() as fd:
         write_at(fd, b"old", store.max_offset + 1000, "")
     assert any(line.startswith("3 bytes after the end") for line in problems(store))

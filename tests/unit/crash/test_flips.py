@@ -41,19 +41,19 @@ def test_every_bit_is_in_the_table_once(intact_logs: dict[str, IntactLog]) -> No
 
 
 @pytest.mark.slow
-def test_nothing_is_wrong_with_a_bit_that_means_nothing(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
+def test_a_bit_without_meaning_causes_no_violation(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
     assert check_bit(intact_logs["header 1 of 3"], FILE, BELL, tmp_path) == []
 
 
 @pytest.mark.slow
-def test_a_promise_that_is_not_kept_is_told(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
+def test_a_broken_promise_is_found(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
     intact = replace(intact_logs["header 1 of 1"], promise=Promise.READ)
     wrong = "\n".join(check_bit(intact, FILE, IDENTITY, tmp_path))
     assert "reading first: " in wrong
     assert "writers are refused" in wrong
 
 
-def test_a_lost_record_is_told(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
+def test_a_lost_record_is_found(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
     intact = intact_logs["header 1 of 3"]
     lost = replace(intact, records=[*intact.records, b"never appended"])
     wrong = "\n".join(check_bit(lost, FILE, BELL, tmp_path))
@@ -61,14 +61,14 @@ def test_a_lost_record_is_told(intact_logs: dict[str, IntactLog], tmp_path: Path
     assert "without [b'never appended']" in wrong
 
 
-def test_a_turn_that_is_told_wrong_is_told(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
+def test_a_wrong_last_producer_batch_is_found(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
     intact = replace(intact_logs["turn written, header, 1"], turn=2)
     wrong = "\n".join(check_bit(intact, FILE, BELL, tmp_path))
     assert "the last producer batch is 1, without an error" in wrong
 
 
 @pytest.mark.parametrize("error", [ValueError("not one of ours"), InternalError("ours, and a fault")])
-def test_an_error_that_is_not_of_the_tree_is_told(
+def test_an_error_that_is_not_one_of_binlogs_is_found(
     intact_logs: dict[str, IntactLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def check(path: Path) -> list[binlog.Problem]:
@@ -78,7 +78,7 @@ def test_an_error_that_is_not_of_the_tree_is_told(
     assert str(error) in "\n".join(check_bit(intact_logs["header 1 of 1"], FILE, BELL, tmp_path))
 
 
-def test_a_refusal_that_changes_something_is_told(
+def test_a_refusal_that_changes_something_is_found(
     intact_logs: dict[str, IntactLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def repair(path: Path, *, dry_run: bool = False) -> list[binlog.Repair]:

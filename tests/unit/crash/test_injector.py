@@ -90,7 +90,7 @@ os.pwrite(fd, b"2", 0)
     assert (tmp_path / "a").read_bytes() == bytes(offset) + b"1" * there
 
 
-def test_calls_fail_as_often_as_they_are_told_to(preload: Preload, tmp_path: Path) -> None:
+def test_calls_fail_as_often_as_asked(preload: Preload, tmp_path: Path) -> None:
     code = """
 armed(Action.FAIL, first=1, count=2, error=errno.ENOSPC, kinds=(Kind.WRITE,))
 for text in (b"1", b"2", b"3", b"4"):
@@ -110,7 +110,7 @@ def test_a_short_write_is_short_indeed(preload: Preload, tmp_path: Path) -> None
     assert (tmp_path / "a").read_bytes() == b"1234"
 
 
-def test_other_files_and_what_comes_after_are_left_alone(preload: Preload, tmp_path: Path) -> None:
+def test_other_files_and_later_calls_are_not_affected(preload: Preload, tmp_path: Path) -> None:
     code = """
 armed(Action.FAIL, count=-1, error=errno.EIO)
 elsewhere = os.memfd_create("elsewhere")
@@ -161,14 +161,14 @@ def test_a_sync_after_one_that_failed_brings_nothing_back() -> None:
     assert _image(write, _event(Kind.SYNC_FAILED), again) == bytes(3)
 
 
-def test_a_block_that_is_written_to_again_is_written_whole() -> None:
+def test_a_block_that_is_changed_again_is_written_as_a_whole() -> None:
     first, failed = _event(Kind.WRITE, 0, b"new"), _event(Kind.SYNC_FAILED)
     assert _image(first, failed, _event(Kind.WRITE, 5, b"x"), _event(Kind.SYNC)) == b"new\0\0x"
     other = _image(first, failed, _event(Kind.WRITE, 1024, b"x"), _event(Kind.SYNC))
     assert other == bytes(1024) + b"x"
 
 
-def test_all_of_a_page_is_written_where_a_mapping_stored_to_it() -> None:
+def test_a_store_through_a_mapping_writes_its_whole_page() -> None:
     first, failed = _event(Kind.WRITE, 0, b"new"), _event(Kind.SYNC_FAILED)
     stored = _image(first, failed, _event(Kind.STORE, 1024, b"x"), _event(Kind.SYNC))
     assert stored == b"new" + bytes(1021) + b"x"

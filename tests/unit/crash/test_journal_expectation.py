@@ -63,23 +63,23 @@ def verdict(path: Path, marks: list[tuple[int, ...]]) -> list[str]:
     return verdict_of(JournalSystem(), path, marks, Crash.POWER)
 
 
-def test_a_sound_journal_is_silent(tmp_path: Path) -> None:
+def test_an_intact_journal_has_no_violation(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     assert verdict(path, filled(path, of_everything)) == []
 
 
-def test_no_journal_at_all_is_silent_where_nothing_was_promised(tmp_path: Path) -> None:
+def test_no_journal_has_no_violation_if_nothing_was_promised(tmp_path: Path) -> None:
     assert verdict(tmp_path / "journal", []) == []
 
 
-def test_a_journal_that_is_not_there_is_missed(tmp_path: Path) -> None:
+def test_a_missing_journal_is_found(tmp_path: Path) -> None:
     wrong = verdict(tmp_path / "other", filled(tmp_path / "journal", of_everything))
     assert any("record_id=1) is promised, but missing" in line for line in wrong)
     assert any("is prepared, but not reported as prepared" in line for line in wrong)
     assert any("was not ended, but not reported as failed" in line for line in wrong)
 
 
-def test_a_record_that_nobody_had_tried_and_one_that_is_nobodys_are_told(tmp_path: Path) -> None:
+def test_an_untried_record_and_a_foreign_one_are_found(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     filled(path, of_everything)
     with Journal(path, NATIVE) as journal:
@@ -90,14 +90,14 @@ def test_a_record_that_nobody_had_tried_and_one_that_is_nobodys_are_told(tmp_pat
     assert any("was never appended" in line for line in wrong)
 
 
-def test_a_file_that_is_left_over_is_told(tmp_path: Path) -> None:
+def test_a_left_over_file_is_found(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     marks = filled(path, of_everything)
     (path / "left.over").write_bytes(b"")
     assert "left.over exists after a load" in verdict(path, marks)
 
 
-def test_damage_that_no_crash_left_is_told(tmp_path: Path) -> None:
+def test_damage_that_no_crash_can_leave_is_found(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     marks = filled(path, lambda actor: [actor.append_one() for _ in range(3)])
     (file,) = [each for each in path.glob("*.jnl") if b"0:1:" in each.read_bytes()]
@@ -148,37 +148,37 @@ def test_a_transaction_takes_effect_as_a_whole_or_not_at_all(state: LoadedState,
     assert violations(loaded(), TRANSACTION, 1) == []
 
 
-def test_what_was_rolled_back_may_not_be_there() -> None:
+def test_a_rolled_back_record_must_not_exist() -> None:
     tried = operations((Kind.ADD_TX, 9, 1), (Kind.ROLLBACK, 9, 0))
     assert any("exists, but must not" in line for line in violations(loaded(0), tried, -1))
 
 
-def test_what_was_deleted_may_not_come_back() -> None:
+def test_a_deleted_record_must_not_reappear() -> None:
     tried = operations((Kind.ADD, 0, 1), (Kind.DELETE, 0, 1))
     assert violations(loaded(0), tried, 1) == [f"the record 1 exists, but {tried[1]} has deleted it"]
     assert violations(loaded(0), tried, 0) == violations(loaded(), tried, 0) == []
 
 
-def test_updates_are_missed_and_come_in_order() -> None:
+def test_missing_and_misplaced_updates_are_found() -> None:
     tried = operations((Kind.ADD, 0, 1), (Kind.UPDATE, 0, 1), (Kind.ADD, 0, 3))
     assert any("number=1" in line for line in violations(loaded(0), tried, 1))
     assert violations(loaded(1, 0, update=1), tried, 1) == ["the updates of record 1 are not in order"]
 
 
-def test_after_a_mere_death_what_is_there_has_all_before_it() -> None:
+def test_after_a_mere_death_a_record_implies_all_before_it() -> None:
     tried = operations((Kind.ADD, 0, 1), (Kind.ADD, 0, 2))
     assert violations(loaded(1), tried, -1) == []
     assert any("number=0" in line for line in violations(loaded(1), tried, -1, Crash.KILL))
 
 
-def test_an_id_that_was_used_may_not_come_again() -> None:
+def test_an_id_must_not_be_reused() -> None:
     state = LoadedState(id_max=1, keeps_ids=True)
     assert violations(state, operations((Kind.ADD, 0, 1), (Kind.DELETE, 0, 1)), 1) == []
     wrong = violations(state, operations((Kind.ADD, 0, 2), (Kind.DELETE, 0, 2)), 1)
     assert wrong == ["the largest id is reported as 1, but 2 was used"]
 
 
-def test_what_a_load_did_not_tell_may_not_come_back() -> None:
+def test_a_record_that_a_load_did_not_return_must_not_reappear() -> None:
     expected = Expectation()
     (operation,) = operations((Kind.ADD, 0, 1))
     for mark in (Mark(MarkKind.TRIED, operation), plain_mark(MarkKind.LOADING), plain_mark(MarkKind.LOADED)):
@@ -187,7 +187,7 @@ def test_what_a_load_did_not_tell_may_not_come_back() -> None:
     assert compare(loaded(), expected, expected) == []
 
 
-def test_what_a_load_told_may_not_go_and_failed_transactions_are_told_once() -> None:
+def test_a_loaded_record_must_stay_and_failed_transactions_are_reported_once() -> None:
     expected = Expectation()
     add, left = operations((Kind.ADD, 0, 1), (Kind.ADD_TX, 9, 2))
     state = loaded(0)
@@ -206,7 +206,7 @@ def test_marks_survive_the_trace(mark: Mark) -> None:
     assert mark_of(values_of(mark)) == mark
 
 
-def test_bodies_say_whose_they_are_and_files_how_they_are_kept(tmp_path: Path) -> None:
+def test_bodies_identify_their_calls_and_file_sizes_the_variant(tmp_path: Path) -> None:
     assert identity_of(record_bytes(3, 5)) == (3, 5)
     assert identity_of(record_bytes(3, 5)[:-1] + b"!") is None
     assert identity_of(b"no one") is None

@@ -46,12 +46,12 @@ rec = record_bytes
 TRIED = [tried(0, 0), tried(0, 1, 2), tried(1, 0)]
 
 
-def test_a_sound_log_is_silent(tmp_path: Path) -> None:
+def test_an_intact_log_has_no_violation(tmp_path: Path) -> None:
     one, two, three, _ = written(tmp_path / "log", rec(0, 0), rec(1, 0), rec(0, 1), rec(0, 2))
     assert wrong_with(tmp_path / "log", *TRIED, told(0, 0, one), told(1, 0, two), told(0, 1, three, 2)) == []
 
 
-def test_no_log_at_all_is_silent_where_nothing_was_acknowledged(tmp_path: Path) -> None:
+def test_no_log_has_no_violation_if_nothing_was_acknowledged(tmp_path: Path) -> None:
     assert wrong_with(tmp_path / "log", *TRIED) == []
     assert next(binlog.Reader(tmp_path / "log")).ref == Ref(1, 256)
 
@@ -72,19 +72,19 @@ def test_no_log_at_all_is_silent_where_nothing_was_acknowledged(tmp_path: Path) 
     ],
     ids=["lost", "twice", "out of order", "half a call", "torn", "another writer's", "elsewhere"],
 )
-def test_what_is_wrong_is_told(tmp_path: Path, records: list[bytes], text: str) -> None:
+def test_each_violation_is_found(tmp_path: Path, records: list[bytes], text: str) -> None:
     written(tmp_path / "log", *records)
     assert any(text in line for line in wrong_with(tmp_path / "log", *TRIED, told(0, 0, Ref(1, 256))))
 
 
-def test_a_cutover_that_was_lost_is_told(tmp_path: Path) -> None:
+def test_a_lost_cutover_is_found(tmp_path: Path) -> None:
     written(tmp_path / "log", rec(0, 0))
     cut_over = Mark(MarkKind.CUT_OVER, 0, ref=Ref(2, 0))
     assert wrong_with(tmp_path / "log", *TRIED, cut_over) == ["the log continues in file 1, but was cut over to 2"]
 
 
 @pytest.mark.parametrize(("at", "text"), [(0, "CorruptError"), (79, "check before opening"), (124, "live-crc")])
-def test_a_log_that_is_refused_is_told(tmp_path: Path, at: int, text: str) -> None:
+def test_a_log_that_cannot_be_opened_is_found(tmp_path: Path, at: int, text: str) -> None:
     written(tmp_path / "log", rec(0, 0))
     path = tmp_path / "log" / "00000001.dat"
     data = bytearray(path.read_bytes())
@@ -106,7 +106,7 @@ def test_marks_survive_the_trace_and_the_ledger(mark: Mark) -> None:
 
 @pytest.mark.parametrize("how", [How.TURN, How.DRAFTS])
 @pytest.mark.parametrize("taken", [0, 1, 2])
-def test_turns_that_are_taken_again_are_there_once(tmp_path: Path, how: How, taken: int) -> None:
+def test_retried_producer_batches_are_in_the_log_once(tmp_path: Path, how: How, taken: int) -> None:
     """taken: the number of batches that are in the log before."""
     log = tmp_path / "log"
     turns = [Turn(SOURCE, 0, 3, how), Turn(SOURCE, 3, 1, how)]
@@ -131,7 +131,7 @@ def test_turns_that_are_taken_again_are_there_once(tmp_path: Path, how: How, tak
         (How.DRAFTS, [rec(SOURCE, 0), rec(0, 0)], True),  # an appending writer finishes it first
     ],
 )
-def test_half_of_a_turn_that_is_taken_again_is_told(
+def test_half_of_a_retried_producer_batch_is_found(
     tmp_path: Path, how: How, there: list[bytes], is_told: bool
 ) -> None:
     log = tmp_path / "log"
@@ -180,14 +180,14 @@ WRONG: dict[str, Callable[[Entries], Entries]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_after_a_death_is_said(log: Path, what: str) -> None:
+def test_each_violation_after_a_death_is_found(log: Path, what: str) -> None:
     marks, entries = _lived(log)
     assert len(entries) == 7
     assert _judged(marks, entries) == []
     assert any(what in line for line in _judged(marks, WRONG[what](entries)))
 
 
-def test_what_was_not_synced_may_be_lost_with_the_disk_alone_and_not_in_the_middle(log: Path) -> None:
+def test_unsynced_records_may_be_lost_only_in_a_power_cut_and_only_at_the_end(log: Path) -> None:
     marks, entries = _lived(log)
     assert _judged(marks, entries[:-1]) != []
     assert _judged(marks, entries[:-1], died=False) == []
@@ -199,7 +199,7 @@ def test_what_was_not_synced_may_be_lost_with_the_disk_alone_and_not_in_the_midd
     assert _judged(marks, entries[:-1], died=False) == ["record 2 of writer 0 was acknowledged, but is missing"]
 
 
-def test_drafts_lie_in_the_next_files_and_with_an_unknown_outcome_are_owed(
+def test_external_files_are_the_next_files_and_are_promised_despite_an_unknown_outcome(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks = Marks()
@@ -240,7 +240,7 @@ def test_one_case_of_each_kind_comes_before_the_second_of_any() -> None:
     assert round_robin([], str) == []
 
 
-def test_a_record_that_was_not_tried_at_that_moment_is_told() -> None:
+def test_a_record_that_was_not_tried_until_then_is_found() -> None:
     most, least = Expectation(), LogSystem().expect([values_of(tried(0, 0))])
     seen = Observation(before=[(Ref(1, 256), (0, 0))], after=[(Ref(1, 256), (0, 0))])
     assert compare(seen, least, least, in_order=True) == []

@@ -21,7 +21,7 @@ def left(run: Run, seed: int = 0) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_a_failed_sync_was_to_cover_is_not_there_unless_it_is_written_again(seed: int) -> None:
+def test_data_of_a_failed_sync_is_lost_unless_it_is_written_again(seed: int) -> None:
     run = Run()
     run.add(Kind.CREATE, name="file")
     run.add(Kind.WRITE, data=A + A)
@@ -35,7 +35,7 @@ def test_what_a_failed_sync_was_to_cover_is_not_there_unless_it_is_written_again
     assert left(run, seed) == {"file": B + A}
 
 
-def test_what_was_never_synced_may_be_there() -> None:
+def test_unsynced_data_may_survive() -> None:
     run = Run()
     run.add(Kind.CREATE, name="file")
     run.add(Kind.WRITE, data=A)

@@ -45,7 +45,7 @@ def _put(*messages: Identity) -> list[tuple[MarkKind, Identity]]:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_a_sound_one_has_nothing_wrong(tmp_path: Path, name: str) -> None:
+def test_an_intact_state_has_no_violation(tmp_path: Path, name: str) -> None:
     system = SYSTEMS[name]
     expected = system.expect(_lived(system, tmp_path / "it", "all"))
     assert len(expected.durable) > 10
@@ -58,7 +58,7 @@ def test_a_sound_one_has_nothing_wrong(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_what_is_put_there_meanwhile_and_what_is_taken_away_is_told(tmp_path: Path, name: str) -> None:
+def test_added_and_removed_messages_are_found(tmp_path: Path, name: str) -> None:
     system = SYSTEMS[name]
     actor = system.open(tmp_path / "it", ProcessContext(marks := Marks(), 1, random.Random(1)), "")
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_all_that_is_in_a_queue_is_seen(tmp_path: Path) -> None:
     assert (seen.found, seen.problems) == ([_ONE, _TWO], [])
 
 
-def test_an_acknowledgement_is_durable_once_who_made_it_has_synced() -> None:
+def test_an_acknowledgement_is_durable_after_its_process_has_synced() -> None:
     put = ((MarkKind.PUT_TRIED, _ONE), (MarkKind.PUT_DONE, _ONE))
     acked = (*put, (MarkKind.ACK_TRIED, _ONE), (MarkKind.ACK_DONE, _ONE))
     for marks, wrong in ((put, 0), (acked, 0), ((*acked, (MarkKind.ACKS_SYNCED, _NONE)), 1)):
@@ -96,7 +96,7 @@ def test_an_acknowledgement_is_durable_once_who_made_it_has_synced() -> None:
     assert len(compare([_ONE], died, died)) == 1
 
 
-def test_each_thing_that_is_wrong_is_told() -> None:
+def test_each_violation_is_found() -> None:
     intact = _expected(*_put(_ONE, _TWO))
     assert compare([_ONE, _TWO], intact, intact) == []
     for found in ([_ONE], [_ONE, _TWO, _TWO], [_TWO, _ONE], [_ONE, _TWO, _THREE]):
@@ -106,7 +106,7 @@ def test_each_thing_that_is_wrong_is_told() -> None:
     assert len(compare([_ONE], acked, acked)) == 1
 
 
-def test_what_was_refused_is_not_there_and_what_was_not_acknowledged_is() -> None:
+def test_a_refused_message_does_not_exist_and_an_unacknowledged_one_does() -> None:
     refused = _expected((MarkKind.PUT_TRIED, _ONE), (MarkKind.PUT_REFUSED, _ONE))
     assert compare([], refused, refused) == []
     assert len(compare([_ONE], refused, refused)) == 1
@@ -115,7 +115,7 @@ def test_what_was_refused_is_not_there_and_what_was_not_acknowledged_is() -> Non
     assert len(compare([], unacked, unacked)) == 1
 
 
-def test_of_a_transaction_all_or_nothing_is_there() -> None:
+def test_a_transaction_takes_effect_as_a_whole_or_not_at_all() -> None:
     tried = _expected((MarkKind.TX_PUT, _ONE), (MarkKind.TX_PUT, _TWO), (MarkKind.TX_TRIED, _ONE), tx=1)
     assert compare([], tried, tried) == compare([_ONE, _TWO], tried, tried) == []
     assert len(compare([_ONE], tried, tried)) == 1
@@ -174,7 +174,7 @@ def _in_transaction(end: MarkKind) -> list[Mark]:
         (_in_transaction(MarkKind.TX_DROPPED), [], "but is missing"),
     ],
 )
-def test_what_processes_were_given_before_they_died_is_judged_too(
+def test_messages_that_dead_processes_got_are_checked_too(
     marks: list[Mark], found: list[Identity], text: str
 ) -> None:
     expected = QueueSystem().expect(map(values_of, marks))
@@ -185,7 +185,7 @@ def test_what_processes_were_given_before_they_died_is_judged_too(
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_damage_is_told_where_only_a_process_died(tmp_path: Path, name: str) -> None:
+def test_damage_is_a_violation_after_a_mere_death(tmp_path: Path, name: str) -> None:
     system = SYSTEMS[name]
     expected = system.expect(_lived(system, tmp_path / "it", "all"))
     system.put(tmp_path / "it", [_ONE, _TWO])
@@ -199,7 +199,7 @@ def test_damage_is_told_where_only_a_process_died(tmp_path: Path, name: str) -> 
     assert set(damage).isdisjoint(system.compare(seen, expected, expected, Crash.POWER))
 
 
-def test_what_is_opened_and_is_none_is_told(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_opened_is_found(tmp_path: Path) -> None:
     (tmp_path / "it").write_bytes(b"")
     for system in SYSTEMS.values():
         assert system.observe(tmp_path / "it").problems
@@ -216,7 +216,7 @@ def _told(*calls: tuple[set[Component], bool]) -> list[str]:
     return wrong
 
 
-def test_a_failure_that_was_forgotten_is_told_and_one_of_something_else_is_not() -> None:
+def test_a_forgotten_failure_is_found_and_one_of_another_component_is_not() -> None:
     both = {_PAGES, _JOURNAL}
     for used in ({_PAGES}, {_JOURNAL}, both):
         assert _told((used, True), (used, False), (used, False)) == []
@@ -228,7 +228,7 @@ def test_a_failure_that_was_forgotten_is_told_and_one_of_something_else_is_not()
     assert len(_told(({_PAGES}, False), ({_JOURNAL}, False), (both, True))) == 1
 
 
-def test_what_threads_depage_is_there_once(tmp_path: Path) -> None:
+def test_messages_depaged_by_threads_exist_once(tmp_path: Path) -> None:
     system = SYSTEMS["depaged"]
     marks = _lived(system, tmp_path / "it", "threads")
     expected = system.expect(marks)

@@ -45,7 +45,7 @@ def _wrong(path: Path, marks: Marks) -> list[str]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_sound_one_has_nothing_wrong(tmp_path: Path, scenario: str) -> None:
+def test_an_intact_state_has_no_violation(tmp_path: Path, scenario: str) -> None:
     marks = _lived(tmp_path / "it", scenario)
     assert SYSTEM.expect(marks).durable > 1
     assert _wrong(tmp_path / "it", marks) == []
@@ -68,7 +68,7 @@ def _end_prepared(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("scenario", "change"), [("puts", _put_one), ("puts", _take_one), ("prepared", _end_prepared)])
-def test_what_was_changed_behind_its_back_is_told(tmp_path: Path, scenario: str, change: object) -> None:
+def test_changes_from_outside_are_found(tmp_path: Path, scenario: str, change: object) -> None:
     path = tmp_path / "it"
     marks = _lived(path, scenario)
     assert callable(change)
@@ -76,7 +76,7 @@ def test_what_was_changed_behind_its_back_is_told(tmp_path: Path, scenario: str,
     assert any("is none of the" in line for line in _wrong(path, marks))
 
 
-def test_a_backup_that_has_something_else_or_is_damaged_is_told(tmp_path: Path) -> None:
+def test_a_backup_with_other_content_or_damage_is_found(tmp_path: Path) -> None:
     path = tmp_path / "it"
     marks = _lived(path, "backups")
     (number, backup), *_ = backups_in(path).items()
@@ -89,7 +89,7 @@ def test_a_backup_that_has_something_else_or_is_damaged_is_told(tmp_path: Path) 
     assert [line for line in _wrong(path, marks) if line.startswith(f"{backup.name}: ")]
 
 
-def test_a_backup_that_was_finished_and_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_finished_backup_that_is_missing_is_found(tmp_path: Path) -> None:
     path = tmp_path / "it"
     marks = _lived(path, "backups")
     number, backup = max(backups_in(path).items())
@@ -122,7 +122,7 @@ def test_a_backup_that_was_not_finished_may_be_none_and_may_not_be_empty(tmp_pat
     assert any(line.startswith("the backup 9 has") for line in _wrong(path, marks))
 
 
-def test_a_transaction_that_was_refused_is_not_to_be_there() -> None:
+def test_a_refused_transaction_must_have_no_effect() -> None:
     one = Identity(1, 0, 1)
     kinds = (MarkKind.OPENED, MarkKind.TX_PUT, MarkKind.TX_TRIED)
     marks = Marks(Mark(kind, 1, 0, 1, one if kind is MarkKind.TX_PUT else Identity(0, 0, 0)) for kind in kinds)
@@ -134,7 +134,7 @@ def test_a_transaction_that_was_refused_is_not_to_be_there() -> None:
     assert len(SYSTEM.compare(there, expected, expected)) == 1
 
 
-def test_a_shared_message_that_one_queue_lacks_is_told(tmp_path: Path) -> None:
+def test_a_shared_message_that_one_queue_lacks_is_found(tmp_path: Path) -> None:
     path, shared = tmp_path / "it", Identity(1, 0, 5)
     marks = Marks(
         Mark(kind, 1, 0, 1, message)

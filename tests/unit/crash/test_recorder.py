@@ -265,7 +265,7 @@ def test_a_call_that_is_not_modelled_ends_the_process(preload: Preload, tmp_path
     assert what in done.stderr
 
 
-def test_a_process_may_be_one_of_another_boot(preload: Preload, tmp_path: Path) -> None:
+def test_a_process_may_belong_to_another_boot(preload: Preload, tmp_path: Path) -> None:
     code = "from binlog.storage.boot import boot_id; print(boot_id().hex())"
     first, again, second = (run(preload, tmp_path, code, boot=boot) for boot in ("first", "first", "second"))
     own = Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")
@@ -289,7 +289,7 @@ print([name for name in os.listdir("/dev/shm") if name.startswith(sys.argv[2])])
     assert len({event.inode for event in events}) == 1
 
 
-def test_a_sync_by_one_that_saw_a_change_begins_after_the_change_has_ended(preload: Preload, tmp_path: Path) -> None:
+def test_a_sync_after_a_visible_change_begins_after_the_end_of_the_change(preload: Preload, tmp_path: Path) -> None:
     code = """
 directory = os.open(".", os.O_RDONLY)
 names = [f"{index}" for index in range(300)]

@@ -46,7 +46,7 @@ def run(tmp_path: Path, code: str) -> tuple[worker_pool.Worker, list[dict[str, o
 @pytest.mark.parametrize(
     ("code", "failure"), [(DIES, "ended with signal 11"), (LEAVES, "ended with exit code 3"), (ENDS, None)]
 )
-def test_how_a_worker_ended_is_told(tmp_path: Path, code: str, failure: str | None) -> None:
+def test_the_end_of_a_worker_is_reported(tmp_path: Path, code: str, failure: str | None) -> None:
     worker, messages = run(tmp_path, code)
     assert messages == [{"ended": failure}]
     worker.keep(tmp_path / "kept")

@@ -64,7 +64,7 @@ def test_the_document(results: Results) -> None:
     assert "| binlog | 1,000; 3.00 | 3,000; 5.00 |" in text
 
 
-def test_a_floor_that_differs_from_round_to_round_is_told(results: Results) -> None:
+def test_a_floor_that_differs_between_rounds_is_reported(results: Results) -> None:
     assert "Take the figures with care" in document(MACHINE, TAKEN, results)
     assert "in durable-1, floor: write, sync differed 3.0 times between rounds" in str(results.unsteady)
     floor = results.find("durable-1", durable.FLOOR)
@@ -100,14 +100,14 @@ def test_a_goal_that_was_not_measured_is_left_out(results: Results) -> None:
     assert reached == ["durable, 1 process, to the floor"]
 
 
-def test_every_goal_is_about_contestants_that_there_are() -> None:
+def test_every_goal_is_about_existing_contestants() -> None:
     results = Results(all_rows())
     for result in results.all():
         result.samples.append(Sample(10, Waits(1, 2, 3)))
     assert [goal.what for goal in goals.goals() if not goal.reached(results)] == []
 
 
-def test_the_machine_is_told_without_paths_and_host(tmp_path: Path) -> None:
+def test_the_machine_is_described_without_paths_and_host(tmp_path: Path) -> None:
     text = "\n".join(value for _, value in machine(tmp_path).lines())
     assert not re.search(r"(^|[\s=,(])/", text)
     assert not re.search(rf"\b{re.escape(os.uname().nodename)}\b", text)
@@ -128,7 +128,7 @@ def test_rows_are_chosen_by_name_and_by_family() -> None:
         chosen(["durable", "nonsense"])
 
 
-def test_names_are_told_apart() -> None:
+def test_names_are_unique() -> None:
     rows = all_rows()
     assert len({row.name for row in rows}) == len(rows)
     for row in rows:
