@@ -1,6 +1,6 @@
 """Processes that are prepared, start at once, work until they are stopped, and count.
 
-They are forked, so each has what it needs in memory.  They share one mapping: the stop flag, and for each process when
+They are forked, so each has its data in memory.  They share one mapping: the stop flag, and for each process when
 it began and ended, its count, and the duration of each call.
 
 prctl(2): PR_SET_PDEATHSIG ends a process with the thread that started it, so that nothing continues if the measuring

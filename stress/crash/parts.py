@@ -64,7 +64,7 @@ class Part:
         return self.failure_mode.begin(context, self.system, self.name)
 
     def replay(self, folder: Path, scratch: Path) -> list[str]:
-        """Run a saved violation again and return what is wrong."""
+        """Run a saved violation again and return the violations found."""
         return self.failure_mode.replay(self.system, self.name, folder, scratch)
 
     @property

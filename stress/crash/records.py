@@ -1,4 +1,4 @@
-"""Records whose bytes identify them and show whether they are whole."""
+"""Records that identify themselves, and show whether they are whole."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ turn.
 
 
 class Crash(enum.Enum):
-    """What may have become of calls that were not promised.
+    """The possible outcomes of calls that were not promised.
 
     POWER: each is done, not done, or half done.  TORN: the calls of a process are done in order, the last perhaps half.
     KILL: they are done in order, and none half.
@@ -71,7 +71,7 @@ class Actor(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the engine, and mark what that promises."""
+        """Close the engine, and mark its promise."""
 
     def mark(self, mark: tuple[Any, ...]) -> None:
         """Write a mark."""
@@ -181,7 +181,7 @@ class System(ABC, Generic[ExpectedT, SeenT]):
         that follows a death.  fault_stride, places_about: the step of a sweep, or the number of calls that it tries.
         tries: repetitions of a replay, if chance has a part in it.
     cuts_between: whether the power is also cut before the end, such as soon after a failed sync.
-    harmless: kinds of calls whose failure must not be reported.  poisoning: kinds whose failure may poison the engine;
+    harmless: kinds of calls that fail without a report.  poisoning: kinds that may poison the engine if they fail;
         any, if None.  full_errors: the errors that are right if there is no space.
     refuses_all: whether everything is refused after a failed write or sync.
     """
@@ -231,7 +231,7 @@ class System(ABC, Generic[ExpectedT, SeenT]):
 
     @abstractmethod
     def observe(self, path: Path, marks: Sequence[Values], *, again: bool = False, stays: bool = False) -> SeenT:
-        """Open what a crash left, which changes it, and return the observation.
+        """Open the state after a crash, which changes it, and return the observation.
 
         marks: of the whole run.  again: whether it was observed before.  stays: leave its content, because it will be
             observed again.
@@ -250,7 +250,7 @@ class System(ABC, Generic[ExpectedT, SeenT]):
         return random.Random(f"{seed}/kept").choice(self.variants)
 
     def crash_of(self, variant: str) -> Crash:
-        """Return what a death in a call leaves."""
+        """Return the possible outcomes after a death in a call."""
         return Crash.KILL
 
     def background_reports(self, fault: Fault) -> bool:

@@ -43,8 +43,8 @@ _FLAGS = {
 }
 # All of the C except the code that makes Python objects.
 _SOURCES = (
-    "fork", "lock", "file_status", "live_block", "commit", "staging_area", "staging_area_file", "group", "doorbell", "header",
-    "codec/scan", "codec/crc32c", "index", "codec/index_ranges", "place",
+    "fork", "lock", "file_status", "live_block", "commit", "staging_area", "staging_area_file", "group", "doorbell",
+    "header", "codec/scan", "codec/crc32c", "index", "codec/index_ranges", "place",
 )  # fmt: skip
 _WRAPPED = ("lock", "try_lock", "unlock", "byte_lock", "byte_lock_wait", "byte_unlock")
 _THREADS = 6

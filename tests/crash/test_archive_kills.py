@@ -47,7 +47,7 @@ def _names(log: Path) -> list[str]:
 
 
 def _whole(log: Path, expected: list[Entry]) -> None:
-    """Check what must hold after any death."""
+    """Check the log after any death."""
     assert binlog.check(log) == []
     assert _entries(log) == expected
     assert [file.number for file in binlog.stat(log).files] == list(range(1, FILES + 2))

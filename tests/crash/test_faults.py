@@ -58,9 +58,7 @@ def test_a_cutover_on_a_disk_that_took_no_mark_of_its_failure_reported_nothing(t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [16, 17, 18])
-def test_an_append_after_an_ingest_that_could_not_be_recorded_was_an_internal_error(
-    tmp_path: Path, first: int
-) -> None:
+def test_an_append_after_an_ingest_that_could_not_be_recorded_was_an_internal_error(tmp_path: Path, first: int) -> None:
     _holds(tmp_path, "drafts", "WRITE ENOSPC", first)
 
 

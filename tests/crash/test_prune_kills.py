@@ -29,7 +29,7 @@ def _prune(log: Path) -> None:
 
 
 def _gapless(log: Path) -> int:
-    """Check what must hold after any death, and return the number of the first file."""
+    """Check the log after any death, and return the number of the first file."""
     assert binlog.check(log) == []
     numbers = [file.number for file in binlog.stat(log).files]
     assert numbers == list(range(numbers[0], FILES + 1))

@@ -44,7 +44,8 @@ def _said(peer: subprocess.Popen[str]) -> list[str]:
 
 
 def _peer_reads(log: Path, *arguments: object) -> list[bytes]:
-    """Return what a jPOS reader returns, without the two empty records that it reads in the end of our header."""
+    """Return the records that a jPOS reader returns, without the two empty records that it reads in the end of our
+    header."""
     found = [json.loads(line) for line in _said(_peer("read", log, *arguments))]
     return [bytes.fromhex(entry["hex"]) for entry in found if entry["offset"] not in (248, 252) or entry["hex"]]
 

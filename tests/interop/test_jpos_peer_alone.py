@@ -1,4 +1,4 @@
-"""The stand-in for jPOS, tested alone, because the interop tests rely on it."""
+"""The jPOS peer, tested alone, because the interop tests rely on it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _Call = tuple[str, int, int]  # a call's name; of a read or write, its size and 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[_Call]:
-    """Record the calls of the functions that the stand-in uses."""
+    """Record the calls of the functions that the peer uses."""
     seen: list[_Call] = []
 
     def see(module: ModuleType, name: str, told: Callable[..., tuple[int, int]]) -> None:

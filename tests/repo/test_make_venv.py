@@ -1,4 +1,4 @@
-"""native/make_venv.py and native/check_machine.py: what they notice, without installing anything."""
+"""native/make_venv.py and native/check_machine.py: the changes that they notice, without installing anything."""
 
 from __future__ import annotations
 
@@ -90,9 +90,7 @@ def test_another_extra_is_installed(make_venv: ModuleType) -> None:
     assert steps(make_venv, "test", "lint") == ["_install_requirements"]
 
 
-def test_java_is_searched_again_if_it_may_have_changed(
-    make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_is_searched_again_if_it_may_have_changed(make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     ready(make_venv, "test", "spark")
     monkeypatch.setenv("JAVA_HOME", "/elsewhere")
     assert steps(make_venv, "spark") == ["_find_java"]
@@ -113,7 +111,9 @@ def test_a_moved_environment_is_made_again(make_venv: ModuleType, monkeypatch: p
     assert steps(make_venv, "test") == ["new"]
 
 
-def test_an_environment_without_its_python_is_made_again(make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_without_its_python_is_made_again(
+    make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ready(make_venv, "test")
     monkeypatch.undo()
     python = Path(make_venv.ROOT)  # the real one again

@@ -22,7 +22,7 @@
 #define FLOOR_BELL 128
 #define FLOOR_STEP_BYTES (64 << 20)
 
-/* A file with a header, whose first page is mapped, and its end. */
+/* A file with a header, its mapped first page, and its end. */
 struct floor_log {
     int fd;
     char *page, header[FLOOR_HEADER_BYTES];

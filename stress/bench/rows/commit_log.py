@@ -109,7 +109,8 @@ def _lookup() -> Row:
         contestants=tuple(
             Contestant(
                 name=by_name(what),
-                how=f"{ask.__doc__} It is read. Among {our_commit_log.MESSAGES_A_SECOND:,} for each second of measuring.",
+                how=f"{ask.__doc__} It is read. "
+                f"Among {our_commit_log.MESSAGES_A_SECOND:,} for each second of measuring.",
                 measure=our_commit_log.finding(ask),
             )
             for what, ask in BY.items()

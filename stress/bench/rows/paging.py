@@ -50,7 +50,8 @@ def rows() -> list[Row]:
             contestants=(
                 Contestant(
                     name=OURS,
-                    how="`Queue.put` of all in `Mode.FLUSH`, then `get` and `ack` of each; a message counts after all three.",
+                    how="`Queue.put` of all in `Mode.FLUSH`, then `get` and `ack` of each; "
+                    "a message counts after all three.",
                     measure=many.rate(),
                 ),
                 Contestant(

@@ -42,11 +42,11 @@ _WRITE_SETTINGS = {
 }
 
 
-def form(data: Dataset, job: str, what: str) -> Path:
-    """Return the input of a job.  what: its first argument."""
+def form(data: Dataset, job: str, argument: str) -> Path:
+    """Return the input of a job.  argument: the first one."""
     if job == "read":
-        return SOURCES[what][0](data)
-    return data.log if (job, what) == ("extract", "log") else data.parquet
+        return SOURCES[argument][0](data)
+    return data.log if (job, argument) == ("extract", "log") else data.parquet
 
 
 def warm(spark: Any, data: Dataset, place: Path) -> None:

@@ -9,7 +9,7 @@ Whatever was changed, these hold:
   programs write too, unless `check` reported one before the append: an appended record may complete a record that the
   tail cuts.
 
-A changed record body whose length is intact is read as it is: nothing in a log file vouches for it.
+A changed record body with an intact length is read as it is: nothing in a log file vouches for it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class IntactLog:
 
 
 def _place(data: bytearray, chance: random.Random) -> int:
-    """Return a random offset, most often in or near the header, where a change does the most harm."""
+    """Return a random offset, most often in or near the header, because changes there do the most harm."""
     return chance.randrange(min(len(data), chance.choice((_HEADER_BYTES, 600, 1 << 20))) or 1)
 
 

@@ -49,7 +49,7 @@ class Case:
     """One fault.  first: the first call that fails, or the only one.
 
     part: of the system.  variant: of the system.
-    killed_at: if not negative, a process was killed before that call first, and this one opens what it left.
+    killed_at: if not negative, a process was killed before that call first, and this one opens its files.
     """
 
     part: str
@@ -166,7 +166,7 @@ class Faults:
         system.run_scenario(self._path, first, self._process_context(case, _BEFORE), case.variant)
         other: Actor | None = None
         if case.killed_at >= 0:
-            # A process that opens what a killed one left recovers it; a second process would do that first.
+            # A process that opens the files of a killed one recovers them; a second process would do that first.
             self._kill(case)
         elif system.shared:
             other = system.open(self._path, self._process_context(case, _OTHER), case.variant)

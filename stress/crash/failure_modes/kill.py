@@ -39,10 +39,10 @@ _FIRST_STRIDE = 12  # of the first sweep of each row, so that a short run reache
 class Case:
     """One death, or two.
 
-    part: of the system.  scenario: of the process, or a name in System.deaths.  place: what exists before it.
+    part: of the system.  scenario: of the process, or a name in System.deaths.  place: the state before it.
     variant: of the system.
     first: the call at which it dies; if negative, a replay tries each call in turn.
-    before: if not negative, a process died at that call first, and the one that dies now opens what it left.
+    before: if not negative, a process died at that call first, and the one that dies now opens its files.
     failed: if not negative, this sync of a process failed in the scenario first; the process that continues dies, and
         then one more dies at a sync.
     """

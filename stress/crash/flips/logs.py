@@ -1,4 +1,4 @@
-"""The logs whose bits are flipped: each kind of file in a log's directory, in each state that matters."""
+"""The logs under test: each kind of file in a log's directory, in each state that matters."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _turn(name: str, log: Path, *, files: int, dies: str) -> IntactLog:
 
 
 def _turn_header(name: str, log: Path, *, files: int) -> IntactLog:
-    """Make a log whose open file's header has an intent to resolve."""
+    """Make a log with an intent to resolve in the header of its open file."""
     made = _turn(name, log, files=files, dies="written")
     return IntactLog(name, Promise.REPAIRED, made.files, _headers(f"{files:08d}.dat"), made.records, turn=made.turn)
 

@@ -19,7 +19,7 @@ from stress.crash.flips.checker import check_bit
 from stress.crash.flips.logs import QUICK, IntactLog
 
 MEMORY_BYTES = 64 << 20
-"""The memory that a worker may claim in addition to what it starts with; its actual use is measured and reported."""
+"""The memory that a worker may claim in addition to that at its start; its actual use is measured and reported."""
 
 _QUICK_STEP = 127
 

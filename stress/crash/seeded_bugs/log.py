@@ -89,7 +89,7 @@ BUGS = (
                 _GROUP, "look_at",
                 "int result = commit_read_header(file->fd, header);",
                 "int result = 0;\n"
-                "if (staging area && kept_of == file && binlog_area_alone(staging area->fd))\n"
+                "if (area && kept_of == file && binlog_area_alone(area->fd))\n"
                 "    memcpy(header, kept, LOG_HEADER_BYTES);\n"
                 "else\n"
                 "    result = commit_read_header(file->fd, header);",
@@ -139,9 +139,9 @@ BUGS = (
         "poison-not-written", "faults", "a failed sync is reported only to the process that made it",
         _GROUP, "commit",
         "commit_write_poison(file, header, *step == BINLOG_STEP_PUBLISH_SYNC ? live : &before, -result);\n"
-        "if (staging area)\n"
-        "    binlog_area_fail(staging area, file->number, -result);",
-        "(void)before, (void)staging area;",
+        "if (area)\n"
+        "    binlog_area_fail(area, file->number, -result);",
+        "(void)before, (void)area;",
     ),
     bug_in_function(
         "sealed-offsets-used-again", "faults", "a file is truncated after a failed sync, and used further",

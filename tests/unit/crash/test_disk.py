@@ -1,4 +1,4 @@
-"""The disk model of a power cut, against cases whose states were worked out by hand."""
+"""The disk model of a power cut, against states worked out by hand."""
 
 from __future__ import annotations
 

@@ -131,9 +131,7 @@ def test_retried_producer_batches_are_in_the_log_once(tmp_path: Path, how: How, 
         (How.DRAFTS, [rec(SOURCE, 0), rec(0, 0)], True),  # an appending writer finishes it first
     ],
 )
-def test_half_of_a_retried_producer_batch_is_found(
-    tmp_path: Path, how: How, there: list[bytes], is_told: bool
-) -> None:
+def test_half_of_a_retried_producer_batch_is_found(tmp_path: Path, how: How, there: list[bytes], is_told: bool) -> None:
     log = tmp_path / "log"
     written(log, *there)
     wrong = wrong_with(log, tried(SOURCE, 0, 3, how), tried(0, 0))

@@ -1,4 +1,4 @@
-"""The model of a disk whose syncs fail, against cases whose states were worked out by hand."""
+"""The model of a disk whose syncs fail, against states worked out by hand."""
 
 from __future__ import annotations
 

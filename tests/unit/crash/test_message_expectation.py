@@ -174,9 +174,7 @@ def _in_transaction(end: MarkKind) -> list[Mark]:
         (_in_transaction(MarkKind.TX_DROPPED), [], "but is missing"),
     ],
 )
-def test_messages_that_dead_processes_got_are_checked_too(
-    marks: list[Mark], found: list[Identity], text: str
-) -> None:
+def test_messages_that_dead_processes_got_are_checked_too(marks: list[Mark], found: list[Identity], text: str) -> None:
     expected = QueueSystem().expect(map(values_of, marks))
     expected.died()
     wrong = compare(found, expected, expected)

@@ -1,4 +1,4 @@
-"""The recorder records each call of processes whose calls are known."""
+"""The recorder records each call of processes with known calls."""
 
 from __future__ import annotations
 

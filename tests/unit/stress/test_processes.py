@@ -137,7 +137,7 @@ def test_no_process_outlives_the_measuring_process(tmp_path: Path, number: signa
         assert list(tmp_path.iterdir()) == []
 
 
-# The signal comes while Python runs the hooks of a fork, where it ignores exceptions of a handler.
+# The signal comes while Python runs the hooks of a fork, during which it ignores exceptions of a handler.
 _INTERRUPTED = """
 import contextlib, os, signal
 from stress.bench.processes import run_processes

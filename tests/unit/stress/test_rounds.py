@@ -58,9 +58,7 @@ def test_each_measurement_has_an_empty_directory_and_leaves_none(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unwritten_data_is_synced_before_the_next_measurement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritten_data_is_synced_before_the_next_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     happened = []
     sync = os.sync
 

@@ -1,4 +1,4 @@
-"""The kill sweeps' runner, with functions whose calls are known."""
+"""The kill sweeps' runner, with functions of known calls."""
 
 from __future__ import annotations
 

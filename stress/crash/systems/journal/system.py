@@ -52,7 +52,7 @@ OPTIONS: dict[str, JournalOptions] = {
 
 _NATIVE = ("native", "blocks", "tiny")
 _FULL_DISKS = [Fault((Kind.OPEN, Kind.WRITE), ENOSPC, end) for end in (NEW_END, COMPACTED_END)]
-"""Faults of a full disk, where they occur on a real one: an existing file has all of its blocks already."""
+"""Faults of a full disk, at the calls that meet them on a real one: an existing file has all of its blocks already."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The records that a log must have, and may have, by the marks; and the comparison of what was read with them."""
+"""The records that a log must have, and may have, by the marks; and their comparison with the records read."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Observation:
 
 
 def compare(seen: Observation, least: Expectation, most: Expectation, *, in_order: bool) -> list[str]:
-    """Return the violations in what was read.
+    """Return the violations in an observation.
 
     in_order: whether a KEPT record may be lost only with all that its writer appended after it.  Not after a failed
         sync: a staged record may survive one that was in the file.

@@ -269,7 +269,8 @@ def _identified(entries: list[Entry], problems: list[str]) -> Entries:
 
 
 def _problems_so_far(log: Path) -> list[binlog.Problem]:
-    """Return what `check` finds; nothing in a directory in which a process died before it had made a log."""
+    """Return the problems that `check` reports; nothing in a directory in which a process died before it had made a
+    log."""
     try:
         return binlog.check(log)
     except NotFoundError:

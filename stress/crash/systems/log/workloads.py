@@ -154,7 +154,7 @@ def _archives(log: Path, seed: str) -> None:
 
 
 def _recovery(log: Path, seed: str) -> None:
-    """Open what a power cut left, and continue.  Records that a reader returns count as acknowledged."""
+    """Open the log after a power cut, and continue.  Records that a reader returns count as acknowledged."""
     with _writer(log, seed, AFTER_POWER_CUT) as (actor, chance):
         for entry in read(log):
             identity = identity_of(entry.data)

@@ -1,7 +1,7 @@
 """The rules that queues and depaged pages share: messages that are put and acknowledged.
 
-1. A message whose put is promised durable exists, unless a process may have acknowledged it.
-2. A message whose acknowledgement is promised durable does not exist.
+1. A message that was put durably exists, unless a process may have acknowledged it.
+2. A message that was acknowledged durably does not exist.
 3. No message exists twice, or without having been put; messages of a thread are in its order.
 4. A transaction's unacknowledged messages all exist, or none of them does.
 5. Messages that were got and not acknowledged are delivered again after the next opening, all of them and no others.

@@ -236,7 +236,7 @@ class PageStoreSystem(System[Expectation, Observation]):
     name = "pagestore"
     noun = "pagestore"
     scenarios: ClassVar[Mapping[str, Scenario]] = SCENARIOS
-    # Space runs out where it does on a disk: the log's file has its blocks already.
+    # Space runs out at the calls that meet it on a disk: the log's file has its blocks already.
     faults: ClassVar[Mapping[str, Fault]] = {
         **FAULTS,
         **{
