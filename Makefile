@@ -1,5 +1,5 @@
-# The commands of this checkout.  Each sets up by itself what it needs, in .venv; `make help` lists them.
-# It needs python3 (3.11 or later) with venv, Python's C headers and a C compiler, and says so where one is missing.
+# The commands of this checkout.  Each installs its requirements in .venv; `make help` lists the commands.
+# They need python3 (3.11 or later) with venv, Python's C headers and a C compiler, and report what is missing.
 
 PYTHON ?= python3
 ARGS ?=
@@ -8,43 +8,43 @@ ARGS ?=
 .PHONY: help demo bench test quick install-test crash flips canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
-# They would lead .venv's Python to another one's modules.
+# With these, .venv's Python would import modules of another one.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
-# What must be there before Python can look for the rest (native/check_machine.py), then .venv with the extras named.
+# Check for Python, which then checks for the rest (native/check_machine.py); then set up .venv with the named extras.
 set_up = @command -v $(PYTHON) >/dev/null || \
 	{ echo 'binlog: this machine lacks $(PYTHON) (Debian package: python3)' >&2; exit 1; }; \
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo 'binlog: this machine lacks Python 3.11 or later: $(PYTHON) is older (Debian package: python3)' >&2; exit 1; }; \
 	$(PYTHON) -E -s -B native/make_venv.py
 
-# loadgroup: tests that share something dear, such as a Spark session, name a group and run on one worker.
-# No worker is replaced: with groups pytest-xdist 3.8 then waits for ever for the new one, and tells nothing.
-# Compiled before: each of hundreds of processes would do that anew, which is half of the time of a command, or write what
-# it has compiled in the middle of what a test watches.
+# loadgroup: tests that share something expensive, such as a Spark session, name a group and run on one worker.
+# No worker is replaced, because pytest-xdist 3.8 with groups would silently wait for ever for the new one.
+# The sources are compiled first, because otherwise each of hundreds of processes would compile them again, which takes
+# half of a command's time, or write the compiled files while a test watches the disk.
 pytest = .venv/bin/python -m compileall -q -j 0 binlog pyspark_binlog stress tests && PYTHONDONTWRITEBYTECODE=1 \
 	.venv/bin/python -m pytest --numprocesses auto --dist loadgroup --max-worker-restart 0
 
 help:
 	@echo 'make demo         the main job, end to end (ARGS="--help" shows its options)'
-	@echo 'make bench        us and what one would otherwise use, measured side by side (ARGS="--help" shows its options)'
-	@echo 'make test         every test but those of "make install-test", on as many workers as there are cores (ARGS= goes to pytest)'
+	@echo 'make bench        binlog and its alternatives, measured side by side (ARGS="--help" shows its options)'
+	@echo 'make test         all tests except those of "make install-test", on every core (ARGS= goes to pytest)'
 	@echo 'make quick        the tests without Spark and without the slow ones (ARGS= goes to pytest)'
 	@echo 'make install-test the README in a fresh clone, the wheel, the source archive, the whole benchmark (some minutes)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
-	@echo 'make flips        every bit beside the records flipped, one at a time (half an hour or more; ARGS="--help")'
-	@echo 'make canaries     the mistakes that are planted for "make crash", each from five seeds (about two hours)'
+	@echo 'make flips        every bit next to the records flipped, one at a time (half an hour or more; ARGS="--help")'
+	@echo 'make canaries     check that "make crash" finds every seeded bug, with five seeds each (about two hours)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
-	@echo 'make stress       Spark follows what processes append, and is killed again and again; programs of chance over a journal and a page store'
-	@echo 'make cluster-test a Spark master and two workers here, killed in the middle of jobs (some minutes; ARGS="--help")'
-	@echo 'make model        the models of the protocol: the randomised one (ARGS="--help"), then Spin, which must be installed'
-	@echo 'make commitlog-golden  stores of ours for the real RocketMQ, and back (needs Maven; ARGS=--write: golden files anew)'
-	@echo 'make jpos         ingests beside the real binlog module (JPOS_SOURCE=a checkout of jPOS-EE; needs a Java compiler)'
+	@echo 'make stress       Spark follows appending processes, and is killed again and again; random programs over a journal and a page store'
+	@echo 'make cluster-test a local Spark master and two workers, killed during jobs (some minutes; ARGS="--help")'
+	@echo 'make model        the models of the protocol: the random one (ARGS="--help"), then the one for Spin, which must be installed'
+	@echo 'make commitlog-golden  exchange stores with the real RocketMQ (needs Maven; ARGS=--write: write the golden files again)'
+	@echo 'make jpos         ingests together with the real binlog module (JPOS_SOURCE=a checkout of jPOS-EE; needs a Java compiler)'
 	@echo 'make asan         the tests that reach the C, under the address sanitizer (make ubsan: undefined behaviour)'
 	@echo 'make tsan         writers as threads, under the thread sanitizer'
 	@echo 'make lint         mypy --strict and ruff'
-	@echo 'make format-docs  write docs/format.md and the C constants anew from the tables in binlog/format'
-	@echo 'make clean        remove .venv and everything that was built'
+	@echo 'make format-docs  generate docs/format.md and the C constants from the tables in binlog/format'
+	@echo 'make clean        remove .venv and all build products'
 
 demo:
 	$(set_up) spark
@@ -64,10 +64,10 @@ install-test:
 
 quick:
 	$(set_up) test lint bench
-	@echo 'binlog: this is the part without Spark and without the slow tests; "make test" runs them all'
+	@echo 'binlog: these are the tests without Spark and without the slow ones; "make test" runs all'
 	@$(pytest) -m 'not spark and not slow and not install' --in-memory --hypothesis-profile quick $(ARGS)
 
-# DURATION_S and SEED reach it through the environment.
+# DURATION_S and SEED are passed in the environment.
 crash: export DURATION_S := $(DURATION_S)
 crash: export SEED := $(SEED)
 crash:

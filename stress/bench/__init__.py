@@ -1,1 +1,2 @@
-"""Us and the peers, measured side by side: `make bench`, or python -m stress.bench.  It asserts nothing."""
+"""The benchmark: binlog and its peers, measured side by side, with no assertions: `make bench`, python -m
+stress.bench."""

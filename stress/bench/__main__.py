@@ -1,4 +1,4 @@
-"""Measure us and the peers side by side: python -m stress.bench [--only ROW]... [--quick] [--write].
+"""Measure binlog and its peers side by side: python -m stress.bench [--only ROW]... [--quick] [--write].
 
 Exit codes: 0 measured, 1 something failed, 2 wrong usage, 130 Ctrl-C.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from stress.bench.contestant import Row
-from stress.bench.document import Taken, document, shown
+from stress.bench.document import RunInfo, document, shown
 from stress.bench.machine import disk, load, machine
 from stress.bench.progress import Progress
 from stress.bench.rounds import Results, run_rounds
@@ -28,16 +28,16 @@ _QUICK_SECONDS, _QUICK_ROUNDS = 0.1, 2
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Measure binlog and what one would otherwise use, in turn, on the same work and disk, and print a table.",
+    help="Measure binlog and the alternatives to it, in turn, on the same work and disk, and print a table.",
 )
-@click.option("--seconds", type=click.FloatRange(min=0.01), help=f"For one measurement; {_SECONDS:g} unless told.")
-@click.option("--rounds", type=click.IntRange(min=1), help=f"How often everybody is measured; {_ROUNDS} unless told.")
-@click.option("--quick", is_flag=True, help=f"{_QUICK_ROUNDS} rounds of {_QUICK_SECONDS:g} s: a look, not a figure.")
-@click.option("--only", multiple=True, metavar="ROW", help="durable-8, or durable for all of them; may be repeated.")
+@click.option("--seconds", type=click.FloatRange(min=0.01), help=f"Duration of one measurement; default {_SECONDS:g}.")
+@click.option("--rounds", type=click.IntRange(min=1), help=f"Measurements of each contestant; default {_ROUNDS}.")
+@click.option("--quick", is_flag=True, help=f"{_QUICK_ROUNDS} rounds of {_QUICK_SECONDS:g} s: for a first impression.")
+@click.option("--only", multiple=True, metavar="ROW", help="durable-8, or durable for all of these; may be repeated.")
 @click.option(
     "--directory",
     type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
-    help="On the disk to measure; /var/tmp unless told.",
+    help="A directory on the disk to measure; default /var/tmp.",
 )
 @click.option(
     "--write",
@@ -45,7 +45,7 @@ _QUICK_SECONDS, _QUICK_ROUNDS = 0.1, 2
     flag_value=DOCUMENT,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="[FILE]",
-    help="Write the document as well: docs/benchmarks.md unless told.",
+    help="Write the document too; default docs/benchmarks.md.",
 )
 def bench(
     seconds: float | None,
@@ -56,7 +56,7 @@ def bench(
     write: Path | None,
 ) -> None:
     """See the module."""
-    # What ends it in other ways finds the same end: processes ended, directories removed.
+    # Other signals take the same path: processes ended, directories removed.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     seconds = seconds or (_QUICK_SECONDS if quick else _SECONDS)
@@ -67,15 +67,15 @@ def bench(
     here, load_before = machine(directory), load()
     try:
         with Progress(rounds) as progress:
-            results = run_rounds(rows, rounds=rounds, seconds=seconds, directory=directory, tell=progress.tell)
+            results = run_rounds(rows, rounds=rounds, seconds=seconds, directory=directory, tell=progress.show)
     except KeyboardInterrupt:
-        click.echo("bench: interrupted; every process that it started has ended", err=True)
+        click.echo("bench: interrupted; all of its processes have ended", err=True)
         sys.exit(130)
-    taken = Taken(dt.datetime.now(dt.UTC).date().isoformat(), rounds, seconds, (load_before, load()))
+    run = RunInfo(dt.datetime.now(dt.UTC).date().isoformat(), rounds, seconds, (load_before, load()))
     click.echo(shown(here, results))
     if write:
-        write.write_text(document(here, taken, results))
-    _tell_failures(results)
+        write.write_text(document(here, run, results))
+    _print_failures(results)
 
 
 def _rows(only: tuple[str, ...]) -> list[Row]:
@@ -86,7 +86,7 @@ def _rows(only: tuple[str, ...]) -> list[Row]:
 
 
 def _usual_directory() -> Path:
-    # Not /tmp, which may lie in memory.
+    # Not /tmp, which may be in memory.
     return Path("/var/tmp") if os.access("/var/tmp", os.W_OK) else Path.cwd()
 
 
@@ -94,12 +94,12 @@ def _refuse_memory(directory: Path) -> None:
     kind = disk(directory)
     if kind.in_memory:
         raise click.BadParameter(
-            f"the directory is on {kind.file_system}, where nothing is ever synced; choose one on a disk",
+            f"the directory is on {kind.file_system}, which never syncs anything; choose one on a disk",
             param_hint="--directory",
         )
 
 
-def _tell_failures(results: Results) -> None:
+def _print_failures(results: Results) -> None:
     for result in results.failures:
         click.echo(f"bench: {result.row.name}: {result.contestant.name} failed: {result.failure}", err=True)
     if results.failures:

@@ -1,4 +1,4 @@
-"""Who is measured, and the rows in which they meet."""
+"""The contestants, and the rows in which they are measured."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pathlib import Path
 from stress.bench.sample import Sample
 
 OURS = "binlog"
-FLOOR = "floor: "  # what the name of one begins with
+FLOOR = "floor: "  # the prefix of a floor's name
 
-# What a record is in every row; a log adds its own few bytes to each.
+# The size of a record in every row; a log adds its own few bytes to each.
 RECORD_BYTES = 500
 FRAMED_BYTES = 504
 
-# The body of a message in the rows of the commit log, and all of it there.
+# The body of a message in the rows of the commit log, and its whole size there.
 BODY_BYTES = 1024
 MESSAGE_BYTES = 1149
 
-# How long who waits has slept before it is woken.
+# How long a waiting process has slept before it is woken.
 IDLE_MS = 20
 
-# Measure(directory, seconds): in an empty directory of its own, for about so long.
+# Measure(directory, seconds): in an empty directory, for about that long.
 Measure = Callable[[Path, float], Sample]
 
 
 class Unit(enum.Enum):
-    """What the figures of a row count."""
+    """The unit of a row's figures."""
 
     RECORDS = "records/s"
     MEGABYTES = "MB/s"
@@ -39,10 +39,10 @@ class Unit(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Contestant:
-    """One of those who are measured in a row.
+    """One way to do a row's work.
 
     how: one sentence for the document.
-    missing: why it cannot be measured on this machine, or None.
+    missing: the reason why it cannot be measured on this machine, or None.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Contestant:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """The same work, done by each contestant in turn.  Ratios are against the first of them.
+    """One kind of work, done by each contestant in turn.  Ratios are relative to the first one.
 
-    seconds_factor: a measurement takes this many times what was asked for.
-    disk_bytes: what a second of it may put on the disk.
+    seconds_factor: a measurement takes this many times the given duration.
+    disk_bytes: the most that one second may write to the disk.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The results as Markdown: on a terminal, and in docs/benchmarks.md with each round and how they were taken."""
+"""The results as Markdown: on a terminal, and in docs/benchmarks.md with each round and how they were measured."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stress.bench.rounds import Result, Results, ratio
 
 
 @dataclass(frozen=True)
-class Taken:
-    """When and how.  load: how many processes wanted to run in the minute before, and in the last one."""
+class RunInfo:
+    """When and how the figures were taken.  load: runnable processes in the minute before, and in the last one."""
 
     day: str
     rounds: int
@@ -24,11 +24,11 @@ class Taken:
     load: tuple[float, float]
 
 
-def document(machine: Machine, taken: Taken, results: Results) -> str:
-    """The whole of it."""
+def document(machine: Machine, run: RunInfo, results: Results) -> str:
+    """Return the whole document."""
     lines = [
-        *_opening(taken),
-        *_machine(machine, taken, results),
+        *_opening(run),
+        *_machine(machine, run, results),
         *_goals(results),
         "## Figures",
         "",
@@ -40,51 +40,51 @@ def document(machine: Machine, taken: Taken, results: Results) -> str:
 
 
 def shown(machine: Machine, results: Results) -> str:
-    """What a terminal shows of it."""
+    """Return the part that a terminal shows."""
     lines = [*(f"{name}: {value}" for name, value in machine.lines()), "", *_figures(results), *_goals(results)]
     return "\n".join([*lines, f"Take the figures with care: {results.unsteady}."] if results.unsteady else lines)
 
 
-def _opening(taken: Taken) -> list[str]:
+def _opening(run: RunInfo) -> list[str]:
     return [
         "# Benchmarks",
         "",
-        "Written by `make bench ARGS=--write`; do not edit it by hand. Figures are worth something beside those of the",
-        "same run only: another disk, kernel or machine gives others.",
+        "Written by `make bench ARGS=--write`; do not edit it by hand. Compare figures only with those of the same",
+        "run: another disk, kernel or machine gives others.",
         "",
-        f"Records are of {RECORD_BYTES} bytes, messages of {BODY_BYTES}. There were {taken.rounds} rounds; in each",
-        f"everybody was measured once, for {taken.seconds:g} s (five times that in `stage`, two and a half times in",
-        "`bulk`), one after the other, each in an empty directory and once all that lay unwritten was synced; every",
+        f"Records have {RECORD_BYTES} bytes, messages {BODY_BYTES}. There were {run.rounds} rounds. In each round",
+        f"every contestant was measured once for {run.seconds:g} s (five times that in `stage`, two and a half times",
+        "in `bulk`), one after another, each in an empty directory and after all unwritten data was synced; every",
         "other round went through the list backwards.",
-        "A figure is the median of the rounds, beside it their range. A ratio is the median of the rounds' own ratios:",
-        "more than 1 says that binlog's figure is the larger one. Processes are forked and made ready first, let go",
-        "at once, and stopped through a flag in shared memory; the time is from the first one's beginning to the last",
-        "one's end. Waits are those of single calls, of all processes: the median of the rounds' medians (p50), of",
-        "their 99th percentiles (p99) and of the longest one of each round. What a log holds afterwards is counted,",
-        "and a peer that holds another number than was told fails. In the rows of Spark all is done once a round, with",
-        f"{SPARK_MEGABYTES * taken.seconds:,.0f} MB of records, in one session of two cores that was warm, each right",
-        "behind itself, for behind another one it would pay for what that has left in Java's heap and the caches; and",
-        "with free memory at hand, which a virtual machine may have to ask its host for again.",
-        f"The queue of many had {many_count(taken.seconds):,} messages, and took as long as that takes.",
+        "A figure is the median of the rounds, followed by their range. A ratio is the median of the rounds' own",
+        "ratios: more than 1 means that binlog's figure is the larger one. Processes are forked and prepared first,",
+        "released at once, and stopped through a flag in shared memory; the time is from the first one's beginning to",
+        "the last one's end. Waits are those of single calls, of all processes: the median of the rounds' medians",
+        "(p50), of their 99th percentiles (p99) and of the longest one of each round. The records in each log are",
+        "counted afterwards, and a peer with another number than it was given fails. In the rows of Spark everything",
+        f"is done once a round, with {SPARK_MEGABYTES * run.seconds:,.0f} MB of records, in one warm session of two",
+        "cores, each job right after itself, because after another one it would pay for the state of Java's heap and",
+        "the caches; and with free memory at hand, which a virtual machine may have to ask its host for again.",
+        f"The queue of many had {many_count(run.seconds):,} messages, and took as long as it needed.",
         "",
     ]
 
 
-def _machine(machine: Machine, taken: Taken, results: Results) -> list[str]:
-    rows = [*machine.lines(), ("day", taken.day), ("load before and at the end", "{:.2f}, {:.2f}".format(*taken.load))]
+def _machine(machine: Machine, run: RunInfo, results: Results) -> list[str]:
+    rows = [*machine.lines(), ("day", run.day), ("load before and at the end", "{:.2f}, {:.2f}".format(*run.load))]
     lines = ["## Machine", "", *_table(("", ""), rows)]
     return [*lines, f"Take the figures with care: {results.unsteady}.", ""] if results.unsteady else lines
 
 
 def _goals(results: Results) -> list[str]:
-    """What was aimed at, the bound, what was reached and whether that keeps to it; those that were not measured not."""
+    """Return the goals with their bounds, and whether they were met; goals that were not measured are left out."""
     found = [(goal, goal.reached(results)) for goal in goals()]
     rows = [
         (goal.what, goal.aim, figures.both(spread), "yes" if goal.met(spread) else "no")
         for goal, spread in found
         if spread
     ]
-    return ["## What was aimed at", "", *_table(("", "aim", "reached", "met"), rows)] if rows else []
+    return ["## Goals", "", *_table(("", "aim", "reached", "met"), rows)] if rows else []
 
 
 def _figures(results: Results) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _figures(results: Results) -> Iterator[str]:
 
 
 def _cells(result: Result, first: Result, waits: bool) -> list[str]:
-    """The figures of one contestant, beside those of the first."""
+    """Return the figures of one contestant, with its ratio to the first one."""
     cells = [result.contestant.name, figures.median(result.spread), figures.span(result.spread)]
     if waits:
         cells += [
@@ -122,7 +122,7 @@ def _how(results: Results) -> Iterator[str]:
 
 
 def _families(results: Results) -> list[tuple[str, list[Row]]]:
-    """Rows of one family are done the same way: `durable-1`, `durable-2`."""
+    """Group the rows of one family, which are measured in the same way: `durable-1`, `durable-2`."""
     families: dict[str, list[Row]] = {}
     for row in results.rows:
         families.setdefault(row.name.split("-")[0], []).append(row)

@@ -1,4 +1,4 @@
-"""What was aimed at, as ratios within one run.  Told in the table, never asserted."""
+"""The goals: ratios within one run, reported in the table and never asserted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stress.bench.sample import Spread
 
 @dataclass(frozen=True)
 class Goal:
-    """One of them.  most: the bound is one from above."""
+    """One goal.  most: whether the bound is an upper one."""
 
     what: str
     bound: float
@@ -28,12 +28,12 @@ class Goal:
         return f"{'at most' if self.most else 'at least'} {self.bound:,}"
 
     def met(self, spread: Spread) -> bool:
-        """Whether the median keeps to the bound."""
+        """Return whether the median is within the bound."""
         return spread.median <= self.bound if self.most else spread.median >= self.bound
 
 
 def goals() -> list[Goal]:
-    """All of them, in the order of the rows."""
+    """Return all goals, in the order of the rows."""
     return [
         *_durable(),
         *_unsynced(),
@@ -77,7 +77,7 @@ def _unsynced() -> list[Goal]:
         Goal("not synced, to the system calls", 0.7, _against(unsynced.FLUSH, unsynced.CALLS)),
         Goal("not synced, to SQLite NORMAL", 2, _against(unsynced.FLUSH, unsynced.SQLITE)),
         Goal("staged, records/s", 1_500_000, _figure(unsynced.STAGE)),
-        Goal("staged, to what the disk takes, if less", 1, _against(unsynced.STAGE, unsynced.BLOCKS_SYNCED)),
+        Goal("staged, to the disk's rate, if less", 1, _against(unsynced.STAGE, unsynced.BLOCKS_SYNCED)),
         Goal("100 a call, not synced, records/s", 2_000_000, _figure(unsynced.BULK)),
     ]
 
@@ -91,7 +91,7 @@ def _reading() -> list[Goal]:
 
 
 def _waking() -> Goal:
-    # From the call, with all that comes before the bell: the harder one of the two that are measured.
+    # Including everything before the doorbell: the harder of the two measurements.
     def reached(results: Results) -> Spread | None:
         ours, floor = (results.find(waking.NAME, name) for name in (waking.FROM_THE_CALL, waking.FLOOR))
         return ratio(ours, floor)
@@ -128,7 +128,7 @@ def _journal() -> list[Goal]:
     one, most = journal.sync_name(1), journal.sync_name(64)
     return [
         Goal("journal, sync, 64 threads, to our own 1", 5, _against_one(most, one)),
-        Goal("journal, nobody waits, records/s", 150_000, _figure(journal.LATER)),
+        Goal("journal, without waiting, records/s", 150_000, _figure(journal.LATER)),
         Goal("journal, loading, records/s", 500_000, _figure(journal.LOAD, journal.LOADED)),
         Goal("journal, scanning, records/s", 2_000_000, _figure(journal.LOAD, journal.SCANNED)),
     ]

@@ -1,6 +1,6 @@
-"""The loops in which a Python peer writes or reads records until it is told to stop, but at least once.
+"""The loops in which a Python peer writes or reads records until it is stopped, but at least once.
 
-So a machine that is so busy that somebody has no turn in time gives a bad figure, and not none.
+So a machine that is too busy to schedule a process in time gives a bad figure, and not none.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import TypeVar
 
 from stress.bench.processes import Loop, Work
 
-# A look at the flag is a twentieth of the fastest append, so not one a record.
-_RECORDS_A_LOOK = 50
+# A check of the flag costs a twentieth of the fastest append, so it is not made for each record.
+_RECORDS_PER_CHECK = 50
 
 _Item = TypeVar("_Item")
 
 
 def append_loop(append: Callable[[_Item], object], record: _Item) -> Loop:
-    """One record a call; each call timed where waits are asked for."""
+    """Append one record a call; time each call if waits are kept."""
 
     def loop(work: Work) -> int:
         if work.waits is None:
-            return _count(work, append, record, _RECORDS_A_LOOK)
+            return _count(work, append, record, _RECORDS_PER_CHECK)
         return _count_and_time(work, work.waits, append, record)
 
     return loop
 
 
 def append_many_loop(append_many: Callable[[list[_Item]], object], records: list[_Item]) -> Loop:
-    """Many records a call."""
+    """Append many records a call."""
     return lambda work: _count(work, append_many, records, 1) * len(records)
 
 
 def in_threads(loop: Loop, threads: int) -> Loop:
-    """The loop in so many threads at once; of one, it is the process's own."""
+    """Run the loop in several threads at once; a single one runs in the process's own."""
     if threads == 1:
         return loop
 
@@ -49,7 +49,7 @@ def in_threads(loop: Loop, threads: int) -> Loop:
 
 
 def ask_loop(ask: Callable[[int], object], count: int) -> Loop:
-    """Ask for one of so many by its number, any of them, one after the other; each question timed."""
+    """Ask for a random one of `count` by its number, again and again; time each question."""
 
     def loop(work: Work) -> int:
         assert work.waits is not None
@@ -60,7 +60,7 @@ def ask_loop(ask: Callable[[int], object], count: int) -> Loop:
 
 
 def pass_loop(read: Callable[[], object], records: int) -> Loop:
-    """Read everything, which is so many records, again and again.  The last pass is a whole one, too."""
+    """Read everything, which is `records` records, again and again.  The last pass is complete too."""
 
     def loop(work: Work) -> int:
         count = 0

@@ -1,4 +1,4 @@
-"""The machine that figures were taken on, as far as they depend on it.  No paths and no names of hosts."""
+"""The machine of a run, as far as its figures depend on it, without paths and host names."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import binlog
 from stress.bench.peers import redis_stream, sqlite
 from stress.bench.peers.packages import package_version
 
-# Their contents go with the power: a sync there costs nothing and means nothing.
+# Their content is lost with the power: a sync costs nothing and means nothing.
 _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disk:
-    """The file system that is measured on."""
+    """The file system that is measured."""
 
     file_system: str
     options: str
@@ -26,13 +26,13 @@ class Disk:
 
     @property
     def in_memory(self) -> bool:
-        """Whether it is no disk at all."""
+        """Whether it is in memory."""
         return self.file_system in _IN_MEMORY
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What is printed of it."""
+    """The printed facts."""
 
     cpu: str
     cpu_count: int
@@ -42,7 +42,7 @@ class Machine:
     versions: tuple[str, ...]
 
     def lines(self) -> list[tuple[str, str]]:
-        """Name and value of each."""
+        """Return name and value of each fact."""
         return [
             ("CPU", f"{self.cpu}, {self.cpu_count} core{'s' if self.cpu_count > 1 else ''} to run on"),
             ("memory", f"{self.memory_gib} GiB"),
@@ -54,7 +54,7 @@ class Machine:
 
 
 def machine(directory: Path) -> Machine:
-    """This one, with the disk that `directory` is on."""
+    """Return this machine, with the disk of `directory`."""
     found = (
         sqlite.version(),
         *map(package_version, ("lmdb", "persist-queue", "redis", "pyspark", "pyarrow")),
@@ -71,12 +71,12 @@ def machine(directory: Path) -> Machine:
 
 
 def load() -> float:
-    """How many processes wanted to run, over the last minute."""
+    """Return the number of runnable processes, averaged over the last minute."""
     return os.getloadavg()[0]
 
 
 def disk(directory: Path) -> Disk:
-    """The file system that a directory is on."""
+    """Return the file system of a directory."""
     device = os.stat(directory).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -90,7 +90,7 @@ def disk(directory: Path) -> Disk:
 
 
 def _shown(options: list[str]) -> str:
-    """Each once, without those that hold paths."""
+    """Return each option once, without those that have paths."""
     return ",".join(dict.fromkeys(option for option in options if "/" not in option))
 
 

@@ -1,4 +1,4 @@
-"""Records a second: a peer is made ready, processes are let go, and what they say they wrote is looked for."""
+"""Measuring records a second: prepare a peer, run processes, and count the records that they wrote."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stress.bench.sample import MeasureError, Sample
 class Prepared:
     """A peer that is ready.
 
-    stored: how many records are there once all processes have ended, or None where that means nothing.
+    stored: the number of records after all processes have ended, or None if that means nothing.
     """
 
     opener: Opener
     stored: Callable[[], int] | None
 
 
-# Makes a peer ready in an empty directory, for so many processes.
+# Prepares a peer in an empty directory, for a number of processes.
 Prepare = Callable[[Path, int], AbstractContextManager[Prepared]]
 
 _Opened = TypeVar("_Opened")
@@ -37,7 +37,7 @@ def preparing(
     make: Callable[[Path], object] = lambda directory: None,
     stored: Callable[[Path], int] | None = None,
 ) -> Prepare:
-    """A peer that each process opens for itself, and then works with, in a directory in which `make` has made it."""
+    """Return a preparation after which each process opens the peer for itself; `make` creates it in the directory."""
 
     @contextmanager
     def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
@@ -54,21 +54,21 @@ def preparing(
 
 
 def measuring(prepare: Prepare, *, processes: int = 1, keep_waits: bool = False) -> Measure:
-    """Measure records a second, and how long single ones took where asked for."""
+    """Measure records a second, and the duration of single calls if asked."""
 
     def measure(directory: Path, seconds: float) -> Sample:
         with prepare(directory, processes) as prepared:
             run = run_processes(prepared.opener, processes=processes, seconds=seconds, keep_waits=keep_waits)
             stored = run.record_count if prepared.stored is None else prepared.stored()
         if stored != run.record_count:
-            raise MeasureError(f"{run.record_count} records were written, and {stored} are there")
+            raise MeasureError(f"{run.record_count} records were written, but {stored} are stored")
         return Sample(run.record_count / run.seconds, run.waits)
 
     return measure
 
 
 def waiting(prepare: Prepare, *, processes: int) -> Measure:
-    """Measure the median of what they note, in microseconds."""
+    """Measure the median of the waits that the processes note, in microseconds."""
 
     def measure(directory: Path, seconds: float) -> Sample:
         with prepare(directory, processes) as prepared:

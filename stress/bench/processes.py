@@ -1,10 +1,10 @@
-"""Processes that are made ready, begin at once, work until they are told to stop, and count.
+"""Processes that are prepared, start at once, work until they are stopped, and count.
 
-They are forked, so each finds what it needs in memory already.  What they tell each other goes through one shared
-mapping: the flag that stops them, and of each when it began and ended, its count, and how long each record took.
+They are forked, so each has its data in memory.  They share one mapping: the stop flag, and for each process when
+it began and ended, its count, and the duration of each call.
 
-prctl(2): PR_SET_PDEATHSIG ends a process with the thread that started it, so that nothing goes on where the
-measuring process is killed.
+prctl(2): PR_SET_PDEATHSIG ends a process with the thread that started it, so that nothing continues if the measuring
+process is killed.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from cffi import FFI
 
 from stress.bench.sample import MeasureError, Waits
 
-# No disk syncs that often for one process, and a page that nobody writes to takes no memory.
+# No disk syncs more often for one process, and a page that is never written takes no memory.
 _WAITS_A_SECOND_MAX = 1 << 19
 
 _RESULT_BYTES = 64  # a cache line each, the first for the flag
 _PAGE_BYTES = 4096
 
-# Longer than making ready or ending takes, whatever the machine.
+# Longer than preparing or ending takes on any machine.
 _SILENCE_SECONDS_MAX = 120
 _PR_SET_PDEATHSIG = 1
 
-# What whoever measures handles by raising KeyboardInterrupt.
+# The measuring process handles these by raising KeyboardInterrupt.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _ffi = FFI()
@@ -43,10 +43,10 @@ _libc: Any = _ffi.dlopen(None)
 
 @dataclass(frozen=True)
 class Work:
-    """What a process works with.
+    """The input of a process's loop.
 
-    stop: one number; not 0: end.
-    waits: room for the nanoseconds that each record takes, or None where they are not asked for.
+    stop: one number; end if it is not 0.
+    waits: room for the nanoseconds of each call, or None if they are not kept.
     """
 
     index: int
@@ -54,16 +54,16 @@ class Work:
     waits: memoryview | None
 
 
-# Works until it is stopped, and returns how many records it wrote.
+# Works until it is stopped, and returns the number of records that it wrote.
 Loop = Callable[[Work], int]
 
-# Makes process `index` ready.  What it does at the end is not measured.
+# Prepares process `index`.  Its work at the end is not measured.
 Opener = Callable[[int], AbstractContextManager[Loop]]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What all of them did.  seconds: from the first one's beginning to the last one's end."""
+    """The totals of all processes.  seconds: from the first one's beginning to the last one's end."""
 
     record_count: int
     seconds: float
@@ -71,14 +71,14 @@ class Run:
 
 
 def die_with_parent(parent: int) -> None:
-    """End this process with the one that started it, also if that has ended already."""
+    """End this process with the one that started it, even if that has ended already."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def run_processes(opener: Opener, *, processes: int, seconds: float, keep_waits: bool) -> Run:
-    """Let so many processes work for so long.  Raises: MeasureError with what one of them died of."""
+    """Let processes work for `seconds`.  Raises: MeasureError, with the error of the first one that failed."""
     with _Board(processes, seconds, keep_waits) as board:
         go, theirs = os.pipe()
         children: list[_Child] = []
@@ -102,10 +102,10 @@ def run_processes(opener: Opener, *, processes: int, seconds: float, keep_waits:
 
 @contextmanager
 def _held_signals() -> Iterator[None]:
-    """What would end this process waits until all of it is done.
+    """Block the signals that would end this process until its block is done.
 
-    Python ignores what is raised in a hook that runs at a fork, and one that is raised between the fork and the note
-    of who was forked would leave a process that nobody ends.
+    Python ignores exceptions raised in a hook that runs at a fork, and one raised between the fork and the note of the
+    child would leave a process that is never ended.
     """
     held = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
@@ -127,39 +127,39 @@ class _Board:
         self.stop = self._view[:4].cast("i")
 
     def waits(self, index: int) -> memoryview | None:
-        """Where process `index` notes how long each record took."""
+        """Return the room for the waits of process `index`."""
         first = self._head + index * self._waits_count * 8
         return self._view[first : first + self._waits_count * 8].cast("Q") if self._waits_count else None
 
     def results(self, index: int) -> memoryview:
-        """When process `index` began and ended, in ns, and how many records it wrote."""
+        """Return the room for the beginning and end of process `index`, in ns, and its count."""
         first = (index + 1) * _RESULT_BYTES
         return self._view[first : first + 3 * 8].cast("q")
 
     def result(self) -> Run:
-        """What all of them did."""
+        """Return the totals of all processes."""
         results = [tuple(self.results(index)) for index in range(self._processes)]
         seconds = (max(end for _, end, _ in results) - min(begin for begin, _, _ in results)) / 1e9
         count = sum(count for _, _, count in results)
         if not count:
-            raise MeasureError("not one record was written in time")
+            raise MeasureError("no record was written in time")
         return Run(count, seconds, self._all_waits([count for _, _, count in results]))
 
     def _all_waits(self, counts: list[int]) -> Waits | None:
-        taken: list[int] = []
+        run: list[int] = []
         for index, count in enumerate(counts):
             waits = self.waits(index)
             if waits is None:
                 return None
-            taken.extend(waits[:count])
+            run.extend(waits[:count])
             waits.release()
-        return Waits.of(taken)
+        return Waits.of(run)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # Not closed: views of it may still be about, and it goes with the last of them.
+        # Not closed: views of it may still exist, and it ends with the last of them.
         self.stop.release()
         self._view.release()
 
@@ -177,13 +177,13 @@ class _Child:
         os.close(theirs)
 
     def wait_ready(self) -> None:
-        """Wait until it has all that it needs.  Raises: MeasureError where that went wrong."""
+        """Wait until it is prepared.  Raises: MeasureError, if that failed."""
         said = self._read(1)
         if said != b"\0":
             raise MeasureError((said + self._read(1 << 16)).decode(errors="replace") or "a process died")
 
     def join(self) -> None:
-        """Wait until it has ended.  Raises: MeasureError with what went wrong in it."""
+        """Wait until it has ended.  Raises: MeasureError, with its error."""
         said = self._read(1 << 16)
         pid, self._pid = self._pid, 0
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -191,7 +191,7 @@ class _Child:
             raise MeasureError(said.decode(errors="replace") or f"a process ended with {status}")
 
     def kill(self) -> None:
-        """End it where it has not ended."""
+        """Kill it, if it has not ended."""
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
@@ -221,8 +221,8 @@ def _work(opener: Opener, board: _Board, index: int, go: int, parent: int) -> No
                 results[2] = loop(work)
                 results[1] = time.monotonic_ns()
         status = 0
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the table tells
+    except BaseException as error:  # noqa: BLE001 - the table reports any error
         os.write(parent, f"{type(error).__name__}: {error}"[:1000].encode())
     finally:
-        # Not sys.exit: what stands at the end of the measuring process belongs to it.
+        # Not sys.exit: exit handlers belong to the measuring process.
         os._exit(status)

@@ -1,6 +1,6 @@
-"""How far a run is, on standard error.
+"""The progress of a run, on standard error.
 
-No thread moves a bar: the measuring process forks, and a child forked while a thread holds a lock waits for ever.
+No thread draws it: the measuring process forks, and a child forked while a thread holds a lock would wait for ever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CLEAR = "\r\033[K"
 
 
 class Progress:
-    """One line that is written over and over on a terminal, and one a round elsewhere.  Use as a context manager."""
+    """One line that is overwritten on a terminal, and one a round elsewhere.  Use as a context manager."""
 
     def __init__(self, rounds: int) -> None:
         self._rounds = rounds
@@ -24,8 +24,8 @@ class Progress:
         self._begun = time.monotonic()
         self._moves = sys.stderr.isatty()
 
-    def tell(self, number: int, result: Result) -> None:
-        """The measurement that begins now."""
+    def show(self, number: int, result: Result) -> None:
+        """Show the measurement that begins now."""
         head = f"{time.monotonic() - self._begun:5.0f} s  round {number + 1} of {self._rounds}"
         if self._moves:
             print(f"{_CLEAR}{head}: {result.row.name}, {result.contestant.name}", end="", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""Rounds: in each everybody is measured once, one after the other, so that all have the same good and bad times.
+"""Rounds: each contestant is measured once in each, one after another, so that all have the same conditions.
 
-Every other round goes the other way round, so that nobody always comes after the same one.  What was left to the kernel
-to write, and what it has to do for files that were removed, is done before the next one begins (sync(2)).
+Every other round is in reverse order, so that no contestant always follows the same one.  Unwritten data, and the
+kernel's work for removed files, are finished before the next measurement (sync(2)).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from stress.bench.sample import MeasureError, Sample, Spread
 
 _GIB = 1 << 30
 
-# On a machine with nothing else to do, a floor hardly differs from round to round.
+# On an idle machine a floor hardly differs from round to round.
 _STEADY_MAX = 2.0
 
 
 @dataclass
 class Result:
-    """What came of one contestant in one row.
+    """The result of one contestant in one row.
 
-    samples: one a round; None where there is none.
-    missing: why it was not measured.  failure: what went wrong when it was; it is not tried again.
+    samples: one a round; None if there is none.
+    missing: why it was not measured.  failure: the error of its measurement, which is not repeated.
     """
 
     row: Row
@@ -43,17 +43,17 @@ class Result:
 
     @property
     def spread(self) -> Spread | None:
-        """The median and the range of the figures."""
+        """Return the median and the range of the figures."""
         return Spread.of(self.values) if self.values else None
 
     def wait_ns(self, name: str) -> Spread | None:
-        """Of the rounds: the median and the range of `p50_ns`, `p99_ns` or `longest_ns`."""
+        """Return the median and the range over the rounds of `p50_ns`, `p99_ns` or `longest_ns`."""
         values = [getattr(sample.waits, name) for sample in self.samples if sample and sample.waits]
         return Spread.of(values) if values else None
 
 
 class Results:
-    """What came of everybody, in the order of the rows."""
+    """The results of all contestants, in the order of the rows."""
 
     def __init__(self, rows: Sequence[Row], refuse: Callable[[Row], str | None] = lambda row: None) -> None:
         self.rows = tuple(rows)
@@ -64,20 +64,20 @@ class Results:
         }
 
     def all(self) -> list[Result]:
-        """Everybody's, row by row."""
+        """Return all results, row by row."""
         return list(self._results.values())
 
     def of(self, row: Row) -> list[Result]:
-        """Those of a row."""
+        """Return the results of a row."""
         return [self._results[row.name, contestant.name] for contestant in row.contestants]
 
     def find(self, row: str, contestant: str) -> Result | None:
-        """One of them, or None where it was not asked for."""
+        """Return one result, or None if it was not measured."""
         return self._results.get((row, contestant))
 
     @property
     def unsteady(self) -> str | None:
-        """Which floor differed most between rounds, if by so much that something else must have used the machine."""
+        """The floor that differed most between rounds, if something else must have used the machine."""
         floors = [(result, result.spread) for result in self.all() if result.contestant.name.startswith(FLOOR)]
         worst = max(
             ((spread.high / spread.low, result) for result, spread in floors if spread), default=None, key=_first
@@ -92,7 +92,7 @@ class Results:
 
     @property
     def failures(self) -> list[Result]:
-        """Those that went wrong."""
+        """The results that failed."""
         return [result for result in self._results.values() if result.failure]
 
 
@@ -101,7 +101,7 @@ def _first(pair: tuple[float, Result]) -> float:
 
 
 def ratio(one: Result | None, other: Result | None) -> Spread | None:
-    """One against the other, round by round: the median and the range, or None where there is no round with both."""
+    """Return the ratio of two results, round by round: median and range, or None if no round has both."""
     if one is None or other is None:
         return None
     pairs = [(a.value, b.value) for a, b in zip(one.samples, other.samples, strict=False) if a and b]
@@ -116,10 +116,10 @@ def run_rounds(
     directory: Path,
     tell: Callable[[int, Result], None],
 ) -> Results:
-    """Measure everybody, so many times, each time in a new directory in `directory`, which is removed afterwards.
+    """Measure each contestant once a round, each time in a new directory in `directory`, which is removed afterwards.
 
     Rows for which there is too little space are left out, and say so.
-    tell: is called before each measurement, with the number of its round, from 0.
+    tell: called before each measurement, with the number of its round, from 0.
     """
     free = shutil.disk_usage(directory).free
     results = Results(rows, lambda row: _too_large(row, seconds, free))

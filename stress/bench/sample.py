@@ -1,4 +1,4 @@
-"""What one measurement gives, and what several of them say together."""
+"""Samples of measurements, and their spread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class MeasureError(Exception):
 
 @dataclass(frozen=True)
 class Waits:
-    """How long single calls took, in nanoseconds."""
+    """The durations of single calls, in nanoseconds."""
 
     p50_ns: int
     p99_ns: int
@@ -21,7 +21,7 @@ class Waits:
 
     @classmethod
     def of(cls, waits_ns: Sequence[int]) -> Waits:
-        """The nearest-rank percentiles of at least one wait."""
+        """Return the nearest-rank percentiles of at least one wait."""
         ordered = sorted(waits_ns)
         last = len(ordered) - 1
         return cls(ordered[last // 2], ordered[last * 99 // 100], ordered[last])
@@ -29,7 +29,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Sample:
-    """One measurement: a figure in the unit of its row, and the waits where they were taken."""
+    """One measurement: a figure in the unit of its row, and the waits, if they were kept."""
 
     value: float
     waits: Waits | None = None
@@ -37,7 +37,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Spread:
-    """A median, and the least and the most of what it is the median of."""
+    """A median, with the least and the greatest value."""
 
     median: float
     low: float
@@ -45,5 +45,5 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of at least one value."""
+        """Return the spread of at least one value."""
         return cls(statistics.median(values), min(values), max(values))

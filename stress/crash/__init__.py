@@ -1,20 +1,20 @@
-"""Proving by crashing that nothing acknowledged is lost: `python -m stress.crash`, `make crash`.
+"""Crash tests of every engine: `python -m stress.crash`, or `make crash`.
 
-The command (`__main__`) compiles a recorder (`recorder/`, preloaded into every process), starts workers (`crew`,
-`worker`), and reports (`report`).  A worker runs the parts in turn (`parts`): each way to break something, of each
-system.  The ways know nothing of what they break but `system.System`:
+The command (`__main__`) compiles the two preloaded libraries, starts worker processes (`worker_pool`, `worker`) and
+prints a report (`report`).  Each worker runs the parts (`parts`) in slices.  A part is one failure mode applied to one
+system, and knows the system only as a `system.System`:
 
-- `power`: runs a workload under the recorder (`recording`, `trace`), enumerates what a power cut may leave of it
-  (`disk`, `states`), and judges each such state by what had been promised.
-- `kill`: ends processes at each of their system calls (`striker/`, preloaded too), and in storms (`storm`).
-- `faults`: has their system calls fail or be short (`fault`), and takes from the disk what a failed sync was to cover
-  (`lost`).
-- `damage`: changes the bytes of sound logs.
+- `power`: runs a workload under the recorder (`recorder/`, `recording`, `trace`), enumerates the states that a power
+  cut may leave (`disk`, `states`), and checks each of them against the promises made until then.
+- `kill`: kills processes at each of their system calls (`injector/`), and at random moments in storms (`storm`).
+- `faults`: makes system calls fail or return short (`fault`), and cuts the power on a disk that lacks the data of a
+  failed sync (`lossy_disk`).
+- `damage`: changes bytes of intact logs.
 
-A system (`systems/`) says how it is opened, which steps its processes take, what they mark before and after each call
-(`marks`: in the trace, or in a ledger that survives them), what is observed when it is opened after a crash, and what
-is wrong with that by the marks.
+A system (`systems/`) defines how an engine is opened, the steps of its processes, the marks that they make before and
+after each call (`marks`: in the trace, or in a ledger that survives the process), and how to compare the state after a
+crash with those marks.
 
-`planted` holds the mistakes that the harness must find, `replay` looks at one kept violation again; `flips` is a
-command of its own, which goes through every bit.
+`seeded_bugs` holds the bugs that the harness must find.  `replay` runs one saved violation again.  `flips` is a
+separate command that flips every bit.
 """

@@ -1,9 +1,8 @@
-"""See that every planted mistake is found, from several seeds: python -m stress.crash.canaries, or `make canaries`.
+"""Check that every seeded bug is found, with several seeds: python -m stress.crash.canaries, or `make canaries`.
 
-Each run has all parts of the mistake's system, uses all cores, and ends with its first violation.  The build without
-mistakes is run with the same seeds and the parts of all systems, and must have no violation.
-With five seeds it takes about two hours.
-Exit codes: 0 each was found and nothing else, 1 not so, 2 wrong usage.
+Each run uses all cores, runs all parts of the bug's system, and stops at its first violation.  The build without bugs
+runs all parts with the same seeds and must have no violation. With five seeds this takes about two hours. Exit codes: 0
+each bug was found and the clean build passed, 1 otherwise, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -17,29 +16,31 @@ import time
 from pathlib import Path
 
 from stress.crash.parts import PARTS
-from stress.crash.planted import PLANTED
+from stress.crash.seeded_bugs import SEEDED_BUGS
 
 _SECONDS = 300.0
 _SEEDS = 5
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m stress.crash.canaries", description="Plant each mistake.")
-    parser.add_argument("--seconds", type=float, default=_SECONDS, metavar="S", help="of a run at most")
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help=f"default: {_SEEDS} drawn")
-    parser.add_argument("--only", nargs="+", choices=PLANTED, default=list(PLANTED), metavar="NAME")
-    parser.add_argument("--no-clean-runs", action="store_true", help="leave out the runs without a mistake")
+    parser = argparse.ArgumentParser(
+        prog="python -m stress.crash.canaries", description="Check that each seeded bug is found."
+    )
+    parser.add_argument("--seconds", type=float, default=_SECONDS, metavar="S", help="time limit of one run")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help=f"default: {_SEEDS} random seeds")
+    parser.add_argument("--only", nargs="+", choices=SEEDED_BUGS, default=list(SEEDED_BUGS), metavar="NAME")
+    parser.add_argument("--no-clean-runs", action="store_true", help="skip the runs without a bug")
     given = parser.parse_args()
     given.seeds = given.seeds or random.sample(range(1_000_000), _SEEDS)
     return given
 
 
 def _violated(seed: int, seconds: float, *options: str) -> tuple[bool, float]:
-    """Whether a run had a violation, and how many seconds it took."""
+    """Return whether a run had a violation, and how many seconds it took."""
     begun = time.monotonic()
     command = [sys.executable, "-m", "stress.crash", "--seed", str(seed), "--seconds", str(seconds), *options]
     with tempfile.TemporaryDirectory(prefix="binlog-canaries-") as folder:
-        command += ["--keep", str(Path(folder) / "kept")]
+        command += ["--keep", str(Path(folder) / "saved")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or (done.returncode == 1) != ("VIOLATION" in done.stdout):
         raise SystemExit(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
@@ -47,8 +48,8 @@ def _violated(seed: int, seconds: float, *options: str) -> tuple[bool, float]:
 
 
 def _parts_for(name: str) -> list[str]:
-    """The parts of the mistake's system: beside those of all others each would have a few seconds of a run."""
-    system = PARTS[PLANTED[name].part].system
+    """Return the parts of the bug's system; with all the others too, each would get only a few seconds."""
+    system = PARTS[SEEDED_BUGS[name].part].system
     return [part.name for part in PARTS.values() if part.system is system]
 
 
@@ -58,14 +59,16 @@ def main() -> int:
     wrong = 0
     for seed in given.seeds:
         for name in given.only:
-            found, seconds = _violated(seed, given.seconds, "--planted", name, "--stop", "--parts", *_parts_for(name))
+            found, seconds = _violated(
+                seed, given.seconds, "--seeded-bug", name, "--stop", "--parts", *_parts_for(name)
+            )
             print(f"{name}, seed {seed}: {'found' if found else 'NOT FOUND'} after {seconds:.0f} s", flush=True)
             wrong += not found
     for seed in [] if given.no_clean_runs else given.seeds:
         violated, seconds = _violated(seed, given.seconds)
-        print(f"no mistake, seed {seed}: {'A VIOLATION' if violated else 'nothing'} in {seconds:.0f} s", flush=True)
+        print(f"no bug, seed {seed}: {'A VIOLATION' if violated else 'nothing'} in {seconds:.0f} s", flush=True)
         wrong += violated
-    print(f"{len(given.only)} mistakes, {len(given.seeds)} seeds: {wrong} runs said the wrong thing")
+    print(f"{len(given.only)} bugs, {len(given.seeds)} seeds: {wrong} runs had the wrong result")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""Which descriptors a process has open, to tell those that were forgotten."""
+"""The open descriptors of this process, to find leaked ones."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from contextlib import suppress
 
 
 def open_descriptors() -> dict[str, str]:
-    """What each is of."""
+    """Return the path of each open descriptor, by number."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # that of this listing
+        with suppress(FileNotFoundError):  # the descriptor of this listing
             found[name] = os.readlink(f"/proc/self/fd/{name}")
     return found
 
 
 def left_open(before: dict[str, str]) -> list[str]:
-    """What is wrong, where there are more than before."""
+    """Return the violation if more descriptors are open than before."""
     now = open_descriptors()
     if len(now) <= len(before):
         return []

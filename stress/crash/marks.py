@@ -1,7 +1,7 @@
-"""What a process says of its calls: in a trace between the recorded calls, and in a ledger that survives the process.
+"""Marks: the records that processes make of their calls, in a trace or in a ledger that survives them.
 
-A mark is a named tuple of numbers, some of which may be tuples themselves; what they mean is each system's.  A call is
-marked before it is made, and what it returned after: so what a process was told is known whatever became of it.
+A mark is a named tuple of numbers, some of which may be tuples themselves; each system defines its own.  A process
+marks a call before it makes it, and the result after it, so the result is known even if the process dies.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from stress.crash.trace import MARK_NUMBERS, ROOM_BYTES, Event
+from stress.crash.preloaded.trace import MARK_NUMBERS, ROOM_BYTES, Event
 
 Values = tuple[int, ...]
-"""A mark's numbers."""
+"""The numbers of a mark."""
 
-# Of 64 bytes, so that none lies across two pages: a process that is killed writes what lies in one page or nothing.
+# 64 bytes, so that none crosses a page: a killed process writes all of a page's bytes or none.
 _MARK = struct.Struct(f"={MARK_NUMBERS}q")
 
 
 class Witness(Protocol):
-    """Where marks go."""
+    """A destination of marks."""
 
     def mark(self, mark: tuple[Any, ...]) -> None:
-        """Note a mark, now."""
+        """Write a mark."""
 
 
 def values_of(mark: Iterable[Any]) -> Values:
-    """Return the numbers of a mark, filled up with zeros."""
+    """Return the numbers of a mark, padded with zeros."""
     values: list[int] = []
     for value in mark:
         values += value if isinstance(value, tuple) else [value]
@@ -40,14 +40,14 @@ def values_of(mark: Iterable[Any]) -> Values:
 
 
 def marks_in(events: list[Event]) -> list[tuple[int, Values]]:
-    """The marks of a trace with their ticks, in order."""
+    """Return the marks of a trace with their ticks, in order."""
     return [(event.start, event.mark) for event in events if any(event.mark)]
 
 
 class Ledger:
-    """Marks of processes that may die at any moment, in a file that they append to; also used by several at once.
+    """A file of marks, appended to by several processes, any of which may die at any moment.
 
-    path: of the file, None for one without a name, which no striker takes for one of the files that it watches.
+    path: of the file; None for a memory file, which the injector does not take for one that it watches.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -58,20 +58,20 @@ class Ledger:
         fcntl.fcntl(self._fd, fcntl.F_SETFL, os.O_APPEND)
 
     def mark(self, mark: tuple[Any, ...]) -> None:
-        """Note a mark, now."""
+        """Write a mark."""
         os.write(self._fd, _MARK.pack(*values_of(mark)))
 
     def marks(self) -> list[Values]:
-        """All, in the order in which they were made."""
+        """Return all marks, in the order in which they were made."""
         return [*_MARK.iter_unpack(os.pread(self._fd, self.count * _MARK.size, 0))]
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of marks."""
         return os.fstat(self._fd).st_size // _MARK.size
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all marks."""
         os.ftruncate(self._fd, 0)
 
     def close(self) -> None:
@@ -90,29 +90,29 @@ class Recorder:
         self._mark = library.binlog_recorder_mark
 
     def start(self, path: str) -> None:
-        """Begin a new trace, which forked children share."""
+        """Start a new trace, which forked children share."""
         result = self._start(path.encode(), ROOM_BYTES)
         if result != 0:
             raise OSError(-result, "starting a trace", path)
 
     def stop(self) -> None:
-        """End it in this process."""
+        """End the trace in this process."""
         self._stop()
 
     def mark(self, mark: tuple[Any, ...]) -> None:
-        """Put a mark into the trace, now."""
+        """Write a mark to the trace."""
         self._mark((ctypes.c_int64 * MARK_NUMBERS)(*values_of(mark)))
 
 
 class Both:
-    """Puts marks into a ledger, and into the trace of this process if there is one."""
+    """Writes marks to a ledger, and to the trace of this process if it has one."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._recorder = Recorder()
 
     def mark(self, mark: tuple[Any, ...]) -> None:
-        """Note a mark, now."""
+        """Write a mark."""
         self._ledger.mark(mark)
         self._recorder.mark(mark)
 
@@ -123,5 +123,5 @@ def _library() -> ctypes.CDLL:
 
 
 def forget_shared_memory() -> int:
-    """Remove what this process has made in shared memory, as a power cut does; how many names that were."""
+    """Remove the shared memory that this process made, as a power cut does; return the number of names removed."""
     return int(_library().binlog_recorder_forget_memory())

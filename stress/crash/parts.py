@@ -1,4 +1,4 @@
-"""The parts of the harness: each way to break something, of each system."""
+"""The parts of the harness: each failure mode of each system."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from stress.crash import damage, faults, kill, power
-from stress.crash.context import Context
+from stress.crash.failure_modes import damage, faults, kill, power
 from stress.crash.system import System
-from stress.crash.systems.commitlog import CommitLogSystem
-from stress.crash.systems.depage import DepageSystem
-from stress.crash.systems.journal import JournalSystem
-from stress.crash.systems.log import LogSystem
-from stress.crash.systems.pagestore import PageStoreSystem
-from stress.crash.systems.queue import QueueSystem
+from stress.crash.systems.commitlog.system import CommitLogSystem
+from stress.crash.systems.journal.system import JournalSystem
+from stress.crash.systems.log.system import LogSystem
+from stress.crash.systems.messages.depage import DepageSystem
+from stress.crash.systems.messages.queue import QueueSystem
+from stress.crash.systems.pagestore.system import PageStoreSystem
+from stress.crash.workers.context import Context
 
 SYSTEMS: tuple[System[Any, Any], ...] = (
     LogSystem(),
@@ -27,56 +27,56 @@ SYSTEMS: tuple[System[Any, Any], ...] = (
 )
 
 
-class Turns(Protocol):
-    """A part at work."""
+class PartRun(Protocol):
+    """A running part."""
 
-    def turn(self) -> None:
-        """A few seconds of it at most."""
+    def run_slice(self) -> None:
+        """Run for a few seconds at most."""
 
 
 @dataclass(frozen=True)
-class _Way:
-    """A way to break something.  share: of a worker's time, against the others that run."""
+class _FailureMode:
+    """A failure mode.  share: of a worker's time, relative to the others that run."""
 
-    begin: Callable[[Context, System[Any, Any], str], Turns]
+    begin: Callable[[Context, System[Any, Any], str], PartRun]
     replay: Callable[[System[Any, Any], str, Path, Path], list[str]]
     share: float
 
 
-_WAYS = {
-    "power": _Way(power.Power, power.replay, 0.15),
-    "kill": _Way(kill.Kill, kill.replay, 0.1),
-    "faults": _Way(faults.Faults, faults.replay, 0.05),
-    "damage": _Way(damage.Damage, damage.replay, 0.05),
+_FAILURE_MODES = {
+    "power": _FailureMode(power.Power, power.replay, 0.15),
+    "kill": _FailureMode(kill.Kill, kill.replay, 0.1),
+    "faults": _FailureMode(faults.Faults, faults.replay, 0.05),
+    "damage": _FailureMode(damage.Damage, damage.replay, 0.05),
 }
 
 
 @dataclass(frozen=True)
 class Part:
-    """One way to break one system."""
+    """One failure mode of one system."""
 
     name: str
     system: System[Any, Any]
-    way: _Way
+    failure_mode: _FailureMode
 
-    def begin(self, context: Context) -> Turns:
-        """For a worker."""
-        return self.way.begin(context, self.system, self.name)
+    def begin(self, context: Context) -> PartRun:
+        """Start the part in a worker."""
+        return self.failure_mode.begin(context, self.system, self.name)
 
     def replay(self, folder: Path, scratch: Path) -> list[str]:
-        """Look at what was kept again; what is wrong with it."""
-        return self.way.replay(self.system, self.name, folder, scratch)
+        """Run a saved violation again and return the violations found."""
+        return self.failure_mode.replay(self.system, self.name, folder, scratch)
 
     @property
     def share(self) -> float:
-        """How much of a worker's time it has, against the others that run."""
-        return self.way.share * self.system.share
+        """The part's share of a worker's time, relative to the others that run."""
+        return self.failure_mode.share * self.system.share
 
 
 PARTS: dict[str, Part] = {
     part.name: part
     for system in SYSTEMS
-    for name, way in _WAYS.items()
-    if name != "damage" or not system.name  # only a log's bytes are changed at random here
-    for part in [Part(f"{system.name}-{name}".lstrip("-"), system, way)]
+    for name, failure_mode in _FAILURE_MODES.items()
+    if name != "damage" or not system.name  # only the bytes of a log are changed at random
+    for part in [Part(f"{system.name}-{name}".lstrip("-"), system, failure_mode)]
 }

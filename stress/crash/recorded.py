@@ -1,6 +1,6 @@
 """The process that the recorder is preloaded into: `python -m stress.crash.recorded PART WORKLOAD [SEED ROOT]...`.
 
-Everything is imported before the recording begins, so that a trace holds the system's calls alone.
+It imports everything before the recording begins, so that a trace has only the system's calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stress.crash.recording import LOG
 
 
 def main() -> None:
-    """Run the workload in each root with its seed, with a trace of its own beside the root."""
+    """Run the workload in each root with its seed, recording a trace next to the root."""
     part, name, *runs = sys.argv[1:]
     system = PARTS[part].system
     recorder = Recorder()

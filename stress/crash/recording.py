@@ -1,4 +1,4 @@
-"""Running a workload under the recorder, and what is kept of it."""
+"""Recording a workload: running it under the recorder, saving and loading."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from stress.crash.disk import Node, Tree
+from stress.crash.disk_model.disk import Node, Tree
 from stress.crash.marks import Values
-from stress.crash.preload import Preload
-from stress.crash.trace import HEADER_BYTES, Event, parse_trace, used_bytes
+from stress.crash.preloaded.preload import Preload
+from stress.crash.preloaded.trace import HEADER_BYTES, Event, parse_trace, used_bytes
 
 LOG = "log"
-"""The directory of the log or store, relative to the root of a recording; above it is the one that holds its name."""
+"""The directory of the log or store, relative to the root of a recording; the root holds its name."""
 
 _SECONDS_MAX = 60
 
 
 class RecordingError(Exception):
-    """The workload itself failed, so there is nothing to look at."""
+    """The workload itself failed, so there is nothing to check."""
 
 
 class Crashed(NamedTuple):
-    """A state to recover: the seed of its records, what is on the disk, what had been tried and acknowledged."""
+    """A state to recover: the seed of its records, the content of the disk, and the marks until then."""
 
     seed: str
     tree: Tree
@@ -41,7 +41,7 @@ class Recording:
     """One recorded run.
 
     seed: of the workload, and of its records.
-    initial: what was there, durably, when it began; given: what counts as marked from the start.
+    initial: the durable files at the start.  given: marks that count from the start.
     """
 
     workload: str
@@ -51,11 +51,11 @@ class Recording:
     trace: bytes
 
     def events(self) -> list[Event]:
-        """The calls and marks."""
+        """Return the calls and marks."""
         return parse_trace(self.trace)
 
     def save(self, folder: Path) -> None:
-        """Keep it in a folder."""
+        """Save it in a folder."""
         about = {
             "workload": self.workload,
             "seed": self.seed,
@@ -70,7 +70,7 @@ class Recording:
 
 
 def load_recording(folder: Path) -> Recording:
-    """What `save` kept."""
+    """Load a recording that `save` saved."""
     about = json.loads((folder / "recording.json").read_text())
     return Recording(
         workload=about["workload"],
@@ -85,7 +85,7 @@ def load_recording(folder: Path) -> Recording:
 
 
 def build(tree: Tree, root: Path) -> None:
-    """Make the root, where it is missing, and everything in it."""
+    """Make the root, if it is missing, and everything in it."""
     root.mkdir(exist_ok=True)
     for path in sorted(tree):
         data = tree[path]
@@ -107,7 +107,7 @@ def record(
 ) -> list[Recording]:
     """Run a part's workload once for each seed, in an empty folder, and leave nothing there.
 
-    prepare: makes what is there, durably, before, and tells its marks.  Raises: RecordingError.
+    prepare: makes the durable files that exist before, and returns their marks.  Raises: RecordingError.
     """
     runs = []
     for index, seed in enumerate(seeds):
@@ -118,7 +118,7 @@ def record(
 
 
 def record_recoveries(part: str, crashed: list[Crashed], folder: Path, preload: Preload) -> list[Recording]:
-    """Run the recovery of each crashed state, in another boot than the one that they were left by."""
+    """Run the recovery of each crashed state, in another boot of the machine."""
     runs = []
     for index, (seed, tree, given) in enumerate(crashed):
         root = folder / str(index)
@@ -146,14 +146,14 @@ def _record(part: str, workload: str, runs: list[_Run], environment: dict[str, s
 
 
 def _run(part: str, workload: str, runs: list[_Run], environment: dict[str, str]) -> None:
-    """Run the workload in a process, which makes its own, one run after the other."""
+    """Run the workload, once for each seed, in a process that forks its own."""
     arguments = [argument for run in runs for argument in (run.seed, str(run.root))]
     command = [sys.executable, "-m", "stress.crash.recorded", part, workload, *arguments]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
             said, _ = process.communicate(timeout=_SECONDS_MAX)
         except BaseException:
-            process.kill()  # what it has forked is ended with this worker
+            process.kill()  # its forked processes end with this worker
             raise
     if process.returncode != 0:
         raise RecordingError(f"workload {workload} {runs[0].seed} failed:\n{said.decode(errors='replace')}")
@@ -167,7 +167,7 @@ def _snapshot(root: Path) -> dict[str, Node]:
 
 
 def used_part(path: Path) -> bytes:
-    """The part of a trace that was written; the file is far larger, and sparse."""
+    """Return the part of a trace that was written; the file is far larger, and sparse."""
     with path.open("rb") as file:
         head = file.read(HEADER_BYTES)
         return head + file.read(used_bytes(head) - len(head))

@@ -1,4 +1,4 @@
-"""Look at one kept violation again: `python -m stress.crash.replay FOLDER SCRATCH`, with the recorder preloaded."""
+"""Run one saved violation again: `python -m stress.crash.replay FOLDER SCRATCH`, with the recorder preloaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHOWN_MAX = 20
 
 
 def main() -> int:
-    """Print what is wrong; 1 where something is."""
+    """Print the violations; return 1 if there are any."""
     folder, scratch = map(Path, sys.argv[1:])
     name = json.loads((folder / "part.json").read_text())["part"]
     wrong = PARTS[name].replay(folder, scratch)

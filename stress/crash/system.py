@@ -1,4 +1,4 @@
-"""What a system is to the harness: how it is used, marked, observed after a crash, and compared with its marks."""
+"""The interface between the harness and a system: how it is used, marked, observed after a crash, and compared."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from binlog.errors import AccessError, BinlogError, FullError
 from stress.crash.descriptors import left_open, open_descriptors
-from stress.crash.fault import FAULTS, NO_SPACE, Fared, Fault
+from stress.crash.failure_modes.fault import FAULTS, NO_SPACE, Fault, FaultOutcome
 from stress.crash.marks import Ledger, Recorder, Values, Witness
-from stress.crash.mortal import forked, told_error
-from stress.crash.striker import Action, Kind, Strike, arm
+from stress.crash.preloaded.injector import Action, Injection, Kind, arm
+from stress.crash.workers.victim_process import error_text, run_and_kill
 
 _CHANGES = (
     Kind.WRITE, Kind.STORE, Kind.ALLOCATE, Kind.TRUNCATE, Kind.LINK, Kind.UNLINK, Kind.MAKE_DIRECTORY, Kind.DATA_SYNC,
     Kind.SYNC,
 )  # fmt: skip
 AFTER_DEATH, AFTER_POWER_CUT = 21, 20
-"""The lives that go on in a recorded run with what a dead process, or a power cut, has left."""
-LIVES_APART = 10
-"""Between the lives of one process; fewer processes use anything one after the other."""
+"""The numbers of the processes that continue, in a recorded run, after a death or a power cut."""
+PROCESS_NUMBERS_APART = 10
+"""The distance between the numbers of one process that opens several times; fewer processes than that use a system in
+turn.
+"""
 
 
 class Crash(enum.Enum):
-    """What may have become of calls that nobody was promised.
+    """The possible outcomes of calls that were not promised.
 
-    POWER: each may be done or not, or half.  TORN: each process's were done in their order, the last perhaps half.
-    KILL: in their order, none half.
+    POWER: each is done, not done, or half done.  TORN: the calls of a process are done in order, the last perhaps half.
+    KILL: they are done in order, and none half.
     """
 
     POWER = "power"
@@ -42,42 +44,42 @@ class Crash(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Who:
-    """Whose marks they are.
+class ProcessContext:
+    """The identity of a process, for its marks.
 
-    life: which process it is, by which its records are told from others'.  before: the marks of those before it.
-    wrong: to which it adds what is wrong with what it was told.
+    number: of the process, which distinguishes its records from others'.  before: the marks of earlier processes.
+    wrong: violations that the process itself notices.
     """
 
     witness: Witness
-    life: int
+    number: int
     chance: random.Random
     before: Sequence[Values] = ()
     wrong: list[str] = field(default_factory=list)
 
 
 class Actor(ABC):
-    """It has something open, and does steps with it, which are its methods."""
+    """A process that has an engine open; its steps are methods."""
 
-    def __init__(self, who: Who) -> None:
-        self._who = who
-        self._chance = who.chance
+    def __init__(self, process: ProcessContext) -> None:
+        self._process = process
+        self._chance = process.chance
 
     @abstractmethod
-    def go_on(self) -> None:
-        """Append one thing; also what is done once a fault is over."""
+    def append_one(self) -> None:
+        """Append one item; also the step after a fault has ended."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close what it has, and mark what that promises."""
+        """Close the engine, and mark its promise."""
 
     def mark(self, mark: tuple[Any, ...]) -> None:
-        """Note a mark, now."""
-        self._who.witness.mark(mark)
+        """Write a mark."""
+        self._process.witness.mark(mark)
 
     @contextmanager
     def refusing(self, *marks: tuple[Any, ...]) -> Iterator[None]:
-        """Make these marks, which say that nothing was done, if a call's error says so."""
+        """Write these marks, which say that nothing was done, if the call's error says so."""
         try:
             yield
         except (FullError, AccessError):
@@ -90,33 +92,34 @@ Step = Callable[[Any], None]
 """A method of an actor."""
 
 Workload = Callable[[Path, str], None]
-"""A recorded run of something at a path, with a seed, that marks what it tries and what it is told."""
+"""A recorded run at a path, with a seed, that marks its calls and their results."""
 
 Prepare = Callable[[Path, str], list[Values]]
-"""Makes what is there before a recording begins; what of it counts as marked."""
+"""Makes the files that exist before a recording begins, and returns their marks."""
 
 
-Death = Callable[[Path, Ledger, str, Strike], tuple[bool, list[str]]]
-"""Has processes live and one of them die; with the path, where marks go, what is struck, and the strike.
+Death = Callable[[Path, Ledger, str, Injection], tuple[bool, list[str]]]
+"""Runs processes and kills one of them.  Arguments: path, ledger, prefix of the paths that count, injection.
 
-Whether it died, and what is wrong with how the others fared.
+Returns whether it died, and the failures of the others.
 """
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a process does: these steps, or so many of them as chance has it, each as often as its number says.
+    """The steps of a process: these, or `count` of them at random, each with its weight.
 
-    lives: how often it is opened anew for that.  after: a scenario, of who goes on after a death in this one.
+    open_count: how often it opens the engine for that.  after: the scenario of the process that continues after a
+    death.
     """
 
     steps: Sequence[Step] | Mapping[Step, int]
     count: int = 0
-    lives: int = 1
+    open_count: int = 1
     after: str = ""
 
     def chosen(self, chance: random.Random) -> list[Step]:
-        """The steps of one life."""
+        """Return the steps between one opening and closing."""
         if isinstance(self.steps, Mapping):
             return chance.choices([*self.steps], [*self.steps.values()], k=self.count)
         return [*self.steps]
@@ -126,11 +129,11 @@ class Scenario:
 class Storm:
     """Processes that are killed at random moments, and replaced.
 
-    live: opens, and does something for ever; with the path, who it is, and how it is kept.
-    marks: about so many are made between two kills.
+    run: opens the engine and works until it is killed; arguments: path, process, variant.
+    marks: made between two kills, on average.
     """
 
-    live: Callable[[Path, Who, str], None]
+    run: Callable[[Path, ProcessContext, str], None]
     processes: int = 1
     kills: int = 10
     marks: int = 200
@@ -138,21 +141,21 @@ class Storm:
 
 
 class Expectation(Protocol):
-    """What must be there, and what may be, by the marks until some moment."""
+    """The states that are possible according to the marks until some moment."""
 
     def add(self, values: Values) -> None:
-        """Take one more mark into account."""
+        """Add one mark."""
 
     def died(self) -> None:
-        """Only a process died: all that calls had returned for is promised."""
+        """Note that only a process died: every call that returned is promised."""
 
     @property
     def promised(self) -> int:
-        """How many things must be there."""
+        """The number of promised items."""
 
 
 class Observed(Protocol):
-    """What came of opening something.  problems: what is wrong whatever had been promised."""
+    """The observation of a state.  problems: violations that do not depend on the marks."""
 
     problems: list[str]
 
@@ -162,32 +165,32 @@ SeenT = TypeVar("SeenT", bound=Observed)
 
 
 class System(ABC, Generic[ExpectedT, SeenT]):
-    """One system.
+    """One engine under test.
 
-    name: of its parts, empty for the log.  kept: the ways in which it may be, by names; by_kept: rows are named by
-        them; mixes: each process may have another one.
-    scenarios: of processes that are killed, or meet faults.  first: the one of the process before those.
-        recovers: the one of who opens what a death left, the same if empty.
-    workloads: of the power part; `recovery` begins with what power cuts left of the others.  prepared: what some of
-        them begin with.  choices_max: as `enumerate_states` has it.
-    share: of a worker's time, against other systems.  shared: whether several processes may have it at once.
-        memory: what its shared memory is named with, empty for what the recorder has it be named.
-    storm: see there.  deaths: those that it arranges by itself.  fails_first: the scenario of which a sync fails before
-        the deaths; see `kill`.  stride: how many calls lie between two deaths of a sweep, about.
-    faults, fault_kinds: those that it is given.  faulted: in which scenarios, all if empty; after_deaths: the share
-        that comes after a death.  fault_stride, places_about: how far a sweep goes on at once; about so many places of
-        a fault are tried.  tries: of a kept fault, where chance has a part in it.
-    cuts_between: whether the power is also cut at moments before the end, such as soon after a sync that failed.
-    harmless: kinds of calls whose failing nobody is told of.  poisoning: those whose failing may have all be refused
-        from then on; any may, if None.  full_errors: what may be told if there is no space.
-    refuses_all: whether all is to be refused once a write or sync has failed.
+    name: the prefix of its parts, empty for the log.  variants: their names; rows_by_variant: whether rows are named
+        after them; mixes_variants: whether each process may use another one.
+    scenarios: of processes that are killed, or meet faults.  first: the one of the process before those.  recovers: the
+        one of the process that opens after a death, the same if empty.
+    workloads: of the power part; `recovery` begins with states that power cuts left of the others.  prepared: the
+        initial files of some.  choices_max: see `enumerate_states`.
+    share: of a worker's time, relative to other systems.  shared: whether several processes may have it open.  memory:
+        the prefix of its shared memory's names, empty for the recorder's.
+    storm: see Storm.  deaths: those that the system arranges itself.  fails_first: the scenario in which a sync fails
+        before the deaths; see `kill`.  stride: the average distance, in calls, between two deaths of a sweep.
+    faults, fault_kinds: those that are injected.  faulted: into which scenarios, all if empty.  after_deaths: the share
+        that follows a death.  fault_stride, places_about: the step of a sweep, or the number of calls that it tries.
+        tries: repetitions of a replay, if chance has a part in it.
+    cuts_between: whether the power is also cut before the end, such as soon after a failed sync.
+    harmless: kinds of calls that fail without a report.  poisoning: kinds that may poison the engine if they fail;
+        any, if None.  full_errors: the errors that are right if there is no space.
+    refuses_all: whether everything is refused after a failed write or sync.
     """
 
     name: ClassVar[str]
     noun: ClassVar[str]
-    kept: ClassVar[tuple[str, ...]] = ("",)
-    by_kept: ClassVar[bool] = False
-    mixes: ClassVar[bool] = False
+    variants: ClassVar[tuple[str, ...]] = ("",)
+    rows_by_variant: ClassVar[bool] = False
+    mixes_variants: ClassVar[bool] = False
 
     scenarios: ClassVar[Mapping[str, Scenario]]
     first: ClassVar[str] = "all"
@@ -219,117 +222,118 @@ class System(ABC, Generic[ExpectedT, SeenT]):
     refuses_all: ClassVar[bool] = True
 
     @abstractmethod
-    def open(self, path: Path, who: Who, kept: str) -> Actor:
-        """Open it."""
+    def open(self, path: Path, process: ProcessContext, variant: str) -> Actor:
+        """Open the engine."""
 
     @abstractmethod
     def expectation(self) -> ExpectedT:
-        """What there is before any mark."""
+        """Return the expectation before any mark."""
 
     @abstractmethod
     def observe(self, path: Path, marks: Sequence[Values], *, again: bool = False, stays: bool = False) -> SeenT:
-        """Open what a crash left, which is changed by that.
+        """Open the state after a crash, which changes it, and return the observation.
 
-        marks: of the whole run.  again: after it was observed before.  stays: what is there is to be there still, for
-        it will be observed again.
+        marks: of the whole run.  again: whether it was observed before.  stays: leave its content, because it will be
+            observed again.
         """
 
     @abstractmethod
     def compare(self, seen: SeenT, least: ExpectedT, most: ExpectedT, crash: Crash) -> list[str]:
-        """What is wrong.  least: says what is promised; most: what was tried."""
+        """Return the violations.  least: the promised state; most: the calls tried."""
 
     @abstractmethod
-    def lasted(self, before: SeenT, after: SeenT) -> list[str]:
-        """What is wrong if `after` was seen after a power cut, and `before` was seen, and closed, before it."""
+    def check_after_power_cut(self, before: SeenT, after: SeenT) -> list[str]:
+        """Return the violations if `before` was observed and closed, and `after` was observed after a power cut."""
 
-    def kept_of(self, seed: str) -> str:
-        """How it is kept in a recorded run."""
-        return random.Random(f"{seed}/kept").choice(self.kept)
+    def variant_of(self, seed: str) -> str:
+        """Return the variant of a recorded run."""
+        return random.Random(f"{seed}/kept").choice(self.variants)
 
-    def crash_of(self, kept: str) -> Crash:
-        """What a death at a call leaves."""
+    def crash_of(self, variant: str) -> Crash:
+        """Return the possible outcomes after a death in a call."""
         return Crash.KILL
 
-    def background_tells(self, fault: Fault) -> bool:
-        """Whether a later call, and closing, may say what befell something in the background."""
+    def background_reports(self, fault: Fault) -> bool:
+        """Whether a later call, or closing, may report a failure of background work."""
         return True
 
     def may_poison(self, fault: Fault) -> bool:
-        """Whether all may be refused after it."""
+        """Whether the engine may be poisoned by the fault."""
         kinds_may = self.poisoning is None or not (fault.names_end or self.poisoning.isdisjoint(fault.kinds))
         return fault.of_syncs or kinds_may
 
-    def wrong_errors(self, fault: Fault, fared: Fared, expected: ExpectedT) -> list[str]:
-        """What is wrong with the errors that somebody was told of a fault."""
-        told = set(fared.errors)
-        if (fault.is_no_failure or self.harmless.issuperset(fault.kinds)) and told:
-            return [f"nobody was to be told, and there was {', '.join(sorted(told))}"]
-        if "PoisonedError" in told and not self.may_poison(fault):
-            return ["no write or sync failed, and there was PoisonedError"]
-        if fault.error in NO_SPACE and not fault.of_syncs and told - self.full_errors:
-            return [f"there is no space, and there was {', '.join(sorted(told))}"]
+    def wrong_errors(self, fault: Fault, outcome: FaultOutcome, expected: ExpectedT) -> list[str]:
+        """Return the violations in the errors that a fault caused."""
+        reported = set(outcome.errors)
+        if (fault.is_no_failure or self.harmless.issuperset(fault.kinds)) and reported:
+            return [f"no error was expected, but there was {', '.join(sorted(reported))}"]
+        if "PoisonedError" in reported and not self.may_poison(fault):
+            return ["no write or sync failed, but there was PoisonedError"]
+        if fault.error in NO_SPACE and not fault.of_syncs and reported - self.full_errors:
+            return [f"there is no space, but there was {', '.join(sorted(reported))}"]
         return []
 
-    def fails_alone(self, error: BinlogError) -> bool:
-        """Whether a failure is told to this process alone, so that others that have it open may go on."""
+    def fails_only_here(self, error: BinlogError) -> bool:
+        """Whether only this process is refused after the failure, so that others that have it open may continue."""
         return False
 
     def remove(self, path: Path, memory: str) -> None:
-        """Remove it, and what its dead processes left in shared memory, under such names if it has some of its own."""
+        """Remove the files, and the shared memory of dead processes if its names are the system's own."""
         shutil.rmtree(path, ignore_errors=True)
 
     def expect(self, marks: Iterable[Values]) -> ExpectedT:
-        """What these marks come to."""
+        """Return the expectation after these marks."""
         expected = self.expectation()
         for mark in marks:
             expected.add(mark)
         return expected
 
-    def live(self, path: Path, scenario: Scenario, who: Who, kept: str) -> None:
-        """Open it, take the steps of a scenario, and close it."""
-        for number in range(scenario.lives):
-            each = replace(who, life=who.life + number * LIVES_APART)
-            with closing(self.open(path, each, kept)) as actor:
-                for step in scenario.chosen(who.chance):
+    def run_scenario(self, path: Path, scenario: Scenario, process: ProcessContext, variant: str) -> None:
+        """Open the engine, take the steps of a scenario, and close it."""
+        for number in range(scenario.open_count):
+            each = replace(process, number=process.number + number * PROCESS_NUMBERS_APART)
+            with closing(self.open(path, each, variant)) as actor:
+                for step in scenario.chosen(process.chance):
                     step(actor)
-        if who.wrong:
-            raise RuntimeError(f"a process was told what is wrong: {who.wrong}")
+        if process.wrong:
+            raise RuntimeError(f"a process noticed violations: {process.wrong}")
 
-    def lives(self, scenario: Scenario, count: int, kept: str = "") -> Workload:
-        """A workload: so many lives.  kept: how it is kept, by chance if empty."""
+    def repeated(self, scenario: Scenario, count: int, variant: str = "") -> Workload:
+        """Return a workload that runs a scenario `count` times.  variant: random if empty."""
 
         def workload(path: Path, seed: str) -> None:
-            for life in range(1, count + 1):
-                self._recorded(path, scenario, seed, life, kept)
+            for process_number in range(1, count + 1):
+                self._recorded(path, scenario, seed, process_number, variant)
 
         return workload
 
     def killed(self, scenario: Scenario, after: Scenario, calls_about: int) -> Workload:
-        """A workload: a process is killed at a call that changes something, and another one goes on."""
+        """Return a workload in which a process is killed at a call that changes something, and another one
+        continues."""
 
         def workload(path: Path, seed: str) -> None:
             first = random.Random(f"{seed}/killed").randrange(calls_about)
 
             def die() -> None:
-                arm(Strike(Action.KILL_BEFORE, first, _CHANGES), str(path))
+                arm(Injection(Action.KILL_BEFORE, first, _CHANGES), str(path))
                 self._recorded(path, scenario, seed, 1)
 
-            forked(die)
+            run_and_kill(die)
             self._recorded(path, after, seed, AFTER_DEATH)
 
         return workload
 
-    def going_on(self, scenario: Scenario) -> Workload:
-        """A workload: something is opened that a power cut left, and gone on with."""
+    def continued(self, scenario: Scenario) -> Workload:
+        """Return a workload that opens the state after a power cut and continues."""
         return lambda path, seed: self._recorded(path, scenario, seed, AFTER_POWER_CUT)
 
-    def _recorded(self, path: Path, scenario: Scenario, seed: str, life: int, kept: str = "") -> None:
-        who = Who(Recorder(), life, random.Random(f"{seed}/{life}"))
-        self.live(path, scenario, who, kept or self.kept_of(seed))
+    def _recorded(self, path: Path, scenario: Scenario, seed: str, process_number: int, variant: str = "") -> None:
+        process = ProcessContext(Recorder(), process_number, random.Random(f"{seed}/{process_number}"))
+        self.run_scenario(path, scenario, process, variant or self.variant_of(seed))
 
 
-class Observing:
-    """Tells the errors of a block that observes something, and the descriptors that it leaves open."""
+class ProblemCollector:
+    """Collects the errors of a block that observes a state, and the descriptors that it leaks."""
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
@@ -341,6 +345,6 @@ class Observing:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if error is not None and isinstance(error, Exception):
-            self._problems.append(f"{self.step}: {told_error(error)}" if self.step else told_error(error))
+            self._problems.append(f"{self.step}: {error_text(error)}" if self.step else error_text(error))
         self._problems += left_open(self._descriptors)
         return error is None or isinstance(error, Exception)

@@ -8,24 +8,25 @@ import shutil
 import sys
 import time
 
-from stress.crash.context import Context, job_of
 from stress.crash.parts import PARTS
+from stress.crash.workers.context import Context, job_of
 
 
 def main() -> None:
-    """Run the parts in turn until it is time to stop."""
-    faulthandler.enable()  # a crash of the compiled part, and the SIGABRT that ends one that hangs, say where
+    """Run the parts in slices until it is time to stop."""
+    # print the stack after a crash of the compiled part, or the SIGABRT that ends a hanging worker
+    faulthandler.enable()
     context = Context(job_of(sys.argv[1]))
     parts = {name: PARTS[name].begin(context) for name in context.job.parts}
     spent = dict.fromkeys(parts, 0.0)
-    gc.freeze()  # what is imported stays: no need to look through it again and again
+    gc.freeze()  # imported modules stay: the collector need not traverse them
     while not context.done:
         name = min(parts, key=lambda name: spent[name] / PARTS[name].share)
         begun = time.monotonic()
-        parts[name].turn()
+        parts[name].run_slice()
         spent[name] += time.monotonic() - begun
-        context.tell()
-    context.tell(at_once=True)
+        context.report_tally()
+    context.report_tally(at_once=True)
     shutil.rmtree(context.scratch, ignore_errors=True)
 
 

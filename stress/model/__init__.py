@@ -1,5 +1,5 @@
 """A randomised crash model of the commit protocol.
 
-Simulated files, shared memory, processes and boots; the product's own recovery table, note rule and header packing.
-`python -m stress.model --help` says how to run it; docs/testing.md what it is for.
+Files, shared memory, processes and boots are simulated; the recovery table, the note rule and the header packing are
+the product's own.  `python -m stress.model --help` explains how to run it, docs/testing.md its purpose.
 """

@@ -1,4 +1,4 @@
-"""`python -m stress.model --seconds 60 --seed 1 [--planted NAME]`: run the model, and say what it found."""
+"""Run the model and print its violations: `python -m stress.model --seconds 60 --seed 1 [--seeded-bug NAME]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 from stress.model.audit import ViolationError
-from stress.model.planted import PLANTED
+from stress.model.seeded_bugs import SEEDED_BUGS
 from stress.model.world import World
 
 STEP_COUNT = 90
@@ -17,7 +17,7 @@ _VIOLATIONS_MAX = 10
 
 @dataclass(slots=True)
 class Summary:
-    """What a number of runs did."""
+    """The totals of several runs."""
 
     runs: int = 0
     steps: int = 0
@@ -25,9 +25,9 @@ class Summary:
     violations: list[tuple[int, str]] = field(default_factory=list)
 
 
-def run_one(seed: int, planted: frozenset[str], *, trace: bool = False) -> tuple[World, str | None]:
-    """One run, and what was violated in it."""
-    world = World(seed, planted, trace=trace)
+def run_one(seed: int, seeded: frozenset[str], *, trace: bool = False) -> tuple[World, str | None]:
+    """Run one seed; return the world and the violation, if there is one."""
+    world = World(seed, seeded, trace=trace)
     try:
         world.run(STEP_COUNT)
     except ViolationError as violation:
@@ -36,13 +36,13 @@ def run_one(seed: int, planted: frozenset[str], *, trace: bool = False) -> tuple
 
 
 def run_many(
-    seed: int, planted: frozenset[str], *, seconds: float, violations_max: int = _VIOLATIONS_MAX, runs_max: int = 0
+    seed: int, seeded: frozenset[str], *, seconds: float, violations_max: int = _VIOLATIONS_MAX, runs_max: int = 0
 ) -> Summary:
-    """Runs with the seeds `seed * 10**9 + 0, 1, ...`, until the time, the runs or the violations are enough."""
+    """Run the seeds `seed * 10**9 + 0, 1, ...` until the limit of time, runs or violations is reached."""
     summary, until = Summary(), time.monotonic() + seconds
     while time.monotonic() < until and (not runs_max or summary.runs < runs_max):
         run_seed = seed * 10**9 + summary.runs
-        world, violation = run_one(run_seed, planted)
+        world, violation = run_one(run_seed, seeded)
         summary.runs += 1
         summary.steps += world.steps
         summary.states |= world.states
@@ -57,17 +57,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m stress.model", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to run (60)")
     parser.add_argument("--seed", type=int, default=1, help="runs differ by it (1)")
-    parser.add_argument("--planted", choices=sorted(PLANTED), help="a mistake to find")
-    parser.add_argument("--replay", type=int, metavar="SEED", help="run this one alone, and tell what happens in it")
+    parser.add_argument("--seeded-bug", choices=sorted(SEEDED_BUGS), help="run with this bug, which must be found")
+    parser.add_argument("--replay", type=int, metavar="SEED", help="run only this seed, and print its steps")
     options = parser.parse_args()
-    planted = frozenset([options.planted] if options.planted else [])
+    seeded = frozenset([options.seeded_bug] if options.seeded_bug else [])
     if options.replay is not None:
-        world, violation = run_one(options.replay, planted, trace=True)
+        world, violation = run_one(options.replay, seeded, trace=True)
         print(violation or f"nothing wrong in {world.steps} steps")
         return 1 if violation else 0
-    summary = run_many(options.seed, planted, seconds=options.seconds)
+    summary = run_many(options.seed, seeded, seconds=options.seconds)
     print(f"{summary.runs} runs, {summary.steps} steps, {len(summary.states)} states after a death, power cut or end")
-    name = f" --planted {options.planted}" if options.planted else ""
+    name = f" --seeded-bug {options.seeded_bug}" if options.seeded_bug else ""
     for seed, violation in summary.violations:
         print(f"violation: {violation}\n  replay: python -m stress.model --replay {seed}{name}")
     print(f"{len(summary.violations)} violations")

@@ -1,6 +1,6 @@
-"""What was promised for each record, and whether the files keep it.
+"""The audit: the promise for each record, and whether the files keep it.
 
-A record's bytes tell who it is, so that whatever a file shows can be told from what nobody wrote.
+A record's bytes identify it, so that any bytes that no process wrote are recognised.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class ViolationError(Exception):
 
 
 class Promise(enum.Enum):
-    """How far a record must be kept."""
+    """How long a record must be kept."""
 
-    NONE = "it may be there"
-    BOOT = "until power fails or a write does"
-    ASIDE = "for good, in the log or in what was set aside"
+    NONE = "it may exist"
+    BOOT = "until a power cut or a failed write"
+    ASIDE = "for good, in the log or in quarantine"
     DURABLE = "for good"
-    NEVER = "it was taken back"
+    NEVER = "it was withdrawn"
 
 
 @dataclass(slots=True)
-class Known:
-    """One record that somebody began to append."""
+class KnownRecord:
+    """A record whose append was tried."""
 
     writer: int
     framed: bytes
@@ -63,23 +63,23 @@ class Audit:
     """Knows every record of a run."""
 
     def __init__(self, world: World) -> None:
-        self.known: dict[int, Known] = {}
+        self.known: dict[int, KnownRecord] = {}
         self.failures = 0
         self._world = world
-        self._seen: dict[int, tuple[int, int]] = {}  # file: seen up to, of which durable
+        self._seen: dict[int, tuple[int, int]] = {}  # by file: the offset that readers have seen, and the durable one
         self._dropped: dict[int, int] = {}
-        self._foreign: list[tuple[int, int, int]] = []  # what another program wrote and did not sync
+        self._foreign: list[tuple[int, int, int]] = []  # bytes that another program wrote and did not sync
 
-    # ---- what is told ----
+    # ---- reports of the world ----
 
     def new(self, writer: int, filler: int) -> int:
-        """A record that is going to be appended."""
+        """Create a record that is going to be appended."""
         key = len(self.known) + 1
-        self.known[key] = Known(writer, _record(key, filler))
+        self.known[key] = KnownRecord(writer, _record(key, filler))
         return key
 
     def promise(self, ids: list[int], promise: Promise, place: tuple[int, int] | None = None) -> None:
-        """The call that appended these was told so."""
+        """Note the promise that the appending call received."""
         for key in ids:
             known = self.known[key]
             known.staged = False
@@ -90,34 +90,34 @@ class Audit:
                 place = (place[0], place[1] + len(known.framed))
 
     def staged(self, ids: list[int]) -> None:
-        """They are safe from any process's death until they are in the file."""
+        """Note that these survive any process's death until they are in the file."""
         for key in ids:
             self.known[key].staged = True
 
     def foreign(self, number: int, start: int, end: int) -> None:
-        """Another program wrote here, and did not sync yet."""
+        """Note that another program wrote here, and did not sync yet."""
         self._foreign.append((number, start, end))
-        self._dropped.pop(number, None)  # it reuses offsets as it likes
+        self._dropped.pop(number, None)  # it may reuse offsets
 
     def foreign_synced(self) -> None:
         self._foreign.pop()
 
     def dropped(self, number: int, tail: int) -> None:
-        """A recovery dropped bytes from here on."""
+        """Note that a recovery dropped the bytes from here on."""
         self._dropped[number] = tail
 
     def failed(self) -> None:
-        """A write to the disk failed: what was not synced may be lost."""
+        """Note that a write to the disk failed: unsynced data may be lost."""
         self.failures += 1
         self._drop_promises(Promise.BOOT)
 
     def forgot(self, number: int) -> None:
-        """The page cache may show the file as it was when its last write came to the disk."""
+        """Note that the page cache may show the file as of its last write to the disk."""
         _, durable = self._seen.get(number, (FIRST_OFFSET, FIRST_OFFSET))
         self._seen[number] = (durable, durable)
 
     def lost_power(self, *, torn_lines: bool) -> None:
-        if torn_lines:  # a tail without its live block reads as another program's, with bytes that nothing proves
+        if torn_lines:  # a tail without its live block reads as another program's, with unproven bytes
             self._foreign += [(number, durable, tail) for number, (tail, durable) in self._seen.items()]
         self._seen.clear()
         self._drop_promises(Promise.BOOT)
@@ -129,10 +129,10 @@ class Audit:
             if known.promise is promise:
                 known.promise = Promise.NONE
 
-    # ---- what is looked at ----
+    # ---- checks ----
 
     def published(self, file: SimFile) -> None:
-        """A reader looks at once: what it sees is whole, and what it is told is durable stays."""
+        """Read at once, as a reader may: every record is whole, and confirmed ones stay."""
         header = file.header()
         if file.number in self._dropped and header.tail > self._dropped[file.number]:
             raise ViolationError(f"file {file.number}: offset {self._dropped[file.number]} was used again")
@@ -144,9 +144,9 @@ class Audit:
         self._seen[file.number] = (header.tail, durable)
 
     def synced(self, file: SimFile) -> None:
-        """The header is on the disk as well, which the strict order waits for before anyone is told.
+        """Note that the header is on the disk too, which the strict order awaits before it acknowledges.
 
-        Until then another program that comes first after a power cut would begin at the tail before.
+        Until then another program that comes first after a power cut would begin at the previous tail.
         """
         tail, durable = self._seen[file.number]
         self._seen[file.number] = (tail, self._confirmed(file, durable, file.header().confirmed_end))
@@ -158,7 +158,7 @@ class Audit:
         return max(durable, end)
 
     def _records(self, file: SimFile, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Offset and key of each record.  Raises: ViolationError at what nobody wrote."""
+        """Yield offset and key of each record.  Raises: ViolationError, at bytes that no process wrote."""
         while start < end:
             after = start + 4 + int.from_bytes(file.read(start, start + 4), "big")
             data = file.read(start, after)
@@ -169,19 +169,20 @@ class Audit:
             if known is not None and known.framed == data:
                 yield start, key
             elif not self._unproven(file.number, start, after):
-                raise ViolationError(f"file {file.number}: nobody wrote the record at {start}")
+                raise ViolationError(f"file {file.number}: no process wrote the record at {start}")
             start = after
 
     def _unproven(self, number: int, start: int, end: int) -> bool:
-        """Lengths are all that tells another program's records, and after a power cut they may lie.
+        """Whether these bytes may be anything: another program's records have only lengths, which may be wrong after a
+        power cut.
 
-        Where a write failed, what was not confirmed may be anything.
+        After a failed write, so may everything that was not confirmed.
         """
         lost = self._world.directory.logs[number].errors > 0 and start >= self._seen.get(number, (0, FIRST_OFFSET))[1]
         return lost or any(at[0] == number and at[1] <= start and end <= at[2] for at in self._foreign)
 
     def everything(self) -> None:
-        """Read the whole log as a reader does, and compare.  Raises: ViolationError."""
+        """Read the whole log as a reader does, and compare it with the promises.  Raises: ViolationError."""
         found: dict[int, tuple[int, int]] = {}
         last: dict[int, int] = {}
         for number, file in sorted(self._world.directory.logs.items()):
@@ -195,31 +196,31 @@ class Audit:
                 raise ViolationError(f"file {number}: the header's count of {header.record_count} records is wrong")
             for offset, key in self._records(file, FIRST_OFFSET, tail):
                 if key in found:
-                    raise ViolationError(f"record {key} is there twice, at {found[key]} and {number}:{offset}")
+                    raise ViolationError(f"record {key} is in the log twice, at {found[key]} and {number}:{offset}")
                 found[key] = (number, offset)
-                writer = self.known[key].writer or -number  # another program's order is one file's
+                writer = self.known[key].writer or -number  # another program keeps its order only within a file
                 if last.get(writer, 0) > key:
-                    raise ViolationError(f"record {key} of writer {writer} comes after its record {last[writer]}")
+                    raise ViolationError(f"record {key} of writer {writer} follows its record {last[writer]}")
                 last[writer] = key
         for key, known in self.known.items():
             self._compare(key, known, found.get(key))
 
-    def _compare(self, key: int, known: Known, found: tuple[int, int] | None) -> None:
+    def _compare(self, key: int, known: KnownRecord, found: tuple[int, int] | None) -> None:
         if found is None and known.promise in (Promise.BOOT, Promise.DURABLE):
-            raise ViolationError(f"record {key} is lost, that must be kept {known.promise.value}")
+            raise ViolationError(f"record {key} is lost, but must be kept {known.promise.value}")
         if found is None and known.promise is Promise.ASIDE and not self._is_aside(known):
-            raise ViolationError(f"record {key} of another program is neither in the log nor set aside")
+            raise ViolationError(f"record {key} of another program is neither in the log nor in quarantine")
         if found is not None and known.promise is Promise.NEVER:
-            raise ViolationError(f"record {key} is there, though it was taken back")
+            raise ViolationError(f"record {key} is in the log, but was withdrawn")
         if found is not None and known.promise is Promise.DURABLE and known.place not in (None, found):
-            raise ViolationError(f"record {key} was told to be at {known.place}, and is at {found}")
+            raise ViolationError(f"record {key} was acknowledged at {known.place}, but is at {found}")
 
-    def _is_aside(self, known: Known) -> bool:
-        """Or will be: until then it lies beyond where the records end."""
+    def _is_aside(self, known: KnownRecord) -> bool:
+        """Whether the record is in quarantine, or will be: until then it is after the end of the records."""
         return any(known.framed in file.cache for file in self._world.directory.files.values())
 
     def nothing_staged(self) -> None:
-        """At the end, with everything drained.  Raises: ViolationError."""
+        """Check at the end, after everything was drained.  Raises: ViolationError."""
         for key, known in self.known.items():
             if known.staged:
                 raise ViolationError(f"record {key} was staged and never written")

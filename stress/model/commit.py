@@ -1,6 +1,6 @@
-"""Leading and committing, step by step, after native/log/group.c and native/log/commit.c.
+"""Leading and committing, step by step, like native/log/group.c and native/log/commit.c.
 
-Every `step`, and every write and sync, is a place where the process that runs this may die, or power may fail.
+At every `step`, write and sync, the process that runs this may die, or power may fail.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from stress.model.world import World
 
 SLOTS = (LOG_HEADER.offset("slot_0"), LOG_HEADER.offset("slot_1"))
-BELL = LOG_HEADER.offset("doorbell")
+DOORBELL = LOG_HEADER.offset("doorbell")
 
 
 @dataclass(slots=True)
 class Request:
-    """What a caller wants appended; `place` once it is."""
+    """Records that a caller appends; `place` is set after that."""
 
     ids: list[int]
     payload: bytes
@@ -60,7 +60,7 @@ def commit_staged(
     ring: Ring | None = None,
     confirm: bool = False,
 ) -> None:
-    """What is staged, and the caller's record behind it; `ring` is the caller's.  Raises: PoisonedError."""
+    """Commit the staged records, and the caller's after them; `ring` is the caller's.  Raises: PoisonedError."""
     header = file.header()
     data, ids, sync, note = b"", list[int](), confirm, None
     if area is not None:
@@ -81,11 +81,11 @@ def commit_staged(
         world.step()
         if area is not None:
             area.failed_number = file.number if not world.has("poison-untold") else 0
-            area.settle(None, confirmed=file.confirmed is not None)
+            area.resolve(None, confirmed=file.confirmed is not None)
         raise
     if area is not None:
         world.step()
-        area.settle(Outcome.IN_FILE)
+        area.resolve(Outcome.IN_FILE)
     if own is not None:
         own.place = (file.number, place)
 
@@ -101,7 +101,7 @@ def commit_group(
     note: SharedNote | None = None,
     written: bool = False,
 ) -> None:
-    """commit_group.  written: the data are there already."""
+    """commit_group.  written: whether the data is in the file already."""
     file.confirmed = None
     sync &= bool(data) or header.confirmed_end < header.tail
     if not data and not sync:
@@ -150,5 +150,5 @@ def _confirm(world: World, file: OpenFile, header: LogHeader, note: SharedNote |
 
 
 def mark_poisoned(file: OpenFile, header: LogHeader) -> None:
-    """commit_write_poison: over the header as it was published, which may have gone back since."""
+    """commit_write_poison: over the header as it was published, which may have reverted since."""
     file.write(replace(header, flags=header.flags | Flag.POISON, poison_errno=5).published(), PUBLISHED.start)

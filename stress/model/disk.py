@@ -1,9 +1,8 @@
-"""Files as the kernel keeps them: what the page cache shows, and what the disk holds.
+"""Files as the kernel keeps them: the page cache and the disk.
 
-Bytes reach the disk in units that are written whole, at any time and in any order: sectors of 512 bytes, and where a
-run asks for it the header's 64-byte lines.  A sync error is told as Linux does it: once to each descriptor that was
-open before it, and to a later one only where nobody was told yet; the pages are clean afterwards, whatever the disk
-has.
+Bytes reach the disk in units that are written as a whole, at any time and in any order: sectors of 512 bytes, and in
+some runs the header's 64-byte lines.  A sync error is reported as Linux does: once to each descriptor that was open
+before it, and to a later one only if no other has received it.  The pages are clean afterwards, whatever the disk has.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LINE_BYTES = 64
 FILE_BYTES = 24 * SECTOR_BYTES
 PATH = "/nowhere"
 
-vars(log_header)["crc32c"] = crc32c  # the compiled twin, for speed; a test holds the two equal
+vars(log_header)["crc32c"] = crc32c  # the compiled twin is faster, and a test compares the two
 
 
 @lru_cache(maxsize=1 << 14)
@@ -38,17 +37,17 @@ def _parse(data: bytes) -> LogHeader:
 
 
 class SimFile:
-    """One file, of a fixed size; space beyond what was written reads as zeros.  number: a log file's, 0 of another."""
+    """One file of a fixed size; bytes never written are zeros.  number: of a log file, 0 for another."""
 
     def __init__(self, number: int, *, torn_lines: bool) -> None:
         self.number = number
         self.cache = bytearray(FILE_BYTES)
         self.disk = bytearray(FILE_BYTES)
-        self.end = 0  # how far it was written, which is where a small file ends
+        self.end = 0  # how far it was written, which is the size of a small file
         self.dirty: set[int] = set()
         self.errors = 0
-        self.error_told = False
-        self.settled_boot = b""  # in which one of ours last put it right
+        self.error_reported = False
+        self.recovered_boot = b""  # the boot in which a writer of ours last recovered it
         lines = range(0, HEADER_BYTES if torn_lines else 0, LINE_BYTES)
         after = HEADER_BYTES if torn_lines else 0
         starts = [*lines, after, *range(SECTOR_BYTES, FILE_BYTES, SECTOR_BYTES)]
@@ -68,38 +67,38 @@ class SimFile:
         assert end <= FILE_BYTES
         self.cache[offset:end] = data
         self.end = max(self.end, end)
-        # A sector is dirty as a whole, in whatever parts it comes to the disk.
+        # A sector becomes dirty as a whole, though its parts may reach the disk separately.
         for sector in range(offset // SECTOR_BYTES, -(-end // SECTOR_BYTES)):
             self.dirty.update(self._sectors[sector])
 
     def write_back(self, index: int, *, fails: bool) -> None:
-        """The kernel writes one dirty unit."""
+        """Write one dirty unit, as the kernel does in the background."""
         start, end = self.units[index]
         self.dirty.discard(index)
         if fails:
             self.errors += 1
-            self.error_told = False
+            self.error_reported = False
         else:
             self.disk[start:end] = self.cache[start:end]
 
     def evict(self) -> None:
-        """Memory is short: clean pages go, and are read from the disk again."""
+        """Drop clean pages, as the kernel does if memory is short; they are read from the disk again."""
         for index, (start, end) in enumerate(self.units):
             if index not in self.dirty:
                 self.cache[start:end] = self.disk[start:end]
 
     def lose_power(self, random: Random) -> None:
-        """Some of the dirty units had been written; the cache is gone."""
+        """Write some of the dirty units, and lose the cache."""
         for index in sorted(self.dirty):
             if random.random() < 0.5:
                 self.write_back(index, fails=False)
         self.dirty.clear()
         self.cache[:] = self.disk
-        self.errors, self.error_told = 0, False
+        self.errors, self.error_reported = 0, False
 
 
 class SimDescriptor:
-    """An open file: it is told of the errors since it was opened.  For recovery a `file_operations.File`."""
+    """An open file, which receives the errors since it was opened.  For recovery, a `file_operations.File`."""
 
     file_bytes = FILE_BYTES
 
@@ -107,11 +106,11 @@ class SimDescriptor:
         self.file = file
         self.path = os.path.join(PATH, name)
         self._world = world
-        self._seen = file.errors if file.error_told or not file.errors else file.errors - 1
+        self._seen = file.errors if file.error_reported or not file.errors else file.errors - 1
 
     @property
     def content(self) -> Self:
-        """It is read from itself: see binlog.storage.files."""
+        """The descriptor itself: see binlog.storage.files."""
         return self
 
     def read(self, size: int, offset: int) -> bytes:
@@ -138,19 +137,19 @@ class SimDescriptor:
         raise PoisonedError("sync")
 
     def flush(self, failing: frozenset[int] = frozenset()) -> bool:
-        """Write all that is dirty, and say whether all went well.  failing: units whose write fails."""
+        """Write everything dirty; return whether no error was reported.  failing: units whose write fails."""
         file = self.file
         for index in sorted(file.dirty):
             file.write_back(index, fails=index in failing)
         if file.errors > self._seen:
             self._seen = file.errors
-            file.error_told = True
+            file.error_reported = True
             return False
         return True
 
 
 class SimDirectory:
-    """The names, and which changes of them are durable.  For recovery a `file_operations.Directory`."""
+    """The names, and which of their changes are durable.  For recovery, a `file_operations.Directory`."""
 
     path = PATH
 
@@ -209,12 +208,12 @@ class SimDirectory:
         self.keep_names()
 
     def keep_names(self) -> None:
-        """What they are is durable."""
+        """Make the present names durable."""
         self._durable = dict(self.files)
         self._changes.clear()
 
     def change(self, names: dict[str, SimFile | None]) -> None:
-        """Give each name its file, or none."""
+        """Give each name its file, or remove it."""
         self._changes.append(names)
         self._apply(names)
 
@@ -225,7 +224,7 @@ class SimDirectory:
                 self.files[name] = file
 
     def lose_power(self, random: Random) -> None:
-        """Some of the changes that were not durable yet are kept."""
+        """Keep some of the changes that were not durable."""
         self.files = dict(self._durable)
         for change in self._changes:
             if random.random() < 0.5:

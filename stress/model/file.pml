@@ -1,37 +1,37 @@
 /*
- * The data file: the lock that decides, what the page cache says to every process, what the disk has.
+ * The data file: its lock, the page cache that every process sees, and the disk.
  *
- * A set of records is a word with one bit a record.  "After the tail" is the one place where the next group goes: two
- * groups written there destroy each other.  All but the lock belongs to the lock's holder alone; his variables that
- * these inlines share: me, failed.
+ * A set of records is a word with one bit a record.  "After the tail" is the one place for the next group: two groups
+ * written there destroy each other.  Everything but the lock belongs to the lock's holder; its variables that these
+ * inlines share: me, failed.
  *
- * Held by assertions: no record is published twice; nothing is published once the log is poisoned, nor over bytes that
- * are not there; no bytes of another program are written over; a log is poisoned only where there was cause.
+ * Assertions hold: no record is published twice; nothing is published after the log is poisoned, nor over bytes that
+ * are missing; no bytes of another program are overwritten; a log is poisoned only for a cause.
  */
 
 #define NOBODY 15
 
-byte file_lock = NOBODY; /* the kernel frees it when its holder dies */
+byte file_lock = NOBODY; /* the kernel releases it when its holder dies */
 
 byte confirmed;       /* the counter of the last commit whose sync returned */
 byte slot_counter[2]; /* the commit slots; that of counter c is c & 1 */
-byte slot_nonce[2];   /* who wrote it; enough of a nonce here, for nobody leaves a note behind and lives */
-int slot_group[2];    /* stands for the group's CRC; forgotten once published, since nobody asks any more */
-int after_tail;       /* whose bytes lie after the tail; 0: nobody's, or what is left of them */
-int published;        /* the records below the tail */
+byte slot_nonce[2];   /* its writer; enough of a nonce here, because no writer leaves a note and lives */
+int slot_group[2];    /* stands for the group's CRC; cleared after publishing, when it is not needed any more */
+int after_tail;       /* the owner of the bytes after the tail; 0: none, or remains */
+int published;        /* the records before the tail */
 bool foreign_tail;    /* another program moved the tail */
-bool mixed;           /* set for good where a foreign tail was met */
+bool mixed;           /* set for good after a foreign tail was met */
 bool poison;
 
 int dirty;   /* records whose bytes the kernel knows that it must still write */
 int durable; /* records whose bytes are on the disk */
 byte errors_left = SYNC_ERRORS;
 
-/* Known to the properties alone. */
+/* Known only to the properties. */
 bool poison_has_cause;
-bool failure_met;     /* by one who lived to tell */
-bool foreign_writing; /* another program is at it, or died at it */
-int told_unwritten;   /* records of which the writer was told that they are not in the file */
+bool failure_met;     /* by a process that lived to report it */
+bool foreign_writing; /* another program is writing, or died while it wrote */
+int told_unwritten;   /* records whose writer learned that they are not in the file */
 
 #define NEXT_SLOT ((confirmed + 1) & 1)
 #define PENDING (slot_counter[NEXT_SLOT] == confirmed + 1)
@@ -44,7 +44,7 @@ inline lock_file()
 inline write_data(group)
 {
     d_step {
-        assert(!foreign_tail); /* else these bytes go over those of another program */
+        assert(!foreign_tail); /* otherwise these bytes would overwrite another program's */
         after_tail = group;
         dirty = dirty | group
     }
@@ -59,7 +59,8 @@ inline write_slot(group)
     }
 }
 
-/* fdatasync.  An error is told once; it leaves the pages clean and the disk without them (seen on ext4, xfs, btrfs). */
+/* fdatasync.  An error is reported once; it leaves the pages clean and the disk without them (seen on ext4, xfs,
+ * btrfs). */
 inline sync()
 {
     atomic {
@@ -110,7 +111,7 @@ inline publish_or_poison()
     fi
 }
 
-/* An empty slot takes the counter, so that a group whose bytes were written over is known to be gone. */
+/* An empty slot takes the counter, so that a group whose bytes were overwritten is known to be gone. */
 inline adopt_foreign_tail()
 {
     write_slot(0);
@@ -118,7 +119,8 @@ inline adopt_foreign_tail()
     publish_or_poison()
 }
 
-/* The group and its slot are written again: a sync vouches only for what is dirty, and an error may have been told. */
+/* The group and its slot are written again: a sync covers only dirty pages, and an error may have been reported
+ * already. */
 inline roll_forward()
 {
     if
@@ -129,7 +131,7 @@ inline roll_forward()
     :: else ->
 #else
     :: after_tail != slot_group[NEXT_SLOT] -> write_poison()
-    :: else -> write_data(slot_group[NEXT_SLOT]); /* as read and checked: in the page cache they may be gone by now */
+    :: else -> write_data(slot_group[NEXT_SLOT]); /* as read and checked: the page cache may have dropped them by now */
 #endif
 #if ROLLED_UNDER_OWN_NONCE
         write_slot(slot_group[NEXT_SLOT]);
@@ -139,7 +141,7 @@ inline roll_forward()
     fi
 }
 
-/* What a dead writer or another program left in the file comes first, whoever has the lock. */
+/* The process that gets the lock first recovers what a dead writer or another program left in the file. */
 inline adopt()
 {
     if

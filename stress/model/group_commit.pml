@@ -1,18 +1,18 @@
 /*
- * Group commit: who waits for whom, and who dies when.  docs/durability.md tells the protocol in words.
+ * Group commit: which process waits for which, and which dies when.  docs/durability.md describes the protocol.
  *
- * Writers stage a record in the shared area; whoever gets the file's lock leads, and commits what all have staged.
- * One waiter, the deputy, blocks on that lock, the others sleep on a futex.  Others, who do not see the area, commit
- * their own records directly, and another program, which knows only the lock and the tail, appends beside them.  Any of
- * them is killed anywhere, between any two steps.
+ * Writers stage a record in the shared area; the one that gets the file's lock leads, and commits what all have staged.
+ * One waiter, the deputy, blocks on that lock, the others sleep on a futex.  Writers that do not see the area commit
+ * their own records directly, and another program, which knows only the lock and the tail, appends too.  Any of them
+ * may be killed between any two steps.
  *
- * file.pml, note.pml and here say what is held at each step.  Beyond that:
- *   - a record that was acknowledged is in the file and on the disk; one told as not written never gets there;
- *   - no state is without a way on (Spin's "invalid end state"): with TIMEOUTS=0, no wake-up is lost;
- *   - with LIVENESS, every writer that lives returns, if each process that can go on does so at some time.
+ * The assertions are in file.pml, note.pml and here.  Beyond them:
+ * - a record that was acknowledged is in the file and on the disk; one reported as not written never gets there;
+ * - no state is a dead end (Spin's "invalid end state"): with TIMEOUTS=0, no wake-up is lost;
+ * - with LIVENESS, every writer that lives returns, if each process that can take a step does so in the end.
  *
- * Every mistake that may be planted is a name in an #if, and a line in spin_variants.py.  A bound, too, is set by -D.
- * Not here: power cuts, cutover, several threads in a process, memory that is not sequentially consistent.
+ * Every seeded bug is a name in an #if, and a line in spin_variants.py.  A bound, too, is set by -D. Not modelled:
+ * power cuts, cutover, several threads in a process, memory that is not sequentially consistent.
  */
 
 #ifndef WRITERS
@@ -43,14 +43,14 @@
 #define TIMEOUTS 1
 #endif
 #ifndef GIVING_UP
-#define GIVING_UP 0 /* a waiter whose time ran out may withdraw */
+#define GIVING_UP 0 /* a waiter that timed out may withdraw */
 #endif
 #ifndef LIMITS
-#define LIMITS 0 /* so often a deputy's time is up while a thread of its own queues for the lock */
+#define LIMITS 0 /* how often a deputy times out while a thread of its own waits for the lock */
 #endif
 
 #ifndef STOPPED
-#define STOPPED 0 /* a deputy that dies keeps being deputy: it was stopped, in truth; with VICTIM=deputy */
+#define STOPPED 0 /* a deputy that dies remains deputy, because it is only stopped; with VICTIM=deputy */
 #endif
 #ifndef DEATH_WHEN
 #define DEATH_WHEN true /* with VICTIM=file_lock or VICTIM=deputy: the only one to die, while this holds */
@@ -67,7 +67,7 @@
 #define COMPARE_AND_WITHDRAW atomic
 #endif
 
-/* There is a full fence after staging.  Without it, others see the entry only later. */
+/* Staging ends with a full fence.  Without it, others see the entry only later. */
 #if NO_FENCE
 #define STAGING UNSEEN
 #define BE_SEEN entry[me] = (entry[me] == UNSEEN -> STAGED : entry[me]);
@@ -76,9 +76,9 @@
 #define BE_SEEN
 #endif
 
-byte deputy = NOBODY; /* a kernel lock too: free when its holder dies */
-bool deputised; /* the hint that there is one, which spares asking the kernel; a death leaves it as it was */
-bool word_moved[WRITERS]; /* the wake word is not what its owner read last */
+byte deputy = NOBODY; /* a kernel lock too: released when its holder dies */
+bool deputised; /* the hint that there is one, which saves asking the kernel; a death leaves it unchanged */
+bool word_moved[WRITERS]; /* the wake word differs from the one that its owner read last */
 bool asleep[WRITERS];
 
 byte fulls_left = DISK_FULLS;
@@ -87,8 +87,8 @@ byte running = WRITERS + (DIRECT_RECORDS > 0) + (FOREIGN_RECORDS > 0);
 
 chan kill = [0] of { byte };
 
-/* What the kernel does when a process dies.  One that is stopped while it waits for the lock never gets that, but is
- * deputy for good. */
+/* The kernel's part when a process dies.  One that is stopped while it waits for the lock never gets it, but remains
+ * deputy. */
 inline free_locks()
 {
     file_lock = (file_lock == me -> NOBODY : file_lock);
@@ -186,7 +186,7 @@ inline wake_resolved()
     od
 }
 
-/* A deputy whose own entry was resolved meanwhile does not lead, but others relied on it: those who have staged. */
+/* A deputy whose own entry was resolved meanwhile does not lead; it wakes those that relied on it, which have staged. */
 inline pass_on()
 {
     unlock_file();
@@ -198,7 +198,7 @@ inline pass_on()
 
 #define RESOLVED (entry[me] != STAGED && entry[me] != TAKEN && entry[me] != UNSEEN)
 
-/* Nothing but STAGED may be withdrawn: the record of a TAKEN entry is on its way. */
+/* Only a STAGED entry may be withdrawn: the record of a TAKEN one is being written. */
 inline give_up()
 {
     COMPARE_AND_WITHDRAW {
@@ -209,8 +209,8 @@ inline give_up()
     }
 }
 
-/* A deputy's time is up.  Its thread is cancelled, and has not got the lock: one that got it meanwhile leads.  Others
- * relied on there being a deputy: those who have staged. */
+/* A deputy times out.  Its thread is cancelled without the lock; one that got it meanwhile leads.  Others relied on a
+ * deputy: those that have staged. */
 inline withdraw_deputy()
 {
 #if LOCK_LEFT_BY_CANCELLED
@@ -229,8 +229,8 @@ inline withdraw_deputy()
     give_up()
 }
 
-/* Those that were resolved are woken.  Then, since a deputy may have died: where anything is staged and nobody is
- * deputy, one of its owners is woken, to become one. */
+/* Wake those that were resolved.  Then, because a deputy may have died: if anything is staged and there is no deputy,
+ * wake the owner of an entry, to become one. */
 inline after_unlock()
 {
 #if MARKED_AFTER_UNLOCK
@@ -295,7 +295,7 @@ proctype Writer(byte me)
     int group;
     mtype verdict;
     bool failed;
-    bool doubted; /* waiting was in vain: whom the hint tells of may be dead */
+    bool doubted; /* a wait timed out: the deputy that the hint announces may be dead */
 
     {
         do
@@ -306,7 +306,7 @@ proctype Writer(byte me)
             fi;
 look:
 #if !WORD_READ_AFTER_LOOKING && !WORD_READ_AFTER_TRYING
-            READ_WORD; /* first: whoever is woken for something that he did not see below does not go to sleep */
+            READ_WORD; /* first: a process that is woken for something that it did not see below does not go to sleep */
 #endif
             if
             :: RESOLVED -> tell()
@@ -405,7 +405,7 @@ proctype Direct(byte me)
     } unless { atomic { kill ? eval(me) -> free_locks(); count = 0 } }
 }
 
-/* Another program: it knows the lock and the tail alone. */
+/* Another program, which knows only the lock and the tail. */
 proctype Foreign(byte me)
 {
     byte count;
@@ -423,7 +423,7 @@ proctype Foreign(byte me)
     } unless { atomic { kill ? eval(me) -> free_locks(); count = 0 } }
 }
 
-/* Kills somebody, or nobody: one after the other, any of them, between any two of their steps. */
+/* Kill one process, or none, between any two of its steps. */
 inline end_a_life()
 {
     if
@@ -450,7 +450,7 @@ end_second:
 #endif
 }
 
-/* The page cache may drop a clean page at any time, and with it what a failed sync left out. */
+/* The page cache may drop a clean page at any time, and with it the bytes that a failed sync did not write. */
 proctype Cache()
 {
 end_cache:

@@ -1,17 +1,18 @@
 /*
- * The shared area: an entry for each writer, and the leader's note, which says what became of the entries it took.
+ * The shared area: an entry for each writer, and the leader's note, which records the outcome of the entries that it
+ * took.
  *
  * Only staging and withdrawing are done without the file's lock.  Between two holders of that lock an entry is TAKEN
- * only where he who took it died: after its note where the note is not IDLE, else before there was one.
+ * only if the leader that took it died: after it wrote its note if the note is not IDLE, otherwise before.
  *
- * Used by a writer alone, whose variables these inlines share: me, i, left, room, group, taken, resolved, verdict.
+ * Used only by a writer, whose variables these inlines share: me, i, left, room, group, taken, resolved, verdict.
  */
 
 mtype = { FREE, UNSEEN, STAGED, TAKEN, DONE, FAILED, UNKNOWN, FULL, WITHDRAWN };
 mtype = { IDLE, PREPARED, SLOTTED, CONFIRMED };
 
 mtype entry[WRITERS] = FREE;
-byte staged[WRITERS]; /* which of its records a writer has in its entry */
+byte staged[WRITERS]; /* the index of the record in a writer's entry */
 
 mtype note_state = IDLE;
 byte note_counter;
@@ -40,11 +41,12 @@ byte note_entries;
 #define TO_MARK(from, result) IN_STATE(from)
 #endif
 
-/* From `from` to `result`, by compare-and-swap.  Where a leader died between two of these, some of his writers have
- * been told, and may have staged anew. */
+/* From `from` to `result`, by compare-and-swap.  If a leader died between two of these, some of its writers have
+ * their outcome, and may have staged again. */
 inline mark(set, from, result)
 {
-    left = (set) & TO_MARK(from, result); /* in one step: nobody else takes, and who stages now comes later */
+    left = (set) & TO_MARK(from, result); /* in one step: no other process takes, and entries staged from now on come
+                                           * later */
     do
     :: d_step {
         left != 0 ->
@@ -62,8 +64,8 @@ inline mark(set, from, result)
     od
 }
 
-/* Two or more commits went by, and the slot is gone.  He who found it pending rolled it forward, unless another program
- * had written over its bytes; and a note that says PREPARED may be older than its slot. */
+/* Two or more commits went by, and the slot is gone.  The process that found it pending rolled it forward, unless
+ * another program had overwritten its bytes; and a note that says PREPARED may be older than its slot. */
 inline find_overtaken_verdict()
 {
     if
@@ -82,7 +84,7 @@ inline find_overtaken_verdict()
     fi
 }
 
-/* What became of the entries in a dead leader's note, once no slot is pending. */
+/* The outcome of the entries in a dead leader's note, when no slot is pending. */
 inline find_verdict()
 {
     if
@@ -102,7 +104,7 @@ inline find_verdict()
     fi
 }
 
-/* Old fields mean nothing once the state is IDLE; without them there are fewer states to look at. */
+/* Old fields mean nothing after the state is IDLE; clearing them saves states. */
 inline clear_note()
 {
     atomic {
@@ -133,7 +135,7 @@ inline resolve_note()
     :: else
     fi;
 #if !ORPHANS_LEFT
-    mark(ALL_WRITERS, TAKEN, QUEUED_AGAIN) /* taken by a leader who died before he wrote the note */
+    mark(ALL_WRITERS, TAKEN, QUEUED_AGAIN) /* taken by a leader that died before it wrote the note */
 #endif
 }
 

@@ -1,7 +1,7 @@
-"""A process that appends: what it has open, and its calls, after binlog/log/append/session.py and writable_file.py.
+"""An appending process: its handles and calls, like binlog/log/append/session.py and writable_file.py.
 
-Every write, sync and change of a name is a place where it may die, or power may fail, and so is every `step` between.
-Whoever calls gives it the lock of the open file.
+At every write, sync and change of a name it may die, or power may fail, and at every `step` between them.  The caller
+gives it the lock of the open file.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from binlog.log.append.producers import Turn, Turns
 from binlog.log.files.header import settled_header
 from binlog.log.recovery.dead_leader import settle_orphans
 from binlog.log.recovery.recovery_table import Action
-from stress.model.commit import BELL, SLOTS, Request, commit_group, commit_staged, is_plain, mark_poisoned
+from stress.model.commit import DOORBELL, SLOTS, Request, commit_group, commit_staged, is_plain, mark_poisoned
 from stress.model.disk import FILE_BYTES, SimDescriptor, SimFile
-from stress.model.recovery import JoinedStagingArea, SimRecovery, judge
+from stress.model.recovery import JoinedStagingArea, SimRecovery, verdict_on
 from stress.model.staging_area import Entry, Ring, SimStagingArea
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ RING_COUNT_MAX = 4
 class OpenFile(SimDescriptor):
     """A log file as one process has it open.
 
-    skips_sync, skips_slot: the next sync, or writes of a slot, are left out: mistakes that are planted in recovery.
+    skips_sync, skips_slot: whether the next sync, or writes of a slot, are dropped, for bugs seeded in recovery.
     """
 
     def __init__(self, world: World, file: SimFile, *, strict: bool) -> None:
         super().__init__(world, file, log_file_name(file.number))
         self.number = file.number
         self.strict = strict
-        self.confirmed: LogHeader | None = None  # of the last commit, once it is published and to be synced again
+        self.confirmed: LogHeader | None = None  # of the last commit, after it is published and before its second sync
         self.vouched = world.has("fresh-vouches")
         self.epoch = self.counter = -1
         self.skips_sync = self.skips_slot = False
@@ -60,7 +60,7 @@ class OpenFile(SimDescriptor):
         return self.file.header()
 
     def publish(self, header: LogHeader) -> None:
-        """What a commit publishes, and a reader looks at at once."""
+        """Publish a header, as a commit does; readers see it at once."""
         self.write(header.published() + header.doorbell.to_bytes(4, "big"), PUBLISHED.start)
         self._world.audit.published(self.file)
 
@@ -71,7 +71,7 @@ _Action = Callable[[OpenFile], None]
 class Process:
     """One process with one writer.
 
-    sees_area: whether it shares the others' shared memory; else it always appends directly.
+    sees_area: whether it shares the others' shared memory; otherwise it always appends directly.
     """
 
     def __init__(self, world: World, key: int, *, sees_area: bool, strict: bool) -> None:
@@ -93,15 +93,15 @@ class Process:
         self.reopen = False
 
     def append(self, request: Request) -> None:
-        """Session.append, where the lock is had at once."""
+        """Session.append, if the lock is free."""
         self._lead(request)
 
-    def settle_ticket(self) -> None:
-        """binlog_settle, for one whose record is staged."""
+    def resolve_ticket(self) -> None:
+        """binlog_settle, for a process whose record is staged."""
         self._lead(None)
 
-    def take_turn(self, request: Request, turn: int) -> None:
-        """Session.append_batches, as a turn of a source."""
+    def append_batch(self, request: Request, turn: int) -> None:
+        """Session.append_batches, as a producer batch."""
         self._run(lambda file: self._append_turn(file, request, turn))
 
     def sync(self) -> None:
@@ -117,11 +117,11 @@ class Process:
         if file is not None and is_plain(self._world, self.area, file):
             commit_staged(self._world, file, self.area, own=own, ring=self.ring)
         else:
-            self._run(lambda file: self._append_settled(file, own))
+            self._run(lambda file: self._append_recovered(file, own))
 
-    def _append_settled(self, file: OpenFile, own: Request | None) -> None:
+    def _append_recovered(self, file: OpenFile, own: Request | None) -> None:
         if not is_plain(self._world, self.area, file):
-            raise InternalError("the file cannot be committed to right after it was settled")
+            raise InternalError("the file takes no commit right after its recovery")
         commit_staged(self._world, file, self.area, own=own, ring=self.ring)
 
     def _append_turn(self, file: OpenFile, request: Request, turn: int) -> None:
@@ -158,14 +158,14 @@ class Process:
             file = self.file
             assert file is not None
             if self._world.has("note-first"):
-                self._settle_area(file, file.header())
+                self._resolve_area(file, file.header())
             self._look_for_failure(file)
-            header = self._settle(file)
+            header = self._recover(file)
             try:
                 if header.next_number and not header.closed:
                     self._cut_over(file, header)
                 elif not header.closed:
-                    self._settle_area(file, header)
+                    self._resolve_area(file, header)
                     if action is not None:
                         action(file)
                     return
@@ -183,7 +183,7 @@ class Process:
     # ---- its steps ----
 
     def _look_for_failure(self, file: OpenFile) -> None:
-        """Session._look_for_failure: the cache may have forgotten that the file is poisoned."""
+        """Session._look_for_failure: the cache may have dropped the poison flag."""
         area = self._world.area if self.reopen and self._sees_area else self.area
         if area is None or area.failed_number != file.number:
             return
@@ -202,7 +202,7 @@ class Process:
     def _open(self, number: int) -> OpenFile:
         logs = self._world.directory.logs
         if number not in logs:
-            raise CorruptError("model", number, "missing-next", "the next file is not there")
+            raise CorruptError("model", number, "missing-next", "the next file is missing")
         return OpenFile(self._world, logs[number], strict=self.strict)
 
     def _find_open_file(self) -> None:
@@ -217,7 +217,7 @@ class Process:
             if header.closed and header.next_number == newest:
                 self._keep_closed(file, header)
             else:
-                header = self._settle(file)
+                header = self._recover(file)
                 if not header.closed:
                     self._cut_over(file, header)
                 elif header.next_number != newest:
@@ -233,10 +233,10 @@ class Process:
             file.write(Status.CLOSED.to_bytes(2, "big"), _STATUS)
         file.sync()
 
-    def _settle(self, file: OpenFile) -> LogHeader:
-        """WritableFile.settle."""
+    def _recover(self, file: OpenFile) -> LogHeader:
+        """`WritableFile.settle`."""
         world, header = self._world, file.header()
-        verdict = judge(world, file, header)
+        verdict = verdict_on(world, file, header)
         same_boot = header.boot_id == world.boot_id
         if verdict.action is Action.SEAL and same_boot and not self.reopen:
             raise PoisonedError("refused until opened again")
@@ -253,11 +253,11 @@ class Process:
             if header.flags & Flag.ONCE:
                 header = recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
         file.vouched = True
-        file.file.settled_boot = world.boot_id
+        file.file.recovered_boot = world.boot_id
         file.epoch, file.counter = header.epoch, header.confirmed_counter
         return header
 
-    def _settle_area(self, file: OpenFile, header: LogHeader) -> None:
+    def _resolve_area(self, file: OpenFile, header: LogHeader) -> None:
         """Session._with_area."""
         world = self._world
         if not self._sees_area:
@@ -279,7 +279,7 @@ class Process:
         world = self._world
         if header.confirmed_end < header.tail:
             if not is_plain(world, None, file):
-                raise InternalError("the file cannot be confirmed right after it was settled")
+                raise InternalError("the file cannot be confirmed right after its recovery")
             commit_staged(world, file, None, confirm=True)
             header = file.header()
         number = file.number + 1
@@ -305,5 +305,5 @@ class Process:
         file.write(number.to_bytes(4, "big"), _NEXT)
         file.write(Status.CLOSED.to_bytes(2, "big"), _STATUS)
         file.sync()
-        file.write((header.doorbell + 1).to_bytes(4, "big"), BELL)
+        file.write((header.doorbell + 1).to_bytes(4, "big"), DOORBELL)
         file.write(bytes(FILE_BYTES - header.tail), header.tail)

@@ -1,7 +1,7 @@
-"""The product's recovery, over simulated files, and the mistakes that are planted in it.
+"""The product's recovery, over simulated files, with seeded bugs.
 
-Recovery, the recovery table, and the settling of a dead leader's group and of turns are `binlog.log`'s own.  What is
-here tells the audit what they did, and lets a mistake into what goes in or comes out.
+Recovery, the recovery table, and the resolution of a dead leader's group and of producer batches are `binlog.log`'s
+own.  This module reports their work to the audit, and seeds bugs in their input or output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Evidence(FileEvidence):
-    """With "no-group-crc" planted, it proves whatever is asked."""
+    """With the bug "no-group-crc", evidence that proves anything."""
 
     def __init__(self, world: World, file: OpenFile) -> None:
         super().__init__(file, file.path)
@@ -33,8 +33,8 @@ class _Evidence(FileEvidence):
         return self._blind or super().crc_holds(start, end, crc)
 
 
-def judge(world: World, file: OpenFile, header: LogHeader) -> Verdict:
-    """The verdict on a file, with what is planted in it."""
+def verdict_on(world: World, file: OpenFile, header: LogHeader) -> Verdict:
+    """Return the verdict on a file, with the seeded bug."""
     same_boot = header.boot_id == world.boot_id or world.has("boot-ignored")
     pending = header.pending if header.live_good else None
     if pending is not None and world.has("pending-dropped") and not same_boot:
@@ -45,7 +45,7 @@ def judge(world: World, file: OpenFile, header: LogHeader) -> Verdict:
 
 
 class SimRecovery(Recovery):
-    """Recovery, which tells the audit what a reader may see, and what is durable."""
+    """Recovery that reports to the audit: the bytes that readers may see, and the durable ones."""
 
     def __init__(self, world: World, file: OpenFile) -> None:
         super().__init__(world.directory, file.number, file)
@@ -84,7 +84,7 @@ class SimRecovery(Recovery):
 
 
 class JoinedStagingArea:
-    """What `settle_orphans` asks of the staging area.  key: whose."""
+    """The staging area as `settle_orphans` uses it.  key: of the process."""
 
     def __init__(self, world: World, area: SimStagingArea, key: int) -> None:
         self._world = world
@@ -114,7 +114,7 @@ class JoinedStagingArea:
         if outcome is Outcome.STAGED_AGAIN or (outcome is Outcome.IN_FILE and has("staged-twice")):
             self._area.requeue()
         else:
-            self._area.settle(outcome)
+            self._area.resolve(outcome)
 
     def drop(self) -> None:
         self._area.drop()

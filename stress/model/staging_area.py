@@ -1,6 +1,6 @@
-"""The rings and the leader's note, store by store, after native/log/staging_area.c.
+"""The rings and the leader's note, store by store, like native/log/staging_area.c.
 
-Every `step` is a place where the process that runs this may die.
+At every `step` the process that runs this may die.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOTE_PREPARED = int(lib.BINLOG_NOTE_PREPARED)
 
 
 class State(IntEnum):
-    """Of an entry; enum entry_state."""
+    """The state of an entry; enum entry_state."""
 
     STAGED = 1
     TAKEN = 2
@@ -30,7 +30,7 @@ class State(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """What one append staged."""
+    """The records that one append staged."""
 
     ids: list[int]
     payload: bytes
@@ -43,11 +43,11 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Ring:
-    """One writer's; `settled` counts the entries that have their outcome."""
+    """The ring of one writer; `settled` counts the entries that have an outcome."""
 
     owner: int | None = None
     entries: list[Entry] = field(default_factory=list)
-    settled: int = 0
+    resolved: int = 0
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class SharedNote:
 
 
 class SimStagingArea:
-    """What is gone after a power cut, and outlives every process."""
+    """The staging area, which survives every process, but not a power cut."""
 
     def __init__(self, step: Callable[[], None], has: Callable[[str], bool]) -> None:
         self._step = step
@@ -84,10 +84,10 @@ class SimStagingArea:
         )
 
     def claim(self, owner: int, ring_count_max: int) -> Ring | None:
-        """binlog_area_claim, with everything drained."""
+        """binlog_area_claim, after everything was drained."""
         for ring in self.rings:
-            if ring.owner is None and ring.settled == len(ring.entries):
-                ring.owner, ring.entries, ring.settled = owner, [], 0
+            if ring.owner is None and ring.resolved == len(ring.entries):
+                ring.owner, ring.entries, ring.resolved = owner, [], 0
                 return ring
         if len(self.rings) >= ring_count_max:
             return None
@@ -95,13 +95,13 @@ class SimStagingArea:
         return self.rings[-1]
 
     def gather(self, number: int, first: Ring | None) -> tuple[bytes, list[int], bool]:
-        """area_gather: take what is staged, the caller's own ring first."""
+        """area_gather: take the staged entries, the caller's own ring first."""
         note = self.note
         note.number, note.counter, note.ranges = number, 0, []
         note.state = NOTE_GATHERING
         data, ids, sync = b"", list[int](), False
         for ring in sorted(self.rings, key=lambda ring: ring is not first):
-            start, head, before = ring.settled, len(ring.entries), len(data)
+            start, head, before = ring.resolved, len(ring.entries), len(data)
             for entry in ring.entries[start:head]:
                 self._step()
                 if entry.state is State.STAGED:
@@ -120,13 +120,13 @@ class SimStagingArea:
         note.offset, note.crc, note.bytes = offset, crc32c(data), len(data)
         note.state = NOTE_PREPARED
 
-    def settle(self, outcome: Outcome | None, *, confirmed: bool = False) -> None:
-        """area_settle; None for a commit that failed, `confirmed` where that was after its own sync."""
+    def resolve(self, outcome: Outcome | None, *, confirmed: bool = False) -> None:
+        """area_settle; outcome: None for a commit that failed, with `confirmed` if that was after its own sync."""
         note = self.note
         offset = note.offset
         for ring, start, end, taken in note.ranges:
-            first, settled = offset, end
-            for index in range(start, end) if ring.settled < end else ():
+            first, resolved = offset, end
+            for index in range(start, end) if ring.resolved < end else ():
                 entry = ring.entries[index]
                 place = (note.number, offset)
                 if entry.state is State.TAKEN:
@@ -134,24 +134,24 @@ class SimStagingArea:
                     offset += len(entry.payload)
                     self._step()
                     if outcome is Outcome.UNKNOWN:
-                        _tell(entry, State.UNKNOWN)
+                        _report(entry, State.UNKNOWN)
                     elif outcome is Outcome.IN_FILE:
-                        _tell(entry, State.DONE)
+                        _report(entry, State.DONE)
                     elif entry.mode is not Mode.STAGE:
-                        _tell(entry, State.FAILED)
+                        _report(entry, State.FAILED)
                     elif confirmed and not self._has("confirmed-restaged"):
-                        _tell(entry, State.DONE)
+                        _report(entry, State.DONE)
                     else:
                         entry.state = State.STAGED
-                        settled = min(settled, index)
+                        resolved = min(resolved, index)
                 elif entry.state is State.STAGED:
-                    settled = min(settled, index)
+                    resolved = min(resolved, index)
                 elif entry.state is State.DONE and (entry.number, entry.offset) == place:
-                    # Told already, by one that died at it.
+                    # Already resolved, by a process that died here.
                     offset += 0 if self._has("half-settled") else len(entry.payload)
             self._step()
-            if ring.settled < end:
-                ring.settled = settled
+            if ring.resolved < end:
+                ring.resolved = resolved
             if not self._has("half-settled"):
                 offset = first + taken
         if outcome is Outcome.IN_FILE and note.counter:
@@ -162,7 +162,7 @@ class SimStagingArea:
     def requeue(self) -> None:
         """area_requeue."""
         for ring in self.rings:
-            for entry in ring.entries[ring.settled :]:
+            for entry in ring.entries[ring.resolved :]:
                 self._step()
                 if entry.state is State.TAKEN:
                     entry.state = State.STAGED
@@ -172,11 +172,11 @@ class SimStagingArea:
     def drop(self) -> None:
         """binlog_area_drop."""
         for ring in self.rings:
-            ring.settled = len(ring.entries)
+            ring.resolved = len(ring.entries)
         self.note.state = NOTE_IDLE
 
 
-def _tell(entry: Entry, state: State) -> None:
+def _report(entry: Entry, state: State) -> None:
     entry.state = state
     if entry.on_outcome is not None:
         entry.on_outcome(entry)

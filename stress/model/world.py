@@ -1,7 +1,7 @@
 """One run: processes, another program, deaths, power cuts and failing writes, in an order that a seed decides.
 
-Whoever holds the lock of the open file is stepped from one store or system call to the next; in between, others stage,
-wait and give up, the kernel writes back what it likes, and anything may end.
+The process that holds the lock of the open file is stepped from one store or system call to the next.  In between,
+others stage, wait and give up, the kernel writes back some pages, and any process may end.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _PROCESSES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
-    """What happens in one run."""
+class RunConditions:
+    """The conditions of one run."""
 
     jpos: bool
     write_errors: bool
@@ -46,7 +46,7 @@ class Weather:
     deaths: float
 
     @classmethod
-    def of(cls, random: Random) -> Weather:
+    def of(cls, random: Random) -> RunConditions:
         jpos, errors = random.random() < 0.45, random.random() < 0.4
         return cls(
             jpos=jpos,
@@ -62,12 +62,12 @@ class Weather:
 
 
 class DiedError(BaseException):
-    """Whoever holds the lock is dead: nothing that it would do from here on takes place."""
+    """The process that holds the lock is dead: nothing after this point takes place."""
 
 
 @contextmanager
 def _boots_of(world: World) -> Iterator[None]:
-    """Have the product take the world's boots for the machine's."""
+    """Make the product take the world's boots for the machine's."""
     real = boot._BOOT_ID
     boot._BOOT_ID = world  # type: ignore[assignment]
     boot.boot_id.cache_clear()
@@ -79,18 +79,18 @@ def _boots_of(world: World) -> Iterator[None]:
 
 
 class World:
-    """What all processes share, and the seed's choices."""
+    """The state that all processes share, and the seed's choices."""
 
-    def __init__(self, seed: int, planted: frozenset[str] = frozenset(), *, trace: bool = False) -> None:
+    def __init__(self, seed: int, seeded: frozenset[str] = frozenset(), *, trace: bool = False) -> None:
         self.random = Random(seed)
-        self.has = planted.__contains__
+        self.has = seeded.__contains__
         self.steps = 0
         self.states: set[int] = set()
         self.boot_id = bytes(16)
         self.directory = SimDirectory(self)
         self.area = SimStagingArea(self.step, self.has)
         self.audit = Audit(self)
-        self._weather = Weather.of(self.random)
+        self._conditions = RunConditions.of(self.random)
         self._processes: list[Process] = []
         self._process_count = 0
         self._ticks = 0
@@ -104,10 +104,10 @@ class World:
         self.name_file(1, header.pack())
         self.directory.keep_names()
 
-    # ---- what the processes ask for ----
+    # ---- called by the processes ----
 
     def step(self) -> None:
-        """Between two steps of whoever holds the lock, anything may happen.  Raises: DiedError."""
+        """Let anything happen between two steps of the process that holds the lock.  Raises: DiedError."""
         if not self._died:
             self.steps += 1
             self._died = self._meanwhile(self._holder)
@@ -115,26 +115,26 @@ class World:
             raise DiedError
 
     def read_text(self, **_: str) -> str:
-        """The boot id, as binlog.storage.boot reads it."""
+        """Return the boot id, as binlog.storage.boot reads it."""
         return str(uuid.UUID(bytes=self.boot_id))
 
     def tick(self) -> int:
-        """A clock that never goes back, and numbers that never come again."""
+        """Return the time of a clock that never goes back, or a number that is never reused."""
         self._ticks += 1
         return self._ticks
 
     def sync(self, descriptor: SimDescriptor) -> bool:
         failing = frozenset[int]()
         dirty = sorted(descriptor.file.dirty)
-        if self._weather.write_errors and dirty and self.random.random() < 0.12:
+        if self._conditions.write_errors and dirty and self.random.random() < 0.12:
             failing = frozenset(self.random.sample(dirty, self.random.randint(1, len(dirty))))
             self.audit.failed()
             self._say(f"units {sorted(failing)} of file {descriptor.file.number} fail")
         return descriptor.flush(failing)
 
     def name_file(self, number: int, header: bytes) -> None:
-        """A file that is complete and synced gets its name."""
-        file = SimFile(number, torn_lines=self._weather.torn_lines)
+        """Name a file that is complete and synced."""
+        file = SimFile(number, torn_lines=self._conditions.torn_lines)
         file.cache[: len(header)] = header
         file.disk[:] = file.cache
         self.directory.change({log_file_name(number): file})
@@ -154,15 +154,15 @@ class World:
     def _act(self) -> None:
         random = self.random
         choice = random.random()
-        if self._weather.jpos and choice < 0.2:
+        if self._conditions.jpos and choice < 0.2:
             self._step_jpos()  # it may be the first after a power cut
             return
         choice = random.random()
         if len(self._processes) < _PROCESSES_MAX and (not self._processes or choice < 0.15):
             self._hold(self._start(), "opens")
             return
-        if self._weather.evictions and choice > 0.9:
-            # Not within a call: what was written a moment ago is not read from the disk again.
+        if self._conditions.evictions and choice > 0.9:
+            # Not within a call: a page that was written a moment ago is not read from the disk again.
             file = random.choice(list(self.directory.logs.values()))
             file.evict()
             self.audit.forgot(file.number)
@@ -170,7 +170,7 @@ class World:
         if process.ticket is not None and process.ticket.state not in (State.STAGED, State.TAKEN):
             process.ticket = None
         if process.ticket is not None:
-            self._hold(process, "settles")
+            self._hold(process, "resolves")
         elif choice < 0.27 and max(self.directory.logs) < _NUMBER_MAX:
             self._hold(process, "cuts over")
         elif choice < 0.35:
@@ -178,21 +178,21 @@ class World:
         elif choice < 0.4:
             self._end_process(process, "leaves")
         elif choice < 0.48:
-            self._hold(process, "takes a turn")
+            self._hold(process, "appends a batch")
         else:
             self._hold(process, "appends")
 
     def _start(self) -> Process:
         self._process_count += 1
-        alone = self.random.random() < self._weather.alone
-        process = Process(self, self._process_count, sees_area=not alone, strict=self._weather.strict)
+        alone = self.random.random() < self._conditions.alone
+        process = Process(self, self._process_count, sees_area=not alone, strict=self._conditions.strict)
         self._processes.append(process)
         return process
 
     def _hold(self, process: Process, what: str) -> None:
         """Give the process the lock for one call."""
-        request = self._request(process, what) if what in ("appends", "takes a turn") else None
-        calls = {"opens": process.open, "settles": process.settle_ticket, "cuts over": process.cutover}
+        request = self._request(process, what) if what in ("appends", "appends a batch") else None
+        calls = {"opens": process.open, "resolves": process.resolve_ticket, "cuts over": process.cutover}
         calls |= {"syncs": process.sync}
         self._say(f"process {process.key} {what} {request.ids if request else ''}")
         if request is None:
@@ -200,22 +200,22 @@ class World:
         elif what == "appends":
             call = partial(process.append, request)
         else:
-            call = partial(process.take_turn, request, self._turn_count)
+            call = partial(process.append_batch, request, self._turn_count)
         self._holder, failures = process, self.audit.failures
         if self._ended(call) and request is not None and request.place is not None:
             unsynced = Promise.BOOT if self.audit.failures == failures else Promise.NONE
             promise = Promise.DURABLE if request.mode is Mode.SYNC else unsynced
             self.audit.promise(request.ids, promise, request.place)
-            if what == "takes a turn":
+            if what == "appends a batch":
                 self._turn_records = []
         elif process not in self._processes:
             return
-        # Where the cache forgets, the header may be an older one, whose pending commit nobody has adopted yet.
-        if what == "opens" and not self._weather.evictions:
+        # If the cache drops pages, the header may be an older one, whose pending commit no writer has adopted yet.
+        if what == "opens" and not self._conditions.evictions:
             self.audit.everything()
 
     def _ended(self, call: Callable[[], None]) -> bool:
-        """Whether the call came to its end, which a death or an error prevents."""
+        """Return whether the call finished, which a death or an error prevents."""
         self._died = False
         try:
             call()
@@ -223,24 +223,24 @@ class World:
             return False
         except PoisonedError:
             assert self._holder is not None
-            self._end_process(self._holder, "is told of a failure and leaves")
+            self._end_process(self._holder, "meets a failure and leaves")
             return False
         finally:
             self._holder = None
         return True
 
     def _meanwhile(self, holder: Process | None) -> bool:
-        """What happens between two steps of whoever holds the lock; True where it is dead after that."""
-        random, weather = self.random, self._weather
+        """Let others act between two steps of the process that holds the lock; return whether it died."""
+        random, conditions = self.random, self._conditions
         choice = random.random()
-        if choice < weather.deaths:
+        if choice < conditions.deaths:
             if holder is not None:
                 self._end_process(holder, "is killed")
             return True
-        if choice < weather.deaths + 0.015 and weather.power_cuts:
+        if choice < conditions.deaths + 0.015 and conditions.power_cuts:
             self._lose_power()
             return True
-        if random.random() < weather.busy:
+        if random.random() < conditions.busy:
             self._others_act(holder)
         if random.random() < 0.1:
             self._kernel_acts()
@@ -262,19 +262,19 @@ class World:
         random = self.random
         file = random.choice(list(self.directory.files.values()))
         if file.dirty and random.random() < 0.8:
-            fails = self._weather.write_errors and random.random() < 0.15
+            fails = self._conditions.write_errors and random.random() < 0.15
             if fails:
                 self.audit.failed()
                 self._say(f"a unit of file {file.number} fails in the background")
             file.write_back(random.choice(sorted(file.dirty)), fails=fails)
-        if self._weather.write_errors and file.errors and random.random() < 0.3:
-            SimDescriptor(self, file, "").flush()  # a backup tool is told, and nobody else
+        if self._conditions.write_errors and file.errors and random.random() < 0.3:
+            SimDescriptor(self, file, "").flush()  # a backup tool receives the error, and no other process
 
     # ---- records ----
 
     def _request(self, process: Process, what: str) -> Request:
-        if what == "takes a turn":
-            # Until somebody is told that it is in the log, the same turn is tried again, by whatever process.
+        if what == "appends a batch":
+            # Until a process has acknowledged it, the same batch is retried, by any process.
             if not self._turn_records:
                 self._turn_count += 1
                 self._turn_records = self._new_records(_SOURCE, self.random.choice((1, 2)))
@@ -293,7 +293,7 @@ class World:
         mode = self.random.choices((Mode.SYNC, Mode.FLUSH, Mode.STAGE), (3, 1, 2))[0]
         ids = self._new_records(process.key, 1)
         entry = Entry(ids, self.audit.known[ids[0]].framed, mode)
-        entry.on_outcome = partial(self._told, entry.mode)
+        entry.on_outcome = partial(self._on_outcome, entry.mode)
         if mode is Mode.STAGE:
             self.audit.staged(ids)
         else:
@@ -301,8 +301,8 @@ class World:
         process.ring.entries.append(entry)
         self._say(f"process {process.key} stages {ids} {mode.name}")
 
-    def _told(self, mode: Mode, entry: Entry) -> None:
-        """The outcome is there, and its owner sees it."""
+    def _on_outcome(self, mode: Mode, entry: Entry) -> None:
+        """Report the outcome of an entry, as its owner sees it."""
         place = (entry.number, entry.offset)
         if entry.state is State.DONE:
             self.audit.promise(entry.ids, Promise.DURABLE if mode is Mode.SYNC else Promise.BOOT, place)
@@ -323,15 +323,15 @@ class World:
 
     def _step_jpos(self) -> None:
         files = [file for _, file in sorted(self.directory.logs.items())]
-        reached = 1 + sum(file.header().closed for file in files)  # it goes from a closed file to the next
+        reached = 1 + sum(file.header().closed for file in files)  # it moves from a closed file to the next
         file = files[min(reached, len(files)) - 1]
         if self.random.random() < 0.15:
-            file = self.random.choice(files[:reached])  # it may have a closed one open still
+            file = self.random.choice(files[:reached])  # it may still have a closed one open
         header = file.header()
-        # After a power cut nothing keeps it from our last records but the strict order, and a tail that is as new as
-        # the block beside it.
-        strict = header.flags & (Flag.MIXED | Flag.STRICT) and not self._weather.torn_lines
-        if not (file.settled_boot == self.boot_id or strict) or not header.live_good:
+        # After a power cut only the strict order, and a tail as new as the block next to it, keep it from overwriting
+        # our last records.
+        strict = header.flags & (Flag.MIXED | Flag.STRICT) and not self._conditions.torn_lines
+        if not (file.recovered_boot == self.boot_id or strict) or not header.live_good:
             return
         self._ended(partial(self._jpos_appends, file))
 
@@ -369,7 +369,7 @@ class World:
         self._note_state()
         self._processes.clear()
         self._boot()
-        self.audit.lost_power(torn_lines=self._weather.torn_lines)
+        self.audit.lost_power(torn_lines=self._conditions.torn_lines)
         self._say("power fails")
         self.audit.everything()
 
@@ -379,8 +379,8 @@ class World:
         self.boot_id = self.tick().to_bytes(16, "big")
 
     def _end(self) -> None:
-        """The second generation: whatever was left behind, one more process opens, appends and is read; twice."""
-        self._weather = Weather(**dict.fromkeys(Weather.__slots__, False))
+        """Run a second generation: one more process opens, appends and reads the log; twice."""
+        self._conditions = RunConditions(**dict.fromkeys(RunConditions.__slots__, False))
         for _ in range(2):
             for process in list(self._processes):
                 self._end_process(process, "leaves")
@@ -392,7 +392,7 @@ class World:
         self._hold(self._start(), "opens")
 
     def _some_process(self) -> Process:
-        """One that is open.  An error that nobody was told yet may end the first that tries."""
+        """Return a process that has the log open.  An error not reported yet may end the first one that tries."""
         for _ in range(3):
             if not self._processes:
                 self._hold(self._start(), "opens")
@@ -401,7 +401,7 @@ class World:
         return self._processes[-1]
 
     def _note_state(self) -> None:
-        notes = [(ring.settled, tuple(entry.state for entry in ring.entries)) for ring in self.area.rings]
+        notes = [(ring.resolved, tuple(entry.state for entry in ring.entries)) for ring in self.area.rings]
         files = [bytes(file.cache) for _, file in sorted(self.directory.logs.items())]
         self.states.add(hash((*files, *notes, self.area.note.state)))
 

@@ -1,1 +1,1 @@
-"""The compiled part under the compiler's sanitizers; `python -m stress.sanitize --help`."""
+"""The compiled part under the compiler's sanitizers; see `python -m stress.sanitize --help`."""

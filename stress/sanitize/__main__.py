@@ -1,8 +1,7 @@
-"""Run the compiled part under one of the compiler's sanitizers, and fail where that finds anything.
+"""Run the compiled part under one of the compiler's sanitizers, and fail if it finds anything.
 
-address, undefined: the package is built anew in a folder of its own, and the tests that reach the C run with it.
-thread: writers in threads in place of processes, over one staging area (threads.c), and then every record is looked
-for.
+address, undefined: the package is built again in a temporary folder, and runs the tests that reach the C.
+thread: writers in threads instead of processes share one staging area (threads.c); every record must be in the log.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ _TESTS = (
 _NOT_WITH_ADDRESS = (
     # It limits the address space, of which the address sanitizer takes terabytes.
     "tests/unit/storage/test_batch_iterator.py::test_a_record_is_returned_later_if_memory_was_short",
-    # It forks beside a thread that allocates; that of GCC 12 leaves its allocator's lock to such a child, taken.
+    # It forks while another thread allocates; the sanitizer of GCC 12 leaves its allocator's lock taken in such a
+    # child.
     "tests/unit/storage/test_staging_area.py::test_a_child_forked_during_a_sweep_does_not_hold_its_locks",
 )
 _FLAGS = {
@@ -41,27 +41,29 @@ _FLAGS = {
     "undefined": "-fsanitize=undefined -fno-sanitize-recover=all -g",
     "thread": "-fsanitize=thread -g -O1",
 }
-# All of the C but what makes Python objects.
+# All of the C except the code that makes Python objects.
 _SOURCES = (
     "shared/fork", "shared/lock", "shared/file_status", "shared/doorbell",
-    "log/live_block", "log/commit", "log/staging_area", "log/staging_area_file", "log/group", "log/header", "log/index",
-    "log/place", "codec/crc32c", "codec/log/scan", "codec/log/index_ranges",
+    "log/live_block", "log/commit", "staging_area", "staging_area_file", "log/group", "log/header",
+    "log/index", "log/place", "codec/crc32c", "codec/log/scan", "codec/log/index_ranges",
 )  # fmt: skip
 _WRAPPED = ("lock", "try_lock", "unlock", "byte_lock", "byte_lock_wait", "byte_unlock")
 _THREADS = 6
 
 
 def main() -> int:
-    """Run the one that is asked for; the exit code is 0 where nothing was found."""
+    """Run the chosen sanitizer; return 0 if it found nothing."""
     parser = argparse.ArgumentParser(prog="python -m stress.sanitize", description=__doc__)
     parser.add_argument("sanitizer", choices=sorted(_FLAGS))
     parser.add_argument("--appends", type=int, default=2000, help="of each thread (2000)")
-    parser.add_argument("--planted", action="store_true", help="with a race among the threads, which must be found")
-    parser.add_argument("tests", nargs="*", default=_TESTS, help="what address and undefined run")
+    parser.add_argument(
+        "--seeded-race", action="store_true", help="seed a race between the threads, which must be found"
+    )
+    parser.add_argument("tests", nargs="*", default=_TESTS, help="the tests that address and undefined run")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="binlog-sanitize-", dir="/var/tmp") as folder:
         if options.sanitizer == "thread":
-            return _threads(Path(folder), options.appends, planted=options.planted)
+            return _threads(Path(folder), options.appends, seeded_race=options.seeded_race)
         return _tests(Path(folder), options.sanitizer, options.tests)
 
 
@@ -76,33 +78,33 @@ def _tests(folder: Path, sanitizer: str, tests: list[str]) -> int:
     build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     subprocess.run(build, cwd=folder, env=environment, check=True)
     found = folder / "found"
-    # pytest keeps what a process writes to standard error, and loses it where that ends the process.
+    # pytest captures standard error, and loses it if the process ends.
     environment["UBSAN_OPTIONS"] = f"log_path={found}:print_stacktrace=1"
     if sanitizer == "address":
-        # Python itself was not built with it, so it must be there before anything else; and Python's own leaks at exit
-        # are none of ours.
+        # Python was not built with the sanitizer, so the library must be loaded first; Python's own leaks at exit do
+        # not matter.
         library = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
         environment |= {"LD_PRELOAD": library.stdout.strip(), "ASAN_OPTIONS": f"detect_leaks=0:log_path={found}"}
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not spark", *tests]
     if sanitizer == "address":
         run.extend(f"--deselect={test}" for test in _NOT_WITH_ADDRESS)
     code = subprocess.run(run, cwd=folder, env=environment, check=False).returncode
-    told = [path.read_text() for path in sorted(folder.glob("found.*"))]
-    print(*told, sep="\n", file=sys.stderr, end="")
-    return code or int(bool(told))
+    reports = [path.read_text() for path in sorted(folder.glob("found.*"))]
+    print(*reports, sep="\n", file=sys.stderr, end="")
+    return code or int(bool(reports))
 
 
-def _threads(folder: Path, appends: int, *, planted: bool) -> int:
+def _threads(folder: Path, appends: int, *, seeded_race: bool) -> int:
     program = folder / "threads"
     wraps = [f"-Wl,--wrap=binlog_{name}" for name in _WRAPPED]
     sources = [str(ROOT / "native" / f"{name}.c") for name in _SOURCES]
     headers = sorted({f"-I{header.parent}" for header in (ROOT / "native").rglob("*.h")})
     command = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", *_FLAGS["thread"].split(), *headers]
-    if planted:
-        command.append("-DPLANTED_RACE")
+    if seeded_race:
+        command.append("-DSEEDED_RACE")
     subprocess.run([*command, *wraps, "-o", str(program), str(HERE / "threads.c"), *sources, "-pthread"], check=True)
     log = folder / "log"
-    with binlog.Writer(log) as writer:  # it keeps the staging area, and is one of those that take part
+    with binlog.Writer(log) as writer:  # it keeps the staging area, and appends too
         writer.append(b"first")
         uuid = bytes.fromhex(binlog.stat(log).files[0].uuid or "")
         area = "/dev/shm" + area_name(log.stat(), uuid)

@@ -1,9 +1,10 @@
-/* Threads in the place of processes, for the thread sanitizer: it sees what they share, and processes it does not.
+/*
+ * Threads instead of processes, for the thread sanitizer, which sees only what threads share.
  *
- * Each has the log file open for itself, with locks of its own, and a ring of its own in the one staging area, which all of
- * them map at one address.  What file locks order, the sanitizer is told where they are taken and given back.
+ * Each opens the log file for itself, with locks and a ring of its own in the one staging area, which all of them map
+ * at one address.  The sanitizer is informed of the order that file locks establish when they are taken and released.
  *
- *   threads LOG-FILE SEGMENT SEED THREADS APPENDS
+ *     threads LOG-FILE SEGMENT SEED THREADS APPENDS
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +27,7 @@ static const char *log_path, *area_path;
 static uint32_t seed;
 static int appends;
 
-/* ---- the locks, as the linker puts them in the place of lock.c's (--wrap) ---- */
+/* ---- the locks, which the linker substitutes for lock.c's (--wrap) ---- */
 
 static char file_order, byte_order[BINLOG_LOCK_RING_FIRST + RING_COUNT];
 
@@ -92,7 +93,7 @@ static int opened(const char *path)
     return fd;
 }
 
-/* As Python fills it in when it has settled the file. */
+/* Fill it in as Python does after recovery of the file. */
 static void begin(struct binlog_file *file)
 {
     uint8_t header[LOG_HEADER_BYTES];
@@ -146,8 +147,8 @@ static void append(struct binlog_file *file, struct binlog_area *area, const cha
         stop("appending", result);
 }
 
-#ifdef PLANTED_RACE
-static long unordered; /* to see that the sanitizer would tell */
+#ifdef SEEDED_RACE
+static long unordered; /* a race that the sanitizer must report */
 #else
 static _Atomic long unordered;
 #endif

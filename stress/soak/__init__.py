@@ -1,1 +1,1 @@
-"""Hours of work, after which nothing may have grown."""
+"""The soak: hours of work, after which nothing may have grown."""

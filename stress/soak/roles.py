@@ -1,6 +1,6 @@
-"""What the processes of a soak do, each until it is told to stop.
+"""The processes of a soak, each of which runs until it is stopped.
 
-All at a pace that two cores hold for hours, so that what is measured is what stays, and not how fast it grows.
+Their pace is one that two cores sustain for hours, so that growth is measured and not speed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def stage(log: Path, stopped: Stopped) -> None:
 
 
 def follow(log: Path, stopped: Stopped) -> None:
-    """Read all that is appended, as it comes.  Where it was pruned before it was read, go on with the oldest."""
+    """Read all records as they are appended; start again at the oldest if they were pruned first."""
     while not stopped():
         try:
             with Reader(log) as reader:
@@ -67,7 +67,7 @@ def follow(log: Path, stopped: Stopped) -> None:
 
 
 def visit(log: Path, stopped: Stopped) -> None:
-    """Open, read a little, look at the log, close, again and again."""
+    """Open, read a little, stat and close, again and again."""
     while not stopped():
         try:
             with Reader(log) as reader:
@@ -95,7 +95,7 @@ def archive(log: Path, stopped: Stopped) -> None:
 
 
 def victim(log: Path, stopped: Stopped) -> None:
-    """Append in all modes, to be killed in the middle of it."""
+    """Append in all modes until it is killed."""
     with Writer(log, background=_SHORT) as writer:
         for number in itertools.count():
             if stopped():

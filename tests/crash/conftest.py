@@ -1,4 +1,4 @@
-"""The harness's C is compiled once for all tests of a worker."""
+"""Fixtures of the crash tests: the harness's C is compiled once for all tests of a worker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stress.crash.preload import COMPILED
+from stress.crash.preloaded.preload import COMPILED
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -1,4 +1,4 @@
-"""Kill: a process that archives dies at each system call that it makes.  Nothing is lost, and the next one finishes."""
+"""Kill: a process that archives dies at each of its system calls.  Nothing is lost, and the next one finishes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import binlog
 from binlog import Entry, Mode, Reader, Writer
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.support.archives import small_frames
 from tests.support.preloaded import kill_at_each_call, run_preloaded
 
@@ -47,7 +47,7 @@ def _names(log: Path) -> list[str]:
 
 
 def _whole(log: Path, expected: list[Entry]) -> None:
-    """Hold what must be true whatever died."""
+    """Check the log after any death."""
     assert binlog.check(log) == []
     assert _entries(log) == expected
     assert [file.number for file in binlog.stat(log).files] == list(range(1, FILES + 2))
@@ -77,35 +77,35 @@ def test_an_archive_killed_at_each_call_loses_nothing(
         assert [entry.data for entry in _entries(log)] == [*(entry.data for entry in expected), b"after"]
         assert binlog.check(log) == []
         kills += run.killed
-    # Every step was among the moments struck: a file, a file and its archive, an archive; for each of the two.
+    # Each step was interrupted: a file, a file and its archive, an archive; for each of the two.
     both = {(("00000001.dat" in names), ("00000001.dat.zst" in names)) for names in seen}
     assert both == {(True, False), (True, True), (False, True)}
     assert {Kind.LOCK, Kind.DATA_SYNC, Kind.SYNC, Kind.UNLINK} <= set(run.calls)
     figure(f"kill sweep of archive: {kills} kills, {len(run.calls)} calls")
 
 
-def test_a_file_goes_only_after_its_archive_is_durable(in_memory: Path) -> None:
-    """Power: data before its name, and the name before the file's is taken away."""
+def test_a_file_is_removed_only_after_its_archive_is_durable(in_memory: Path) -> None:
+    """Power: data is durable before its name, and the name before the log file is removed."""
     log = in_memory / "log"
     _fill(log)
     calls = run_preloaded(_archive, log, kinds=(Kind.DATA_SYNC, Kind.SYNC, Kind.LINK, Kind.UNLINK)).calls
-    # First its index; the last one looks for a draft, which is an archive by then.
+    # The index comes first; the last removal is that of the unfinished archive, which has its name by then.
     a_file = [Kind.DATA_SYNC, Kind.DATA_SYNC, Kind.LINK, Kind.SYNC, Kind.UNLINK, Kind.SYNC, Kind.UNLINK]
     assert calls == a_file * FILES
 
 
-def test_the_archive_is_read_back_before_the_file_goes(in_memory: Path) -> None:
+def test_the_archive_is_read_back_before_the_file_is_removed(in_memory: Path) -> None:
     log = in_memory / "log"
     _fill(log)
     calls = run_preloaded(_archive, log).calls
     synced = [at for at, call in enumerate(calls) if call is Kind.DATA_SYNC][1]
     between = calls[synced : calls.index(Kind.LINK)]
-    assert Kind.OTHER in between  # the kernel is asked to forget what it has of it
+    assert Kind.OTHER in between  # the kernel is asked to drop its cached pages
     assert between.count(Kind.READ) > 5
 
 
-def test_the_sweep_finds_a_file_removed_before_its_archive_is_there(in_memory: Path) -> None:
-    """The canary."""
+def test_the_sweep_finds_a_file_removed_before_its_archive_exists(in_memory: Path) -> None:
+    """A canary for the checks."""
     log = in_memory / "log"
     expected = _fill(log)
     (log / "00000001.dat").unlink()

@@ -1,6 +1,6 @@
 """Power cuts, kills, faults and damage of each system (docs/testing.md).
 
-Each run draws a seed of its own, which a failure prints with the command that looks at the state again.
+Each run draws a seed, which a failure prints with the command that replays the state.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from pathlib import Path
 import pytest
 
 from stress.crash.parts import PARTS
-from tests.support.crashing import crash, states
+from tests.support.crash_harness import crash, states
 
-# What is not reached from one seed is from the next run's; `make crash` goes on for as long as it is told to.
+# States that one seed does not reach, the seed of the next run does; `make crash` runs as long as it is asked to.
 COUNTS = {
     "power": 2_000, "kill": 300, "faults": 300, "damage": 500,
-    "store-power": 300, "store-kill": 150, "store-faults": 100,
+    "commitlog-power": 300, "commitlog-kill": 150, "commitlog-faults": 100,
     "journal-power": 400, "journal-kill": 150, "journal-faults": 100,
     "paging-power": 150, "paging-kill": 75, "paging-faults": 40,
     "depage-power": 75, "depage-kill": 50, "depage-faults": 20,
     "pagestore-power": 150, "pagestore-kill": 75, "pagestore-faults": 20,
 }  # fmt: skip
-# Fewer states than that may all be of some rows; which, is another matter with each seed.
+# With fewer states than that, some rows may have none, depending on the seed.
 _FEW = 200
 _SECONDS_MAX = 600
 
 
 def _rows(name: str) -> list[str]:
-    """Those that must have states."""
+    """Return the rows that must have states."""
     if COUNTS[name] <= _FEW:
         return []
     system = PARTS[name].system
     if name.endswith("power"):
-        # What a power cut left is set aside one time in thirty, for a recovery.
+        # One state in thirty after a power cut is kept for a recovery.
         return [row for row in system.workloads if row != "recovery" or name == "power"]
     if name.endswith("kill"):
-        rows = ["recovery", *(system.kept if system.by_kept else ()), *system.deaths]
+        rows = ["recovery", *(system.variants if system.rows_by_variant else ()), *system.deaths]
         return [*rows, *["storm"] * bool(system.storm), *["poisoned"] * bool(system.fails_first)]
-    if name == "store-faults":
-        return [*system.kept]
+    if name == "commitlog-faults":
+        return [*system.variants]
     return ["files"] if name == "damage" else []
 
 
@@ -48,7 +48,7 @@ def _rows(name: str) -> list[str]:
 @pytest.mark.parametrize("name", COUNTS)
 def test_nothing_promised_is_lost(tmp_path: Path, figure: Callable[[str], None], name: str) -> None:
     count = COUNTS[name]
-    # One process, as another worker of pytest has the other core.
+    # One process, because another worker of pytest has the other core.
     limits = ("--states", count, "--processes", 1)
     done = crash("--parts", name, *limits, "--keep", tmp_path / "kept", seconds=_SECONDS_MAX)
     assert done.returncode == 0, done.stdout

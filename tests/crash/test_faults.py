@@ -1,4 +1,4 @@
-"""Faults of a log: what a failing system call was once answered with."""
+"""Faults of a log that were once answered wrongly."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.faults import Case
-from tests.support.crashing import crash
+from stress.crash.failure_modes.faults import Case
+from tests.support.crash_harness import crash
 
 
-def _holds(tmp_path: Path, scenario: str, fault: str, first: int, *, for_ever: bool = True) -> None:
-    case = Case("faults", scenario, "", fault, for_ever, first=first)
+def _holds(tmp_path: Path, scenario: str, fault: str, first: int, *, permanent: bool = True) -> None:
+    case = Case("faults", scenario, "", fault, permanent, first=first)
     (tmp_path / "part.json").write_text(json.dumps({"part": "faults", "case": asdict(case)}))
     done = crash("--replay", tmp_path)
     assert done.returncode == 0, done.stdout
@@ -33,13 +33,13 @@ def test_a_header_that_could_not_be_read_was_an_internal_error(tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [4, 5])
 def test_a_lock_that_could_not_be_had_was_an_internal_error(tmp_path: Path, first: int) -> None:
-    _holds(tmp_path, "append_many", "LOCK ENOLCK", first, for_ever=False)
+    _holds(tmp_path, "append_many", "LOCK ENOLCK", first, permanent=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [1, 2])
 def test_a_disk_that_took_no_mark_of_its_failure_was_an_internal_error(tmp_path: Path, first: int) -> None:
-    """Other processes knew of it from shared memory, and did not tell their callers."""
+    """Other processes knew of the failure from shared memory, and did not report it to their callers."""
     _holds(tmp_path, "append_many", "WRITE+DATA_SYNC+SYNC EIO", first)
 
 
@@ -52,15 +52,13 @@ def test_records_staged_when_a_disk_failed_were_written_twice(tmp_path: Path, fi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [8, 18])
-def test_a_cutover_on_a_disk_that_took_no_mark_of_its_failure_told_nobody(tmp_path: Path, first: int) -> None:
+def test_a_cutover_on_a_disk_that_took_no_mark_of_its_failure_reported_nothing(tmp_path: Path, first: int) -> None:
     _holds(tmp_path, "cutover", "WRITE+DATA_SYNC+SYNC EIO", first)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [16, 17, 18])
-def test_an_append_behind_drafts_whose_turn_could_not_be_recorded_was_an_internal_error(
-    tmp_path: Path, first: int
-) -> None:
+def test_an_append_after_an_ingest_that_could_not_be_recorded_was_an_internal_error(tmp_path: Path, first: int) -> None:
     _holds(tmp_path, "drafts", "WRITE ENOSPC", first)
 
 
@@ -68,5 +66,5 @@ def test_an_append_behind_drafts_whose_turn_could_not_be_recorded_was_an_interna
 @pytest.mark.parametrize(
     ("fault", "first"), [("OPEN ENOSPC", 24), ("LINK ENOSPC", 4), ("UNLINK EIO", 0), ("UNLINK EIO", 5)]
 )
-def test_drafts_with_an_unknown_outcome_come_into_the_log(tmp_path: Path, fault: str, first: int) -> None:
+def test_external_files_with_an_unknown_outcome_join_the_log(tmp_path: Path, fault: str, first: int) -> None:
     _holds(tmp_path, "drafts", fault, first)

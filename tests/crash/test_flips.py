@@ -1,4 +1,5 @@
-"""Flipped bits: one of each byte of a header, an index, a turn; a few of all else.  `make flips` does all of them."""
+"""Flipped bits: one of each byte of a header, an index, a producer batch; a few of all others.  `make flips` flips
+all."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def test_one_bit_of_each_byte(figure: Callable[[str], None]) -> None:
     # Each run draws which half of the bytes it takes.
     first = random.SystemRandom().randrange(2)
-    # A process of its own: what it has in memory is measured.
+    # A separate process, because its memory is measured.
     command = [sys.executable, "-m", "stress.crash.flips", "--quick", "--processes", "1"]
     command += ["--step", "2", "--first", str(first)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Kill: a writer dies at each call that it makes, and every one of them is tried.  The page cache lives."""
+"""Kill: a writer dies at each of its calls, every one of which is tried.  The page cache survives."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.kill import BESIDE, ON_NOTHING, ON_SOMETHING, Case
-from stress.crash.striker import Action
-from tests.support.crashing import crash
+from stress.crash.failure_modes.kill import BESIDE_ANOTHER, ON_NOTHING, ON_SOMETHING, Case
+from stress.crash.preloaded.injector import Action
+from tests.support.crash_harness import crash
 
 pytestmark = pytest.mark.slow
 
 
 def _deaths(tmp_path: Path, scenario: str, place: str, *, before: int = -1) -> int:
-    """How many processes died, each at another call, after one that died at the call `before`."""
+    """Return how many processes died, each at another call, after one that died at the call `before`."""
     case = Case("kill", scenario, place, "", Action.KILL_BEFORE, 1, first=-1, before=before)
     (tmp_path / "part.json").write_text(json.dumps({"part": "kill", "case": asdict(case)}))
     done = crash("--replay", tmp_path)
@@ -28,7 +28,7 @@ def _deaths(tmp_path: Path, scenario: str, place: str, *, before: int = -1) -> i
     return int(found[1])
 
 
-@pytest.mark.parametrize("place", [ON_NOTHING, ON_SOMETHING, BESIDE])
+@pytest.mark.parametrize("place", [ON_NOTHING, ON_SOMETHING, BESIDE_ANOTHER])
 @pytest.mark.parametrize("scenario", ["append", "append_many", "grow", "cutover"])
 def test_a_writer_killed_at_each_call_loses_nothing(
     tmp_path: Path, scenario: str, place: str, figure: Callable[[str], None]
@@ -39,6 +39,6 @@ def test_a_writer_killed_at_each_call_loses_nothing(
 
 
 @pytest.mark.parametrize("before", range(4, 110, 18))
-def test_a_writer_killed_while_it_finishes_what_a_killed_one_left_loses_nothing(tmp_path: Path, before: int) -> None:
-    """Each eighteenth call of a cutover, times each call of the next writer's opening; `make crash` has the rest."""
+def test_a_writer_killed_during_the_recovery_of_a_killed_one_loses_nothing(tmp_path: Path, before: int) -> None:
+    """Each eighteenth call of a cutover, times each call of the next writer's opening; `make crash` does the rest."""
     assert _deaths(tmp_path, "cutover", ON_SOMETHING, before=before) > 5

@@ -1,6 +1,6 @@
-"""The randomised crash model, for a few seconds: the protocol as it is holds, and planted mistakes are found.
+"""The randomised crash model, for a few seconds: the protocol holds, and seeded bugs are found.
 
-`python -m stress.model` runs it for as long as one likes.  Seeds are fixed here, so that a failure is a change's.
+`python -m stress.model` runs it for longer.  Seeds are fixed here, so that a failure is due to a change.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from stress.model.__main__ import run_many, run_one
-from stress.model.planted import PLANTED
+from stress.model.seeded_bugs import SEEDED_BUGS
 
 ROOT = Path(__file__).parents[2]
 RUNS = 250
 
-# Where the seed that the others have takes seconds or minutes.
+# Seeds for bugs that the others' seed finds only after seconds or minutes.
 _SEEDS = {
     "aside-kept": 29,
     "close-believed": 236,
@@ -38,21 +38,21 @@ def test_the_protocol_keeps_every_promise(figure: Callable[[str], None]) -> None
     figure(f"crash model: {summary.runs} runs, {summary.steps} steps, {len(summary.states)} states, no violation")
 
 
-def test_a_planted_mistake_is_found() -> None:
-    """The canary."""
+def test_a_seeded_bug_is_found() -> None:
+    """A canary for the model."""
     assert run_many(1, frozenset(["no-sync"]), seconds=60, violations_max=1, runs_max=RUNS).violations
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PLANTED)
-def test_every_planted_mistake_is_found(name: str) -> None:
+@pytest.mark.parametrize("name", SEEDED_BUGS)
+def test_every_seeded_bug_is_found(name: str) -> None:
     assert run_many(_SEEDS.get(name, 2), frozenset([name]), seconds=240, violations_max=1).violations
 
 
 def test_a_violation_is_replayed_from_its_seed() -> None:
-    command = [sys.executable, "-m", "stress.model", "--planted", "no-sync", "--seconds", "20"]
+    command = [sys.executable, "-m", "stress.model", "--seeded-bug", "no-sync", "--seconds", "20"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert re.search(r"^\d+ runs, \d+ steps, \d+ states", done.stdout)
-    violation, seed = re.findall(r"violation: (.*)\n  replay: .* --replay (\d+) --planted no-sync", done.stdout)[0]
+    violation, seed = re.findall(r"violation: (.*)\n  replay: .* --replay (\d+) --seeded-bug no-sync", done.stdout)[0]
     assert run_one(int(seed), frozenset(["no-sync"]))[1] == violation

@@ -1,4 +1,4 @@
-"""Kill: a process that prunes dies at each system call that it makes.  What stays is a log without a gap."""
+"""Kill: a process that prunes dies at each of its system calls.  The remaining log has no gap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import binlog
 from binlog import Writer
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.support.logs import read_all
 from tests.support.preloaded import kill_at_each_call, run_preloaded
 
@@ -29,7 +29,7 @@ def _prune(log: Path) -> None:
 
 
 def _gapless(log: Path) -> int:
-    """Hold what must be true whatever died; the first file that is left."""
+    """Check the log after any death, and return the number of the first file."""
     assert binlog.check(log) == []
     numbers = [file.number for file in binlog.stat(log).files]
     assert numbers == list(range(numbers[0], FILES + 1))
@@ -56,7 +56,7 @@ def test_a_prune_killed_at_each_call_leaves_a_log_without_a_gap(in_memory: Path,
 
 
 def test_each_removal_is_durable_before_the_next(in_memory: Path) -> None:
-    """Power: names of a directory may come back in any order, so that two unsynced ones could leave a gap."""
+    """Power: removals of names may be undone in any order, so that two unsynced ones could leave a gap."""
     log = in_memory / "log"
     _fill(log)
     calls = run_preloaded(_prune, log, kinds=(Kind.UNLINK, Kind.SYNC)).calls
@@ -64,7 +64,7 @@ def test_each_removal_is_durable_before_the_next(in_memory: Path) -> None:
 
 
 def test_the_sweep_finds_a_file_removed_out_of_order(in_memory: Path) -> None:
-    """The canary."""
+    """A canary for the checks."""
     log = in_memory / "log"
     _fill(log)
     (log / "00000002.dat").unlink()

@@ -1,4 +1,4 @@
-"""The thread sanitizer over writers as threads.  `make asan` and `make ubsan` take minutes, and have no part here."""
+"""The thread sanitizer over writers as threads.  `make asan` and `make ubsan` take minutes and are not run here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def _needs_the_sanitizer() -> None:
-    """Where gcc has no such file, it gives the name back as it is."""
+    """Skip if gcc has no such file: it then prints the name unchanged."""
     asked = ["gcc", "-print-file-name=libtsan.so"]
     if "/" not in subprocess.run(asked, capture_output=True, text=True, check=True).stdout:
         pytest.skip("the compiler has no thread sanitizer")
@@ -31,7 +31,7 @@ def test_threads_in_place_of_processes_race_for_nothing() -> None:
     assert "2401 records; 0 problems" in done.stderr
 
 
-def test_a_planted_race_is_found() -> None:
-    done = _threads("--planted")
+def test_a_seeded_race_is_found() -> None:
+    done = _threads("--seeded-race")
     assert done.returncode not in (0, 2)
     assert "WARNING: ThreadSanitizer: data race" in done.stderr

@@ -1,4 +1,4 @@
-"""Kill: a process dies at each call of its turns.  Tried again, each turn is there once, and whole."""
+"""Kill: a process dies at each call of its producer batches.  After a retry, each batch is in the log once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 
 import binlog
 from binlog import Batch, Draft, Mode, Writer
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.support.logs import read_all
 from tests.support.preloaded import kill_at_each_call, run_preloaded
 
 pytestmark = pytest.mark.slow
 
-# The records of each turn are like those of any other, and of everybody's: no content tells whose they are.
+# All records are alike, also those of other writers: their content does not say which batch they belong to.
 SAME = b"the same for all"
 A_TURN = 3
 TURNS = 2
@@ -34,7 +34,7 @@ def _take_turns(log: Path) -> None:
 
 
 def _take_drafts(log: Path) -> None:
-    """The same turns, each as two files."""
+    """Append the same batches, each as two external files."""
     folder = log / "aside"
     folder.mkdir(exist_ok=True)
     with Writer(log) as writer:
@@ -53,18 +53,19 @@ def _append(log: Path) -> None:
 
 
 def _settle(log: Path) -> None:
-    """Without a thread, which would look at the shared memory of every log on this machine, and be killed at that."""
+    """Append without a thread, which would inspect the shared memory of every log on this machine, and be killed
+    there."""
     with Writer(log) as writer:
         writer.append(SAME)
 
 
 def _hold(log: Path, others: int) -> None:
-    """Append as often as somebody else does meanwhile, try the turns again, and see that all is there, once."""
+    """Append `others` records from elsewhere, retry the batches, and check that the log has everything once."""
     assert binlog.check(log) == []
     for _ in range(others):
         _append(log)
     with Writer(log):
-        pass  # which finishes what was decided
+        pass  # opening finishes an ingest that was decided
     before = len(read_all(log))
     _take_turns(log)
     found = read_all(log)
@@ -76,14 +77,14 @@ def _hold(log: Path, others: int) -> None:
 
 @pytest.mark.parametrize("others", [0, A_TURN])
 @pytest.mark.parametrize("work", [_take_turns, _take_drafts])
-def test_a_turn_killed_at_each_call_is_there_once(
+def test_a_producer_batch_killed_at_each_call_is_in_the_log_once(
     in_memory: Path, work: Work, others: int, figure: Callable[[str], None]
 ) -> None:
-    """others: how many such records somebody appends before the turns are tried again; as many as a turn has."""
+    """others: records alike that another writer appends before the batches are retried; as many as a batch has."""
     log, start = in_memory / "log", in_memory / "start"
     _append(start)
     died = 0
-    # Of drafts there are three times as many calls.
+    # An ingest makes three times as many calls.
     for run in kill_at_each_call(work, start, log, step=1 if work is _take_turns else 2):
         _hold(log, others)
         assert len(read_all(log)) == 1 + TURNS * A_TURN + others, died
@@ -93,13 +94,13 @@ def test_a_turn_killed_at_each_call_is_there_once(
 
 
 def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
-    """Leave in `log` what one of these moments of the first turn leaves of `start`.
+    """Leave in `log` the state of `start` after one of these moments of the first batch.
 
-    named: right after its file has its name.  slotted: at the commit's sync, with the slot written.
+    named: right after its file got its name.  slotted: at the commit's sync, with the slot written.
     """
     run = functools.partial(run_preloaded, kinds=(Kind.LINK, Kind.SYNC, Kind.DATA_SYNC), shared_memory=False)
     calls = run(_take_turns, shutil.copytree(start, log)).calls
-    # Each turn's file gets its name, and then another one.
+    # Each batch's file gets its name, and then another one.
     names = [at for at, call in enumerate(calls) if call is Kind.LINK]
     assert len(names) == 2 * TURNS
     slotted = max(at for at in range(names[1]) if calls[at] is Kind.DATA_SYNC)
@@ -110,7 +111,7 @@ def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["named", "slotted"])
-def test_whoever_settles_a_turn_killed_at_each_call_too_settles_it_once(
+def test_a_writer_killed_at_each_call_while_it_resolves_a_batch_resolves_it_once(
     in_memory: Path, moment: str, figure: Callable[[str], None]
 ) -> None:
     log, start = in_memory / "log", in_memory / "killed"
@@ -126,4 +127,4 @@ def test_whoever_settles_a_turn_killed_at_each_call_too_settles_it_once(
         assert len(read_all(log)) == 1 + TURNS * A_TURN + found, died
         died += run.killed
     assert died > 20
-    figure(f"a turn killed when {moment}, and whoever settles it: {died} deaths")
+    figure(f"a turn killed when {moment}, and the writer that resolves it: {died} deaths")

@@ -1,28 +1,29 @@
 """A reader and a writer that follow the rules of the jPOS-EE binlog module, and share no code with the package.
 
-They stand in for Java processes. The rules are those that the module was seen to follow:
+They are used instead of Java processes. The rules are those that the module was seen to follow:
 
-1. Big-endian. A new file is 256 bytes: length word 252, version 1, status, tail 248, number, next number 0, zeros.
-   The first record is at 248. There is no magic.
-2. The header's tail is where the next record goes, whatever lies beyond it. A record is a 4-byte length and its bytes.
-3. An append walks the chain of next numbers to the open file, locks all of it (F_SETLKW from 0 without end), reads
+1. Big-endian. A new file has 256 bytes: length word 252, version 1, status, tail 248, number, next number 0, zeros. The
+   first record is at 248. There is no magic.
+2. The header's tail is the offset of the next record, whatever bytes follow it. A record is a 4-byte length and its
+   bytes.
+3. An append follows the chain of next numbers to the open file, locks all of it (F_SETLKW from 0 without end), reads
    the tail, writes the record, reads the tail, writes the 8 bytes of the tail, syncs once, unlocks.
-4. A cutover, under the same lock, makes the next file under a temporary name and gives it its own, then writes the
-   next number at 20, then the status at 6, and syncs once.
+4. A cutover, under the same lock, makes the next file under a temporary name and then names it, writes the next number
+   at 20, then the status at 6, and syncs once.
 5. A reader takes no lock. It moves from a closed file to the next by number.
 
-Where the module is wrong this is right, unless told otherwise: `--status-before-lock` appends to a file that was
-closed between its look and its lock; `--rename-replaces` puts a new file in the place of one that is already there;
-`--stale-tail` lets a reader leave a closed file without a last look at its tail.
+If the module is wrong, this is right, except with these options: `--status-before-lock` appends to a file that was
+closed between the check and the lock; `--rename-replaces` replaces an existing file by a new one; `--stale-tail` lets a
+reader leave a closed file without reading its tail again.
 
-A classic lock belongs to the process and goes when any descriptor of its file is closed. So this is a program: one
-writer or one reader a process.
+A classic lock belongs to the process and is released when any descriptor of its file is closed. So this is a program:
+one writer or one reader a process.
 
-`--poll` asks for the lock again and again (F_SETLK) for 5 s, and never queues for it; `--waits` prints how long each
-append waited for its lock, in ns, in place of its ref.
+`--poll` requests the lock again and again (F_SETLK) for 5 s, and never queues for it; `--waits` prints how long each
+append waited for its lock, in ns, instead of its ref.
 
-    python jpos_peer.py append DIR WRITER COUNT   records "WRITER 0", "WRITER 1", ...; prints each ref once it is kept
-    python jpos_peer.py cutover DIR               prints the number that is now open
+    python jpos_peer.py append DIR WRITER COUNT   records "WRITER 0", "WRITER 1", ...; prints each ref after its sync
+    python jpos_peer.py cutover DIR               prints the number of the open file
     python jpos_peer.py read DIR                  JSON lines: number, offset, hex
 """
 
@@ -79,7 +80,7 @@ def create_file(directory: Path, number: int, *, replace: bool) -> None:
     if replace:
         os.rename(temporary, path)
         return
-    with contextlib.suppress(FileExistsError):  # another process was quicker: its file is the one
+    with contextlib.suppress(FileExistsError):  # another process was faster, and its file is used
         os.link(temporary, path)
     os.unlink(temporary)
 
@@ -100,7 +101,7 @@ class Writer:
         self.rename_replaces = rename_replaces
         self.fd = -1
         numbers = numbers_in(directory)
-        for self.number in reversed(numbers):  # starts at the highest that is closed, else at the lowest, else at 1
+        for self.number in reversed(numbers):  # starts at the highest that is closed, otherwise at the lowest, or at 1
             self.move_to(self.number)
             if status_of(self.fd) == CLOSED:
                 break
@@ -171,7 +172,7 @@ class Writer:
 
 
 def read(directory: Path, start: tuple[int, int] | None, *, stale_tail: bool = False) -> Iterator[Record | None]:
-    """The records from `start` or the lowest file on, and None whenever there is no more for now."""
+    """Yield the records from `start` or the lowest file on, and None whenever there are no more for now."""
     while not (start or numbers_in(directory)):
         yield None
     number, offset = start or (numbers_in(directory)[0], FIRST_OFFSET)
@@ -214,7 +215,7 @@ def append_many(
 
 
 def print_records(records: Iterator[Record | None], count: int | None) -> None:
-    """To the end as it is now; with `count`, on until so many have been seen that are not empty."""
+    """Print records to the present end; with `count`, until that many non-empty ones were printed."""
     found = 0
     while count is None or found < count:
         entry = next(records)

@@ -1,6 +1,6 @@
-"""A writer of another program beside eight of ours that append as fast as they can: nobody starves.
+"""A foreign writer next to eight of ours that append as fast as they can: no writer starves.
 
-The bound of a second is a promise, and is asserted; how long it really takes is printed.
+The bound of one second is a promise, and is asserted; the actual wait is printed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def test_a_foreign_writer_beside_eight_of_ours_never_waits_a_second(
 ) -> None:
     together = Together(tmp_path / "together", 9)
     with Writer(log) as writer:
-        # The log is known to be mixed from its first foreign record on; what comes before that is the next test's.
+        # After its first foreign record, every process knows of foreign writers; the next test is about the time
+        # before.
         writer.append(b'{"writer": 99, "sequence": 0}')
         jpos_peer.Writer(log).append(b'{"writer": 99, "sequence": 1}')
         writer.append(b'{"writer": 99, "sequence": 2}')
@@ -98,7 +99,7 @@ def test_a_foreign_writer_that_comes_for_the_first_time_is_let_in(
 
 
 def test_all_processes_learn_that_a_log_is_mixed(log: Path) -> None:
-    """From the first foreign record on nobody takes a lock that is free at once, ahead of whoever waits for it."""
+    """After the first foreign record no process takes a lock that is free ahead of one that waits for it."""
     with Writer(log) as first, Writer(log) as second:
         first.append(b"1")
         second.append(b"2")

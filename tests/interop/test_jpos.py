@@ -19,7 +19,7 @@ from tests.support.workers import append_named, follow_count, run_all
 
 PEER = Path(__file__).with_name("jpos_peer.py")
 
-# What the real module (jPOS-EE, 2026-07) wrote for one file and three records: `hello`, 1,000 bytes of 0x41, nothing.
+# Written by the real module (jPOS-EE, 2026-07) for one file and three records: `hello`, 1,000 bytes of 0x41, nothing.
 GOLDEN_HEADER = "000000fc0001000000000000000004f10000000100000000"
 GOLDEN_RECORDS = [b"hello", b"A" * 1000, b""]
 
@@ -44,7 +44,8 @@ def _said(peer: subprocess.Popen[str]) -> list[str]:
 
 
 def _peer_reads(log: Path, *arguments: object) -> list[bytes]:
-    """What a jPOS reader sees, without the two empty records that it takes the end of our header for."""
+    """Return the records that a jPOS reader returns, without the two empty records that it reads in the end of our
+    header."""
     found = [json.loads(line) for line in _said(_peer("read", log, *arguments))]
     return [bytes.fromhex(entry["hex"]) for entry in found if entry["offset"] not in (248, 252) or entry["hex"]]
 
@@ -69,7 +70,7 @@ def test_appending_to_a_file_of_the_real_module_changes_its_tail_alone(log: Path
     assert after[:8] + before[8:16] + after[16:1265] == before
     assert after[1265:1277] == b"\0\0\0\4ours\0\0\0\0"
     assert [entry.data for entry in Reader(log)] == [*GOLDEN_RECORDS, b"ours", b""]
-    # Three empty records of its own are not to be confused with the two that our header would give.
+    # Its own three empty records differ from the two that our header would give.
     assert [bytes.fromhex(json.loads(line)["hex"]) for line in _said(_peer("read", log))] == [
         *GOLDEN_RECORDS,
         b"ours",
@@ -77,7 +78,7 @@ def test_appending_to_a_file_of_the_real_module_changes_its_tail_alone(log: Path
     ]
 
 
-def test_a_cutover_from_a_file_of_the_real_module_leaves_what_the_module_reads(log: Path) -> None:
+def test_after_a_cutover_the_real_module_can_read_its_file(log: Path) -> None:
     path = _golden(log)
     with Writer(log) as writer:
         assert writer.cutover() == 2
@@ -139,7 +140,7 @@ def _in_order(records: list[bytes], *writers: str) -> None:
 
 @pytest.mark.slow
 def test_four_of_ours_and_two_of_theirs_share_a_live_directory(log: Path) -> None:
-    """Cutovers by both sides, followers of both sides: nothing lost, nothing twice, each writer's records in order."""
+    """Cutovers and followers of both sides: nothing lost, nothing twice, each writer's records in order."""
     count, ours, theirs = 200, ["o1", "o2", "o3", "o4"], ["j1", "j2"]
     log.mkdir()
     with Writer(log) as writer:
@@ -173,17 +174,17 @@ def test_four_of_ours_and_two_of_theirs_share_a_live_directory(log: Path) -> Non
 
 @pytest.mark.slow
 def test_records_that_jpos_adds_to_a_file_just_closed_reach_a_follower(tmp_path: Path) -> None:
-    """It looks at the status before it takes the lock, so that a cutover may come in between."""
+    """The module reads the status before it takes the lock, so that a cutover may come in between."""
     log = tmp_path / "log"
     with Writer(log) as writer:
         writer.append(b"1")
-        _said(_peer("append", log, "jpos", 1))  # makes the log a mixed one
+        _said(_peer("append", log, "jpos", 1))  # makes the log one with foreign writers
         reader = Reader(log)
         writer.append(b"2")
         peer: list[subprocess.Popen[str]] = []
 
         def start_peer_under_our_lock() -> None:
-            # The peer sees the file open, and waits for the lock that the cutover holds.
+            # The peer finds the file open, and waits for the lock that the cutover holds.
             peer.append(_peer("append", log, "late", 1, "--status-before-lock"))
             _until_waiting(peer[0].pid)
 
@@ -199,7 +200,7 @@ def test_records_that_jpos_adds_to_a_file_just_closed_reach_a_follower(tmp_path:
 
 
 def _until_waiting(process: int) -> None:
-    """Until the process waits for a lock: the kernel lists it under the lock's line, after an arrow."""
+    """Wait until the process waits for a lock: the kernel lists it under the lock's line, after an arrow."""
     done = threading.Event()
     threading.Timer(60, done.set).start()
     while not done.is_set():

@@ -1,4 +1,4 @@
-"""The stand-in for jPOS is believed by the interop tests, so it is tested by itself first."""
+"""The jPOS peer, tested alone, because the interop tests rely on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from tests.interop import jpos_peer
 
-# As the jPOS-EE module (2026-07) leaves a file into which it wrote "hello", 1,000 times 0x41 and an empty record.
+# The file that the jPOS-EE module (2026-07) leaves after writing "hello", 1,000 times 0x41 and an empty record.
 _GOLDEN_RECORDS = [b"hello", b"A" * 1000, b""]
 _GOLDEN_HEADER = bytes.fromhex("000000fc 0001 0000 00000000000004f1 00000001 00000000")
 _GOLDEN = b"".join(
@@ -56,7 +56,7 @@ def _records(directory: Path, start: tuple[int, int] | None = None) -> list[jpos
 # --- bytes
 
 
-def test_what_it_writes_is_what_the_module_writes(tmp_path: Path) -> None:
+def test_it_writes_the_same_bytes_as_the_module(tmp_path: Path) -> None:
     writer = jpos_peer.Writer(tmp_path)
     assert [writer.append(record) for record in _GOLDEN_RECORDS] == [(1, 248), (1, 257), (1, 1261)]
     writer.close()
@@ -64,7 +64,7 @@ def test_what_it_writes_is_what_the_module_writes(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["00000001.dat"]
 
 
-def test_what_the_module_writes_is_read(tmp_path: Path) -> None:
+def test_it_reads_the_modules_files(tmp_path: Path) -> None:
     (tmp_path / "00000001.dat").write_bytes(_GOLDEN)
     assert [data for _, _, data in _records(tmp_path)] == _GOLDEN_RECORDS
 
@@ -75,12 +75,12 @@ def test_a_new_file_has_256_bytes_and_its_tail_at_248(tmp_path: Path) -> None:
     assert (tmp_path / "00000007.dat").read_bytes() == expected
 
 
-_Call = tuple[str, int, int]  # a call's name; of a read or write its size and offset
+_Call = tuple[str, int, int]  # a call's name; of a read or write, its size and offset
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[_Call]:
-    """What this process calls of what the stand-in is written in, as it goes on."""
+    """Record the calls of the functions that the peer uses."""
     seen: list[_Call] = []
 
     def see(module: ModuleType, name: str, told: Callable[..., tuple[int, int]]) -> None:
@@ -123,7 +123,7 @@ def test_a_cutover_writes_the_next_number_and_then_the_status(tmp_path: Path, ca
 
 
 def _file_with_a_magic(records: list[bytes]) -> bytes:
-    """A file as the package makes it, as far as the header's tail says: first record at 256, room beyond the tail."""
+    """Return a file as the package makes it, up to the header's tail: first record at 256, space after the tail."""
     body = b"".join(struct.pack(">i", len(record)) + record for record in records)
     header = struct.pack(">iHHqii", 252, 1, 0, 256 + len(body), 1, 0) + b"M" * 224 + bytes(8)
     return header + body + bytes(4096)
@@ -146,7 +146,7 @@ def test_appending_to_such_a_file_changes_the_tail_and_nothing_else(tmp_path: Pa
 # --- as a program
 
 
-def test_what_is_appended_is_read_back_from_anywhere(tmp_path: Path) -> None:
+def test_records_are_read_back_from_any_start(tmp_path: Path) -> None:
     refs = _run("append", tmp_path, "w", 3).split()
     assert refs == ["1:248", "1:255", "1:262"]
     expected = [(1, 248, b"w 0"), (1, 255, b"w 1"), (1, 262, b"w 2")]
@@ -154,10 +154,10 @@ def test_what_is_appended_is_read_back_from_anywhere(tmp_path: Path) -> None:
     assert _parse(_run("read", tmp_path, "--start", "1:255")) == expected[1:]
 
 
-def test_a_cutover_goes_on_in_the_next_file(tmp_path: Path) -> None:
+def test_a_cutover_continues_in_the_next_file(tmp_path: Path) -> None:
     _run("append", tmp_path, "a", 2)
     assert _run("cutover", tmp_path) == "2\n"
-    assert _run("cutover", tmp_path) == "3\n"  # an empty closed file is stepped over
+    assert _run("cutover", tmp_path) == "3\n"  # an empty closed file is skipped
     assert _run("append", tmp_path, "b", 1, "--cutover-every", 1) == "3:248\n"
     expected = [(1, 248, b"a 0"), (1, 255, b"a 1"), (3, 248, b"b 0")]
     assert _records(tmp_path) == expected
@@ -186,8 +186,8 @@ def test_a_missing_next_file_is_made_again_and_a_loop_is_refused(tmp_path: Path)
     writer.close()
 
 
-def test_a_live_reader_gets_what_many_writers_append_through_cutovers(tmp_path: Path) -> None:
-    """First-file race, cutovers by all of them, and a reader that was there before the first file."""
+def test_a_live_reader_gets_all_records_of_many_writers_through_cutovers(tmp_path: Path) -> None:
+    """With a race for the first file, cutovers by all writers, and a reader that started before the first file."""
     writers, count = 4, 200
     with _start("read", tmp_path, "--count", writers * count) as reader:
         running = [_start("append", tmp_path, f"w{index}", count, "--cutover-every", 30) for index in range(writers)]
@@ -209,7 +209,7 @@ def test_a_live_reader_gets_what_many_writers_append_through_cutovers(tmp_path: 
 # --- its switches
 
 
-def test_a_new_file_never_replaces_one_unless_told_to(tmp_path: Path) -> None:
+def test_a_new_file_replaces_no_file_by_default(tmp_path: Path) -> None:
     path = tmp_path / "00000001.dat"
     path.write_bytes(_GOLDEN)
     jpos_peer.create_file(tmp_path, 1, replace=False)
@@ -220,13 +220,13 @@ def test_a_new_file_never_replaces_one_unless_told_to(tmp_path: Path) -> None:
 
 
 def _await_waiter_for_a_lock(pid: int) -> None:
-    """Until the kernel lists the process among those that wait for a lock: proc_locks(5)."""
+    """Wait until the kernel lists the process as waiting for a lock: proc_locks(5)."""
     while not any(" -> POSIX " in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines()):
         os.sched_yield()
 
 
 @pytest.mark.parametrize(("switches", "lands"), [([], "2:248"), (["--status-before-lock"], "1:248")])
-def test_a_file_that_is_closed_while_it_waits(tmp_path: Path, switches: list[str], lands: str) -> None:
+def test_a_file_that_is_closed_during_the_wait_for_its_lock(tmp_path: Path, switches: list[str], lands: str) -> None:
     holder = jpos_peer.Writer(tmp_path)
     holder.lock_open_file()
     with _start("append", tmp_path, "w", 1, *switches) as process:
@@ -242,7 +242,7 @@ def test_a_file_that_is_closed_while_it_waits(tmp_path: Path, switches: list[str
 def test_a_record_that_comes_just_before_the_file_is_closed(tmp_path: Path, stale_tail: bool) -> None:
     _run("append", tmp_path, "a", 1)
     records = jpos_peer.read(tmp_path, None, stale_tail=stale_tail)
-    assert next(records) == (1, 248, b"a 0")  # it has read the tail, and not yet the status
+    assert next(records) == (1, 248, b"a 0")  # it has read the tail, but not yet the status
     _run("append", tmp_path, "b", 1, "--cutover-every", 1)
     _run("append", tmp_path, "c", 1)
     late, following = (1, 255, b"b 0"), (2, 248, b"c 0")

@@ -1,4 +1,4 @@
-"""Writers, readers, retention and archiving side by side: nothing is lost, seen twice, or out of order."""
+"""Writers, readers, retention and archiving together: nothing is lost, read twice, or out of order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _archive_until_done(log: Path) -> None:
 
 
 def _follow(log: Path) -> None:
-    """From the start, in one go."""
+    """Follow from the start with one reader."""
     found = []
     with Reader(log) as reader:
         for entry in reader.tail(30):
@@ -50,7 +50,7 @@ def _follow(log: Path) -> None:
 
 
 def _restart(log: Path) -> None:
-    """With a new reader for every few records, from where the last one was."""
+    """Follow with a new reader for every few records, from the position of the last one."""
     found: list[bytes] = []
     at: Ref | Start = Start.BEGINNING
     while True:
@@ -83,7 +83,7 @@ def test_in_threads_of_one_process(log: Path) -> None:
     def run(job: object) -> None:
         try:
             job(log)  # type: ignore[operator]
-        except BaseException as error:  # noqa: BLE001 - the test is to fail with it
+        except BaseException as error:  # noqa: BLE001 - the test fails with it
             failed.append(error)
 
     threads = [threading.Thread(target=run, args=[job]) for job in (_write, _archive_until_done, _follow, _restart)]

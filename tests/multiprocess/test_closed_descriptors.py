@@ -1,4 +1,4 @@
-"""Daemons that close every descriptor that they have, ours among them, and go on using their handles."""
+"""Daemons that close every descriptor, including binlog's, and continue to use their handles."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _run(tmp_path: Path, code: str, *, mode: str = "SYNC") -> None:
 @KINDS
 @MODES
 def test_no_record_lands_in_another_log(tmp_path: Path, kind: str, mode: str) -> None:
-    """A durable, acknowledged record of one log was in the other one."""
+    """A durable, acknowledged record of one log was once written to another log."""
     code = f"""
 first = Writer(one, mode=mode)
 first.append(b"1")
@@ -137,8 +137,8 @@ os._exit(0)
 
 
 @KINDS
-def test_a_reader_goes_on_where_it_was(tmp_path: Path, kind: str) -> None:
-    """It told of damage that is not there."""
+def test_a_reader_continues_at_its_position(tmp_path: Path, kind: str) -> None:
+    """It once reported damage that did not exist."""
     code = f"""
 import random
 writer = Writer(one)
@@ -169,7 +169,7 @@ os._exit(0)
 
 
 @KINDS
-def test_a_writer_whose_directory_went_meanwhile_is_told(tmp_path: Path, kind: str) -> None:
+def test_a_writer_reports_that_its_directory_was_removed(tmp_path: Path, kind: str) -> None:
     code = f"""
 from binlog.errors import GoneError
 writer = Writer(one)
@@ -193,7 +193,7 @@ os._exit(0)
 
 
 def test_one_closed_descriptor_is_opened_again(tmp_path: Path) -> None:
-    """Whichever of ours a program closes by its number, with another file of its own in its place."""
+    """A program may close any of our descriptors by its number, and open a file of its own with that number."""
     code = """
 names = {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2 and
          os.path.exists(f"/proc/self/fd/{fd}")}
@@ -224,8 +224,8 @@ os._exit(0)
 
 @pytest.mark.parametrize("grows", [True, False])
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_reader_is_given_no_record_of_a_copy_of_its_log(tmp_path: Path, grows: bool, waits: bool) -> None:
-    """A copy has the header of the log, so that only device and inode tell whose file a descriptor is open on."""
+def test_a_reader_returns_no_record_of_a_copy_of_its_log(tmp_path: Path, grows: bool, waits: bool) -> None:
+    """A copy has the log's header, so only device and inode identify the file of a descriptor."""
     code = f"""
 import shutil, time
 writer = Writer(one)

@@ -1,4 +1,4 @@
-"""Engines whose process closed all its descriptors: they refuse, and touch no file of the program's."""
+"""Engines whose process closed all its descriptors: they refuse calls, and touch none of the program's files."""
 
 from __future__ import annotations
 

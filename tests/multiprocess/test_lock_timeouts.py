@@ -1,4 +1,6 @@
-"""Writers with a time limit beside writers that wait for ever: with their share, and no record twice or lost."""
+"""Writers with a time limit together with writers that wait for ever: they get their share, and no record is doubled or
+lost.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,18 @@ from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.waiting import until
 
-# native/log/staging_area.h: where things are, as bytes from the staging area's start.  The second ring is the child's.
+# native/log/staging_area.h: offsets from the beginning of the staging area, in bytes.  The second ring is the child's.
 _RING = 1856 + 192
 _ENTRY = 32768 + 262144
 _STAGED, _TAKEN = 1, 2
 
 _PLAIN = 4
-# Enough that each process has its turns on the processor meanwhile.
+# Enough that each process gets processor time meanwhile.
 _APPENDS = {Mode.SYNC: 300, Mode.FLUSH: 10_000}
 
 
 class _Counts:
-    """How many records each process has appended, in memory that they share; a place for each, and one to stop all."""
+    """The number of records that each process has appended, in shared memory; a slot for each, and one that stops all."""
 
     def __init__(self, count: int) -> None:
         self._memory = memoryview(mmap.mmap(-1, 8 * (2 * count + 1))).cast("Q")
@@ -53,7 +55,7 @@ class _Counts:
         return bool(self._memory[self._count])
 
     def ready(self, number: int) -> None:
-        """Wait until every process has come here."""
+        """Wait until every process has reached this point."""
         ready = self._memory[self._count + 1 :]
         ready[number] = 1
         until(lambda: all(ready))
@@ -94,8 +96,8 @@ def test_a_writer_with_a_time_limit_has_its_share(log: Path, mode: Mode) -> None
     assert jobs_by_writer(read_all(log)) == {number: list(range(count)) for number, count in enumerate(counts.all())}
 
 
-def test_a_writer_with_a_time_limit_opens_syncs_and_cuts_over_beside_busy_ones(log: Path) -> None:
-    """Each of these waits for the lock itself: by asking now and then it would hardly ever find it free."""
+def test_a_writer_with_a_time_limit_opens_syncs_and_cuts_over_despite_busy_ones(log: Path) -> None:
+    """Each of these waits for the lock itself: polling would hardly ever find it free."""
     Writer(log).close()
     counts = _Counts(_PLAIN + 1)
     children = [Child(_append_without_end, log, counts, number) for number in range(2)]
@@ -142,7 +144,9 @@ def _append_told(log: Path, ready: int, go: int, told: int, record: bytes, lock_
 
 @contextmanager
 def _one_that_waits(log: Path, record: bytes, *, lock_timeout: float) -> Iterator[tuple[Writer, int, int]]:
-    """Another writer, while whose lock is held, a pipe that lets a child append, and one in which it says what came."""
+    """Yield another writer, a pipe that lets a child append while the writer's lock is held, and one for the child's
+    result.
+    """
     ready, go, told = os.pipe(), os.pipe(), os.pipe()
     with Writer(log) as writer:
         child = Child(_append_told, log, ready[1], go[0], told[1], record, lock_timeout)
@@ -155,7 +159,7 @@ def _until_staged(memory: mmap.mmap) -> None:
     until(lambda: struct.unpack_from("=Q", memory, _RING)[0] > 0)
 
 
-def test_a_record_is_taken_back_when_the_time_is_up(log: Path) -> None:
+def test_a_record_is_withdrawn_after_a_timeout(log: Path) -> None:
     with _one_that_waits(log, b"late", lock_timeout=0.2) as (writer, go, told):
         memory = _area(log)
 
@@ -169,7 +173,7 @@ def test_a_record_is_taken_back_when_the_time_is_up(log: Path) -> None:
     assert read_all(log) == [b"next"]
 
 
-def test_a_record_that_a_leader_has_taken_is_waited_for_when_the_time_is_up(log: Path) -> None:
+def test_a_writer_waits_for_a_record_that_a_leader_has_taken_despite_a_timeout(log: Path) -> None:
     with _one_that_waits(log, b"taken", lock_timeout=0.05) as (writer, go, told):
         memory = _area(log)
 
@@ -187,7 +191,7 @@ def test_a_record_that_a_leader_has_taken_is_waited_for_when_the_time_is_up(log:
 
 
 @pytest.mark.slow
-def test_a_record_that_a_leader_has_taken_and_does_not_commit_is_unknown(log: Path) -> None:
+def test_the_outcome_of_a_record_that_a_leader_has_taken_and_not_committed_is_unknown(log: Path) -> None:
     with _one_that_waits(log, b"taken", lock_timeout=0.05) as (writer, go, told):
         memory = _area(log)
 
@@ -219,7 +223,7 @@ def test_signals_do_not_make_the_wait_longer(log: Path) -> None:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[Callable[[], None]]:
-    """Hold the file's lock as another program does, and give what frees it."""
+    """Hold the file's lock as another program does, and yield a function that releases it."""
     fd = os.open(file, os.O_RDWR)
     try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 0, 0))
@@ -229,7 +233,7 @@ def _locked(file: Path) -> Iterator[Callable[[], None]]:
 
 
 @pytest.mark.parametrize("size", [10, 100_000], ids=["staged", "too large to be staged"])
-def test_a_lock_that_another_program_holds_is_waited_for_until_it_is_free(log: Path, size: int) -> None:
+def test_a_writer_waits_until_another_program_releases_the_lock(log: Path, size: int) -> None:
     with Writer(log, lock_timeout=60) as writer, _locked(log / "00000001.dat") as free:
         thread = threading.Timer(0.05, free)
         thread.start()

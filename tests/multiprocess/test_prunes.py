@@ -1,4 +1,4 @@
-"""Retention by several processes, while others append, cut over and read."""
+"""Retention by several processes, during appends, cutovers and reads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_pruners_writers_and_readers_at_once(log: Path, method: str) -> None:
 
 
 def _last_after(log: Path, last: bytes, records: int) -> None:
-    """Append the last record, once so many are there."""
+    """Append the last record, after the log has `records` records."""
     with Writer(log) as writer:
         while True:
             newest = binlog.stat(log).files[-1]

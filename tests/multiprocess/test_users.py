@@ -1,4 +1,4 @@
-"""Processes of two users on one log: no file that the one makes locks the other one out."""
+"""Processes of two users on one log: no file that one of them makes locks the other one out."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_after_root_cut_over_the_owner_appends(log: Path) -> None:
 
 
 @needs_root
-def test_whatever_root_makes_in_a_log_is_its_owners(log: Path) -> None:
-    """Indexes, archives, ranges set aside, the lock of repairs, turns and what is prepared."""
+def test_files_that_root_makes_in_a_log_belong_to_its_owner(log: Path) -> None:
+    """Indexes, archives, quarantined ranges, the lock of repairs, producer files and prepared files."""
     as_user(_append, log, *(b"%d" % number for number in range(200)))
     (log / "00000001.idx").unlink()
     with Writer(log) as writer:
@@ -79,7 +79,7 @@ def test_recovery_by_root_leaves_the_log_to_its_owner(log: Path) -> None:
     as_user(_append, log, b"1")
     (log / "00000001.idx").unlink()
     data = bytearray((log / "00000001.dat").read_bytes())
-    data[100:104] = b"\xff\xff\xff\xff"  # the epoch, and with it the live block's CRC
+    data[100:104] = b"\xff\xff\xff\xff"  # the epoch, which breaks the live block's CRC
     (log / "00000001.dat").write_bytes(data)
     _append(log, b"2")
     as_user(_append, log, b"3")
@@ -88,14 +88,14 @@ def test_recovery_by_root_leaves_the_log_to_its_owner(log: Path) -> None:
 
 
 @needs_root
-def test_the_first_file_of_root_is_the_directorys(log: Path) -> None:
+def test_roots_first_file_has_the_directorys_owner(log: Path) -> None:
     _append(log, b"1")
     _owned(log)
     as_user(_append, log, b"2")
 
 
 @needs_root
-def test_shared_memory_that_root_makes_is_the_owners(log: Path) -> None:
+def test_shared_memory_that_root_makes_belongs_to_the_owner(log: Path) -> None:
     as_user(_append, log, b"1")
     with Writer(log, mode=Mode.STAGE) as writer:
         writer.append(b"2")
@@ -113,7 +113,7 @@ def test_a_directory_that_sets_the_group_changes_nothing(log: Path) -> None:
     _append(log, b"2")
     _command("cutover", log)
     _owned(log)
-    # Nor may the owner, who is not in that group, be refused.
+    # The owner, who is not in that group, must not be refused either.
     as_user(lambda: Writer(log).cutover())
     _owned(log)
 
@@ -169,7 +169,7 @@ def test_a_group_that_cannot_be_given_is_refused_by_name(log: Path) -> None:
 
 
 @needs_root
-def test_the_command_tells_the_line_that_works(log: Path) -> None:
+def test_the_command_prints_the_line_that_works(log: Path) -> None:
     as_user(_append, log, b"1")
 
     def refused() -> None:

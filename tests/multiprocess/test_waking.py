@@ -21,7 +21,7 @@ from binlog.format.record import Stop
 from binlog.log.directory import LogDirectory
 from binlog.log.read import cursor
 from binlog.log.read.file_reader import FileReader
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.support.children import Child
 from tests.support.preloaded import calls_so_far, run_preloaded
 

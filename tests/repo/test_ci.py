@@ -1,4 +1,4 @@
-""".ci/run: runs the test command as an ordinary user, and what needs root as root."""
+""".ci/run: runs the test command as an ordinary user, and the tests that need root as root."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import checkout
 
-# A project in which `make test` tells where and as whom it runs, and sets up a Python that tells the same of itself.
+# A project in which `make test` prints its folder and user, and creates a Python that prints the same.
 MAKEFILE = """
 quick:
 	@echo "make quick by $$(id -u)"
@@ -31,7 +31,7 @@ PYTHON = '#!/bin/sh\necho "python $* by $(id -u) in $PWD"\nexit 0\n'
 
 @pytest.fixture
 def project() -> Iterator[Path]:
-    """The project, where any user can read it."""
+    """Create the project in a folder that any user can read."""
     folder = Path(tempfile.mkdtemp(prefix="binlog-ci-test-", dir="/var/tmp"))
     (folder / ".ci").mkdir()
     shutil.copy(checkout.ROOT / ".ci" / "run", folder / ".ci" / "run")
@@ -44,18 +44,18 @@ def project() -> Iterator[Path]:
 
 
 def ci(project: Path, **more: object) -> tuple[int, str]:
-    """Run it as CI does; return the exit code and all it printed."""
+    """Run .ci/run as CI does; return the exit code and its output."""
     command = ["bash", ".ci/run"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
     return done.returncode, done.stdout + done.stderr
 
 
-def test_for_an_ordinary_user_it_is_the_test_commands_where_it_is(project: Path) -> None:
+def test_an_ordinary_user_runs_the_test_commands_in_the_checkout(project: Path) -> None:
     checkout.give_away(project)
     user = checkout.NOBODY if os.geteuid() == 0 else os.geteuid()
     environment = {**os.environ, "HOME": str(project), "TMPDIR": str(project)}
     code, said = ci(project, env=environment, user=user if os.geteuid() == 0 else None, stdin=subprocess.DEVNULL)
-    assert code == 2, said  # make's own, for a recipe that failed
+    assert code == 2, said  # make's own exit code for a failed recipe
     assert 0 <= said.find(f"make quick by {user}\n") < said.find(f"make test by {user} in {project} ")
     assert "python" not in said
 

@@ -1,4 +1,4 @@
-"""Each command of binlog's that a document names is one, with the options that it is given there."""
+"""Every binlog command in a document exists, with the options that the document uses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _OPTION = re.compile(r"--?[A-Za-z0][\w-]*")
 
 
 def _commands(text: str) -> list[str]:
-    """What stands in backquotes or on a line after a prompt, up to a pipe."""
+    """Return the text in backquotes or on a line after a prompt, up to a pipe."""
     found = re.findall(r"`(binlog [^`]+)`", text) + re.findall(r"^\$ (binlog .*)$", text, re.MULTILINE)
     return [re.split(r"[|<>]", each)[0].replace("\n", " ") for each in found]
 
 
 def _unknown(line: str) -> list[str]:
-    """The words that are no command, or no option of it."""
+    """Return the words that are not a command, or not one of its options."""
     command: click.Command = binlog_command
     words = line.split()[1:]
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
@@ -38,12 +38,12 @@ def _unknown(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_documents_name_commands_and_options_that_are_there(path: Path) -> None:
+def test_documents_name_existing_commands_and_options(path: Path) -> None:
     told = {line: wrong for line in _commands(path.read_text()) if (wrong := _unknown(line))}
     assert told == {}
 
 
-def test_some_are_found_and_a_wrong_one_is_told() -> None:
+def test_some_are_found_and_a_wrong_one_is_reported() -> None:
     assert len([line for path in DOCUMENTS for line in _commands(path.read_text())]) > 40
     assert _unknown("binlog tail DIR --nonsense") == ["--nonsense"]
     assert _unknown("binlog journal nonsense DIR") == ["nonsense"]

@@ -1,4 +1,4 @@
-"""What docs/commitlog.md shows is run, in the order in which it stands there."""
+"""The examples of docs/commitlog.md run, in order."""
 
 from __future__ import annotations
 

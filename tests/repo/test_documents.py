@@ -1,4 +1,4 @@
-"""What the README shows is run, in the order in which it stands there, and the README keeps to two screens."""
+"""The examples of the README run, in order, and the README keeps to two screens."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_links_and_names_of_files_lead_somewhere(path: Path) -> None:
     assert missing == []
 
 
-def test_the_tests_that_the_rules_name_are_there() -> None:
+def test_the_tests_that_the_rules_name_exist() -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "durability.md").read_text()))
     there = {
         name
@@ -104,7 +104,7 @@ def test_the_tests_that_the_rules_name_are_there() -> None:
     [("", 29, "commitlog"), ("J", 40, "journal"), ("P", 20, "paging")],
     ids=["commit log", "journal", "paging"],
 )
-def test_each_scenario_of_an_engine_has_tests_that_are_there(prefix: str, count: int, engine: str) -> None:
+def test_each_scenario_of_an_engine_has_existing_tests(prefix: str, count: int, engine: str) -> None:
     text = (ROOT / "docs" / "testing.md").read_text()
     rows = re.findall(rf"^\| {prefix}(\d+) \| .* \| (.*) \|$", text, re.MULTILINE)
     assert [int(number) for number, _ in rows] == list(range(1, count + 1))

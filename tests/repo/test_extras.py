@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 EXTRAS = ("spark", "java", "test", "lint", "bench")
 
-# The import names that are not the name of their distribution.
+# The import names that differ from the name of their distribution.
 IMPORTED_AS = {"persist-queue": "persistqueue", "pytest-xdist": "xdist"}
 
 # The commands that install some of the extras.
@@ -38,13 +38,13 @@ COMMANDS = (
 
 
 def modules_of(extra: str) -> set[str]:
-    """Return the top-level modules that an extra brings."""
+    """Return the top-level modules of an extra."""
     names = [re.match(r"[\w-]+", line)[0] for line in checkout.requirements_of(extra)]  # type: ignore[index]
     return {IMPORTED_AS.get(name, name) for name in names}
 
 
 def without(extras: set[str], program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process that can import nothing of these extras."""
+    """Run a program in a process that cannot import these extras."""
     hidden = sorted(set.union(set(), *map(modules_of, extras)))
     # None in sys.modules makes the import statement raise ModuleNotFoundError.
     start = f"import sys; sys.modules.update(dict.fromkeys({hidden}))\n{program}"
@@ -75,7 +75,7 @@ def test_quick_collects_all_tests_without_the_extras_that_it_leaves_out() -> Non
 def test_a_command_starts_with_the_extras_that_it_installs(command: str) -> None:
     extras, modules = recipe(command)
     assert modules or command == "quick"
-    # A package that is run with -m is its __main__.
+    # A package run with -m is its __main__.
     packages = [name for name in modules if (checkout.ROOT / name.replace(".", "/")).is_dir()]
     mains = [f"{name}.__main__" if name in packages else name for name in modules]
     program = f"import importlib; sys.path.insert(0, '.'); [importlib.import_module(name) for name in {mains}]"

@@ -14,7 +14,7 @@ import pytest
 from tests.support import checkout
 from tests.support.checkout import Machine
 
-# One clone is made for all of them, so they run on one worker.
+# All tests share one clone, so they run on one worker.
 pytestmark = [pytest.mark.install, pytest.mark.spark, pytest.mark.xdist_group("fresh_clone")]
 
 # Small parts of the real commands: fast tests, and one that starts Spark.
@@ -26,7 +26,7 @@ SETTING_UP = "binlog: installing"
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A directory that the ordinary user can reach, which pytest's own is not; a gigabyte, removed at the end."""
+    """Create a directory that the ordinary user can reach, unlike pytest's own; a gigabyte, removed at the end."""
     place = Path(tempfile.mkdtemp(prefix="binlog-fresh-", dir="/var/tmp"))
     place.chmod(0o755)
     yield place
@@ -36,10 +36,10 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def wheelhouse(place: Path) -> Path:
-    """All that the clone may install, out of the cache of the user who runs this, so that little is downloaded."""
+    """Collect all packages that the clone may install from the user's cache, so that little is downloaded."""
     folder = place / "wheelhouse"
     wanted = ["pip", *checkout.requirements("spark", "java", "test", "lint", "bench")]
-    # What a package needs can depend on Python's version, and the clone's may be another than the one running this.
+    # A package's requirements may depend on Python's version, and the clone's may differ from this one.
     clones = place / "python"
     subprocess.run([checkout.base_python(), "-m", "venv", "--without-pip", clones], check=True)
     pip = [sys.executable, "-m", "pip", "--python", clones / "bin" / "python"]
@@ -49,11 +49,11 @@ def wheelhouse(place: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def machine(place: Path, wheelhouse: Path) -> Machine:
-    clone = place / "fresh clone"  # a space in the path is nothing special
+    clone = place / "fresh clone"  # a path with a space must work
     checkout.copy_checkout(clone)
     checkout.give_away(clone)
     home = place / "home"
-    home.mkdir(mode=0o555)  # whoever has no home to write to can work as well
+    home.mkdir(mode=0o555)  # a user without a writable home must be able to work
     commands = (*checkout.COMMANDS, *checkout.COMPILER_COMMANDS)
     path = checkout.link_commands(place / "bin", commands, checkout.base_python())
     return Machine(
@@ -81,7 +81,7 @@ def test_the_second_quick_installs_nothing(machine: Machine) -> None:
     assert machine.make("quick", f"ARGS={TESTS}").returncode == 0
     log = machine.checkout / ".venv" / "install.log"
     before = log.read_text()
-    # With no package to be had, it could not.
+    # Without any packages available, an installation would fail.
     done = machine.make("quick", f"ARGS={TESTS}", PIP_FIND_LINKS="/nonexistent")
     assert done.returncode == 0, done.stdout + done.stderr
     assert SETTING_UP not in done.stdout
@@ -101,7 +101,7 @@ def test_the_demo_runs(machine: Machine) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_checkout_that_was_moved_is_set_up_anew(machine: Machine) -> None:
+def test_a_moved_checkout_is_set_up_again(machine: Machine) -> None:
     moved = machine.checkout.with_name("moved clone")
     machine.make("quick", f"ARGS={TESTS}")
     machine.checkout.rename(moved)
@@ -119,7 +119,7 @@ def test_the_home_directory_is_left_alone(machine: Machine) -> None:
 
 @pytest.fixture
 def bare(tmp_path_factory: pytest.TempPathFactory, place: Path, machine: Machine) -> Iterator[Machine]:
-    """The same machine and a clone in which nothing was set up, to take things away from."""
+    """Return the same machine with an untouched clone, from which tests remove things."""
     folder = Path(tempfile.mkdtemp(dir=place))
     folder.chmod(0o755)
     clone = folder / "clone"
@@ -130,7 +130,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory, place: Path, machine: Machine
 
 
 def said_by_us(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return the lines on standard error but for make's own last one."""
+    """Return the lines on standard error except make's own last one."""
     assert done.returncode != 0, done.stdout
     return [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
 
@@ -167,7 +167,7 @@ def test_a_package_index_that_does_not_answer_is_named(bare: Machine) -> None:
 
 
 def test_a_c_file_that_does_not_compile_is_shown(machine: Machine, bare: Machine) -> None:
-    """The compiler's own words are shown, and the next run goes on from there."""
+    """The compiler's messages are shown, and the next run continues from there."""
     build = bare.checkout / "native" / "build_native.py"
     good = build.read_text()
     build.write_text(good + '\nffibuilder.set_source("binlog._native", "#error on purpose")\n')

@@ -1,4 +1,4 @@
-"""The table of layers: who may import whom.  docs/architecture.md shows it.  And no circle of imports, anywhere."""
+"""The layers: which modules may import which, as docs/architecture.md shows, and no import cycles anywhere."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ LAYERS: dict[str, frozenset[str]] = {
     **{f"binlog.{engine}": frozenset({*BELOW, "binlog._codec"}) for engine in ENGINES},
     "binlog.queue": frozenset({*BELOW, "binlog._codec", "binlog.paging"}),
     "binlog": frozenset({*BELOW, *(f"binlog.{name}" for name in ENGINES), "binlog.queue"}),
-    # The rest see the public names alone: those of binlog, and those of PUBLIC.
+    # The others see only public names: those of binlog, and those of PUBLIC.
     "binlog.spark": frozenset({"binlog", "binlog.errors"}),
     "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
     "pyspark_binlog": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
 }
 
-# Packages of engines whose own names are public: who may import binlog may import them, but no module in them.
+# Packages of engines whose own names are public: a layer that may import binlog may import them, but no module in them.
 PUBLIC = ("binlog.commitlog", "binlog.journal", "binlog.paging", "binlog.pagestore", "binlog.queue")
 
 
 def _layer(module: str) -> str:
-    """The layer that a module is in: the longest name in the table that leads to it."""
+    """Return the layer of a module: the longest name in the table that is a prefix of it."""
     fitting = [layer for layer in LAYERS if module == layer or module.startswith(layer + ".")]
     layer = max(fitting, key=len)
-    # binlog itself is its top modules only; a folder that the table does not name is no layer.
+    # binlog itself has only its top modules; a folder that the table does not name is not a layer.
     assert layer != "binlog" or module in ("binlog", "binlog.compose"), f"{module} is in no layer"
     return layer
 
 
 def _imports(source: str) -> Iterator[str]:
-    """Every module of ours that a source imports, wherever in it."""
+    """Yield every module of ours that a source imports, anywhere in it."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -56,7 +56,7 @@ def _imports(source: str) -> Iterator[str]:
 
 
 def _imported(module: str, name: str) -> str:
-    """`from binlog import errors` imports binlog.errors, `from binlog import Writer` only binlog."""
+    """Resolve a name: `from binlog import errors` imports binlog.errors, `from binlog import Writer` only binlog."""
     whole = f"{module}.{name}"
     path = ROOT / whole.replace(".", "/")
     is_module = path.is_dir() or path.with_suffix(".py").exists() or path.with_suffix(".pyi").exists()
@@ -64,7 +64,7 @@ def _imported(module: str, name: str) -> str:
 
 
 def _wrong(module: str, source: str) -> list[str]:
-    """The imports that the table forbids."""
+    """Return the imports that the table forbids."""
     layer = _layer(module)
     ours = [name for name in _imports(source) if name.split(".")[0] in ("binlog", "pyspark_binlog")]
     above = "binlog" in LAYERS[layer]
@@ -84,7 +84,7 @@ def test_every_import_is_one_that_the_table_allows() -> None:
 
 
 def _circle(sources: Mapping[str, str]) -> list[str]:
-    """A circle of imports among modules, given their sources; imports in functions and for types alone count too."""
+    """Return an import cycle among modules, given their sources; imports in functions and for types count too."""
     graph = {module: {name for name in _imports(source) if name in sources} for module, source in sources.items()}
     try:
         TopologicalSorter(graph).prepare()

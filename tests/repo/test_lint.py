@@ -1,4 +1,4 @@
-"""mypy --strict and ruff have nothing to say: what `make lint` runs, as tests."""
+"""mypy --strict and ruff report nothing: `make lint`, as tests."""
 
 from __future__ import annotations
 

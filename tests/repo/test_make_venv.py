@@ -1,4 +1,4 @@
-"""native/make_venv.py and native/check_machine.py: what they notice, without installing anything."""
+"""native/make_venv.py and native/check_machine.py: the changes that they notice, without installing anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support import checkout
 
 @pytest.fixture
 def make_venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module, let loose on a checkout of its own with a .venv in it that works."""
+    """Return the module, working on a separate checkout with a working .venv."""
     monkeypatch.syspath_prepend(checkout.ROOT / "native")
     import make_venv
 
@@ -41,7 +41,7 @@ def make_venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def ready(make_venv: ModuleType, *extras: str) -> None:
-    """Write the state in which there is nothing to do for some extras."""
+    """Write the state in which nothing is to be done for some extras."""
     make_venv.State(
         root=str(make_venv.ROOT),
         extras=list(extras),
@@ -52,12 +52,12 @@ def ready(make_venv: ModuleType, *extras: str) -> None:
 
 
 def steps(make_venv: ModuleType, *extras: str) -> list[str]:
-    """Name the steps that are still to be taken; "new" stands for all of them."""
+    """Return the names of the remaining steps; "new" means all of them."""
     state = make_venv.State.load()
     return [step.__name__ for step in make_venv._steps(state, set(extras))] if state else ["new"]
 
 
-def test_nothing_is_done_if_everything_is_current(make_venv: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_done_if_everything_exists(make_venv: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
     ready(make_venv, "test", "spark")
     before = make_venv.STATE.stat().st_mtime_ns
     assert make_venv.main({"test"}) == 0
@@ -90,16 +90,14 @@ def test_another_extra_is_installed(make_venv: ModuleType) -> None:
     assert steps(make_venv, "test", "lint") == ["_install_requirements"]
 
 
-def test_java_is_looked_for_again_where_it_may_have_changed(
-    make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_is_searched_again_if_it_may_have_changed(make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     ready(make_venv, "test", "spark")
     monkeypatch.setenv("JAVA_HOME", "/elsewhere")
     assert steps(make_venv, "spark") == ["_find_java"]
     assert steps(make_venv, "test") == []
 
 
-def test_an_interrupted_one_is_made_anew(make_venv: ModuleType) -> None:
+def test_an_interrupted_environment_is_made_again(make_venv: ModuleType) -> None:
     assert steps(make_venv, "test") == ["new"]
     make_venv.STATE.write_text('{"root": ')
     assert steps(make_venv, "test") == ["new"]
@@ -107,13 +105,15 @@ def test_an_interrupted_one_is_made_anew(make_venv: ModuleType) -> None:
     assert steps(make_venv, "test") == ["new"]
 
 
-def test_a_moved_one_is_made_anew(make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moved_environment_is_made_again(make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     ready(make_venv, "test")
     monkeypatch.setattr(make_venv, "ROOT", make_venv.ROOT / "elsewhere")
     assert steps(make_venv, "test") == ["new"]
 
 
-def test_one_whose_python_is_gone_is_made_anew(make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_without_its_python_is_made_again(
+    make_venv: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ready(make_venv, "test")
     monkeypatch.undo()
     python = Path(make_venv.ROOT)  # the real one again

@@ -1,6 +1,6 @@
-"""Whatever tells people to install the package has them install it from a checkout or a wheel.
+"""Every text that explains the installation names a checkout or a wheel.
 
-The name `binlog` on a package index is another project's, with the same import name.
+The name `binlog` on a package index belongs to another project, with the same import name.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ OURS = re.compile(r"(?<![\w./-])binlog(?:[-_]shared)?(?![\w./-])")
 
 
 def files() -> list[Path]:
-    """Return every text of the project, but for this one."""
+    """Return every text file of the project except this one."""
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     found += [path for path in ROOT.iterdir() if path.is_file()]
     return [path for path in found if path.suffix in KINDS and path != Path(__file__)]
 
 
 def installs_by_name(text: str) -> list[str]:
-    """Return what tells to install us by a name."""
+    """Return the instructions to install us by name."""
     return [rest for rest in INSTALL.findall(text) if OURS.search(rest)]
 
 
@@ -62,7 +62,7 @@ def test_an_installation_from_a_checkout_or_a_wheel_is_not(line: str) -> None:
     assert not installs_by_name(line)
 
 
-def test_nothing_tells_to_install_another_project() -> None:
+def test_no_text_installs_another_project() -> None:
     found = {str(path.relative_to(ROOT)): installs_by_name(path.read_text(errors="replace")) for path in files()}
     assert {path: lines for path, lines in found.items() if lines} == {}
 

@@ -56,7 +56,7 @@ why = "to show it"
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Run pytest with nothing of ours but the plugin; return the exit code and all it printed."""
+    """Run pytest with only our plugin; return the exit code and its output."""
     command = [sys.executable, "-m", "pytest", "--rootdir", str(folder), "-c", str(folder / "pytest.ini")]
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = '{checkout.ROOT}'\n")
     (folder / "conftest.py").write_text('pytest_plugins = ["tests.support.skips"]\n')
@@ -74,7 +74,7 @@ def test_a_skip_that_is_not_listed_fails(tmp_path: Path, workers: tuple[str, ...
     for reason in ("by mark", "by call", "in a fixture", "the old way"):
         assert f"skipped ({reason})" in said
     assert "known to fail" not in re.findall(r"skipped \((.*)\), and", said)
-    assert "tests run: 4, skipped: 0" in said  # the call and the old way were begun, the expected failure counts
+    assert "tests run: 4, skipped: 0" in said  # the call and the old way were begun, and the expected failure counts
 
 
 @pytest.mark.parametrize("workers", [(), ("--numprocesses", "2")], ids=["alone", "xdist"])
@@ -115,7 +115,7 @@ why = "to show it"
 
 
 @pytest.mark.parametrize("user", [pytest.param("root", marks=pytest.mark.root), "ordinary"])
-def test_what_needs_root_is_skipped_for_others_and_told_at_the_end(tmp_path: Path, user: str) -> None:
+def test_tests_that_need_root_are_skipped_for_others_and_counted_at_the_end(tmp_path: Path, user: str) -> None:
     (tmp_path / "test_root.py").write_text(ROOT_ONLY)
     (tmp_path / "list.toml").write_text(ROOT_LISTING)
     stand_in = "" if user == "root" else "import os\nos.geteuid = lambda: 1000\n"

@@ -1,4 +1,4 @@
-"""The wheel: one for Python 3.11 and every later one, whole, and installable by itself."""
+"""The wheel: one for Python 3.11 and later, complete, and installable alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.install, pytest.mark.xdist_group("wheel")]
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy to build in, for a build writes into its tree."""
+    """Copy the sources, because a build writes into its tree."""
     tree = tmp_path_factory.mktemp("wheel") / "tree"
     checkout.copy_checkout(tree)
     return tree
@@ -27,7 +27,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wheel(source: Path) -> Path:
     built = source.parent / "wheels"
-    # Without isolation: what builds it is in our own environment, and is not downloaded again.
+    # Without isolation: the build requirements are in our environment, and are not downloaded again.
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", built, source)
     [wheel] = built.iterdir()
     return wheel
@@ -64,7 +64,7 @@ def test_every_module_is_in_the_wheel(source: Path, wheel: Path) -> None:
 
 
 def test_the_wheel_installs_into_a_clean_environment_and_works(wheel: Path, tmp_path: Path) -> None:
-    """With its own dependencies, of which none may be missing from the list."""
+    """With its own dependencies, none of which may be missing from the list."""
     clean = tmp_path / "clean"
     venv.create(clean, with_pip=True)
     python = clean / "bin" / "python"

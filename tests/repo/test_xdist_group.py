@@ -1,4 +1,4 @@
-"""Tests that name one xdist_group run on one worker, as those that share a Spark session rely on."""
+"""Tests that name one xdist_group run on one worker, which tests that share a Spark session rely on."""
 
 from __future__ import annotations
 

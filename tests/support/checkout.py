@@ -1,4 +1,4 @@
-"""A copy of this checkout as a stranger would get it, and a machine that has only the packages the README names."""
+"""A copy of this checkout as a user would get it, and a machine with only the packages that the README names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 NOBODY = 65534
 
-# What `python3 python3-venv python3-dev gcc make` bring, and of Debian's essential packages what scripts use.
+# The commands of `python3 python3-venv python3-dev gcc make`, and those of Debian's essential packages that scripts
+# use.
 COMPILER_COMMANDS = ("as", "cc", "gcc", "ld", "ld.bfd", f"{os.uname().machine}-linux-gnu-gcc")
 COMMANDS = (
     "make",
@@ -33,7 +34,7 @@ _NOT_COPIED = (".git", ".venv", "build", "dist", "*.egg-info", "*.so", "__pycach
 
 
 def copy_checkout(target: Path) -> None:
-    """Copy what git knows or would add; where git cannot tell, everything but what is made here."""
+    """Copy the files that git knows or would add; without git, everything except generated files."""
     listing = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         names = subprocess.run(listing, capture_output=True, check=True).stdout.decode().split("\0")
@@ -41,20 +42,20 @@ def copy_checkout(target: Path) -> None:
         shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*_NOT_COPIED), symlinks=True)
         return
     for name in filter(None, names):
-        if (ROOT / name).is_file():  # a removed file is known to git until it is committed
+        if (ROOT / name).is_file():  # git knows a removed file until the removal is committed
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
 
 
 def requirements(*extras: str) -> list[str]:
-    """Return what pyproject.toml asks for: to build, to run, and for some extras."""
+    """Return the requirements in pyproject.toml: to build, to run, and for some extras."""
     table = _pyproject()
     wanted = [*table["build-system"]["requires"], *table["project"]["dependencies"]]
     return wanted + [line for extra in extras for line in requirements_of(extra)]
 
 
 def requirements_of(extra: str) -> list[str]:
-    """Return what one extra asks for."""
+    """Return the requirements of one extra."""
     wanted: list[str] = _pyproject()["project"]["optional-dependencies"][extra]
     return wanted
 
@@ -64,7 +65,7 @@ def _pyproject() -> dict[str, Any]:
 
 
 def base_python() -> Path:
-    """Return a Python outside of any virtual environment that can make one: Debian's own where it can."""
+    """Return a Python outside of any virtual environment that can create one: Debian's own if it can."""
     debian = Path("/usr/bin/python3")
     check = [str(debian), "-E", "-s", str(ROOT / "native" / "check_machine.py")]
     if debian.exists() and subprocess.run(check, capture_output=True, check=False).returncode == 0:
@@ -73,7 +74,7 @@ def base_python() -> Path:
 
 
 def link_commands(folder: Path, names: Iterable[str], python: Path | None) -> Path:
-    """Fill a folder that is to be the whole path."""
+    """Fill a folder that will be the whole PATH."""
     folder.mkdir()
     for name in names:
         found = shutil.which(name, path="/usr/bin:/bin")
@@ -86,7 +87,7 @@ def link_commands(folder: Path, names: Iterable[str], python: Path | None) -> Pa
 
 @dataclass(frozen=True)
 class Machine:
-    """Runs commands in a checkout as an ordinary user with no settings but those given."""
+    """Runs commands in a checkout as an ordinary user with only the given settings."""
 
     checkout: Path
     environment: Mapping[str, str]
@@ -118,7 +119,7 @@ class Machine:
 
 
 def give_away(path: Path) -> None:
-    """Give a tree to the ordinary user, where it is not that user's already."""
+    """Give a tree to the ordinary user, if it has another owner."""
     if os.geteuid() == 0:
         for entry in _tree(path):
             os.chown(entry, NOBODY, NOBODY, follow_symlinks=False)

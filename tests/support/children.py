@@ -1,4 +1,4 @@
-"""Children of a test: forked, with failures that are the test's, killed, and programs of their own."""
+"""Child processes of a test: forked, killed, or running a program, with failures reported to the test."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Child:
         os.close(theirs)
 
     def join(self) -> None:
-        """Wait until it has ended; raise AssertionError where it did not end well."""
+        """Wait until it has ended; raise AssertionError if it failed."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        # Not to the end of the pipe: a child of the child may live on and hold it open.
+        # Not to the end of the pipe: a child of the child may keep it open.
         os.set_blocking(self._errors, False)
         try:
             text = os.read(self._errors, 1 << 16).decode()
@@ -38,24 +38,24 @@ class Child:
 
 
 def killed_after(work: Callable[[], object]) -> None:
-    """Have a forked child do something and be killed, whatever comes of it."""
+    """Run a function in a forked child, which is then killed."""
     child = os.fork()
     if child == 0:
         try:
-            _kept = work()  # what is collected may end something
+            _kept = work()  # keep the result: collecting it might have effects
         finally:
             os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
 def run_script(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a program of Python in another process; what became of it."""
+    """Run a Python program in another process and return its result."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 
 
 def lines_until_killed(script: str, *arguments: object, enough: Callable[[list[str]], bool]) -> list[str]:
-    """Run a program of Python, and kill it once what it has printed is enough; the whole lines of what it printed."""
+    """Run a Python program, and kill it when its output is `enough`; return its complete lines."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -72,8 +72,8 @@ def _run(work: Callable[..., object], arguments: tuple[object, ...], errors: int
     try:
         work(*arguments)
         status = 0
-    except BaseException:  # noqa: BLE001 - whatever it is, the parent is told
+    except BaseException:  # noqa: BLE001 - any error is reported to the parent
         os.write(errors, traceback.format_exc().encode())
     finally:
-        # Not sys.exit: what pytest and its plugins would do at the end belongs to the parent.
+        # Not sys.exit: exit handlers of pytest and its plugins belong to the parent.
         os._exit(status)

@@ -1,4 +1,4 @@
-"""How many descriptors this process has, to compare with later."""
+"""The number of open descriptors of this process, for comparison."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import os
 
 
 def count_descriptors() -> int:
-    """How many are open."""
+    """Return the number of open descriptors."""
     return len(os.listdir("/proc/self/fd"))
 
 
 def descriptors_before() -> int:
-    """The same, once what earlier tests dropped is gone: it must not go between two counts.
+    """Return the number after garbage of earlier tests is collected, because it must not be collected between two
+    counts.
 
-    Who counts collects garbage before each count: not among what is there now, and stays, such as what Spark imports.
+    Collect garbage again before each later count.  Present objects that stay, such as Spark's modules, are excluded.
     """
     gc.collect()
     gc.freeze()

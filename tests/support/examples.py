@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: fewer in `make quick`, more if a profile asks for more."""
+"""The number of examples of a property: fewer in `make quick`, more if a profile asks for more."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ _OF = 100
 
 
 def examples(count: int) -> int:
-    """Return this many of each hundred examples of the profile, at least 3.
+    """Return this share of the profile's examples, in percent, at least 3.
 
-    Where `make test` (100 examples) tries `count`, `make quick` tries a part of them.
+    If `make test` (100 examples) tries `count`, `make quick` tries a part of them.
     """
     return max(3, count * settings.default.max_examples // _OF)

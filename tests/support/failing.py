@@ -26,7 +26,7 @@ from tests.support.paging import SMALL, paging
 
 @contextmanager
 def syncs_that_fail(monkeypatch: pytest.MonkeyPatch, part: str) -> Iterator[None]:
-    """Those of files in whose names that is, also where they had their name before a link(2) gave them another one."""
+    """Make syncs fail for files with that part in their names, even if link(2) gave them another name later."""
     sync = os.fdatasync
 
     def fails(fd: int) -> None:
@@ -48,7 +48,7 @@ def syncs_that_fail(monkeypatch: pytest.MonkeyPatch, part: str) -> Iterator[None
 
 @contextmanager
 def paging_that_fails(path: Path, options: PagingOptions = SMALL) -> Iterator[tuple[Paging, PagingStore]]:
-    """As `paging`, and who ends it is told that something of it had failed."""
+    """Open paging as `paging` does, and expect that closing reports the failure."""
     with ExitStack() as opening:
         yield opening.enter_context(paging(path, options))
         ending = opening.pop_all()
@@ -57,7 +57,7 @@ def paging_that_fails(path: Path, options: PagingOptions = SMALL) -> Iterator[tu
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
-    """A function that raises it, in place of one that fails so."""
+    """Return a function that raises an error, to replace one that fails."""
 
     def raises(*_: object, **__: object) -> Any:
         raise error
@@ -66,9 +66,9 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 class FailingCalls:
-    """Has one of the calls of `os` that are named, or one that opens a file, fail with an errno, and counts them.
+    """Makes one of the named calls of `os`, or one that opens a file, fail with an errno, and counts the calls.
 
-    at: how many of them are made before it.  is_one: whether a call counts that is made now.
+    at: how many calls succeed before it.  is_one: whether the present call counts.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A pytest plugin: what a test measured stands at the end of the run.  A figure is printed, never asserted."""
+"""A pytest plugin: prints figures that tests measured at the end of the run, and never asserts them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAME = "figure"
 
 @pytest.fixture
 def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Call it with a line to print at the end of the run."""
+    """Return a function that takes a line to print at the end of the run."""
     return lambda text: record_property(_NAME, text)
 
 

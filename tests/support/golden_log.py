@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from stress.crash.flips.logs import Sound, sound_logs
+from stress.crash.flips.logs import IntactLog, make_intact_logs
 
 ARCHIVE = Path(__file__).parents[1] / "unit" / "log" / "golden-1.tar.xz"
 
@@ -43,19 +43,19 @@ def unpack(folder: Path) -> dict[str, Golden]:
 def main() -> None:
     """See the module."""
     with tempfile.TemporaryDirectory() as scratch:
-        sounds = {sound.name: sound for sound in sound_logs(Path(scratch))}
-    about = {name: _about(sounds[made]) for name, made in _LOGS.items()}
+        intact_logs = {intact.name: intact for intact in make_intact_logs(Path(scratch))}
+    about = {name: _about(intact_logs[made]) for name, made in _LOGS.items()}
     with tarfile.open(ARCHIVE, "w:xz") as tar:
         _add(tar, "about.json", json.dumps(about, indent=1).encode())
         for name, made in _LOGS.items():
-            for file, data in sounds[made].files.items():
-                whole = sounds[made].files[data] if isinstance(data, str) else data
+            for file, data in intact_logs[made].files.items():
+                whole = intact_logs[made].files[data] if isinstance(data, str) else data
                 assert isinstance(whole, bytes)
                 _add(tar, f"{name}/{file}", whole)
 
 
-def _about(sound: Sound) -> list[object]:
-    return [[record.decode() for record in sound.records], [record.decode() for record in sound.later], sound.turn]
+def _about(intact: IntactLog) -> list[object]:
+    return [[record.decode() for record in intact.records], [record.decode() for record in intact.later], intact.turn]
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""An exception of a signal handler, at each place at which one can come in the middle of a call."""
+"""Interruptions: an exception of a signal handler at each place in a call at which one can be raised."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 
 import binlog
 
-# A handler runs where a function of Python begins, at the end of a call of C, and where a loop goes back.  What it
-# raises comes out of that call, as it does here: whatever `try` or `with` statement the next instruction is in.
+# A handler runs where a Python function begins, at the end of a C call, and where a loop jumps back.  Its exception is
+# raised from that call, as here, whichever `try` or `with` statement the next instruction is in.
 _LOOPS = {"JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 
-# The whole path: a checkout is itself named binlog as often as not, and holds other libraries in its .venv.
+# The whole path: a checkout is often named binlog too, and has other libraries in its .venv.
 _PACKAGE = f"{Path(binlog.__file__).parent}/"
 
 
 def at_each_place(interrupt: Callable[[int], bool | None]) -> tuple[int, int]:
-    """Interrupt a call at one place after the other, until it has no more.
+    """Interrupt a call at one place after another, until it has no more.
 
-    Returns at how many it was interrupted, and after how many of them what was called was usable.
+    Returns the number of interruptions, and after how many of them the called object was usable.
 
-    interrupt: does so at one; whether it was usable then, None if there is no such place.
+    interrupt: does so at one place; returns whether the object was usable, None if there is no such place.
     """
     at = usable = 0
     while (is_usable := interrupt(at)) is not None:
@@ -39,7 +39,7 @@ def at_each_place(interrupt: Callable[[int], bool | None]) -> tuple[int, int]:
 
 @contextmanager
 def slow_after(name: str, seconds: float) -> Iterator[None]:
-    """Have this thread sleep after the first call of a function of C, as if others had the processor then."""
+    """Make this thread sleep after the first call of a C function, as if other threads had the processor then."""
 
     def profile(_: FrameType, event: str, argument: Any) -> None:
         if event == "c_return" and argument.__name__ == name:
@@ -54,10 +54,11 @@ def slow_after(name: str, seconds: float) -> Iterator[None]:
 
 
 class Interruption:
-    """Raises KeyboardInterrupt at one of the places of a call.  raised: it did, though nobody may have heard of it.
+    """Raises KeyboardInterrupt at one of the places of a call.  raised: whether it did, even if the exception was
+    swallowed.
 
-    passed: how many places the call has come to.
-    within: a part of the paths of the files that these places are in.
+    passed: the number of places that the call has reached.
+    within: a part of the paths of the files whose code counts.
     """
 
     def __init__(self, at: int, within: str = _PACKAGE) -> None:
@@ -67,9 +68,9 @@ class Interruption:
         self._last: dict[FrameType, str] = {}
 
     def run(self, call: Callable[[], object]) -> bool:
-        """Make the call; whether it was interrupted, and did not end before.
+        """Make the call; return whether it was interrupted, and did not end before.
 
-        No garbage is collected meanwhile: the finalizer of something else is no place of the call.
+        No garbage is collected meanwhile, because another object's finalizer is not a place of the call.
         """
         gc.disable()
         sys.setprofile(self._profile)
@@ -82,12 +83,12 @@ class Interruption:
             sys.settrace(None)
             sys.setprofile(None)
             gc.enable()
-            self._last.clear()  # frames that were left keep all that they had
+            self._last.clear()  # frames that were left still refer to their objects
         return False
 
     @property
     def raised(self) -> bool:
-        """See above."""
+        """See the class."""
         return self.passed > self._at
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
@@ -109,7 +110,7 @@ class Interruption:
             self._step()
 
     def _counts(self, frame: FrameType) -> bool:
-        """Whether it is the package's, or one of threading that the package has called."""
+        """Return whether the frame is the package's, or one of threading that the package has called."""
         caller: FrameType | None = frame
         while caller and caller.f_code.co_filename == threading.__file__:
             caller = caller.f_back

@@ -1,4 +1,4 @@
-"""A mount namespace of a test's own, in a forked child."""
+"""A mount namespace for one test, in a forked child."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MS_REMOUNT_READ_ONLY = 0x20 | 0x1
 
 
 def on_a_small_disk(folder: Path, work: Callable[[], None], *, size: str = "4m") -> None:
-    """Run `work` in a child to which `folder` is an empty tmpfs of that size; skip where no namespace may be made."""
+    """Run `work` in a child in which `folder` is an empty tmpfs of that size; skip if no namespace can be created."""
     start_on_a_small_disk(folder, work, size=size).join()
 
 
 def start_on_a_small_disk(folder: Path, work: Callable[[], None], *, size: str = "4m") -> Child:
-    """The same, without waiting for the child to end."""
+    """Start the same, without waiting for the child to end."""
     allowed, answer = os.pipe()
 
     def mount_and_work() -> None:
@@ -42,7 +42,7 @@ def start_on_a_small_disk(folder: Path, work: Callable[[], None], *, size: str =
 
 
 def make_read_only(folder: Path) -> None:
-    """Have nothing be written to the small disk any more, for who runs on it."""
+    """Make the small disk read-only, for code that runs on it."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"none", os.fsencode(folder), None, _MS_REMOUNT_READ_ONLY, None) != 0:
         raise OSError(ctypes.get_errno(), f"{folder} cannot be remounted")
@@ -61,7 +61,7 @@ def _mount(folder: Path, size: str) -> bool:
 
 
 def _become_root(user: int, group: int) -> bool:
-    """Map root to this user; some kernels let a user namespace be made and then refuse this."""
+    """Map root to this user; some kernels allow a user namespace and then refuse this."""
     try:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"0 {user} 1")

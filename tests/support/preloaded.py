@@ -1,8 +1,8 @@
-"""Run a function in a process that the striker is preloaded into: see which calls it makes, and kill it at any of them.
+"""Run a function with the injector preloaded: record its calls, and kill it at any of them.
 
-The calls are those that `stress/crash/striker` interposes, on files under /dev/shm, where the log is to lie and where
-the shared memory is; and each futex call.  A process that is killed with nothing between two of them leaves the same
-files and shared memory at any place between the two, but for its stores to that memory.
+It counts the calls that `stress/crash/preloaded/injector_library` replaces, on files under /dev/shm, in which the log
+and the shared memory must be, and each futex call.  A process leaves the same files and shared memory wherever it is
+killed between two such calls, except for its own stores to that memory.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from binlog.storage.staging_area import sweep
-from stress.crash.preload import compile_recorder
-from stress.crash.striker import Action, Kind, Slots, Strike, arm, disarm, note_kinds
+from stress.crash.preloaded.injector import Action, Injection, Kind, Slots, arm, disarm, note_kinds
+from stress.crash.preloaded.preload import compile_recorder
 from tests.support.checkout import ROOT
 
 _MEMORY = "/dev/shm"
@@ -38,15 +38,15 @@ _SECONDS_MAX = 60
 
 _slots = Slots(1)
 
-_Request = tuple[Callable[..., object], tuple[object, ...], Strike, str]
+_Request = tuple[Callable[..., object], tuple[object, ...], Injection, str]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What became of a function.
+    """The result of a function.
 
-    calls: what it called, in that order; the last call of one that was killed is the one that did not take place.
-    result: what it returned, None if it was killed.
+    calls: its calls, in order; the last call of a killed function was not made.
+    result: its return value, None if it was killed.
     """
 
     calls: list[Kind]
@@ -63,20 +63,20 @@ def run_preloaded(
     names_end: str = "",
     shared_memory: bool = True,
 ) -> Run:
-    """Run `function(log, *arguments)` in a child of a process that has its module imported, and the striker preloaded.
+    """Run `function(log, *arguments)` in a child of a process that has the injector preloaded.
 
-    The function is one of a module, and the arguments and the result can be pickled.
-    kill_at: which of the calls, 0 the first, is the one before which the process dies; of a function that makes fewer
-    the run is not killed.  So a sweep goes up from 0 until then.
-    kinds, names_end: count no other calls, and only those that concern files whose names end so.
+    The function must be a module's, and its arguments and result picklable.
+    kill_at: the call before which the process dies, from 0; a function with fewer calls is not killed, which ends a
+        sweep.
+    kinds, names_end: count only these kinds of calls, and only on files whose names end with this.
     shared_memory: whether calls on it count.  Their number varies: if a sweep elsewhere on the machine removes a
-    staging area that is just being made, it is made again.
+        staging area that is being created, it is created again.
     Raises: AssertionError with the child's traceback if the function raises, or takes longer than a minute.
     """
     action = Action.NOTHING if kill_at is None else Action.KILL_BEFORE
-    strike = Strike(action, kill_at or 0, kinds, names_end=names_end)
+    injection = Injection(action, kill_at or 0, kinds, names_end=names_end)
     under = os.path.commonpath([log, _MEMORY]) if shared_memory else str(log)
-    return _server().run((function, (log, *arguments), strike, under))
+    return _server().run((function, (log, *arguments), injection, under))
 
 
 def kill_at_each_call(
@@ -87,10 +87,10 @@ def kill_at_each_call(
     kinds: tuple[Kind, ...] = tuple(Kind),
     step: int = 1,
 ) -> Iterator[Run]:
-    """Run the function on fresh copies of `start`, which need not be there, killed at one call after the other.
+    """Run the function on fresh copies of `start`, if it exists, killing it at one call after another.
 
-    After each death it is for the caller to look at the log.  The last run is the one that was not killed.
-    step: at each of so many calls only; at which, each sweep draws.
+    The caller checks the log after each death.  The last run is not killed.
+    step: kill only at every `step`-th call, from a random first one.
     """
     for kill_at in itertools.count(random.SystemRandom().randrange(step), step):
         shutil.rmtree(log, ignore_errors=True)
@@ -98,19 +98,19 @@ def kill_at_each_call(
             shutil.copytree(start, log)
         run = run_preloaded(function, log, *arguments, kill_at=kill_at, kinds=kinds)
         yield run
-        sweep()  # a container has room for the shared memory of two hundred dead
+        sweep()  # a container has room for the shared memory of two hundred dead processes
         if not run.killed:
             return
 
 
 class _Server:
-    """The preloaded process, which forks the children: it has one thread, and a fork of it costs little."""
+    """The preloaded process, which forks the children: it has one thread, so a fork is cheap."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="preloaded-"))
         recorder = compile_recorder(self._folder)
-        # A sanitizer's library comes first: it asks for that.
-        libraries = [os.environ.get("LD_PRELOAD", ""), str(recorder), str(recorder.with_name("striker.so"))]
+        # A sanitizer's library must come first.
+        libraries = [os.environ.get("LD_PRELOAD", ""), str(recorder), str(recorder.with_name("injector.so"))]
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import serve; serve()"],
             stdin=subprocess.PIPE,
@@ -144,12 +144,12 @@ def _server() -> _Server:
 
 
 def calls_so_far() -> int:
-    """How many calls the function that this is called from has made."""
+    """Return how many calls the current function has made."""
     return int(_slots[0].calls)
 
 
 def serve() -> None:
-    """What the preloaded process does, until nobody is left who could ask for more."""
+    """Serve requests until the client has ended."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     kinds = (ctypes.c_uint8 * _CALLS_MAX).from_buffer(mmap.mmap(-1, _CALLS_MAX))
     note_kinds(kinds)
@@ -172,13 +172,13 @@ def serve() -> None:
 def _run(request: _Request, answer: IO[bytes]) -> NoReturn:
     status = 1
     try:
-        function, arguments, strike, under = request
+        function, arguments, injection, under = request
         signal.alarm(_SECONDS_MAX)
         gc.disable()
-        arm(strike, under, _slots[0])
+        arm(injection, under, _slots[0])
         try:
             said: tuple[object, str | None] = function(*arguments), None
-        except BaseException:  # noqa: BLE001 - whatever it is, the test is told
+        except BaseException:  # noqa: BLE001 - the error is sent to the test
             said = None, traceback.format_exc()
         disarm()
         pickle.dump(said, answer)

@@ -1,6 +1,6 @@
-"""The prose of the project: its comments, docstrings, messages and documents, and the words they do not use.
+"""Check the project's prose: comments, docstrings, messages and documents, and words that they must not use.
 
-`python -m tests.support.prose [PATH ...]` lists each such word with its replacement, and how often some words occur.
+`python -m tests.support.prose [PATH ...]` lists each such word with its replacement, and the rates of some words.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ BANNED = {
     r"of its own accord|by itself": "automatically; alone",
     r"has (?:it|them|all|these|those) be|have (?:it|them|all|these|those) be": "makes, syncs, marks",
 }
-"""Patterns of whole words that no text may have, each with what to write in its place."""
+"""Patterns of whole words that no text may have, each with its replacement."""
 
 RATES = {
     "if": (r"if", 5.0, None),
     "where": (r"where", None, 1.0),
     "what or who": (r"what|who|whom|whose", None, 2.0),
 }
-"""Words of which comments and docstrings have at least, or at most, so many in a thousand."""
+"""Words with a least, or a greatest, rate in a thousand words of comments and docstrings."""
 
 _LOOK_UP = re.compile(r"look(?:s|ed|ing)? (?:it |them |each )?up\b", re.IGNORECASE)
 _CODE = re.compile(r"`[^`\n]*`|``.*?``")
@@ -64,7 +64,7 @@ class Text(NamedTuple):
 
 
 def texts(path: Path) -> Iterator[Text]:
-    """The prose of a file, as far as it has any; code in backticks is left out."""
+    """Yield the prose of a file, without code in backticks."""
     source, name = path.read_text(), str(path.relative_to(ROOT))
     match path.suffix:
         case ".py":
@@ -119,7 +119,7 @@ def _markdown(source: str, name: str) -> Iterator[Text]:
 
 
 def offences(found: Iterable[Text]) -> Iterator[tuple[Text, str, str]]:
-    """Each word that is banned: the text, the word, and what to write instead."""
+    """Yield each banned word: the text, the word, and its replacement."""
     for each in found:
         text = _LOOK_UP.sub("", each.text)
         for pattern, instead in _banned.items():
@@ -128,7 +128,7 @@ def offences(found: Iterable[Text]) -> Iterator[tuple[Text, str, str]]:
 
 
 def rates(found: Iterable[Text]) -> dict[str, float]:
-    """How often each of RATES occurs in a thousand words of comments and docstrings."""
+    """Return how often each of RATES occurs in a thousand words of comments and docstrings."""
     words = " ".join(each.text for each in found if each.kind in ("comment", "docstring"))
     count = max(len(_WORD.findall(words)), 1)
     return {
@@ -138,7 +138,7 @@ def rates(found: Iterable[Text]) -> dict[str, float]:
 
 
 def files(paths: Iterable[str] = ()) -> list[Path]:
-    """The files of the checkout that have prose; below these paths, if there are any."""
+    """Return the files of the checkout that have prose; only those under these paths, if there are any."""
     listed = subprocess.run(["git", "ls-files", "--", *paths], cwd=ROOT, capture_output=True, text=True, check=True)
     return [ROOT / name for name in listed.stdout.split() if Path(name).suffix in (".py", ".c", ".h", ".md")]
 

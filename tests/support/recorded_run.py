@@ -1,14 +1,14 @@
-"""Recorded calls that are made up, for the models of what a power cut leaves."""
+"""Invented recordings, for the models of a disk."""
 
 from __future__ import annotations
 
-from stress.crash.trace import Event, Kind
+from stress.crash.preloaded.trace import Event, Kind
 
 ROOT, FILE = 1, 2
 
 
 class Run:
-    """Events one after the other, two ticks each."""
+    """Events one after another, two ticks each."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -1,4 +1,4 @@
-"""Signals to the main thread, which alone runs their handlers."""
+"""Signals to the main thread, in which Python runs their handlers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 def strike(number: int) -> None:
-    """Have the main thread's handler run, whatever that is doing."""
+    """Run the signal's handler in the main thread now."""
     main = threading.main_thread().ident
     assert main is not None
     signal.pthread_kill(main, number)
@@ -17,7 +17,7 @@ def strike(number: int) -> None:
 
 @contextmanager
 def interrupting(number: int) -> Iterator[None]:
-    """Have the signal's handler raise KeyboardInterrupt, as Ctrl-C does, within."""
+    """Make the signal's handler raise KeyboardInterrupt, as Ctrl-C does, within the block."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

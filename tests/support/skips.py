@@ -1,6 +1,6 @@
-"""A pytest plugin: fails a test that skips for an unlisted reason, and prints at the end what was skipped and why.
+"""A pytest plugin: fails a test that skips for an unlisted reason, and prints all skips and their reasons at the end.
 
-The failure is made where the test runs, so it is the same with and without xdist, and names the test.
+The failure is raised in the test itself, so it is the same with and without xdist, and names the test.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ ALLOWED = Path(__file__).resolve().parent.parent / "allowed_skips.toml"
 
 @dataclass(frozen=True)
 class AllowedSkip:
-    """One line of the list; `test` and `reason` are patterns."""
+    """One entry of the list; `test` and `reason` are patterns."""
 
     test: str
     reason: str
     why: str
 
     def covers(self, test: str, reason: str) -> bool:
-        """Tell whether a test may be skipped for a reason."""
+        """Return whether a test may be skipped for a reason."""
         return fnmatch.fnmatchcase(test, self.test) and fnmatch.fnmatchcase(reason, self.reason)
 
 
 def load_allowed(path: Path) -> list[AllowedSkip]:
-    """Read the list; an entry with a field missing or unknown is a TypeError."""
+    """Read the list; an entry with a missing or unknown field is a TypeError."""
     return [AllowedSkip(**entry) for entry in tomllib.loads(path.read_text())["skip"]]
 
 
 _LIST: pytest.StashKey[list[AllowedSkip]] = pytest.StashKey()
 
-# xdist writes a test's group behind its id, and behind the brackets of its parameters.
+# xdist appends a test's group to its id, after the brackets of its parameters.
 _XDIST_GROUP = re.compile(r"@[^]]*$")
 
 
@@ -73,7 +73,7 @@ def pytest_make_collect_report(
 
 
 def _fail_unlisted(report: pytest.TestReport | pytest.CollectReport, config: pytest.Config) -> None:
-    # An expected failure calls itself skipped too.
+    # An expected failure counts as skipped too.
     if not report.skipped or hasattr(report, "wasxfail"):
         return
     reason = _reason(report)

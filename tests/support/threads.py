@@ -1,4 +1,4 @@
-"""Running several things at once, in threads."""
+"""Running several functions at once, in threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def at_once(*works: Callable[[], object]) -> None:
-    """Run each in a thread, all at once; the first thing that one of them raised is raised."""
+    """Run each function in a thread, all at once; raise the first error."""
     with ThreadPoolExecutor(len(works)) as pool:
         for future in [pool.submit(work) for work in works]:
             future.result()

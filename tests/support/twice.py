@@ -1,4 +1,4 @@
-"""A signal handler that raises, and once more a moment later: while what it broke off is undone, say."""
+"""A signal handler that raises, and raises again a moment later, such as while the first exception is being handled."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from contextlib import contextmanager
 
 import pytest
 
-# What is raised in the callback of a weak reference, of which a thread that ends has one, is told and goes no further.
+# An exception in the callback of a weak reference, of which a thread that ends has one, is reported and goes no
+# further.
 swallowed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 AGAIN_SECONDS = [microseconds * 1e-6 for microseconds in range(5, 405, 5)]
 
 
 class Twice:
-    """It, of SIGUSR1, with which somebody is to strike."""
+    """The handler, of SIGUSR1, which the test sends."""
 
     def __init__(self) -> None:
         self._again_seconds = 0.0
         self._came_again = True
 
     def handle(self, number: int, _: object) -> None:
-        """See above."""
+        """Handle the signal: raise, and again after a moment."""
         if number == signal.SIGALRM:
             self._came_again = True
         else:
@@ -30,21 +31,21 @@ class Twice:
         raise KeyboardInterrupt
 
     def interrupt(self, again_seconds: float, call: Callable[[], object]) -> None:
-        """Make a call into which somebody strikes, and return behind both exceptions."""
+        """Make a call during which the signal comes, and return after both exceptions."""
         self._again_seconds = again_seconds
         self._came_again = False
         try:
             with pytest.raises(KeyboardInterrupt):
                 call()
-            while not self._came_again:  # a timer that has run off does not tell that its handler ran
+            while not self._came_again:  # an expired timer does not mean that its handler has run
                 time.sleep(0)
         except KeyboardInterrupt:
-            pass  # the second one came behind the call
+            pass  # the second one came after the call
 
 
 @contextmanager
 def raising_twice() -> Iterator[Twice]:
-    """Have it be the handler meanwhile."""
+    """Install the handler within the block."""
     twice = Twice()
     numbers = (signal.SIGUSR1, signal.SIGALRM)
     before = [signal.signal(number, twice.handle) for number in numbers]

@@ -25,7 +25,7 @@ needs_root = pytest.mark.root
 
 @contextmanager
 def folder_of_user(mode: int = 0o755) -> Iterator[Path]:
-    """A folder of USER and GROUP that USER can reach, which is not so of pytest's own."""
+    """Create a folder of USER and GROUP that USER can reach, unlike pytest's own."""
     path = Path(tempfile.mkdtemp(prefix="binlog-users-"))
     try:
         os.chown(path, USER, GROUP)
@@ -43,10 +43,10 @@ def as_user(
     groups: tuple[int, ...] = (),
     **named: object,
 ) -> None:
-    """Call `work` as a user, in a child; it fails as the child does."""
+    """Call `work` as a user, in a child, and fail as the child does."""
 
     def become() -> None:
-        # Python's own modules may lie where only root reads them, and so may ours, of which some are loaded when used.
+        # Only root may be able to read Python's modules, and ours, some of which are loaded on first use.
         codecs.lookup("ascii")
         for package in (binlog.log, binlog.storage):
             for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
@@ -60,6 +60,6 @@ def as_user(
 
 
 def access(path: Path) -> tuple[int, int, int]:
-    """Owner, group and mode of a file."""
+    """Return owner, group and mode of a file."""
     status = path.lstat()
     return status.st_uid, status.st_gid, status.st_mode & 0o7777

@@ -1,4 +1,4 @@
-"""Waiting for what another thread does, or another process: for long, for a machine may be slow, and never for ever."""
+"""Waiting for another thread or process: for long, because a machine may be slow, but never for ever."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = 60
 
 
 def until(done: Callable[[], bool]) -> None:
-    """Wait until it is so."""
+    """Wait until the condition holds."""
     deadline = time.monotonic() + _SECONDS
     while not done():
         assert time.monotonic() < deadline
@@ -19,5 +19,7 @@ def until(done: Callable[[], bool]) -> None:
 
 
 def until_told(store: MessageStore) -> None:
-    """Wait until a store's thread has told queues and key index of all messages; none goes before."""
+    """Wait until a store's thread has dispatched all messages to the queues and the key index; no message may be
+    removed.
+    """
     until(lambda: store._dispatcher.offset == store.max_offset)

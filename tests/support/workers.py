@@ -1,4 +1,4 @@
-"""What the processes of the multi-process tests do.  Importable, so that they may be spawned as well as forked."""
+"""The work of processes in multi-process tests; importable, so that they can be spawned as well as forked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.logs import job
 
 
 def run_all(method: str, work: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> list[Any]:
-    """Run each function in a process of its own, all at once, and return what they return."""
+    """Run each function in a separate process, all at once, and return their results."""
     context = multiprocessing.get_context(method)
     started = []
     for function, arguments in work:
@@ -46,13 +46,13 @@ def _report(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any
 
 
 def append_jobs(path: Path, writer: int, count: int) -> list[Ref]:
-    """Append jobs one by one; where each was acknowledged."""
+    """Append jobs one by one; return their refs."""
     with binlog.Writer(path) as log:
         return [log.append(job(writer, sequence)) for sequence in range(count)]
 
 
 def append_and_cut_over(path: Path, writer: int, count: int, every: int) -> list[Ref]:
-    """Append jobs, and cut over again and again."""
+    """Append jobs, and cut over after every few."""
     refs = []
     with binlog.Writer(path) as log:
         for sequence in range(count):
@@ -63,7 +63,7 @@ def append_and_cut_over(path: Path, writer: int, count: int, every: int) -> list
 
 
 def cut_over(path: Path, count: int, expected: bool) -> list[int]:
-    """Cut over `count` times; the numbers that it gave."""
+    """Cut over `count` times; return the numbers."""
     with binlog.Writer(path) as log:
         numbers = []
         for _ in range(count):
@@ -73,7 +73,7 @@ def cut_over(path: Path, count: int, expected: bool) -> list[int]:
 
 
 def follow_until(path: Path, last: bytes) -> list[bytes]:
-    """Every record from the beginning until `last` has come."""
+    """Return every record from the beginning to `last`."""
     found = []
     with binlog.Reader(path) as reader:
         for entry in reader.tail(timeout=120):
@@ -84,7 +84,7 @@ def follow_until(path: Path, last: bytes) -> list[bytes]:
 
 
 def append_named(path: Path, name: str, count: int, cutover_every: int) -> list[Ref]:
-    """Append `name 0`, `name 1`, ..., and cut over now and then."""
+    """Append `name 0`, `name 1`, ..., with cutovers in between."""
     refs = []
     with binlog.Writer(path) as log:
         for index in range(count):
@@ -95,7 +95,7 @@ def append_named(path: Path, name: str, count: int, cutover_every: int) -> list[
 
 
 def follow_count(path: Path, count: int) -> list[bytes]:
-    """The first `count` records, as they come."""
+    """Return the first `count` records."""
     with binlog.Reader(path) as reader:
         return [entry.data for entry in islice(reader.tail(timeout=120), count)]
 
@@ -107,7 +107,7 @@ def append_within(path: Path, writer: int, count: int, cutover_bytes: int) -> li
 
 
 def prune_until(path: Path, number: int) -> list[int]:
-    """Keep removing all closed files but the newest two, until the log begins with file `number`; which ones went."""
+    """Prune all closed files but the newest two, until the log begins with file `number`; return the removed ones."""
     removed: list[int] = []
     while binlog.stat(path).files[0].number < number:
         removed += [file.number for file in binlog.prune(path, keep_bytes=10_000)]
@@ -115,7 +115,7 @@ def prune_until(path: Path, number: int) -> list[int]:
 
 
 def follow_or_start_again(path: Path, last: bytes) -> list[bytes]:
-    """Every record from the beginning until `last` has come; from the new beginning where the old one was removed."""
+    """Return every record from the beginning to `last`; start again at the new beginning if the old one was pruned."""
     found = []
     while True:
         with binlog.Reader(path) as reader:
@@ -129,7 +129,7 @@ def follow_or_start_again(path: Path, last: bytes) -> list[bytes]:
 
 
 class Together:
-    """A directory by which processes start together, and stop when one of them says so."""
+    """A directory through which processes start together, and stop when one of them asks for it."""
 
     def __init__(self, path: Path, count: int) -> None:
         self._path = path
@@ -137,7 +137,7 @@ class Together:
         path.mkdir(exist_ok=True)
 
     def ready(self, name: str) -> None:
-        """Say that this one is ready, and wait for the others."""
+        """Report that this process is ready, and wait for the others."""
         (self._path / name).touch()
         deadline = time.monotonic() + 60
         while len(os.listdir(self._path)) < self._count:
@@ -145,17 +145,17 @@ class Together:
             time.sleep(0.001)
 
     def stop(self) -> None:
-        """Tell all to stop."""
+        """Stop all processes."""
         (self._path / "stop").touch()
 
     @property
     def stopped(self) -> bool:
-        """Whether one did."""
+        """Whether a process asked to stop."""
         return os.path.exists(self._path / "stop")
 
 
 def append_until(path: Path, writer: int, mode: binlog.Mode, together: Together, threads: int = 1) -> list[int]:
-    """Append as fast as may be until told to stop; how many records each thread appended once all were ready."""
+    """Append as fast as possible until stopped; return how many records each thread appended after all were ready."""
     with binlog.Writer(path, mode=mode) as log, ThreadPoolExecutor(threads) as pool:
 
         def work(thread: int) -> int:
@@ -172,7 +172,7 @@ def append_until(path: Path, writer: int, mode: binlog.Mode, together: Together,
 
 
 def run_peer(together: Together, command: list[str]) -> list[int]:
-    """Run another program's writer once all are ready, and have them stop then; the numbers that it printed."""
+    """Run another program's writer after all are ready, then stop them; return the numbers that it printed."""
     try:
         together.ready("peer")
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300)

@@ -1,4 +1,7 @@
-/* An append that is not synced, as system calls: lock, status, header, data, live block with the bell, unlock, wake. */
+/*
+ * An append that is not synced, as system calls: lock, status, header, data, live block with the doorbell, unlock,
+ * wake.
+ */
 #ifndef BENCH_APPEND_H
 #define BENCH_APPEND_H
 
@@ -19,7 +22,7 @@
 #define FLOOR_BELL 128
 #define FLOOR_STEP_BYTES (64 << 20)
 
-/* A file that begins with a header, its first page mapped, and where it ends. */
+/* A file with a header, its mapped first page, and its end. */
 struct floor_log {
     int fd;
     char *page, header[FLOOR_HEADER_BYTES];

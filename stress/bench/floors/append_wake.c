@@ -1,16 +1,16 @@
-/* Waking another process with a record: the system calls of an append and of reading it, by processes that have slept. */
+/* Waking another process with a record: the system calls of an append and of reading it, after both have slept. */
 #include "append.h"
 
 #include <stdlib.h>
 
-#define RUNG (FLOOR_HEADER_BYTES + 64) /* where in the first page it stands when an append began, in ns */
+#define RUNG (FLOOR_HEADER_BYTES + 64) /* offset in the first page of the time when an append began, in ns */
 
 static uint64_t *rung(const struct floor_log *log)
 {
     return (uint64_t *)(log->page + RUNG);
 }
 
-/* Append again and again, each time when the other one has slept for a while; once more at the end. */
+/* Append again and again, each time after the other process has slept for a while; once more at the end. */
 int64_t floor_append_ring(const struct floor_work *work)
 {
     struct timespec idle = {.tv_nsec = work->idle_ms * 1000000L};
@@ -32,7 +32,7 @@ int64_t floor_append_ring(const struct floor_work *work)
     return 0;
 }
 
-/* Wait for each, read it, and note how long ago its append began. */
+/* Wait for each record, read it, and note how long ago its append began. */
 int64_t floor_append_wait(const struct floor_work *work)
 {
     struct floor_log log;

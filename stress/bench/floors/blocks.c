@@ -1,4 +1,4 @@
-/* As many bytes as the disk takes: blocks of 1 MiB at the end of a file, left to the kernel or synced at the end. */
+/* The disk's rate: blocks of 1 MiB at the end of a file, left to the kernel or synced at the end. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* One copy a record, into a ring of 1 MiB: what staging cannot do without. */
+/* One copy a record, into a ring of 1 MiB: the indispensable part of staging. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ int64_t floor_copies(const struct floor_work *work)
         if (at + work->bytes > RING_BYTES)
             at = 0;
         memcpy(ring + at, record, (size_t)work->bytes);
-        /* Without it the compiler may see that nobody reads the ring. */
+        /* Without it the compiler may see that the ring is never read. */
         __asm__ volatile("" : : "r"(ring) : "memory");
         at += work->bytes;
         count++;

@@ -1,4 +1,4 @@
-/* The loop of a floor: when to stop, and how long each turn took. */
+/* The loop of a floor: when to stop, and how long each iteration took. */
 #ifndef BENCH_LOOP_H
 #define BENCH_LOOP_H
 
@@ -20,13 +20,14 @@ static inline uint64_t floor_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* What to return after a call that failed; a short write sets no errno. */
+/* Return the result of a failed call; a short write sets no errno. */
 static inline int64_t floor_failed(void)
 {
     return errno > 0 ? -errno : -ENOSPC;
 }
 
-/* Note how long turn `count` took, which began at `before`; where the next one begins.  0: there is no room. */
+/* Note how long iteration `count` took, which began at `before`; return the beginning of the next, 0 if there is no
+ * room. */
 static inline uint64_t floor_note(const struct floor_work *work, int64_t count, uint64_t before)
 {
     uint64_t now;

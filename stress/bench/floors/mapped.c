@@ -1,4 +1,4 @@
-/* One copy a record into a mapped file, which was allocated and written before: what an append cannot do without. */
+/* One copy a record into a mapped file that was allocated and written before: the indispensable part of an append. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* One write and one sync a record, in a file that is allocated and was written before. */
+/* One write and one sync a record, in a file that was allocated and written before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>

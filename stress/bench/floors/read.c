@@ -1,4 +1,4 @@
-/* The least that reading a log takes: large reads, the lengths followed, each record copied out. */
+/* The least that reading a log takes: large reads, following the lengths, copying each record out. */
 #include <endian.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ static int64_t copy_records(const char *chunk, size_t bytes, char *record, size_
         if (length > bytes - *used - sizeof length)
             break;
         memcpy(record, chunk + *used + sizeof length, length);
-        /* Without it the compiler may see that nobody looks at the copy. */
+        /* Without it the compiler may see that the copy is never read. */
         __asm__ volatile("" : : "r"(record) : "memory");
     }
     return count;

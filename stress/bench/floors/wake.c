@@ -1,6 +1,7 @@
-/* The least that waking another process takes: one word that both map, FUTEX_WAIT and FUTEX_WAKE.
+/*
+ * The least that waking another process takes: one word that both map, FUTEX_WAIT and FUTEX_WAKE.
  *
- * futex(2): spurious wake-ups happen, so the word is looked at again.
+ * futex(2): spurious wake-ups happen, so the word is checked again.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,10 +15,10 @@
 
 #include "loop.h"
 
-/* What the file begins with, in both processes' memory. */
+/* The beginning of the file, in both processes' memory. */
 struct shared {
     uint32_t word;
-    uint64_t rung; /* when, in ns */
+    uint64_t rung; /* time of the ring, in ns */
 };
 
 static struct shared *map(const struct floor_work *work)
@@ -26,7 +27,7 @@ static struct shared *map(const struct floor_work *work)
     return mmap(NULL, sizeof(struct shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 }
 
-/* Ring again and again, each time when the other one has slept for a while; once more at the end. */
+/* Ring again and again, each time after the other process has slept for a while; once more at the end. */
 int64_t floor_ring(const struct floor_work *work)
 {
     struct timespec idle = {.tv_nsec = work->idle_ms * 1000000L};

@@ -1,1 +1,1 @@
-"""Who takes part, one a file: what a user would otherwise pick, and the floors below which nobody gets."""
+"""The peers, one a file: the alternatives to binlog, and the floors that nothing can beat."""

@@ -1,4 +1,4 @@
-"""The floors: C functions that do what the work cannot do without, and nothing else.  They are compiled when needed."""
+"""The floors: C functions that do only the indispensable part of the work.  They are compiled on first use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ffi = FFI()
 
 @functools.cache
 def library() -> Any:
-    """All floors, compiled.  Raises: MeasureError where there is no compiler."""
+    """Compile and load all floors.  Raises: MeasureError, if there is no compiler."""
     _ffi.cdef(re.sub(r"^#.*$", "", (FLOORS / "floor.h").read_text(), flags=re.MULTILINE))
     with tempfile.TemporaryDirectory(prefix="binlog-floors-") as directory:
         target = str(Path(directory) / "floors.so")
@@ -43,17 +43,17 @@ def library() -> Any:
             raise MeasureError(f"there is no C compiler named {command[0]} (Debian package: gcc)") from None
         if done.returncode:
             raise MeasureError(f"the floors do not compile: {done.stderr.strip()}")
-        return _ffi.dlopen(target)  # a library that is loaded needs its name no more
+        return _ffi.dlopen(target)  # a loaded library does not need its file any more
 
 
 def on_growing_file(function: str, *, stored: bool = False) -> Prepare:
-    """A floor on a file that has nothing but a header.  stored: whether its header's tail tells what it wrote."""
+    """Return a floor on a file with only a header.  stored: whether its header's tail says how much it wrote."""
     header = bytes(8) + _HEADER_BYTES.to_bytes(8, sys.byteorder) + bytes(_HEADER_BYTES - 16)
     return _on_file([function], lambda path, processes: path.write_bytes(header), stored=_stored if stored else None)
 
 
 def on_prepared_file(function: str, *, bytes_: int = FRAMED_BYTES, region_bytes: int = _REGION_BYTES) -> Prepare:
-    """A floor on a file that is allocated and written, with a region for each process that it goes round in."""
+    """Return a floor on an allocated and written file, in which each process cycles through its own region."""
 
     def make(path: Path, processes: int) -> None:
         with path.open("wb") as file:
@@ -67,12 +67,12 @@ def on_prepared_file(function: str, *, bytes_: int = FRAMED_BYTES, region_bytes:
 
 
 def on_log(function: str, fill: Callable[[Path], Path]) -> Prepare:
-    """A floor that reads a log, which `fill` makes; it returns the file."""
+    """Return a floor that reads a log, which `fill` makes; `fill` returns its file."""
     return _on_file([function], lambda path, processes: path.symlink_to(fill(path.parent)))
 
 
 def with_roles(*functions: str) -> Prepare:
-    """Floors on one page that they share, the first in the first process, the next one in the next."""
+    """Return floors on one shared page, the first in the first process, the next one in the next."""
     return _on_file(functions, lambda path, processes: path.write_bytes(bytes(_PAGE_BYTES)))
 
 

@@ -1,4 +1,4 @@
-"""LMDB as a log: the key is the number after the last one's, found in the transaction that writes it."""
+"""LMDB as a log: the key is the last one plus one, looked up in the transaction that writes it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from stress.bench.processes import Loop
 
 missing = missing_package("lmdb", "lmdb")
 
-# Of addresses, not of memory or disk; LMDB wants to know the most that there will ever be.
+# Address space, not memory or disk; LMDB needs to know the maximum.
 _MAP_BYTES = 64 << 30
 _KEY_BYTES = 8
 
 
 def environment(directory: Path) -> Any:
-    """It syncs at each commit, as it does unless told."""
+    """Open LMDB, which syncs at each commit by default."""
     import lmdb
 
     return lmdb.open(str(directory), map_size=_MAP_BYTES)
 
 
 def appending() -> Prepare:
-    """One record a transaction, synced."""
+    """Append one record a transaction, synced."""
 
     def loop(log: Any) -> Loop:
         return append_loop(lambda record: _append(log, record), os.urandom(RECORD_BYTES))
@@ -36,7 +36,7 @@ def appending() -> Prepare:
 
 
 def read_in_order(records: int) -> Prepare:
-    """A log of so many records, read from its first to its last, a record at a time."""
+    """Read a log of `records` records from first to last, one at a time."""
 
     def make(directory: Path) -> None:
         with environment(directory) as log, log.begin(write=True) as transaction:

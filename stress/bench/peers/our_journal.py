@@ -30,14 +30,14 @@ def _loaded(directory: Path) -> Iterator[Journal]:
 
 
 def adding(sync: Sync, *, threads: int = 1) -> Prepare:
-    """Records that are added, one a call; a load then finds all of them."""
+    """Add records, one a call; a load then finds all of them."""
 
     def loop(journal: Journal) -> Loop:
         adds = in_threads(append_loop(_adder(journal, sync), os.urandom(BODY_BYTES)), threads)
 
         def add_and_sync(work: Work) -> int:
             count = adds(work)
-            journal.append_add(-1, _USER_TYPE, b"")  # the time ends when all is on the disk
+            journal.append_add(-1, _USER_TYPE, b"")  # the time ends after everything is on the disk
             return count
 
         return adds if sync is Sync.WAIT else add_and_sync
@@ -61,7 +61,7 @@ def _stored(directory: Path) -> int:
 
 
 def loading(records: int) -> Prepare:
-    """A journal of small records that is loaded again and again: each record is an object then."""
+    """Load a journal of small records again and again, which makes an object for each record."""
 
     def load(directory: Path) -> None:
         with Journal(directory / "journal", _OPTIONS) as journal:
@@ -71,7 +71,7 @@ def loading(records: int) -> Prepare:
 
 
 def scanning(records: int) -> Prepare:
-    """The same, gone through as a check does, which makes no object of a record."""
+    """Scan the same journal as a check does, which makes no objects."""
 
     def scan(directory: Path) -> None:
         files = look(directory / "journal", _OPTIONS.names).files

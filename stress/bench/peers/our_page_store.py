@@ -1,4 +1,4 @@
-"""binlog's page store: transactions of threads of one process, and opening what a killed one leaves."""
+"""binlog's page store: transactions by threads of one process, and opening after a kill."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stress.bench.sample import Sample
 
 _QUEUE = "queue"
 OPTIONS = PageStoreOptions(mode=Mode.FLUSH)
-# Of the log, so that no checkpoint is due yet: more than one record, which has a message, its entry, and at times a
+# Of the log, so that no checkpoint is due yet: more than one record, which has a message, its entry, and sometimes a
 # new page of the index.
 _LEFT_BYTES = 8192
 
@@ -35,12 +35,12 @@ def _with_queue(directory: Path) -> Iterator[PageStore]:
 
 
 def working(work: QueueWork, threads: int) -> Prepare:
-    """Transactions of so many threads, each on the disk when its commit returns."""
+    """Run transactions in several threads, each on the disk when its commit returns."""
     return preparing(_with_queue, lambda store: in_threads(queue_loop(_calls(store), work), threads))
 
 
 def opening(*, from_disk: bool) -> Measure:
-    """Seconds that it takes to open a store whose process was killed with a full log."""
+    """Measure the seconds to open a store whose process was killed with a full log."""
 
     def measure(directory: Path, seconds: float) -> Sample:
         path = directory / "store"
@@ -75,7 +75,7 @@ def _calls(store: PageStore) -> QueueCalls:
 
 
 def kill_with_full_log(path: Path) -> int:
-    """Have a process fill a new store's log, a message a transaction, and be killed; how many messages there are."""
+    """Let a process fill a new store's log, one message a transaction, and be killed; return the number of messages."""
     ours, theirs = os.pipe()
     starter, pid = os.getpid(), os.fork()
     if pid == 0:
@@ -83,21 +83,21 @@ def kill_with_full_log(path: Path) -> int:
             die_with_parent(starter)
             os.write(theirs, str(_fill(path)).encode())
             os.kill(os.getpid(), signal.SIGKILL)
-        except BaseException:  # noqa: BLE001 - nothing of it may go on in this process as if it were the other one
+        except BaseException:  # noqa: BLE001 - the forked child must not continue as if it were this process
             traceback.print_exc()
         finally:
             os._exit(1)
     os.close(theirs)
     with open(ours) as pipe:
-        told = pipe.read()
+        count = pipe.read()
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if status != -signal.SIGKILL:
-        raise RuntimeError(f"the process that was to be killed ended with {status}")
-    return int(told)
+        raise RuntimeError(f"the process should have been killed, but ended with {status}")
+    return int(count)
 
 
 def _fill(path: Path) -> int:
-    body = os.urandom(BODY_BYTES)  # no zeros at the end of a page, which the log would leave out
+    body = os.urandom(BODY_BYTES)  # no zeros at the end of a page, which the log would omit
     store = PageStore(path, OPTIONS)
     store.create_queue(_QUEUE)
     log, count = store._log, 0
@@ -110,7 +110,7 @@ def _fill(path: Path) -> int:
 
 
 def forget_all(path: Path) -> None:
-    """Have the kernel forget what it has of the files of a folder, as after the machine has started anew."""
+    """Make the kernel drop the cached pages of a folder's files, as after a restart of the machine."""
     for file in path.iterdir():
         fd = os.open(file, os.O_RDWR)
         try:
@@ -121,10 +121,10 @@ def forget_all(path: Path) -> None:
 
 
 def seconds_to_open(path: Path, count: int) -> float:
-    """How long opening it takes; it is then looked whether it has so many messages."""
+    """Return how long opening takes; then check the number of messages."""
     begun = time.perf_counter()
     with PageStore(path) as store:
         seconds = time.perf_counter() - begun
         found = store.waiting_count(_QUEUE)
-    assert found == count, f"{found} messages are there, of {count}"
+    assert found == count, f"{found} messages were found, of {count}"
     return seconds

@@ -1,6 +1,6 @@
-"""binlog's queue: messages that are put, got and acknowledged in turn while older ones wait in pages, or all at once.
+"""binlog's queue: messages put, got and acknowledged in turn while older ones wait in pages, or all at once.
 
-One run gives the rate and the memory: the most that the process has, above what it has with an empty queue.
+One run gives the rate and the memory: the most that the process uses, above its use with an empty queue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stress.bench.loops import append_loop
 from stress.bench.processes import Loop, Work, run_processes
 from stress.bench.sample import MeasureError, Sample
 
-# Four times what the queue has in memory, so that each message goes to a page and is read from there.
+# Four times the queue's own memory, so that each message is paged and read back.
 WAITING_BYTES = 64 << 20
 # In the usual two seconds five million.
 MANY_A_SECOND = 2_500_000
@@ -27,18 +27,18 @@ _STATUS = Path("/proc/self/status")
 
 
 class Figures:
-    """Both figures of a run.  Whoever asks for the second of these is told what the last run found."""
+    """Both figures of a run: the first caller runs it, the second one gets the stored result."""
 
     def __init__(self, run: Callable[[Path, float], dict[str, float]]) -> None:
         self._run = run
         self._found: dict[str, float] = {}
 
     def rate(self) -> Measure:
-        """Messages a second that were put, got and acknowledged."""
+        """Return the measure of messages a second that were put, got and acknowledged."""
         return lambda directory, seconds: self._take("rate", directory, seconds)
 
     def memory(self) -> Measure:
-        """MiB."""
+        """Return the measure of MiB."""
         return lambda directory, seconds: self._take("memory", directory, seconds)
 
     def _take(self, what: str, directory: Path, seconds: float) -> Sample:
@@ -48,7 +48,7 @@ class Figures:
 
 
 def in_turns() -> Figures:
-    """One put, one got and acknowledged; whoever opens the queue then finds those that waited, and no other."""
+    """Put one, get one and acknowledge it; the next opening finds exactly those that waited."""
 
     def loop(queue: Queue) -> Loop:
         message = os.urandom(BODY_BYTES)
@@ -67,12 +67,12 @@ def in_turns() -> Figures:
 
 
 def many() -> Figures:
-    """So many messages are put, then all got and acknowledged."""
+    """Put many messages, then get and acknowledge all of them."""
     return Figures(lambda directory, seconds: _run(directory, 0, lambda queue: _put_and_take(queue, seconds)))
 
 
 def many_count(seconds: float) -> int:
-    """How many messages the queue of many has."""
+    """Return the number of messages of the queue of many."""
     return max(int(MANY_A_SECOND * seconds), 1)
 
 
@@ -82,7 +82,7 @@ def _run(directory: Path, seconds: float, loop: Callable[[Queue], Loop]) -> dict
     @contextmanager
     def opener(index: int) -> Iterator[Loop]:
         with binlog.open_queue(directory / _NAME, mode=binlog.Mode.FLUSH) as queue:
-            # proc(5): this resets what VmHWM tells to what is there now.
+            # proc(5): this resets VmHWM to the present size.
             Path("/proc/self/clear_refs").write_text("5")
             empty_kib = _peak_kib()
             works = loop(queue)
@@ -113,7 +113,7 @@ def _put_and_take(queue: Queue, seconds: float) -> Loop:
 
 
 def many_flushed() -> Measure:
-    """The log's `append` of as many records as large, for comparison."""
+    """Append as many records of the same size to a log, for comparison."""
 
     def measure(directory: Path, seconds: float) -> Sample:
         count = many_count(seconds)
@@ -137,7 +137,7 @@ def many_flushed() -> Measure:
 
 
 def _fresh(message: bytes) -> bytes:
-    """Another object: as messages are that come from anywhere but a benchmark, and which take memory each."""
+    """Return a copy: outside of a benchmark each message is an object of its own, which takes memory."""
     return message[:1] + message[1:]
 
 

@@ -1,4 +1,4 @@
-"""binlog itself, through its public names."""
+"""binlog's log, through its public names."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from stress.bench.processes import Loop, Work
 from stress.bench.sample import MeasureError
 
 _FILE_SECONDS_MAX = 60.0
-_LOOK_SECONDS = 0.0002
+_POLL_SECONDS = 0.0002
 _RECORDS_A_CALL = 1000
 
 
 def one_a_call(mode: binlog.Mode, record_bytes: int = RECORD_BYTES) -> Prepare:
-    """One record a call; each process has a writer of its own."""
+    """Append one record a call; each process has a writer of its own."""
     return _appending(mode, lambda writer: append_loop(writer.append, os.urandom(record_bytes)))
 
 
 def many_a_call(mode: binlog.Mode, records: int) -> Prepare:
-    """So many records a call."""
+    """Append `records` records a call."""
     return _appending(mode, lambda writer: append_many_loop(writer.append_many, [os.urandom(RECORD_BYTES)] * records))
 
 
 def staged() -> Prepare:
-    """One record a call, by one process, which is done when the last one's bytes are in the file."""
+    """Append one record a call in one process, until the bytes of the last one are in the file."""
 
     def loop(writer: binlog.Writer[Any]) -> Loop:
         append = append_loop(writer.append, os.urandom(RECORD_BYTES))
@@ -49,7 +49,7 @@ def staged() -> Prepare:
 
 
 def filled(directory: Path, records: int) -> Path:
-    """A log of so many records, all of it in the page cache; return its only file."""
+    """Make a log of `records` records, all in the page cache; return its only file."""
     with binlog.Writer(directory / "log") as writer:
         for _ in range(0, records, _RECORDS_A_CALL):
             writer.append_many([os.urandom(RECORD_BYTES) for _ in range(_RECORDS_A_CALL)])
@@ -57,7 +57,7 @@ def filled(directory: Path, records: int) -> Path:
 
 
 def read_in_order(records: int, read: Callable[[binlog.Reader], None]) -> Prepare:
-    """A log of so many records, read from its first to its last by `read`."""
+    """Read a log of `records` records from first to last with `read`."""
 
     def loop(directory: Path) -> Loop:
         path = directory / "log"
@@ -68,7 +68,7 @@ def read_in_order(records: int, read: Callable[[binlog.Reader], None]) -> Prepar
                 return reader.next_ref
 
         if read_all() != binlog.stat(path).tail:
-            raise MeasureError("not all was read")
+            raise MeasureError("some records were not read")
         return pass_loop(read_all, records)
 
     return preparing(nullcontext, loop, make=lambda directory: filled(directory, records))
@@ -91,5 +91,7 @@ def _wait_stored(path: Path, count: int) -> None:
     deadline = time.monotonic() + _FILE_SECONDS_MAX
     while _stored(path) < count:
         if time.monotonic() > deadline:
-            raise MeasureError(f"of {count} staged records {_stored(path)} are in the file after {_FILE_SECONDS_MAX} s")
-        time.sleep(_LOOK_SECONDS)
+            raise MeasureError(
+                f"only {_stored(path)} of {count} staged records are in the file after {_FILE_SECONDS_MAX} s"
+            )
+        time.sleep(_POLL_SECONDS)

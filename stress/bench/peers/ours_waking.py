@@ -1,7 +1,7 @@
-"""A reader of ours that sleeps, and a writer in another process that wakes it.
+"""A sleeping reader of binlog, and a writer in another process that wakes it.
 
-What the two note goes through memory that they share: of each record when `append` was called, when it returned, and
-when the reader had it, by the one clock that both have.
+Both write their times to shared memory: for each record the time when `append` was called, when it returned, and when
+the reader had the record, all by the clock that both share.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _SILENCE_SECONDS_MAX = 10.0
 
 
 class _Notes:
-    """The memory that they share."""
+    """The shared memory."""
 
     def __init__(self, seconds: float) -> None:
-        # One more is appended at the end, so that the reader ends as well.
+        # One more is appended at the end, so that the reader ends too.
         self._numbers = memoryview(mmap.mmap(-1, _NOTE_BYTES * (int(seconds * 1000 / IDLE_MS) + 2))).cast("q")
         count = len(self._numbers) // 3
         self.called, self.returned, self.seen = (self._numbers[i * count : (i + 1) * count] for i in range(3))
 
     def waits(self, count: int, *, since_return: bool) -> Waits:
-        """How long the reader took for each of the first `count` records."""
+        """Return how long the reader took for each of the first `count` records."""
         since = self.returned if since_return else self.called
         return Waits.of([seen - begin for seen, begin in zip(self.seen[:count], since, strict=False)])
 
 
 def by_tail(reader: binlog.Reader) -> Iterator[binlog.Entry]:
-    """As most would follow a log."""
+    """Follow the log in the usual way."""
     return reader.tail(timeout=_SILENCE_SECONDS_MAX)
 
 
 def by_wait(reader: binlog.Reader) -> Iterator[binlog.Entry]:
-    """As one does who has other things to do in between."""
+    """Follow the log as a reader that has other work in between."""
     while reader.wait(_SILENCE_SECONDS_MAX):
         yield from reader
 
@@ -52,7 +52,7 @@ def by_wait(reader: binlog.Reader) -> Iterator[binlog.Entry]:
 def measure(
     mode: binlog.Mode, *, since_return: bool, follow: Callable[[binlog.Reader], Iterator[binlog.Entry]] = by_tail
 ) -> Measure:
-    """Measure from when `append` returned, or from when it was called, to when a reader that follows had the record."""
+    """Measure from the return of `append`, or from its call, until a following reader has the record."""
 
     def measured(directory: Path, seconds: float) -> Sample:
         notes = _Notes(seconds)
@@ -77,7 +77,7 @@ def measure(
 def _ring(work: Work, writer: binlog.Writer[Any], notes: _Notes) -> int:
     record = os.urandom(RECORD_BYTES)
     for number in range(len(notes.called)):
-        time.sleep(IDLE_MS / 1000)  # the reader is to sleep: this is the work, not a wait for something
+        time.sleep(IDLE_MS / 1000)  # the reader must sleep: this is the work, and not a wait
         last = work.stop[0]
         notes.called[number] = time.monotonic_ns()
         writer.append(record)
@@ -92,4 +92,4 @@ def _wait(work: Work, entries: Iterator[binlog.Entry], notes: _Notes) -> int:
         notes.seen[number] = time.monotonic_ns()
         if work.stop[0]:
             return number + 1
-    raise MeasureError(f"the reader had nothing for {_SILENCE_SECONDS_MAX:g} s")
+    raise MeasureError(f"the reader received nothing for {_SILENCE_SECONDS_MAX:g} s")

@@ -1,4 +1,4 @@
-"""Whether a peer that is a package of its own is installed."""
+"""Whether a peer's package is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def missing_package(module: str, package: str) -> Callable[[], str | None]:
-    """What to say where the module cannot be imported."""
+    """Return a function that gives the message if the module cannot be imported."""
 
     def missing() -> str | None:
         if importlib.util.find_spec(module):
@@ -19,7 +19,7 @@ def missing_package(module: str, package: str) -> Callable[[], str | None]:
 
 
 def package_version(package: str) -> str | None:
-    """Name and version, or None where it is not installed."""
+    """Return name and version, or None if it is not installed."""
     try:
         return f"{package} {importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""persist-queue's SQLite queue: WAL, and synchronous as SQLite has it unless told, which is FULL."""
+"""persist-queue's SQLite queue: WAL, with SQLite's default of synchronous=FULL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _queue(directory: Path, *, multithreading: bool = False) -> Any:
 
 
 def appending() -> Prepare:
-    """One item a put; it is pickled, as the queue does unless told."""
+    """Put one item a call; the queue pickles it, by default."""
     return preparing(
         lambda directory: closing(_queue(directory)),
         lambda queue: append_loop(queue.put, os.urandom(RECORD_BYTES)),
@@ -35,7 +35,7 @@ def appending() -> Prepare:
 
 
 def working(work: QueueWork, threads: int) -> Prepare:
-    """Puts and gets of so many threads, each a transaction."""
+    """Put and get in several threads, each call a transaction."""
     return preparing(
         lambda directory: closing(_queue(directory, multithreading=True)),
         lambda queue: in_threads(queue_loop(_calls(queue), work), threads),

@@ -1,4 +1,4 @@
-"""What queues are measured with: durable transactions that put a message, get one, or both."""
+"""The work of queues: durable transactions that put a message, get one, or both."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from stress.bench.contestant import BODY_BYTES
 from stress.bench.loops import append_loop
 from stress.bench.processes import Loop
 
-# So many are there at first, and are put together where a transaction finds none.
+# The number of messages at first, and of those put together when a transaction finds none.
 FILLED = 1000
 
 
 class QueueWork(enum.Enum):
-    """What a transaction does."""
+    """The work of one transaction."""
 
     PUT = "put"
     GET = "get"
@@ -24,9 +24,10 @@ class QueueWork(enum.Enum):
 
 
 class QueueCalls(NamedTuple):
-    """Transactions of a peer.
+    """The transactions of a peer.
 
-    put: a message.  get: one, and whether there was any.  both: put one, and get one.  fill: put many together.
+    put: one message.  get: one, and return whether there was any.  both: put one, and get one.  fill: put many
+        together.
     """
 
     put: Callable[[bytes], object]
@@ -36,7 +37,7 @@ class QueueCalls(NamedTuple):
 
 
 def queue_loop(calls: QueueCalls, work: QueueWork) -> Loop:
-    """One transaction after the other."""
+    """Run one transaction after another."""
     body = os.urandom(BODY_BYTES)
 
     def get(body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A Redis stream on a server of its own that syncs its append-only file for every turn of its loop."""
+"""A Redis stream on a server that syncs its append-only file in every iteration of its loop."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _SETTINGS = {
     "appendonly": "yes",
     "appendfsync": "always",
     "save": "",
-    "auto-aof-rewrite-percentage": "0",  # it would fork in the midst of a measurement
+    "auto-aof-rewrite-percentage": "0",  # it would fork during a measurement
 }
 _END_SECONDS_MAX = 30
 
 
 def missing() -> str | None:
-    """Why it cannot take part."""
+    """Return the reason why it cannot be measured, or None."""
     if not shutil.which(_COMMAND):
         return f"{_COMMAND} is not installed (Debian package: redis-server)"
     return missing_package("redis", "redis")()
 
 
 def version() -> str | None:
-    """Which server this is."""
+    """Return the version of the server."""
     if missing():
         return None
     said = subprocess.run([_COMMAND, "--version"], capture_output=True, text=True, check=False).stdout
@@ -49,7 +49,7 @@ def version() -> str | None:
 
 @contextmanager
 def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
-    """One XADD a record, each process on a connection of its own."""
+    """Add one record with each XADD; each process has a connection of its own."""
     with _server(directory) as address:
 
         @contextmanager
@@ -75,7 +75,7 @@ def _stored(address: str) -> int:
 
 @contextmanager
 def _server(directory: Path) -> Iterator[str]:
-    # The name of a socket may have some hundred bytes, of which the directory may use up all.
+    # A socket's name is limited to some hundred bytes, which the directory may exceed.
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         address = str(Path(place) / "socket")
         settings = {**_SETTINGS, "dir": str(directory), "unixsocket": address}

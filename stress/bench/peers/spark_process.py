@@ -1,4 +1,4 @@
-"""The one process with Spark of a run, started when it is first needed and ended with the run."""
+"""The one process with Spark of a run, started on first use and ended with the run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from stress.bench.peers.packages import missing_package
 from stress.bench.sample import MeasureError, Sample, Waits
 
 MEGABYTES_A_SECOND = 537.0
-"""The data of a run whose measurements take so many seconds; for the usual two it is 1 GiB."""
+"""The size of the data for each second of a measurement; for the usual two seconds it is 1 GiB."""
 
 _END_SECONDS_MAX = 30
-_TOLD_BYTES = 2000
+_ERROR_BYTES = 2000
 
 missing = missing_package("pyspark", "pyspark")
 
@@ -31,27 +31,27 @@ class SparkProcess:
     def __init__(self, place: Path, megabytes: float) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="bench-spark-", dir=place))
         command = [sys.executable, "-m", "stress.bench.spark", str(self._folder), str(megabytes)]
-        self._told = self._folder / "told"
-        # Its input ends when this process does, whatever ends it, and it with that.
-        with self._told.open("wb") as told:
+        self._error_path = self._folder / "stderr"
+        # Its input is closed when this process ends for any reason, and that ends it.
+        with self._error_path.open("wb") as errors:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told, text=True
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             )
         atexit.register(self.end)
         self.records = int(self._answer().removeprefix("ready "))
         self._found: dict[str, int] = {}
 
     def seconds(self, job: str, *arguments: str) -> float:
-        """Have a job done; how long it took.  Raises: MeasureError where its answer is not everybody's."""
+        """Run a job and return its duration.  Raises: MeasureError, if its answer differs from the others'."""
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended since its last answer, and this one says how
+        with contextlib.suppress(BrokenPipeError):  # it has ended since its last answer; _answer reports how
             self._process.stdin.write(json.dumps([job, *arguments]) + "\n")
             self._process.stdin.flush()
         seconds, found = json.loads(self._answer())
         source, query = (*arguments, "")[:2]
         # A file as one value has other answers than its records.
         if job == "read" and source != "files" and self._found.setdefault(query, found) != found:
-            raise MeasureError(f"{query} of {source} is {found}, and of another {self._found[query]}")
+            raise MeasureError(f"{query} of {source} is {found}, but of another {self._found[query]}")
         return float(seconds)
 
     def end(self) -> None:
@@ -68,8 +68,8 @@ class SparkProcess:
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
-            told = self._told.read_bytes()[-_TOLD_BYTES:].decode(errors="replace")
-            raise MeasureError(f"Spark's process ended with {code}: {told}")
+            errors = self._error_path.read_bytes()[-_ERROR_BYTES:].decode(errors="replace")
+            raise MeasureError(f"Spark's process ended with {code}: {errors}")
         return line.strip()
 
 
@@ -89,7 +89,7 @@ def job(name: str, *arguments: str) -> Measure:
 
 
 def latency(sink: str, *arguments: str) -> Measure:
-    """Measure how long a record takes into a sink, in microseconds, in a process with settings of its own."""
+    """Measure how long a record takes into a sink, in microseconds, in a process with its own settings."""
 
     def measure(directory: Path, seconds: float) -> Sample:
         command = [sys.executable, "-m", "stress.bench.spark.latency", str(directory), str(seconds), sink, *arguments]

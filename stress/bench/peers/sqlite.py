@@ -16,12 +16,12 @@ from stress.bench.processes import Loop
 _INSERT = "INSERT INTO log (record) VALUES (?)"
 _SELECT = "SELECT record FROM log ORDER BY sequence"
 
-# Long enough for whoever is unlucky with many writers: SQLite does not queue, it sleeps and tries again.
+# Long enough for an unlucky process among many writers: SQLite does not queue, it sleeps and retries.
 _BUSY_SECONDS = 60.0
 
 
 def connect(path: Path, synchronous: str) -> sqlite3.Connection:
-    """A connection on which each statement is a transaction of its own."""
+    """Open a connection on which each statement is a transaction."""
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
@@ -38,7 +38,7 @@ def _create(directory: Path) -> None:
 
 
 def one_a_transaction(synchronous: str, record_bytes: int = RECORD_BYTES) -> Prepare:
-    """One insert a transaction."""
+    """Insert one record a transaction."""
 
     def loop(connection: sqlite3.Connection) -> Loop:
         execute = connection.execute
@@ -48,7 +48,7 @@ def one_a_transaction(synchronous: str, record_bytes: int = RECORD_BYTES) -> Pre
 
 
 def many_a_transaction(synchronous: str, records: int, record_bytes: int = RECORD_BYTES) -> Prepare:
-    """So many inserts a transaction."""
+    """Insert `records` records a transaction."""
 
     def loop(connection: sqlite3.Connection) -> Loop:
         return append_many_loop(
@@ -65,7 +65,7 @@ def _insert_together(connection: sqlite3.Connection, records: Iterable[bytes]) -
 
 
 def read_in_order(records: int) -> Prepare:
-    """A log of so many records, read from its first to its last, a record at a time."""
+    """Read a log of `records` records from first to last, one at a time."""
 
     def make(directory: Path) -> None:
         _create(directory)
@@ -79,7 +79,7 @@ def read_in_order(records: int) -> Prepare:
 
 
 def version() -> str:
-    """Which SQLite this is."""
+    """Return the version of SQLite."""
     return f"SQLite {sqlite3.sqlite_version}"
 
 

@@ -24,7 +24,7 @@ def _create(directory: Path) -> None:
 
 
 def working(work: QueueWork) -> Prepare:
-    """Transactions of each process, on a connection of its own."""
+    """Run transactions, each process on a connection of its own."""
     return preparing(_queue, lambda connection: queue_loop(_calls(connection), work), make=_create)
 
 

@@ -1,1 +1,1 @@
-"""What is measured, one kind of work a file."""
+"""The rows, one kind of work a file."""

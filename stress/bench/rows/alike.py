@@ -1,4 +1,4 @@
-"""Contestants of several engines: SQLite with a transaction for each record, and two floors of one thread."""
+"""Contestants that several engines share: SQLite with a transaction for each record, and two floors of one thread."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from stress.bench.measuring import measuring
 from stress.bench.peers import floor, sqlite
 
 SQLITE = "SQLite"
-# More of them than that only wait for each other.
+# More of them only wait for each other.
 SQLITE_PROCESSES_MAX = 8
 
 _REGION_BYTES = 256 << 20
 
 
 def sqlite_each(*, synced: bool, threads: int = 1) -> Contestant:
-    """SQLite, in processes where ours has so many threads."""
+    """Return SQLite, with a process for each of our threads."""
     synchronous, processes = "FULL" if synced else "NORMAL", min(threads, SQLITE_PROCESSES_MAX)
     many = f"; {processes} processes" if threads > 1 else ""
     return Contestant(
@@ -25,7 +25,7 @@ def sqlite_each(*, synced: bool, threads: int = 1) -> Contestant:
 
 
 def floor_synced(record_bytes: int) -> Contestant:
-    """What the disk takes of records that are synced one by one."""
+    """Return the disk's rate of records that are synced one by one."""
     return Contestant(
         name=f"{FLOOR}write, sync",
         how=f"A C loop of `pwrite` of {record_bytes} bytes and `fdatasync` in a file written before; one thread.",
@@ -34,7 +34,7 @@ def floor_synced(record_bytes: int) -> Contestant:
 
 
 def floor_mapped(record_bytes: int) -> Contestant:
-    """What memory takes of records that are copied one by one."""
+    """Return the memory's rate of records that are copied one by one."""
     return Contestant(
         name=f"{FLOOR}mapped copies",
         how=f"A C loop that copies {record_bytes} bytes a time into a mapping of {_REGION_BYTES >> 20} MiB of a file "

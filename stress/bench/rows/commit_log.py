@@ -1,21 +1,21 @@
-"""The commit log: appends with each flush service, from threads of one process, and looking for messages."""
+"""The commit log: appends with each flush service, from threads of one process, and lookups of messages."""
 
 from __future__ import annotations
 
 from binlog.commitlog.options import Flush
 from stress.bench.contestant import BODY_BYTES, MESSAGE_BYTES, OURS, Contestant, Row, Unit
 from stress.bench.measuring import measuring
-from stress.bench.peers import our_store, sqlite
+from stress.bench.peers import our_commit_log, sqlite
 from stress.bench.rows.alike import SQLITE, floor_mapped, floor_synced, sqlite_each
 
-TOLD = f"{OURS}, queues told"
+QUEUED = f"{OURS}, queues filled"
 MESSAGES_A_CALL = 32
 LOOKUP = "commitlog-lookup"
 BY = {
-    "offset": our_store.by_offset,
-    "queue offset": our_store.by_queue_offset,
-    "time": our_store.by_time,
-    "key": our_store.by_key,
+    "offset": our_commit_log.by_offset,
+    "queue offset": our_commit_log.by_queue_offset,
+    "time": our_commit_log.by_time,
+    "key": our_commit_log.by_key,
 }
 
 _BYTES_A_SECOND = 1 << 30
@@ -27,22 +27,22 @@ _HOW = {
 
 
 def row_name(flush: Flush, threads: int = 1) -> str:
-    """The row in which so many threads append one message a call."""
+    """Return the name of the row in which `threads` threads append one message a call."""
     return f"commitlog-{flush.value}-{threads}"
 
 
 def batch_name(flush: Flush) -> str:
-    """The row in which one thread appends many a call."""
+    """Return the name of the row in which one thread appends many a call."""
     return f"commitlog-{flush.value}-batch"
 
 
 def by_name(what: str) -> str:
-    """Who looks for a message by this."""
+    """Return the name of the contestant that finds a message by this."""
     return f"{OURS}, by {what}"
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return all rows."""
     each = [_each(flush, threads) for flush in Flush for threads in (1, 8)]
     return [*each, *(_batch(flush) for flush in (Flush.ASYNC, Flush.POOLED)), _lookup()]
 
@@ -50,7 +50,7 @@ def rows() -> list[Row]:
 def _each(flush: Flush, threads: int) -> Row:
     many = "s" if threads > 1 else ""
     synced = flush is Flush.SYNC
-    told = () if synced or threads > 1 else (_told(flush, 1),)
+    until_queued = () if synced or threads > 1 else (_until_queued(flush, 1),)
     return Row(
         name=row_name(flush, threads),
         title=f"Commit log, messages of {BODY_BYTES} bytes, {flush.value} flush, one a call, {threads} thread{many}",
@@ -60,9 +60,9 @@ def _each(flush: Flush, threads: int) -> Row:
             Contestant(
                 name=OURS,
                 how=f"`MessageStore.append` of one message with a tag: {_HOW[flush]}.",
-                measure=measuring(our_store.appending(flush, threads=threads)),
+                measure=measuring(our_commit_log.appending(flush, threads=threads)),
             ),
-            *told,
+            *until_queued,
             sqlite_each(synced=synced, threads=threads),
             floor_synced(MESSAGE_BYTES) if synced else floor_mapped(MESSAGE_BYTES),
         ),
@@ -79,9 +79,9 @@ def _batch(flush: Flush) -> Row:
             Contestant(
                 name=OURS,
                 how=f"`MessageStore.append` of {MESSAGES_A_CALL} messages with a tag: {_HOW[flush]}.",
-                measure=measuring(our_store.appending(flush, messages=MESSAGES_A_CALL)),
+                measure=measuring(our_commit_log.appending(flush, messages=MESSAGES_A_CALL)),
             ),
-            _told(flush, MESSAGES_A_CALL),
+            _until_queued(flush, MESSAGES_A_CALL),
             Contestant(
                 name=SQLITE,
                 how=f"`synchronous=NORMAL`, `executemany` of {MESSAGES_A_CALL} in a transaction.",
@@ -92,11 +92,11 @@ def _batch(flush: Flush) -> Row:
     )
 
 
-def _told(flush: Flush, messages: int) -> Contestant:
+def _until_queued(flush: Flush, messages: int) -> Contestant:
     return Contestant(
-        name=TOLD,
+        name=QUEUED,
         how="The same; the time ends when the consume queue has the last message, and so its readers.",
-        measure=measuring(our_store.appending(flush, messages=messages, told=True)),
+        measure=measuring(our_commit_log.appending(flush, messages=messages, until_queued=True)),
     )
 
 
@@ -109,8 +109,9 @@ def _lookup() -> Row:
         contestants=tuple(
             Contestant(
                 name=by_name(what),
-                how=f"{ask.__doc__} It is read. Among {our_store.MESSAGES_A_SECOND:,} for each second of measuring.",
-                measure=our_store.looking(ask),
+                how=f"{ask.__doc__} It is read. "
+                f"Among {our_commit_log.MESSAGES_A_SECOND:,} for each second of measuring.",
+                measure=our_commit_log.finding(ask),
             )
             for what, ask in BY.items()
         ),

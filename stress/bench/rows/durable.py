@@ -17,12 +17,12 @@ PROCESSES = (1, 2, 4, 8, 16, 32)
 
 
 def row_name(processes: int) -> str:
-    """The row of so many processes."""
+    """Return the name of the row of `processes` processes."""
     return f"durable-{processes}"
 
 
 def rows() -> list[Row]:
-    """One for each number of processes."""
+    """Return one row for each number of processes."""
     return [
         Row(
             name=row_name(processes),
@@ -67,8 +67,8 @@ def _contestants(processes: int) -> tuple[Contestant, ...]:
         ),
         Contestant(
             name=FLOOR,
-            how="A C loop of `pwrite` and `fdatasync` in a file allocated and written before; each process for itself, "
-            "in a part of its own of one file.",
+            how="A C loop of `pwrite` and `fdatasync` in a file allocated and written before; each process "
+            "in its own part of one file.",
             measure=measure(floor.on_prepared_file("floor_prepared")),
         ),
         Contestant(

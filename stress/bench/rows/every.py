@@ -9,20 +9,20 @@ from stress.bench.rows import commit_log, durable, journal, pagestore, paging, r
 
 
 def all_rows() -> list[Row]:
-    """All of them."""
+    """Return all rows."""
     logs = [*durable.rows(), *unsynced.rows(), *reading.rows(), *waking.rows()]
     return [*logs, *commit_log.rows(), *journal.rows(), *paging.rows(), *pagestore.rows(), *spark.rows()]
 
 
 def chosen(names: Sequence[str]) -> list[Row]:
-    """Those named, or all: `durable-8`, or `durable` for all whose names begin so.
+    """Return the named rows, or all: `durable-8`, or `durable` for all whose names begin with it.
 
-    Raises: ValueError for a name that is none.
+    Raises: ValueError, for an unknown name.
     """
     rows = all_rows()
     for name in names:
         if not any(_fits(row, name) for row in rows):
-            raise ValueError(f"{name} is none of the rows: {', '.join(row.name for row in rows)}")
+            raise ValueError(f"there is no row {name}; known are {', '.join(row.name for row in rows)}")
     return [row for row in rows if not names or any(_fits(row, name) for name in names)]
 
 

@@ -20,12 +20,12 @@ _BYTES_A_SECOND = 1 << 29
 
 
 def sync_name(threads: int) -> str:
-    """The row in which so many threads wait for each record."""
+    """Return the name of the row in which `threads` threads wait for each record."""
     return f"journal-sync-{threads}"
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return all rows."""
     return [*(_synced(threads) for threads in THREADS), _later(), _load()]
 
 
@@ -51,7 +51,7 @@ def _synced(threads: int) -> Row:
 def _later() -> Row:
     return Row(
         name=LATER,
-        title=f"Journal, adds of {BODY_BYTES} bytes that nobody waits for, 1 thread, until the last one is on the disk",
+        title=f"Journal, adds of {BODY_BYTES} bytes without waiting, 1 thread, until the last one is on the disk",
         unit=Unit.RECORDS,
         disk_bytes=_BYTES_A_SECOND,
         contestants=(
@@ -79,7 +79,7 @@ def _load() -> Row:
             ),
             Contestant(
                 name=SCANNED,
-                how="All files gone through as a check does: every CRC compared, records counted.",
+                how="All files scanned as a check does: every CRC compared, records counted.",
                 measure=measuring(our_journal.scanning(_RECORDS)),
             ),
         ),

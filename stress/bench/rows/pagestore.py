@@ -16,18 +16,18 @@ THREADS = (1, 8, 32)
 _BYTES_A_SECOND = 1 << 28
 _DOES = {
     QueueWork.PUT: "puts a message",
-    QueueWork.GET: f"gets the oldest message; where there is none any more, {FILLED:,} are put together",
+    QueueWork.GET: f"gets the oldest message; if there is none, {FILLED:,} are put together",
     QueueWork.BOTH: "puts a message and gets the oldest one",
 }
 
 
 def row_name(work: QueueWork, threads: int) -> str:
-    """The row in which so many threads do such transactions."""
+    """Return the name of the row in which `threads` threads run such transactions."""
     return f"pagestore-{work.value}-{threads}"
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return all rows."""
     return [*(_row(work, threads) for work in QueueWork for threads in THREADS), _open()]
 
 
@@ -78,7 +78,7 @@ def _open() -> Row:
             ),
             Contestant(
                 name=OPEN_FROM_DISK,
-                how="The same, once the kernel was asked to forget what it has of the files.",
+                how="The same, after the kernel was asked to drop the cached pages of the files.",
                 measure=our_page_store.opening(from_disk=True),
             ),
         ),

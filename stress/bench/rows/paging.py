@@ -1,4 +1,4 @@
-"""The queue over pages: its rate while messages go to pages and come back, and what memory it takes."""
+"""The queue over pages: its rate while messages are paged and depaged, and its memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WAITING = f"{our_queue.WAITING_BYTES >> 20} MiB of older ones wait in pages"
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return all rows."""
     turns, many = our_queue.in_turns(), our_queue.many()
     return [
         Row(
@@ -41,7 +41,7 @@ def rows() -> list[Row]:
                 ),
             ),
         ),
-        _memory(MEMORY, f"such a queue, above what it has with an empty one; {_WAITING}", _BYTES_A_SECOND, turns),
+        _memory(MEMORY, f"such a queue, above that with an empty one; {_WAITING}", _BYTES_A_SECOND, turns),
         Row(
             name=MANY,
             title=f"A queue of {_MANY}: all are put, not synced, then all got and acknowledged",
@@ -50,7 +50,8 @@ def rows() -> list[Row]:
             contestants=(
                 Contestant(
                     name=OURS,
-                    how="`Queue.put` of all in `Mode.FLUSH`, then `get` and `ack` of each; messages that had it all.",
+                    how="`Queue.put` of all in `Mode.FLUSH`, then `get` and `ack` of each; "
+                    "a message counts after all three.",
                     measure=many.rate(),
                 ),
                 Contestant(
@@ -60,14 +61,14 @@ def rows() -> list[Row]:
                 ),
             ),
         ),
-        _memory(MANY_MEMORY, f"a queue of {_MANY}, above what it has with an empty one", _MANY_BYTES_A_SECOND, many),
+        _memory(MANY_MEMORY, f"a queue of {_MANY}, above that with an empty one", _MANY_BYTES_A_SECOND, many),
     ]
 
 
 def _memory(name: str, of: str, disk_bytes: int, figures: our_queue.Figures) -> Row:
     return Row(
         name=name,
-        title=f"Memory at most of a process with {of}",
+        title=f"Peak memory of a process with {of}",
         unit=Unit.MEBIBYTES,
         disk_bytes=disk_bytes,
         contestants=(

@@ -15,12 +15,12 @@ ENTRIES = f"{OURS}, entries"
 BATCHES_AS_BYTES = f"{OURS}, batches as bytes"
 BATCHES_AS_OFFSETS = f"{OURS}, batches as offsets"
 
-# 100 MB: more than a processor's own caches hold.
+# 100 MB: more than a processor's caches hold.
 _RECORDS = 200_000
 
 
 def rows() -> list[Row]:
-    """The one."""
+    """Return the one row."""
     return [
         Row(
             name=NAME,
@@ -44,7 +44,7 @@ def rows() -> list[Row]:
                 ),
                 Contestant(
                     name=BATCHES_AS_OFFSETS,
-                    how="`read_batch`, which has the bytes of many records and where each of them ends.",
+                    how="`read_batch`, which has the bytes of many records and the end of each.",
                     measure=measuring(ours.read_in_order(_RECORDS, _batches_as_offsets)),
                 ),
                 Contestant(

@@ -16,7 +16,7 @@ _SOURCES = (
     (TEXT, "text", "`spark.read.text` of the records as lines."),
     (PARQUET, "parquet", "The same records in Parquet, not compressed."),
     ("Parquet zstd", "parquet-zstd", "The same, compressed with zstd."),
-    ("binaryFile", "files", "The log's files as one value each, whose records nobody looks for."),
+    ("binaryFile", "files", "The log's files as one value each, without its records."),
 )
 _TITLES = {"count": "count(*)", "length": "sum(length(data))", "crc": "max(crc32(data))"}
 
@@ -25,12 +25,12 @@ _LATENCY_SECONDS_FACTOR = 8  # a record comes every 0.4 s
 
 
 def read_name(query: str) -> str:
-    """The name of the row of a query: `count`, `length`, `crc`."""
+    """Return the name of the row of a query: `count`, `length`, `crc`."""
     return f"spark-{query}"
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return all rows."""
     return [
         *(_row(read_name(query), f"Spark: {title}", "read", _SOURCES, query) for query, title in _TITLES.items()),
         _row(
@@ -56,7 +56,12 @@ def _latency() -> Row:
     contestants = (
         (OURS, "foreach", (), "Into a Python `foreach` sink, with the settings of `binlog.spark.LOW_LATENCY`."),
         (f"{OURS}, into a log", "binlog", (), "Into another log, to a reader that waits there; the same settings."),
-        ("Spark's own settings", "foreach", ("--default",), "Into `foreach`, with what `binlog.spark.session` sets."),
+        (
+            "Spark's own settings",
+            "foreach",
+            ("--default",),
+            "Into `foreach`, with the settings of `binlog.spark.session`.",
+        ),
     )
     return Row(
         name=LATENCY,

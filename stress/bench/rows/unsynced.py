@@ -18,13 +18,13 @@ BLOCKS_SYNCED = "floor: blocks, sync"
 
 _RECORDS_A_CALL = 100
 
-# No memory takes more, and what is written is removed after each measurement.
+# No memory takes more, and the written files are removed after each measurement.
 _FLUSH_BYTES_A_SECOND = 1 << 29
 _BLOCKS_BYTES_A_SECOND = 5 << 30
 
 
 def rows() -> list[Row]:
-    """All of them."""
+    """Return all rows."""
     return [_flush(), _stage(), _bulk()]
 
 
@@ -72,12 +72,12 @@ def _stage() -> Row:
             Contestant(
                 name=BLOCKS,
                 how=f"A C loop that writes blocks of 1 MiB for as long, not synced; its bytes, as records of "
-                f"{FRAMED_BYTES}: what the kernel takes.",
+                f"{FRAMED_BYTES}: the kernel's rate.",
                 measure=measuring(floor.on_growing_file("floor_blocks")),
             ),
             Contestant(
                 name=BLOCKS_SYNCED,
-                how="The same, and then one `fdatasync`, which is in the time: what the disk takes.",
+                how="The same, and then one `fdatasync`, which is in the time: the disk's rate.",
                 measure=measuring(floor.on_growing_file("floor_blocks_synced")),
             ),
             Contestant(

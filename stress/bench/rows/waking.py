@@ -14,7 +14,7 @@ FROM_THE_CALL = f"{OURS}, flush"
 
 
 def rows() -> list[Row]:
-    """The one."""
+    """Return the one row."""
     return [
         Row(
             name=NAME,
@@ -24,12 +24,12 @@ def rows() -> list[Row]:
                 Contestant(
                     name=OURS,
                     how="From when `Writer.append` returned in one process, which is when others are woken, to when "
-                    "`Reader.tail` gave the record in the other; less than 0 where the reader was faster.",
+                    "`Reader.tail` returned the record in the other; less than 0 if the reader was faster.",
                     measure=ours_waking.measure(Mode.SYNC, since_return=True),
                 ),
                 Contestant(
                     name=f"{OURS}, with the sync",
-                    how="From when `append` was called: the processor has slept as well, and all of it comes before "
+                    how="From when `append` was called: the processor has slept too, and all of it comes before "
                     "the bell.",
                     measure=ours_waking.measure(Mode.SYNC, since_return=False),
                 ),

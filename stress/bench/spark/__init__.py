@@ -1,1 +1,1 @@
-"""What is measured in Spark: a process of its own that makes the data once and does one job after the other."""
+"""The measurements in Spark: a separate process that makes the data once and runs one job after another."""

@@ -1,7 +1,7 @@
-"""The process: python -m stress.bench.spark FOLDER MEGABYTES.
+"""The process with Spark: python -m stress.bench.spark FOLDER MEGABYTES.
 
-It says `ready N`, how many records there are, and then answers each line of its input, a JSON list of a job and its
-arguments, with a JSON list of the seconds that it took and what it found.
+It prints `ready N`, N being the number of records, and then answers each line of its input, a JSON list of a job and
+its arguments, with a JSON list of the seconds that it took and its result.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from stress.bench.spark.free_memory import touch_free_memory
 from stress.bench.spark.rows_source import RowSource
 
 _CORES = 2
-# How often each job is done before any is measured: Java compiles what it runs much of, and runs it slowly meanwhile.
+# How often each job runs before any is measured: Java compiles frequently run code, and runs it slowly until then.
 _WARM_ROUNDS = 8
-# Of the data's size, what a job takes of memory at most: what it has aside, what it writes, and what lies between.
+# The most memory that a job uses, in sizes of the data: its spilled data, its output, and intermediate data.
 _MEMORY_TIMES = 3
-# For each gigabyte of data: the kernel tells the disk and a virtual machine's host what was freed, two seconds after.
-# Nothing tells when that is done, so this is no wait for something that could be asked for.
+# For each gigabyte of data: two seconds later the kernel discards freed blocks of the disk, and reports free memory to
+# a virtual machine's host.  There is no way to ask whether that is done.
 _QUIET_SECONDS = 3.0
-# With the log's files as one value each, Java died of 4 GiB now and then.
+# With the log's files as one value each, Java sometimes ran out of 4 GiB.
 _SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.driver.memory": "6g"}
 
 
@@ -49,11 +49,11 @@ def main() -> None:
 
 
 def _second(spark: Any, data: Dataset, name: str, arguments: list[str]) -> tuple[float, int]:
-    """How long a job takes right behind itself, and what it finds.
+    """Run a job twice; return the duration of the second run, and its result.
 
-    Behind another one it would pay for what that has left in Java's heap and the caches; and Spark ends a Python
-    process that had nothing to do for a minute, which others may have taken.  What it wrote is removed, and the kernel
-    done with that, before the next one begins: to remove a gigabyte that is on the disk takes 0.2 s.
+    After another job it would pay for the state of Java's heap and the caches; and Spark ends a Python process that was
+    idle for a minute, which other jobs may take.  Its output is removed, and the kernel finishes that, before the next
+    one begins: removing a gigabyte that is on the disk takes 0.2 s.
     """
     places = [data.folder] if name in ("extract", "write") else []
     size = data.records * RECORD_BYTES

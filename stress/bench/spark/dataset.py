@@ -13,12 +13,12 @@ from stress.bench.contestant import RECORD_BYTES
 FILES = 4
 _RECORDS_A_CALL = 1000
 _PIECE_BYTES = 1 << 20
-# Half of a record cannot be compressed, as far as its letters go; the other half is the same in all.
+# Half of a record cannot be compressed, apart from its alphabet; the other half is the same in all.
 _SAME = b' "level": "info", "service": "checkout", "message": "the order was taken", '.ljust(RECORD_BYTES // 2, b"=")
 
 
 class Dataset:
-    """Each form, by its name.  log: one of four files; one: a log of one file, with the same records."""
+    """The forms, by name.  log: a log of four files; one: a log of one file, with the same records."""
 
     def __init__(self, folder: Path, records: int) -> None:
         self.folder = folder
@@ -30,7 +30,7 @@ class Dataset:
         self.parquet_zstd = folder / "parquet-zstd"
 
     def make(self, spark: Any) -> None:
-        """Write all of it, to the disk, so that what is measured first does not wait for that."""
+        """Write all forms to the disk, so that the first measurement does not wait for that."""
         self.folder.mkdir(exist_ok=True)
         for path, files in ((self.log, FILES), (self.one, 1)):
             self._append(path, files)
@@ -42,7 +42,7 @@ class Dataset:
 
     @staticmethod
     def read_in(path: Path) -> None:
-        """Have a form in memory, though other rows of the run may have taken that."""
+        """Read a form into memory, because other rows of the run may have evicted it."""
         for file in path.iterdir():
             with file.open("rb", buffering=0) as opened:
                 while opened.read(_PIECE_BYTES):
@@ -64,6 +64,6 @@ def _record(chance: random.Random) -> bytes:
 
 
 def dataset(folder: Path, megabytes: float) -> Dataset:
-    """A dataset of about so many megabytes of records."""
+    """Return a dataset of about `megabytes` megabytes of records."""
     calls = max(FILES, round(megabytes * 1e6 / RECORD_BYTES / _RECORDS_A_CALL))
     return Dataset(folder, calls * _RECORDS_A_CALL)

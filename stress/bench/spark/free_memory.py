@@ -1,8 +1,8 @@
-"""Free memory that a machine has to find first is nobody's to pay for.
+"""Free memory, prepared so that no measurement pays for getting it from a host.
 
-A virtual machine may give what has been free for some seconds back to its host (Linux's "free page reporting"), and
-whoever touches it next waits for the host, once for each page: a second of the processor for each gigabyte, here, and
-whether a job meets much of it depends on what ran before it and when.
+A virtual machine may return memory that was free for some seconds to its host (Linux's "free page reporting").  The
+process that touches it next waits for the host, once for each page: one second of the processor for each gigabyte here;
+and how much of it a job meets depends on the jobs before it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import mmap
 import os
 
 _LEFT_BYTES = 256 << 20
-"""Of the free memory, for others: the kernel would take away from what is cached in its place."""
+"""Left free for others: the kernel would otherwise evict cached pages."""
 
 
 def touch_free_memory(size: int) -> None:
-    """Touch as many bytes of free memory, or nearly all there are; they are free again then."""
+    """Touch `size` bytes of free memory, or nearly all there is, and free them again."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     touched = min(size, free - _LEFT_BYTES)
     if touched > 0:

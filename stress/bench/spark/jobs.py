@@ -1,4 +1,4 @@
-"""What is done with the data, each as a function of a session and the dataset that returns what it found."""
+"""The jobs: functions of a session and the dataset that return a result."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ SOURCES: dict[str, tuple[Callable[[Dataset], Path], Frame]] = {
         ),
     ),
 }  # fmt: skip
-"""By their names: which form of the data, and how that is read."""
+"""By name: the form of the data, and how it is read."""
 
 QUERIES = {"count": "count(*)", "length": "sum(length(data))", "crc": "max(crc32(data))"}
 
 
-# docs/spark.md, for small records.  While they are written only: a source of Python rows would be handed on so too.
+# docs/spark.md, for small records.  Only while they are written: the settings would affect a source of Python rows too.
 _WRITE_SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
 }
 
 
-def form(data: Dataset, job: str, what: str) -> Path:
-    """What a job reads.  what: its first argument."""
+def form(data: Dataset, job: str, argument: str) -> Path:
+    """Return the input of a job.  argument: the first one."""
     if job == "read":
-        return SOURCES[what][0](data)
-    return data.log if (job, what) == ("extract", "log") else data.parquet
+        return SOURCES[argument][0](data)
+    return data.log if (job, argument) == ("extract", "log") else data.parquet
 
 
 def warm(spark: Any, data: Dataset, place: Path) -> None:
-    """Do everything before it is measured: what Java and Python do the first time is nobody's to pay for."""
+    """Run every job before it is measured, so that the cost of Java's and Python's first time is not measured."""
     for source in SOURCES:
         for query in QUERIES:
-            # Values of a quarter of a gigabyte take long, and nobody is compared with them but by counting.
+            # Values of a quarter of a gigabyte take long, and only their count is compared.
             if source != "files" or query == "count":
                 read(spark, data, source, query)
     for what in ("log", "parquet"):
@@ -63,13 +63,13 @@ def warm(spark: Any, data: Dataset, place: Path) -> None:
 
 
 def read(spark: Any, data: Dataset, source: str, query: str) -> int:
-    """The answer to a query."""
+    """Return the answer to a query."""
     form, frame = SOURCES[source]
     return int(frame(spark, str(form(data))).selectExpr(QUERIES[query]).first()[0])
 
 
 def extract(spark: Any, data: Dataset, source: str, place: Path) -> Path:
-    """All columns into Parquet with zstd, from the log or from Parquet; where that is, to be removed."""
+    """Write all columns into Parquet with zstd, from the log or from Parquet; return the output, for removal."""
     form, path = ("binlog", data.log) if source == "log" else ("parquet", data.parquet)
     target = place / "extract"
     spark.read.format(form).load(str(path)).write.parquet(str(target), compression="zstd")
@@ -77,7 +77,7 @@ def extract(spark: Any, data: Dataset, source: str, place: Path) -> Path:
 
 
 def write(spark: Any, data: Dataset, form: str, place: Path) -> Path:
-    """The records, from Parquet, into a log or into Parquet that is not compressed; where that is, to be removed."""
+    """Write the records from Parquet into a log or into uncompressed Parquet; return the output, for removal."""
     target = place / "written"
     options = {"compression": "none"} if form == "parquet" else {}
     frame = spark.read.parquet(str(data.parquet)).select("data")
@@ -96,7 +96,7 @@ def _set(spark: Any, settings: Mapping[str, str]) -> None:
 
 
 def remove(path: Path) -> int:
-    """Remove what a job has written; how many bytes that was."""
+    """Remove the output of a job; return its size."""
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     shutil.rmtree(path)
     return size

@@ -1,8 +1,8 @@
-"""How long a record takes into a sink: python -m stress.bench.spark.latency FOLDER SECONDS SINK [--default].
+"""The latency from an append to a sink: python -m stress.bench.spark.latency FOLDER SECONDS SINK [--default].
 
-Records are appended one by one, each with the time in it, some 0.4 s apart, so that Spark idles before each; a query
+Records are appended one by one, each with its time in it, some 0.4 s apart, so that Spark idles before each.  A query
 with the lowest trigger takes them to a sink: `foreach`, whose Python function is called for each row in a task, or
-`binlog`, another log, whose reader waits for them.  Without --default, with the settings of
+`binlog`, another log, whose reader waits for them.  Without --default, it uses the settings of
 `binlog.spark.LOW_LATENCY`.  It prints the waits in nanoseconds, as a JSON list.
 """
 
@@ -41,7 +41,7 @@ def main() -> None:
             with Writer(target):
                 threading.Thread(target=_follow, args=(target, str(notes)), daemon=True).start()
             query = writing.format(sink).start(str(target))
-        # The first batch takes seconds, and those that wait for it are nobody's figure.
+        # The first batch takes seconds, so records that wait for it are not measured.
         writer.append(b"%d" % time.time_ns())
         _wait(notes, 1)
         warm = 1 + _append(writer, _WARM_SECONDS)
@@ -49,12 +49,12 @@ def main() -> None:
         found = _wait(notes, appended)
         query.stop()
     if len(found) != appended:
-        sys.exit(f"{appended} records were appended, and {len(found)} came")
+        sys.exit(f"{appended} records were appended, but {len(found)} arrived")
     print(json.dumps([int(wait) for wait in found[warm:]]))
 
 
 def _append(writer: Writer, seconds: float) -> int:
-    """Append for so long, and at least once; how many there were."""
+    """Append for `seconds`, and at least once; return the count."""
     until = time.monotonic() + seconds
     appended = 0
     while appended == 0 or time.monotonic() < until:
@@ -65,7 +65,7 @@ def _append(writer: Writer, seconds: float) -> int:
 
 
 def _wait(notes: Path, count: int) -> list[str]:
-    """The notes, once there are so many, or for a minute at most."""
+    """Return the notes as soon as there are `count`, or after a minute at most."""
     deadline = time.monotonic() + _LAST_SECONDS_MAX
     while len(found := notes.read_text().split()) < count and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""The data source that one would write in ten lines: a Python row for each record.  To compare with."""
+"""A simple data source for comparison: a Python row for each record, in some ten lines."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class RowSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name in `format(...)`."""
+        """Return the name for `format(...)`."""
         return NAME
 
     def schema(self) -> str:
-        """The records alone."""
+        """Return the schema, which has only the record."""
         return "data binary"
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """One task a file."""
+        """Return a reader with one task a file."""
         return _RowReader(self.options["path"])

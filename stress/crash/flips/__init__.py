@@ -1,1 +1,1 @@
-"""One flipped bit in a header, an index, an archive or a small file beside a log: every bit, one after the other."""
+"""Bit flips: every bit of headers, indexes, archives and small files next to a log, one at a time."""

@@ -1,4 +1,4 @@
-"""The logs whose bits are flipped: each kind of file that a log's directory may hold, in each state that matters."""
+"""The logs under test: each kind of file in a log's directory, in each state that matters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
 from binlog.log.files.prepared_file import PreparedFile
 from binlog.log.ingest.ingestion import Ingest, IngestedFile
-from stress.crash.systems.log_actor import draft_of
+from stress.crash.systems.log.actor import draft_of
 
 PREPARE_BYTES = 4096
 SOURCE = "a source"
@@ -29,22 +29,22 @@ _DIED = 9
 
 
 class Promise(enum.Enum):
-    """What is held of a flipped bit, besides errors of ours alone, little memory, and no change by what is refused."""
+    """The promise for a flipped bit, besides: only binlog's errors, little memory, no change by a call that refuses."""
 
-    REPAIRED = "records before the damage are read, or all; after a repair all of them"
-    READ = "every record is read, also before a repair, and writers append"
-    TREE = "nothing more: no checksum covers the bytes"
+    REPAIRED = "the records before the damage are read, and after a repair all"
+    READ = "every record is read, even before a repair, and writers append"
+    TREE = "nothing more, because no checksum covers the bytes"
 
 
 @dataclass(frozen=True)
-class Sound:
-    """A log in which nothing is wrong, and which of its bits are flipped.
+class IntactLog:
+    """A log with nothing wrong, and the bits of it that are flipped.
 
-    files: by name, their bytes; a name that is a hard link has the name of the first one instead.
-    targets: by name, the ranges of bytes.
-    records: every record that a reader finds, of which so many are `acknowledged`, and all if that is None.
+    files: their bytes, by name; for a hard link, the name of the first one.
+    targets: the ranges of bytes, by name.
+    records: every record that a reader finds; the first `acknowledged` are, or all if that is None.
     later: those that a writer adds when it opens the log.
-    turn: the last turn of SOURCE that a writer finds in the log.
+    turn: the sequence of the last producer batch of SOURCE that a writer finds in the log.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Sound:
     rules: frozenset[str] = frozenset()
 
     def bits(self) -> list[tuple[str, int]]:
-        """Every bit: the file, and which of its bits."""
+        """Return every bit: the file, and the number of the bit in it."""
         return [
             (name, 8 * at + bit)
             for name, ranges in self.targets.items()
@@ -73,7 +73,7 @@ class Sound:
         target = name and self.files[name]
         for each, data in self.files.items():
             if isinstance(data, str):
-                os.link(log / data, log / each)  # the first one comes before it
+                os.link(log / data, log / each)  # the first name comes before it
                 continue
             changed = bytearray(data)
             if name and each in (name, target):
@@ -81,8 +81,8 @@ class Sound:
             (log / each).write_bytes(changed)
 
 
-def sound_logs(scratch: Path) -> Iterable[Sound]:
-    """Every log of the table, made in an empty folder, in which nothing is left."""
+def make_intact_logs(scratch: Path) -> Iterable[IntactLog]:
+    """Make every log of the table, in an empty folder, and leave nothing there."""
     for name, make in _TABLE.items():
         log = scratch / "made"
         yield make(name, log)
@@ -90,7 +90,7 @@ def sound_logs(scratch: Path) -> Iterable[Sound]:
 
 
 def _fill(log: Path, files: int) -> list[bytes]:
-    """Append some records to each of so many files, in ranges of one record and of two."""
+    """Append records to each of `files` files, in ranges of one record and of two."""
     records = []
     with Writer(log, prepare_bytes=PREPARE_BYTES) as writer:
         for file in range(files):
@@ -103,7 +103,7 @@ def _fill(log: Path, files: int) -> list[bytes]:
 
 
 def _read(log: Path) -> dict[str, bytes | str]:
-    """The files of a directory, with hard links as such."""
+    """Return the files of a directory; a hard link is the name of the first one."""
     found: dict[str, bytes | str] = {}
     first: dict[int, str] = {}
     for name in sorted(os.listdir(log), key=lambda name: (name.startswith("."), name)):
@@ -124,7 +124,7 @@ def _headers(*names: str) -> dict[str, list[range]]:
 
 
 def _die(log: Path, owner: object, name: str, work: Callable[[Writer], object], *, times: int = 1) -> None:
-    """Have a process die at a call, after so many of them, in the middle of what it does with a writer."""
+    """Let a process die at the `times`-th call of a function while it works with a writer."""
     pid = os.fork()
     if pid:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == _DIED, f"{name} was not called"
@@ -145,15 +145,15 @@ def _die(log: Path, owner: object, name: str, work: Callable[[Writer], object], 
         os._exit(1)
 
 
-def _header(name: str, log: Path, *, files: int, number: int) -> Sound:
+def _header(name: str, log: Path, *, files: int, number: int) -> IntactLog:
     records = _fill(log, files)
-    return Sound(name, Promise.REPAIRED, _read(log), _headers(f"{number:08d}.dat"), records)
+    return IntactLog(name, Promise.REPAIRED, _read(log), _headers(f"{number:08d}.dat"), records)
 
 
-def _index(name: str, log: Path, *, files: int, number: int) -> Sound:
+def _index(name: str, log: Path, *, files: int, number: int) -> IntactLog:
     records = _fill(log, files)
     found = _read(log)
-    return Sound(name, Promise.READ, found, _whole(found, f"{number:08d}.idx"), records)
+    return IntactLog(name, Promise.READ, found, _whole(found, f"{number:08d}.idx"), records)
 
 
 def _turn_records(turn: int) -> list[bytes]:
@@ -164,26 +164,26 @@ def _append_turn(writer: Writer, turn: int) -> None:
     writer.append_turn([Batch.from_records(_turn_records(turn))], source=SOURCE, turn=turn)
 
 
-def _turn(name: str, log: Path, *, files: int, dies: str) -> Sound:
-    """Turn 1 is in the log; then a process died in turn 2, unless `dies` is "none"."""
+def _turn(name: str, log: Path, *, files: int, dies: str) -> IntactLog:
+    """Append producer batch 1, then let a process die in batch 2, unless `dies` is "none"."""
     records = _fill(log, files) + _turn_records(1)
     with Writer(log, prepare_bytes=PREPARE_BYTES) as writer:
         _append_turn(writer, 1)
     turn = 1
-    if dies == "named":  # published, and not recorded yet
+    if dies == "named":  # published, but not recorded yet
         _die(log, Turns, "finish", lambda writer: _append_turn(writer, 2))
         records, turn = records + _turn_records(2), 2
-    elif dies == "written":  # written down, and not published
+    elif dies == "written":  # written, but not published
         _die(log, WritableFile, "_do", lambda writer: _append_turn(writer, 2))
     found = _read(log)
     targets = _whole(found, *(each for each in found if ".once" in each))
-    return Sound(name, Promise.READ, found, targets, records, turn=turn)
+    return IntactLog(name, Promise.READ, found, targets, records, turn=turn)
 
 
-def _turn_header(name: str, log: Path, *, files: int) -> Sound:
-    """The open file's header says that a turn is to be settled."""
+def _turn_header(name: str, log: Path, *, files: int) -> IntactLog:
+    """Make a log with an intent to resolve in the header of its open file."""
     made = _turn(name, log, files=files, dies="written")
-    return Sound(name, Promise.REPAIRED, made.files, _headers(f"{files:08d}.dat"), made.records, turn=made.turn)
+    return IntactLog(name, Promise.REPAIRED, made.files, _headers(f"{files:08d}.dat"), made.records, turn=made.turn)
 
 
 def _append_drafts(log: Path, turn: int, writer: Writer) -> None:
@@ -192,7 +192,7 @@ def _append_drafts(log: Path, turn: int, writer: Writer) -> None:
 
 
 _INGEST_DEATHS: dict[str, tuple[object, str, int, int]] = {
-    # which call, how often before; how many of the two files a reader sees
+    # the call, how often before; how many of the two files a reader sees
     "decided": (IngestedFile, "give_name", 1, 0),
     "named": (WritableFile, "close_at", 1, 0),
     "half": (IngestedFile, "give_name", 2, 1),
@@ -200,8 +200,8 @@ _INGEST_DEATHS: dict[str, tuple[object, str, int, int]] = {
 }
 
 
-def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> Sound:
-    """A process died in the middle of turn 1, of two drafts."""
+def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> IntactLog:
+    """Let a process die in the middle of producer batch 1, of two external files."""
     records = _fill(log, files)
     owner, call, times, seen = _INGEST_DEATHS[dies]
     _die(log, owner, call, partial(_append_drafts, log, 1), times=times)
@@ -213,13 +213,13 @@ def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> So
         parts = [each for each in found if each.startswith(".ingest.")]
         targets = _whole(found, ".ingest") | _headers(*parts)
     promise = Promise.REPAIRED if headers or dies == "named" else Promise.READ
-    return Sound(
+    return IntactLog(
         name, promise, found, targets, records + drafts[:seen], drafts[seen:], turn=1, acknowledged=len(records)
     )
 
 
-def _leftover(name: str, log: Path, *, files: int) -> Sound:
-    """Whatever a process leaves that dies before it has given a file its name."""
+def _leftover(name: str, log: Path, *, files: int) -> IntactLog:
+    """Make a log with everything that a process leaves if it dies before it has named a file."""
     records = _fill(log, files)
     _die(log, PreparedFile, "give_name", lambda writer: writer.cutover())
     _die(log, LogDirectory, "rename", lambda writer: _append_turn(writer, 1))
@@ -227,33 +227,35 @@ def _leftover(name: str, log: Path, *, files: int) -> Sound:
     found = _read(log)
     names = [each for each in found if each.startswith(".")]
     targets = {each: [range(min(len(found[each]), HEADER_BYTES))] for each in names}
-    return Sound(name, Promise.READ, found, targets, records)
+    return IntactLog(name, Promise.READ, found, targets, records)
 
 
-def _archive(name: str, log: Path, *, files: int, number: int) -> Sound:
+def _archive(name: str, log: Path, *, files: int, number: int) -> IntactLog:
     records = _fill(log, files)
     binlog.archive(log)
     found = _read(log)
     target = f"{number:08d}.dat.zst"
     data = found[target]
     assert isinstance(data, bytes)
-    return Sound(name, Promise.READ, found, {target: [range(START_BYTES), range(_end_of(data), len(data))]}, records)
+    return IntactLog(
+        name, Promise.READ, found, {target: [range(START_BYTES), range(_end_of(data), len(data))]}, records
+    )
 
 
 def _end_of(archive: bytes) -> int:
-    """Where in an archive our facts begin."""
+    """Return the offset of our metadata in an archive."""
     size = table_bytes(archive[-9:])
     assert size is not None
     return len(archive) - size - 72
 
 
-def _archive_index(name: str, log: Path, *, files: int) -> Sound:
+def _archive_index(name: str, log: Path, *, files: int) -> IntactLog:
     made = _archive(name, log, files=files, number=1)
-    return Sound(name, Promise.READ, made.files, _whole(made.files, "00000001.idx"), made.records)
+    return IntactLog(name, Promise.READ, made.files, _whole(made.files, "00000001.idx"), made.records)
 
 
-def _set_aside(name: str, log: Path, *, files: int) -> Sound:
-    """A record was damaged, and a repair has set it aside; the fillers are records like any other now."""
+def _set_aside(name: str, log: Path, *, files: int) -> IntactLog:
+    """Make a log with a damaged record that a repair has quarantined; the fillers are ordinary records now."""
     _fill(log, files)
     with (log / "00000001.dat").open("r+b") as file:
         file.seek(300)
@@ -263,10 +265,10 @@ def _set_aside(name: str, log: Path, *, files: int) -> Sound:
         records = [entry.data for entry in reader]
     found = _read(log)
     names = [each for each in found if each.endswith(".damaged")]
-    return Sound(name, Promise.READ, found, _whole(found, *names), records, rules=frozenset({"set-aside"}))
+    return IntactLog(name, Promise.READ, found, _whole(found, *names), records, rules=frozenset({"set-aside"}))
 
 
-_TABLE: dict[str, Callable[[str, Path], Sound]] = {
+_TABLE: dict[str, Callable[[str, Path], IntactLog]] = {
     **{
         f"{what} {number} of {files}": partial(make, files=files, number=number)
         for what, make in (("header", _header), ("index", _index))

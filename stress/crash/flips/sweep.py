@@ -1,4 +1,4 @@
-"""Going through bits in forked workers, each of which may take little memory."""
+"""The sweep over bits in forked workers, each with little memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from stress.crash.flips.judge import judge
-from stress.crash.flips.logs import QUICK, Sound
+from stress.crash.flips.checker import check_bit
+from stress.crash.flips.logs import QUICK, IntactLog
 
 MEMORY_BYTES = 64 << 20
-"""What a worker may claim on top of what it starts with; what it has in memory is measured, and told."""
+"""The memory that a worker may claim in addition to that at its start; its actual use is measured and reported."""
 
 _QUICK_STEP = 127
 
@@ -28,20 +28,20 @@ _QUICK_STEP = 127
 class Flip:
     """One bit of one file of one log."""
 
-    sound: Sound
+    intact: IntactLog
     file: str
     bit: int
 
     def __str__(self) -> str:
-        return f"{self.sound.name}: bit {self.bit % 8} of byte {self.bit // 8} of {self.file}"
+        return f"{self.intact.name}: bit {self.bit % 8} of byte {self.bit // 8} of {self.file}"
 
 
 @dataclass
 class Found:
-    """What came of all bits.
+    """The results of all bits.
 
     wrong: by the bit.  counts, seconds: by the log's name.
-    start_bytes: what the largest worker had in memory at first; peak_bytes: the most that one ever had.
+    start_bytes: the memory of the largest worker at first; peak_bytes: the most that any used.
     """
 
     wrong: dict[str, list[str]] = field(default_factory=dict)
@@ -51,26 +51,26 @@ class Found:
     peak_bytes: int = 0
 
 
-def all_flips(sounds: Sequence[Sound]) -> list[Flip]:
-    """Every bit."""
-    return [Flip(sound, file, bit) for sound in sounds for file, bit in sound.bits()]
+def all_flips(intact_logs: Sequence[IntactLog]) -> list[Flip]:
+    """Return every bit."""
+    return [Flip(intact, file, bit) for intact in intact_logs for file, bit in intact.bits()]
 
 
-def quick_flips(sounds: Sequence[Sound]) -> list[Flip]:
-    """One bit of each byte of a log of each kind, and a few of all others."""
-    flips = all_flips(sounds)
-    each = [flip for flip in flips if flip.sound.name in QUICK and flip.bit % 8 == flip.bit // 8 % 8]
-    return each + [flip for flip in flips if flip.sound.name not in QUICK][::_QUICK_STEP]
+def quick_flips(intact_logs: Sequence[IntactLog]) -> list[Flip]:
+    """Return one bit of each byte of one log of each kind, and a few of all others."""
+    flips = all_flips(intact_logs)
+    each = [flip for flip in flips if flip.intact.name in QUICK and flip.bit % 8 == flip.bit // 8 % 8]
+    return each + [flip for flip in flips if flip.intact.name not in QUICK][::_QUICK_STEP]
 
 
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder in memory: states are made and thrown away by the ten thousand."""
+    """Make a folder in memory, because states are made and removed by the ten thousand."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     return tempfile.TemporaryDirectory(prefix="binlog-flips-", dir=memory)
 
 
 def sweep(flips: Sequence[Flip], scratch: Path, processes: int) -> Found:
-    """Judge each bit, in so many processes."""
+    """Check each bit, in `processes` processes."""
     folders = [scratch / f"worker-{index}" for index in range(processes)]
     pids = []
     for index, folder in enumerate(folders):
@@ -85,13 +85,13 @@ def sweep(flips: Sequence[Flip], scratch: Path, processes: int) -> Found:
         if code != 0:
             found.wrong[(folder / "current").read_text()] = [f"the worker ended with {code}"]
             continue
-        told = json.loads((folder / "found").read_text())
-        found.wrong |= told["wrong"]
-        found.counts.update(told["counts"])
-        for name, seconds in told["seconds"].items():
+        result = json.loads((folder / "found").read_text())
+        found.wrong |= result["wrong"]
+        found.counts.update(result["counts"])
+        for name, seconds in result["seconds"].items():
             found.seconds[name] = found.seconds.get(name, 0.0) + seconds
-        found.start_bytes = max(found.start_bytes, told["start_bytes"])
-        found.peak_bytes = max(found.peak_bytes, told["peak_bytes"])
+        found.start_bytes = max(found.start_bytes, result["start_bytes"])
+        found.peak_bytes = max(found.peak_bytes, result["peak_bytes"])
     return found
 
 
@@ -109,16 +109,16 @@ def _work(flips: Sequence[Flip], folder: Path) -> NoReturn:
                 current.write(str(flip))
                 current.flush()
                 begun = time.process_time()
-                wrong = judge(flip.sound, flip.file, flip.bit, folder)
+                wrong = check_bit(flip.intact, flip.file, flip.bit, folder)
                 if wrong:
                     found.wrong[str(flip)] = wrong
-                found.counts[flip.sound.name] += 1
+                found.counts[flip.intact.name] += 1
                 spent = time.process_time() - begun
-                found.seconds[flip.sound.name] = found.seconds.get(flip.sound.name, 0.0) + spent
+                found.seconds[flip.intact.name] = found.seconds.get(flip.intact.name, 0.0) + spent
         found.peak_bytes = _memory("VmHWM")
         (folder / "found").write_text(json.dumps(vars(found)))
         status = 0
-    except BaseException:  # noqa: BLE001 - the parent is told by the exit status
+    except BaseException:  # noqa: BLE001 - the exit status reports it to the parent
         traceback.print_exc()
     finally:
         os._exit(status)

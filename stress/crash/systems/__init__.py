@@ -1,1 +1,1 @@
-"""The systems that are broken: what each does, marks, and must be after a crash, behind `stress.crash.system`."""
+"""The systems under test: for each, its processes, its marks and its state after a crash (`system.System`)."""

@@ -1,6 +1,6 @@
 package org.jpos.iso;
 
-/** All that the module needs of jPOS. */
+/* The part of jPOS that the module needs. */
 public final class ISOUtil {
     private ISOUtil() {
     }

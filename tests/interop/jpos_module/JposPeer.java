@@ -7,7 +7,7 @@ import org.jpos.binlog.BinLog;
 import org.jpos.binlog.BinLogReader;
 import org.jpos.binlog.BinLogWriter;
 
-/** Does what it is told, a line at a time, with the module's own writer and reader; it answers each line with "." last. */
+/* Executes commands, one a line, with the module's own writer and reader; the last line of each answer is ".". */
 public final class JposPeer {
     public static void main(String[] arguments) throws Exception {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -28,7 +28,7 @@ public final class JposPeer {
         }
     }
 
-    /** Add so many records, with a cutover after each so many of them, by a writer that is opened for it. */
+    /* Append `count` records with a new writer, with a cutover after each `cutoverEvery`. */
     private static void add(Path directory, String name, int count, int cutoverEvery) throws Exception {
         try (BinLogWriter writer = new BinLogWriter(directory)) {
             for (int index = 0; index < count; index++) {
@@ -42,7 +42,7 @@ public final class JposPeer {
         }
     }
 
-    /** Cut over, if nobody else does so first: then the module finds the file closed, and says that it is "not open". */
+    /* Cut over; if another process did so first, the module finds the file closed and reports "not open". */
     private static void cutOver(BinLogWriter writer) throws IOException {
         try {
             writer.cutover();

@@ -1,1 +1,2 @@
-"""The binlog module of jPOS-EE itself, compiled from its source for one run, beside ours: see `make jpos`."""
+"""The binlog module of jPOS-EE itself, compiled from its source for one run, used together with ours: see `make
+jpos`."""

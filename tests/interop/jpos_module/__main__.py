@@ -1,4 +1,4 @@
-"""Ingests beside the real binlog module of jPOS-EE: `make jpos JPOS_SOURCE=...`."""
+"""Ingests together with the real binlog module of jPOS-EE: `make jpos JPOS_SOURCE=...`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KILLED_FILES = 3
 
 
 class LostError(Exception):
-    """What was acknowledged is not there, or not once, or `check` complains."""
+    """An acknowledged record is missing, or in the log twice, or `check` reports a problem."""
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def _drafted(count: int) -> list[bytes]:
 
 
 def _race(peer: JposPeer, log: Path, chance: random.Random, cutover_every: int) -> int:
-    """Ingest while the module opens the log, for the first time; how many files have late records."""
+    """Ingest while the module opens the log for the first time; return how many files have late records."""
     own = []
     with Writer(log) as writer:
         for index in range(chance.randrange(1, 4)):
@@ -99,7 +99,7 @@ def _prepare(log: Path) -> list[Drafted]:
 
 
 def _kill_at_each_call(peer: JposPeer, scratch: Path, cutover_every: int) -> int:
-    """Kill an ingest at each of its calls, and have the module go on; how often it died."""
+    """Kill an ingest at each of its calls, and let the module continue; return the number of deaths."""
     log = scratch / "killed"
     died, killed = 0, True
     while killed:
@@ -128,7 +128,7 @@ def _is_there(log: Path, added: Added) -> bool:
 
 
 def _look(peer: JposPeer, log: Path, expected: list[bytes]) -> int:
-    """Read the log with both readers and check it; how many files have late records."""
+    """Read the log with both readers and check it; return how many files have late records."""
     with binlog.Reader(log) as reader:
         found = Counter(entry.data for entry in reader)
     if found != Counter(expected):
@@ -138,14 +138,15 @@ def _look(peer: JposPeer, log: Path, expected: list[bytes]) -> int:
     if theirs != found:
         raise LostError(f"{log}: the module's reader lacks {sorted((found - theirs).elements())}")
     problems = binlog.check(log)
-    # The module looks at a file's status before it has the lock, and so appends to files that are closed by then.
+    # The module reads a file's status before it has the lock, and therefore appends to files that were closed
+    # meanwhile.
     if any(problem.rule != "late" for problem in problems):
         raise LostError(f"{log}: {[str(problem) for problem in problems]}")
     return len(problems)
 
 
 def _spend(seconds: float) -> None:
-    """Wait without sleeping: a sleep is no shorter than a tenth of a millisecond."""
+    """Wait without sleeping: a sleep takes at least a tenth of a millisecond."""
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         pass

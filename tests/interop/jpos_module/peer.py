@@ -17,7 +17,7 @@ _PACKAGE = Path("modules/binlog/src/main/java/org/jpos/binlog")
 
 @dataclass(frozen=True)
 class Added:
-    """A record that the module acknowledged, and where it said that the record lies."""
+    """A record that the module acknowledged, with the position that it reported."""
 
     record: bytes
     number: int
@@ -25,11 +25,11 @@ class Added:
 
 
 def compile_module(source: Path, classes: Path) -> None:
-    """Compile the module and our program over it.
+    """Compile the module and our program for it.
 
     source: a checkout of jPOS-EE, a bare Git repository of it, or a folder with the module's Java files.
     classes: an empty folder.
-    Raises: SystemExit if there is no module there, or no Java compiler here.
+    Raises: SystemExit if the module or a Java compiler is missing.
     """
     if shutil.which("javac") is None:
         raise SystemExit("this machine has no Java compiler (Debian package: default-jdk-headless)")
@@ -53,18 +53,18 @@ def _java_file(source: Path, name: str) -> bytes:
 
 
 class JposPeer:
-    """One such process, which does one thing at a time."""
+    """One such process, which runs one command at a time."""
 
     def __init__(self, classes: Path) -> None:
         command = ["java", "-cp", str(classes), "JposPeer"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def begin_adding(self, log: Path, name: str, count: int, *, cutover_every: int = 0) -> None:
-        """Have it open the log, append so many records and cut over after each so many; `added` waits for the end."""
+        """Open the log, append `count` records and cut over after each `cutover_every`; `added` waits for the end."""
         self._tell(f"add {log} {name} {count} {cutover_every}")
 
     def added(self) -> list[Added]:
-        """What it acknowledged.  Raises: RuntimeError."""
+        """Return the acknowledged records.  Raises: RuntimeError."""
         found = []
         for line in self._answer():
             record, number, offset = line.split(b" ")
@@ -72,12 +72,12 @@ class JposPeer:
         return found
 
     def read(self, log: Path) -> list[bytes]:
-        """Every record that its reader finds.  Raises: RuntimeError."""
+        """Return every record that its reader finds.  Raises: RuntimeError."""
         self._tell(f"read {log}")
         return self._answer()
 
     def close(self) -> None:
-        """Let the process end."""
+        """End the process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):

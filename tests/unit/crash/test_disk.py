@@ -1,4 +1,4 @@
-"""The model of what a power cut leaves, against cases whose states are known by hand."""
+"""The disk model of a power cut, against states worked out by hand."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from stress.crash.disk import Disk, Node, Span, Tree
-from stress.crash.states import CHOICES_IN_FULL, choices, enumerate_states
-from stress.crash.trace import Event, Kind, TraceError
+from stress.crash.disk_model.disk import Disk, Node, Span, Tree
+from stress.crash.disk_model.states import CHOICES_IN_FULL, choices, enumerate_states
+from stress.crash.preloaded.trace import Event, Kind, TraceError
 from tests.support.recorded_run import FILE, ROOT, Run
 
 OTHER = 3
@@ -18,7 +18,7 @@ BEFORE = {"": Node(ROOT, None), "file": Node(FILE, A + A)}
 
 
 def left(disk: Disk, span: Span) -> list[Tree]:
-    """Every state of a span, each once."""
+    """Return the distinct states of a span."""
     found = {}
     for choice in itertools.product(*(range(unit.condition_count) for unit in span.units)):
         state = disk.state(span, choice)
@@ -35,7 +35,7 @@ def contents(trees: list[Tree]) -> set[bytes | None]:
     return {tree["file"] for tree in trees}
 
 
-def test_an_unsynced_write_is_there_sector_by_sector_or_not() -> None:
+def test_an_unsynced_write_is_kept_or_lost_sector_by_sector() -> None:
     run = Run()
     run.add(Kind.WRITE, data=B + B)
     disk = Disk(BEFORE, run.events)
@@ -73,7 +73,7 @@ def test_a_store_goes_to_the_disk_sector_by_sector_and_is_covered_by_a_sync() ->
     assert contents(at(Disk(BEFORE, run.events), run.tick)) == {one + two}
 
 
-def test_a_sync_covers_what_had_ended_when_it_began_and_only_once_it_ended() -> None:
+def test_a_sync_covers_the_calls_that_had_ended_before_it_and_only_after_its_end() -> None:
     run = Run()
     run.add(Kind.WRITE, data=B)
     run.add(Kind.SYNC)
@@ -135,7 +135,7 @@ def test_a_rename_is_one_change_and_a_link_with_an_unlink_are_two() -> None:
     assert names == [{("file",), ("new",)}, {("file",), ("file", "new"), ("new",), ()}]
 
 
-def test_what_lies_in_a_directory_is_lost_with_its_name() -> None:
+def test_the_content_of_a_directory_is_lost_with_its_name() -> None:
     run = Run()
     run.add(Kind.MAKE_DIRECTORY, 10, name="log")
     event = Event(Kind.CREATE, 1, 3, 4, 11, 10, "a", 0, "", 0, b"", ())
@@ -174,7 +174,7 @@ def test_many_units_are_tried_whole_one_by_one_and_at_random_and_always_the_same
     assert one != [choice for _, _, choice in enumerate_states(disk, "another")]
 
 
-def test_of_many_states_of_a_moment_some_are_drawn_with_all_kept_and_all_lost_among_them() -> None:
+def test_many_states_of_a_moment_are_sampled_with_all_kept_and_all_lost_among_them() -> None:
     run = Run()
     run.add(Kind.WRITE, data=bytes(range(1, 13)) * 512)
     found = [choice for _, _, choice in enumerate_states(Disk(BEFORE, run.events), "seed", 10)]
@@ -182,10 +182,10 @@ def test_of_many_states_of_a_moment_some_are_drawn_with_all_kept_and_all_lost_am
     assert {(0,) * 13, (1,) * 13} < set(found)
 
 
-def test_a_write_to_a_file_that_came_from_nowhere_is_refused() -> None:
+def test_a_write_to_an_unknown_file_is_refused() -> None:
     run = Run()
     run.add(Kind.WRITE, OTHER, data=A)
-    with pytest.raises(TraceError, match="nothing is known, inode 3"):
+    with pytest.raises(TraceError, match="unknown file, inode 3"):
         Disk(BEFORE, run.events)
 
 

@@ -1,4 +1,4 @@
-"""The recorder is believed by every state, so it is tested against processes whose calls are known."""
+"""The recorder records each call of processes with known calls."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.preload import Preload, compile_recorder
-from stress.crash.trace import Event, Kind, TraceError, parse_trace
+from stress.crash.preloaded.preload import Preload, compile_recorder
+from stress.crash.preloaded.trace import Event, Kind, TraceError, parse_trace
 from tests.support.checkout import ROOT
 
-pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that
+pytestmark = pytest.mark.slow  # it tests the harness, which few changes touch
 
 START = """
 import os, sys
@@ -31,7 +31,7 @@ def preload(tmp_path_factory: pytest.TempPathFactory) -> Preload:
 
 
 def run(preload: Preload, folder: Path, code: str, *arguments: object, boot: str = "first") -> str:
-    """What a process says that runs the code in the folder, with the recorder preloaded."""
+    """Run code in the folder with the recorder preloaded and return its output."""
     environment = {**preload.environment(boot), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -133,7 +133,7 @@ mapping = Mapping(fd, 9000, "a")
 
 
 def test_each_store_to_a_mapped_file_is_recorded(preload: Preload, tmp_path: Path) -> None:
-    """By whom it is made as well: the extension's C calls the function as Python does."""
+    """The extension's C calls the same function as Python."""
     code = (
         MAPPED
         + """
@@ -170,7 +170,7 @@ def test_a_store_to_a_file_that_was_mapped_before_ends_the_process(preload: Prel
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == -6
-    assert "mapped before anything was recorded" in done.stderr
+    assert "mapped before the recording" in done.stderr
 
 
 def test_threads_that_wait_when_their_process_is_killed_leave_a_whole_trace(preload: Preload, tmp_path: Path) -> None:
@@ -178,14 +178,14 @@ def test_threads_that_wait_when_their_process_is_killed_leave_a_whole_trace(prel
         MAPPED
         + """
 import threading
-from stress.crash.striker import Action, Kind as Call, Strike, arm
+from stress.crash.preloaded.injector import Action, Injection, Kind as Call, arm
 def store(count):
     for at in range(count):
         mapping.write(b"x", at)
 for first in range(20):
     if os.fork() == 0:
         mapping = Mapping(fd, 9000, "a")
-        arm(Strike(Action.KILL_BEFORE, 100 + first, (Call.STORE,)), "/nothing")
+        arm(Injection(Action.KILL_BEFORE, 100 + first, (Call.STORE,)), "/nothing")
         threads = [threading.Thread(target=store, args=(200,)) for _ in range(4)]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
@@ -247,11 +247,11 @@ for _ in range(40):
 @pytest.mark.parametrize(
     ("call", "what"),
     [
-        ("os.close(os.open('a', os.O_WRONLY | os.O_TRUNC))", "emptied by opening"),
-        ("ctypes.CDLL(None).fallocate(os.open('a', os.O_RDWR), 3, 0, 10)", "a hole punched"),
-        ("os.truncate('a', 3)", "cut by its name"),
+        ("os.close(os.open('a', os.O_WRONLY | os.O_TRUNC))", "open with O_TRUNC"),
+        ("ctypes.CDLL(None).fallocate(os.open('a', os.O_RDWR), 3, 0, 10)", "fallocate with this mode"),
+        ("os.truncate('a', 3)", "truncation of a file by its name"),
         ("os.pwritev(os.open('a', os.O_RDWR), [b'x'], 0, os.RWF_DSYNC)", "with flags"),
-        ("ctypes.CDLL(None).renameat2(-100, b'a', -100, b'b', 2)", "exchanged"),
+        ("ctypes.CDLL(None).renameat2(-100, b'a', -100, b'b', 2)", "an exchange of two names"),
     ],
 )
 def test_a_call_that_is_not_modelled_ends_the_process(preload: Preload, tmp_path: Path, call: str, what: str) -> None:
@@ -265,7 +265,7 @@ def test_a_call_that_is_not_modelled_ends_the_process(preload: Preload, tmp_path
     assert what in done.stderr
 
 
-def test_a_process_may_be_one_of_another_boot(preload: Preload, tmp_path: Path) -> None:
+def test_a_process_may_belong_to_another_boot(preload: Preload, tmp_path: Path) -> None:
     code = "from binlog.storage.boot import boot_id; print(boot_id().hex())"
     first, again, second = (run(preload, tmp_path, code, boot=boot) for boot in ("first", "first", "second"))
     own = Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")
@@ -289,7 +289,7 @@ print([name for name in os.listdir("/dev/shm") if name.startswith(sys.argv[2])])
     assert len({event.inode for event in events}) == 1
 
 
-def test_a_sync_by_one_that_saw_a_change_begins_after_the_change_has_ended(preload: Preload, tmp_path: Path) -> None:
+def test_a_sync_after_a_visible_change_begins_after_the_end_of_the_change(preload: Preload, tmp_path: Path) -> None:
     code = """
 directory = os.open(".", os.O_RDONLY)
 names = [f"{index}" for index in range(300)]

@@ -18,7 +18,7 @@ from binlog.format.log_header import HEADER_BYTES, parse_log_header
 from binlog.log.directory import LogDirectory
 from binlog.log.maintain.file_repair import FILLER
 from binlog.log.maintain.gap_repair import GapRepair
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.interop import jpos_peer
 from tests.support.drafts import drafts
 from tests.support.indexes import check_entries

@@ -18,7 +18,7 @@ from binlog import Background, Mode, Reader, Ref, Writer, stat
 from binlog.errors import ClosedError, FullError
 from binlog.format.log_header import LogHeader
 from binlog.log.directory import LogDirectory
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.preloaded import run_preloaded

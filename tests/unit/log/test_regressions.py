@@ -24,7 +24,7 @@ from binlog.log.append import writable_file
 from binlog.log.files.prepared_file import PreparedFile
 from binlog.storage.file_access import access_of_directory
 from binlog.storage.waiting import bell_watcher
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.support.children import Child
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.logs import jpos_file, name_next_file_only, read_all

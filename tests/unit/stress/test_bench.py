@@ -1,4 +1,4 @@
-"""The benchmark, too short to say anything about speed: rows of each kind give figures; `make install-test` all."""
+"""The benchmark, too short for any figure: rows of each kind give results; `make install-test` runs all of them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-# Waking: from the return of an append, which a reader can be faster than.  Memory: more than an empty queue takes.
+# Waking: from the return of an append, which a reader may be faster than.  Memory: the use above an empty queue.
 DIFFERENCES = ("waking", "paging-memory", "paging-many-memory")
-IN_SPARK = ("spark-count", "spark-write")  # spark-length is done as they are
-# Neither the same with another number of threads, nor what needs much made before it is measured.
+IN_SPARK = ("spark-count", "spark-write")  # spark-length runs like these
+# Neither rows that differ only in the number of threads, nor those that need a long preparation.
 OF_EACH_KIND = (
     "durable-2", "bulk", "flush", "stage", "waking",
     "commitlog-sync-1", "commitlog-async-batch", "commitlog-pooled-8", "commitlog-lookup",

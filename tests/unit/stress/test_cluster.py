@@ -1,4 +1,5 @@
-"""The parts of the cluster test that need no cluster: whole machines die, ranges are served, differences are seen."""
+"""The parts of the cluster test that need no cluster: whole machines die, ranges are served, differences are
+noticed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from stress.cluster import proof
 from stress.cluster.machines import Machine
 from stress.cluster.web_server import served
 
-# Starts a child in a process group of its own, as PySpark's daemon is, and tells its id.
+# Starts a child in its own process group, as PySpark's daemon is, and prints its id.
 _PARENT = """
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], process_group=0)
@@ -28,7 +29,7 @@ time.sleep(600)
 
 
 def is_there(pid: int) -> bool:
-    """Whether it has not ended; one that nobody has waited for yet has."""
+    """Return whether it is running; a zombie is not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -50,7 +51,7 @@ def test_a_machine_dies_with_all_that_it_started(machine: Machine) -> None:
     assert machine.kill() == 0
 
 
-def test_what_a_dead_process_started_dies_too(machine: Machine) -> None:
+def test_children_of_a_dead_process_die_too(machine: Machine) -> None:
     assert machine.process.stdout is not None
     child = int(machine.process.stdout.readline())
     os.kill(machine.process.pid, 9)
@@ -60,7 +61,7 @@ def test_what_a_dead_process_started_dies_too(machine: Machine) -> None:
     assert not is_there(child)
 
 
-def test_a_machine_says_what_went_wrong(tmp_path: Path) -> None:
+def test_a_machine_reports_its_errors(tmp_path: Path) -> None:
     machine = Machine(["sh", "-c", "seq 1 50; echo no such thing >&2"], tmp_path / "machine", dict(os.environ))
     while not machine.ended:
         time.sleep(0.01)
@@ -96,7 +97,7 @@ def test_a_part_of_a_file_is_served(tmp_path: Path) -> None:
             get("bytes=100-200")
 
 
-def test_a_record_that_is_missing_or_there_twice_is_noticed(tmp_path: Path) -> None:
+def test_a_missing_or_duplicate_record_is_noticed(tmp_path: Path) -> None:
     expected = [b"%d" % number for number in range(10)]
     assert proof._record_differences(expected, expected) == []
     assert "1 missing, 0 twice" in proof._record_differences(expected[1:], expected)[0]
@@ -110,13 +111,13 @@ def test_a_record_that_is_missing_or_there_twice_is_noticed(tmp_path: Path) -> N
     assert proof._differences([11, *summary[1:]], summary) == ["rows: 11, and not 10"]
 
 
-def test_what_a_job_leaves_behind_is_noticed(tmp_path: Path) -> None:
+def test_files_that_a_job_leaves_are_noticed(tmp_path: Path) -> None:
     with proof._nothing_left(tmp_path) as wrong:
         (tmp_path / ".aside" / "job" / "0-x").mkdir(parents=True)
     assert wrong == ["left aside: ['0-x', 'job']"]
 
 
-def test_a_kill_that_did_not_strike_is_noticed() -> None:
+def test_a_kill_that_came_too_late_is_noticed() -> None:
     killer = proof._Killer(None)  # type: ignore[arg-type]
     assert not killer.strikes({"done": 19, "active": 2, "of": 20, "batches": -1, "lost": 0})
     assert killer.wrong(0) == ["the job was never in the middle, and no worker was killed"]
@@ -128,7 +129,7 @@ def test_the_log_has_several_files(tmp_path: Path) -> None:
 
 
 def test_the_driver_program_imports_nothing_of_ours() -> None:
-    # But for what it has executors look at.
+    # Except for the code that executors import.
     tree = ast.parse(Path(proof.__file__).with_name("job.py").read_text())
     modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert not [name for name in modules if name.split(".")[0] in ("binlog", "stress", "tests")]

@@ -1,4 +1,4 @@
-"""What is shown of results, on a terminal and in docs/benchmarks.md.  The results are made up."""
+"""The presentation of results, on a terminal and in docs/benchmarks.md.  The results are invented."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from stress.bench import figures, goals
 from stress.bench.contestant import OURS, Contestant, Row, Unit
-from stress.bench.document import Taken, document, shown
+from stress.bench.document import RunInfo, document, shown
 from stress.bench.machine import Disk, Machine, disk, machine
 from stress.bench.rounds import Results
 from stress.bench.rows import durable
@@ -25,7 +25,7 @@ MACHINE = Machine(
     disk=Disk(file_system="ext4", options="rw", device="does not rotate"),
     versions=("binlog 1",),
 )
-TAKEN = Taken(day="2026-01-02", rounds=2, seconds=2, load=(0.25, 1.5))
+TAKEN = RunInfo(day="2026-01-02", rounds=2, seconds=2, load=(0.25, 1.5))
 
 
 def nobody(directory: Path, seconds: float) -> Sample:
@@ -34,7 +34,7 @@ def nobody(directory: Path, seconds: float) -> Sample:
 
 @pytest.fixture
 def results() -> Results:
-    """One row: ours, one that is twice as fast, one that is not there, and one that failed."""
+    """Return one row: binlog, a peer twice as fast, one that is missing, and one that failed."""
     names = {OURS: None, durable.FLOOR: None, "Absent": "it is not installed", "Broken": None}
     contestants = tuple(
         Contestant(name=name, how=f"The way of {name}.", measure=nobody, missing=lambda missing=missing: missing)
@@ -64,7 +64,7 @@ def test_the_document(results: Results) -> None:
     assert "| binlog | 1,000; 3.00 | 3,000; 5.00 |" in text
 
 
-def test_a_floor_that_differs_from_round_to_round_is_told(results: Results) -> None:
+def test_a_floor_that_differs_between_rounds_is_reported(results: Results) -> None:
     assert "Take the figures with care" in document(MACHINE, TAKEN, results)
     assert "in durable-1, floor: write, sync differed 3.0 times between rounds" in str(results.unsteady)
     floor = results.find("durable-1", durable.FLOOR)
@@ -100,21 +100,21 @@ def test_a_goal_that_was_not_measured_is_left_out(results: Results) -> None:
     assert reached == ["durable, 1 process, to the floor"]
 
 
-def test_every_goal_is_about_contestants_that_there_are() -> None:
+def test_every_goal_is_about_existing_contestants() -> None:
     results = Results(all_rows())
     for result in results.all():
         result.samples.append(Sample(10, Waits(1, 2, 3)))
     assert [goal.what for goal in goals.goals() if not goal.reached(results)] == []
 
 
-def test_the_machine_is_told_without_paths_and_host(tmp_path: Path) -> None:
+def test_the_machine_is_described_without_paths_and_host(tmp_path: Path) -> None:
     text = "\n".join(value for _, value in machine(tmp_path).lines())
     assert not re.search(r"(^|[\s=,(])/", text)
     assert not re.search(rf"\b{re.escape(os.uname().nodename)}\b", text)
 
 
 def test_a_file_system_is_named_by_its_mount() -> None:
-    # Of these two every machine has a mount that it can see; in a chroot its disk has none, and /tmp may be in memory.
+    # Every machine has a visible mount of these two; in a chroot its disk has none, and /tmp may be in memory.
     assert disk(Path("/proc")).file_system == "proc"
     assert not disk(Path("/proc")).in_memory
     assert disk(Path("/dev/shm")).in_memory
@@ -128,7 +128,7 @@ def test_rows_are_chosen_by_name_and_by_family() -> None:
         chosen(["durable", "nonsense"])
 
 
-def test_names_are_told_apart() -> None:
+def test_names_are_unique() -> None:
     rows = all_rows()
     assert len({row.name for row in rows}) == len(rows)
     for row in rows:

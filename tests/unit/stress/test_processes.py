@@ -1,4 +1,4 @@
-"""Processes that are measured: they begin together, count, and are never left behind."""
+"""Measured processes: they begin together, count, and are never left running."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_no_process_begins_before_all_are_ready(tmp_path: Path) -> None:
     run_processes(slow_last, processes=2, seconds=0.01, keep_waits=False)
 
 
-def test_what_one_process_died_of_is_told() -> None:
+def test_the_error_of_a_process_is_reported() -> None:
     def loop(work: Work) -> int:
         if work.index == 1:
             raise ValueError("on purpose")
@@ -75,7 +75,7 @@ def test_what_one_process_died_of_is_told() -> None:
         run_processes(opener(loop), processes=3, seconds=0.01, keep_waits=False)
 
 
-def test_a_process_that_cannot_be_made_ready_is_told() -> None:
+def test_a_process_that_cannot_be_prepared_is_reported() -> None:
     @contextmanager
     def broken(index: int) -> Iterator[Loop]:
         raise OSError("no room")
@@ -85,7 +85,7 @@ def test_a_process_that_cannot_be_made_ready_is_told() -> None:
         run_processes(broken, processes=2, seconds=0.01, keep_waits=False)
 
 
-def test_a_process_that_is_killed_is_told() -> None:
+def test_a_process_that_is_killed_is_reported() -> None:
     def loop(work: Work) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
         return 0
@@ -113,7 +113,7 @@ def test_a_peer_that_holds_less_than_it_was_given_is_found(tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_goes_on_when_the_measuring_process_ends(tmp_path: Path, number: signal.Signals) -> None:
+def test_no_process_outlives_the_measuring_process(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "stress.bench", "--only", "durable-2", "--seconds", "120"]
     with subprocess.Popen(
         [*command, "--directory", str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
@@ -127,7 +127,7 @@ def test_nothing_goes_on_when_the_measuring_process_ends(tmp_path: Path, number:
                 os.sched_yield()
         finally:
             process.send_signal(number)
-        # The pipe ends when every process that holds it has ended.
+        # The pipe ends after every process that has it open has ended.
         rest = process.communicate(timeout=60)[1]
     if number is signal.SIGKILL:
         assert process.returncode == -number
@@ -137,7 +137,7 @@ def test_nothing_goes_on_when_the_measuring_process_ends(tmp_path: Path, number:
         assert list(tmp_path.iterdir()) == []
 
 
-# The signal comes while Python runs the hooks of a fork, where it ignores what a handler raises.
+# The signal comes while Python runs the hooks of a fork, during which it ignores exceptions of a handler.
 _INTERRUPTED = """
 import contextlib, os, signal
 from stress.bench.processes import run_processes

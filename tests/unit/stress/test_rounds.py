@@ -1,4 +1,4 @@
-"""Rounds and what is made of them."""
+"""Rounds, and the ratios and spreads computed from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(rows: list[Row], rounds: int, directory: Path) -> tuple[Results, list[st
     return results, told
 
 
-def test_everybody_has_a_turn_in_each_round_and_every_other_goes_backwards(tmp_path: Path) -> None:
+def test_each_contestant_is_measured_once_a_round_and_every_other_round_is_reversed(tmp_path: Path) -> None:
     rows = [row(contestant("a", giving(1, 2, 3)), contestant("b", giving(4, 5, 6)))]
     results, told = run(rows, 3, tmp_path)
     assert told == ["0 a", "0 b", "1 b", "1 a", "2 a", "2 b"]
@@ -58,9 +58,7 @@ def test_each_measurement_has_an_empty_directory_and_leaves_none(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_one_left_unwritten_is_synced_before_the_next_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritten_data_is_synced_before_the_next_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     happened = []
     sync = os.sync
 
@@ -78,14 +76,14 @@ def test_what_one_left_unwritten_is_synced_before_the_next_is_measured(
     assert happened == ["sync", "measure"] * 4
 
 
-def test_who_is_missing_is_not_measured(tmp_path: Path) -> None:
+def test_a_missing_contestant_is_not_measured(tmp_path: Path) -> None:
     results, told = run([row(contestant("a", giving(), "there is none"), contestant("b", giving(1)))], 1, tmp_path)
     assert told == ["0 b"]
     assert results.all()[0].spread is None
     assert results.failures == []
 
 
-def test_a_row_for_which_there_is_no_room_is_not_measured(tmp_path: Path) -> None:
+def test_a_row_without_enough_disk_space_is_not_measured(tmp_path: Path) -> None:
     large = dataclasses.replace(row(contestant("a", giving())), disk_bytes=1 << 60)
     small = dataclasses.replace(row(contestant("a", giving(1)), name="small"), disk_bytes=1)
     results, told = run([large, small], 1, tmp_path)
@@ -95,7 +93,7 @@ def test_a_row_for_which_there_is_no_room_is_not_measured(tmp_path: Path) -> Non
     assert measured.values == [1]
 
 
-def test_who_failed_is_told_and_not_tried_again(tmp_path: Path) -> None:
+def test_a_failed_contestant_is_reported_and_not_measured_again(tmp_path: Path) -> None:
     calls = []
 
     def measure(directory: Path, seconds: float) -> Sample:
@@ -118,7 +116,7 @@ def test_a_ratio_is_the_median_of_the_rounds_own(tmp_path: Path) -> None:
     assert ratio(results.find("row", "a"), results.find("row", "nobody")) is None
 
 
-def test_the_rounds_in_which_one_failed_have_no_ratio(tmp_path: Path) -> None:
+def test_rounds_with_a_failure_have_no_ratio(tmp_path: Path) -> None:
     def fail(directory: Path, seconds: float) -> Sample:
         raise MeasureError("on purpose")
 

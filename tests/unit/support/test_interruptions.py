@@ -1,4 +1,4 @@
-"""Interruption raises in the package's own code, and nowhere else."""
+"""Interruption raises only in the package's own code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = Path(binlog.__file__).parent
 
 
 def function_in(file: Path) -> Callable[[], None]:
-    """Make a function that says it is from a file."""
+    """Make a function that seems to be from a file."""
     names: dict[str, Callable[[], None]] = {}
     exec(compile("def function(): pass", str(file), "exec"), names)
     return names["function"]

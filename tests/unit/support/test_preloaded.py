@@ -1,4 +1,4 @@
-"""Kill sweeps believe what runs the killed, so it is tested with functions whose calls are known."""
+"""The kill sweeps' runner, with functions of known calls."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.striker import Kind
+from stress.crash.preloaded.injector import Kind
 from tests.support.preloaded import calls_so_far, run_preloaded
 
-pytestmark = pytest.mark.slow  # it proves the harness, and few changes touch that
+pytestmark = pytest.mark.slow  # it tests the harness, which few changes touch
 
 _EXCHANGE = [Kind.OPEN, Kind.WRITE, Kind.DATA_SYNC, Kind.READ, Kind.OTHER, Kind.TRUNCATE, Kind.CLOSE]
 
@@ -35,13 +35,13 @@ def _exit(_: Path) -> None:
     os._exit(7)
 
 
-def test_calls_are_told_in_order_with_the_result(in_memory: Path) -> None:
+def test_calls_are_returned_in_order_with_the_result(in_memory: Path) -> None:
     run = run_preloaded(_exchange, in_memory)
     assert (run.calls, run.killed, run.result) == (_EXCHANGE, False, 3)
     assert (in_memory / "file").read_bytes() == b"\0\0\0h"
 
 
-def test_a_sweep_strikes_at_each_call_and_none_of_them_takes_place(in_memory: Path) -> None:
+def test_a_sweep_kills_at_each_call_and_none_of_them_is_made(in_memory: Path) -> None:
     path, sizes, kill_at = in_memory / "file", [], 0
     while (run := run_preloaded(_exchange, in_memory, kill_at=kill_at)).killed:
         assert run.calls == _EXCHANGE[: kill_at + 1]
@@ -58,7 +58,7 @@ def test_other_kinds_and_other_files_do_not_count(in_memory: Path) -> None:
 
 
 @pytest.mark.parametrize(("function", "told"), [(_fail, "ValueError: told to"), (_exit, "ended with 7")])
-def test_a_function_that_fails_is_told(in_memory: Path, function: object, told: str) -> None:
+def test_a_function_that_fails_is_reported(in_memory: Path, function: object, told: str) -> None:
     with pytest.raises(AssertionError, match=told):
         run_preloaded(function, in_memory)  # type: ignore[arg-type]
     assert run_preloaded(_exchange, in_memory).calls == _EXCHANGE

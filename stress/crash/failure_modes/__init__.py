@@ -1,0 +1,1 @@
+"""The failure modes: power cuts, kills, faults and damage."""
