@@ -100,22 +100,22 @@ def run(action: Callable[[], object]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        complain(_usage_text(error))
+        print_error(_usage_text(error))
         return ExitCode.USAGE
     except CommandError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.code
     except BinlogError as error:
-        complain(f"{error}{advice(error)}")
+        print_error(f"{error}{advice(error)}")
         return ExitCode.BUSY if isinstance(error, BusyError) else ExitCode.FAILED
     except BrokenPipeError:
         raise
     except OSError as error:
-        complain(system_text(error))
+        print_error(system_text(error))
         return ExitCode.FAILED
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """One line on standard error.  Nowhere to write it is no reason to fail otherwise than we do."""
     line = f"binlog: {printable(' '.join(message.split()))}\n"
     try:
@@ -130,7 +130,7 @@ def system_text(error: OSError) -> str:
     return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part is not None)
 
 
-def die_of(number: signal.Signals) -> int:
+def die_by_signal(number: signal.Signals) -> int:
     """End the process by a signal, as if it had never been caught."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

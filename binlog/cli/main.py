@@ -16,7 +16,7 @@ from click.shell_completion import shell_complete
 
 import binlog
 from binlog.cli.commands import Commands
-from binlog.cli.exits import ExitCode, Signalled, die_of, run
+from binlog.cli.exits import ExitCode, Signalled, die_by_signal, run
 from binlog.cli.output import guard_standard_descriptors
 
 _COMPLETE = "_BINLOG_COMPLETE"
@@ -48,11 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return shell_complete(binlog_command, {}, "binlog", _COMPLETE, asked)
         return run(lambda: _dispatch(given))
     except KeyboardInterrupt:
-        return die_of(signal.SIGINT)
+        return die_by_signal(signal.SIGINT)
     except BrokenPipeError:
-        return die_of(signal.SIGPIPE)
+        return die_by_signal(signal.SIGPIPE)
     except Signalled as end:
-        return die_of(end.number)
+        return die_by_signal(end.number)
 
 
 def _dispatch(arguments: list[str]) -> object:

@@ -105,7 +105,7 @@ _GAP = "  "
 
 
 def write_table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), least: Sequence[str] = ()
+    names: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), droppable: Sequence[str] = ()
 ) -> None:
     """A line for the names and one for each row.
 
@@ -114,17 +114,17 @@ def write_table(
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in (names, *cells)) for at in range(len(names))]
-    shown = _fitting(names, widths, least)
+    shown = _fitting_columns(names, widths, droppable)
     for row in (names, *cells):
         line = (row[at].ljust(widths[at]) if names[at] in left else row[at].rjust(widths[at]) for at in shown)
         write_line(_GAP.join(line).rstrip())
 
 
-def _fitting(names: Sequence[str], widths: Sequence[int], least: Sequence[str]) -> list[int]:
+def _fitting_columns(names: Sequence[str], widths: Sequence[int], droppable: Sequence[str]) -> list[int]:
     """The columns that are shown."""
     shown = list(range(len(names)))
     room = os.get_terminal_size(STANDARD_OUTPUT).columns if os.isatty(STANDARD_OUTPUT) else 0
-    for name in least if room else ():
+    for name in droppable if room else ():
         if sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1) <= room:
             break
         shown.remove(names.index(name))

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import click
 
 from binlog.cli.commands import load
-from binlog.cli.exits import CommandError, ExitCode, complain, run
+from binlog.cli.exits import CommandError, ExitCode, print_error, run
 from binlog.cli.options import directory_argument
 from binlog.cli.output import printable
 
@@ -100,7 +100,7 @@ class Shell(cmd.Cmd):
         try:
             commands = list(_split(line))
         except ValueError as error:
-            complain(f"{error} in: {line}")
+            print_error(f"{error} in: {line}")
             return self._failed(ExitCode.USAGE)
         return any(self._run(*words) for words in commands)
 
@@ -115,7 +115,7 @@ class Shell(cmd.Cmd):
             self._help(arguments)
             return False
         if name not in _COMMANDS:
-            complain(f"{name}: no such command; there are {', '.join(_WORDS)}")
+            print_error(f"{name}: no such command; there are {', '.join(_WORDS)}")
             return self._failed(ExitCode.USAGE)
         code = ExitCode(run(lambda: self._invoke(name, arguments)))
         return self._failed(code) if code != ExitCode.OK else False

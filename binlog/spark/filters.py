@@ -34,19 +34,19 @@ class Filters:
             if found is not None:
                 column, (low, high) = found
                 lowest, highest = self.of(column)
-                self.bounds[column] = (_most(max, lowest, low), _most(min, highest, high))
+                self.bounds[column] = (_tighter(max, lowest, low), _tighter(min, highest, high))
 
     def of(self, column: str) -> Bounds:
         """What is wanted of a column."""
         return self.bounds.get(column, ANY)
 
-    def allow(self, column: str, value: Any) -> bool:
+    def allows(self, column: str, value: Any) -> bool:
         """Whether a row may be wanted that has a value there."""
         lowest, highest = self.of(column)
         return (lowest is None or lowest <= value) and (highest is None or value <= highest)
 
 
-def _most(choose: Any, one: Any, other: Any) -> Any:
+def _tighter(choose: Any, one: Any, other: Any) -> Any:
     known = [value for value in (one, other) if value is not None]
     return choose(known) if known else None
 

@@ -14,14 +14,14 @@ _RECORD_BYTES_FORMAT_MAX = 2**31 - 1
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
-def refuse_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
+def reject_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
     """Raise ValueError where options are left that nobody has taken."""
     if given:
         names = ", ".join(map(repr, sorted(given)))
         raise ValueError(f"binlog: there is no option {names}; there are path, {', '.join(known)}")
 
 
-def taken(given: dict[str, str], options: Options, *known: str) -> dict[str, Any]:
+def parse_known(given: dict[str, str], options: Options, *known: str) -> dict[str, Any]:
     """What the options say, by their fields; each is taken out of those given, which are in lower case.
 
     known: more that there are.  Raises: ValueError where others are left, and as the options' functions.
@@ -31,7 +31,7 @@ def taken(given: dict[str, str], options: Options, *known: str) -> dict[str, Any
         text = given.pop(name.lower(), None)
         if text is not None:
             found[field] = parse(name, text)
-    refuse_unknown(given, (*options, *known))
+    reject_unknown(given, (*options, *known))
     return found
 
 

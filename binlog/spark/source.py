@@ -10,7 +10,7 @@ import pyarrow as pa  # noqa: F401 - whoever lacks it is told so at once, though
 from pyspark.sql.datasource import DataSource
 
 from binlog.spark.log.options import ENGINE
-from binlog.spark.worker import settle_worker
+from binlog.spark.worker import tune_worker
 from binlog.spark.writing.write_options import WriteOptions, chosen_column, parse_write_options
 
 # What the one process has loaded that asks a reader for its filters.
@@ -100,7 +100,7 @@ class BinlogDataSource(DataSource):
 
     def _engine(self) -> Engine:
         """What reads.  Raises: ValueError for options."""
-        settle_worker()
+        tune_worker()
         given = {name: value for name, value in self._given.items() if name.lower() != ENGINE}
         return _ENGINES[self._engine_name()](given)
 
@@ -125,7 +125,7 @@ class BinlogDataSource(DataSource):
         return StreamWriter(*self._write(schema, overwrite=overwrite))
 
     def _write(self, schema: Any, *, overwrite: bool) -> tuple[WriteOptions, str]:
-        settle_worker()
+        tune_worker()
         engine = self._engine_name()
         if engine in _NOT_WRITTEN:
             raise ValueError(f"binlog: {_NOT_WRITTEN[engine]}")

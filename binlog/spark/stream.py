@@ -57,21 +57,21 @@ class LimitedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of what this query reads."""
-        self._final = self._ends({})
+        self._final = self._end_offset({})
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """How far the next batch goes: to the published end of each, or as far as the limits allow."""
-        ends = self._ends(start) if self._final is None else self._final
+        ends = self._end_offset(start) if self._final is None else self._final
         # What has shrunk, or is gone, is found out by `partitions`.
         if isinstance(limit, ReadAllAvailable) or ends == start:
-            return self._moved(start, ends)
-        return self._moved(start, self._within_limits(start, ends))
+            return self._advanced(start, ends)
+        return self._advanced(start, self._within_limits(start, ends))
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802
         """What there is, for a query's progress."""
-        return self._ends({})
+        return self._end_offset({})
 
-    def _ends(self, start: Offset) -> Offset:
+    def _end_offset(self, start: Offset) -> Offset:
         """Up to where each can be read now.  start: where the stream is."""
         raise NotImplementedError
 
@@ -79,12 +79,12 @@ class LimitedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Of these ends, those that the next batch reaches within the limits."""
         raise NotImplementedError
 
-    def _moved(self, start: Offset, ends: Offset) -> Offset:
+    def _advanced(self, start: Offset, ends: Offset) -> Offset:
         """Where the stream is once it has moved from `start` to the ends that there are."""
         return dict(sorted({**start, **ends}.items()))
 
 
-def shares(limit: int | None, sizes: Mapping[K, int]) -> dict[K, int]:
+def divide_limit(limit: int | None, sizes: Mapping[K, int]) -> dict[K, int]:
     """A limit divided by size, and 1 at least for each where it suffices for that; empty for no limit."""
     if limit is None:
         return {}

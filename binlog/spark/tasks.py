@@ -16,11 +16,11 @@ from pyspark.sql.datasource import InputPartition
 
 import binlog
 from binlog.errors import GoneError, StateError
-from binlog.spark.other_machine import this_machine
-from binlog.spark.worker import CORES, settle_worker
+from binlog.spark.shared_fs import this_machine
+from binlog.spark.worker import CORES, tune_worker
 
 # What a task may have over what it should, so that a last small piece does not become a task.
-OVER = 1.2
+OVERSHOOT = 1.2
 
 _TASK_BYTES = 128 << 20
 _TASK_BYTES_MAX = 512 << 20
@@ -44,7 +44,7 @@ class Task(InputPartition, Generic[P]):
     ranges: tuple[P, ...]
 
 
-class Sizes(Protocol):
+class TaskLimits(Protocol):
     """What a user says of tasks: how much one reads, if anything, and how many there are at least."""
 
     @property
@@ -54,14 +54,14 @@ class Sizes(Protocol):
     def partitions_min(self) -> int: ...
 
 
-def target_bytes(parts: Sequence[Part], sizes: Sizes) -> int:
+def target_bytes(parts: Sequence[Part], sizes: TaskLimits) -> int:
     """How much a task should read where these are to be read."""
     total = sum(part.size for part in parts)
-    most = _usual_bytes(total) if sizes.partition_bytes is None else sizes.partition_bytes
+    most = _default_bytes(total) if sizes.partition_bytes is None else sizes.partition_bytes
     return max(min(most, -(-total // sizes.partitions_min)), 1)
 
 
-def _usual_bytes(total: int) -> int:
+def _default_bytes(total: int) -> int:
     """How much a task reads unless told: 128 MiB; more of a large read, where it is known for how many cores it is.
 
     Each task costs some 30 ms, but where cores idle there are too few.
@@ -71,13 +71,13 @@ def _usual_bytes(total: int) -> int:
     return min(max(share, _TASK_BYTES), _TASK_BYTES_MAX)
 
 
-def put_together(pieces: Iterable[P], target: int) -> list[Task[P]]:
+def pack_tasks(pieces: Iterable[P], target: int) -> list[Task[P]]:
     """Tasks of about so many bytes, in the order of the pieces, none of which is divided."""
     tasks: list[Task[P]] = []
     together: list[P] = []
     size = 0
     for piece in pieces:
-        if together and size + piece.size > target * OVER:
+        if together and size + piece.size > target * OVERSHOOT:
             tasks.append(Task(tuple(together)))
             together, size = [], 0
         together.append(piece)
@@ -109,20 +109,20 @@ class TaskReader(Generic[P]):
         # Where there is nothing to read, Spark makes up a partition of its own.
         if not isinstance(partition, Task):
             return
-        settle_worker()
-        read = self._begin()
+        tune_worker()
+        read = self._part_reader()
         for part in partition.ranges:
             try:
                 yield from read(part)
             except GoneError as error:
-                self._pass_over(error)
+                self._skip_or_raise(error)
 
-    def _pass_over(self, error: GoneError) -> None:
+    def _skip_or_raise(self, error: GoneError) -> None:
         """Tell of what is not there any more, and go on; or raise the error, where that is not wanted."""
         if self._fail_on_data_loss:
             raise error
         print(f"binlog: passed over, with failOnDataLoss=false: {error}", file=sys.stderr)
 
-    def _begin(self) -> Callable[[P], Iterator[pa.RecordBatch]]:
+    def _part_reader(self) -> Callable[[P], Iterator[pa.RecordBatch]]:
         """What reads a part, made once for a task."""
         raise NotImplementedError

@@ -31,7 +31,7 @@ _DAEMON = "pyspark.daemon"
 _calls = itertools.count()
 
 
-def settle_worker() -> None:
+def tune_worker() -> None:
     """Let a worker do without what costs each task time and brings it nothing; any other process is left as it is.
 
     After each task, and after each look at a source or a sink, it collects garbage, and walks every object of every

@@ -22,7 +22,7 @@ _LOOK_SECONDS = 0.02
 _WORK = "length(sha2(repeat(hex(data), 60), 512)) = 128"
 
 
-def tell(**what: Any) -> None:
+def send(**what: Any) -> None:
     """Write one line."""
     print(json.dumps(what), flush=True)
 
@@ -55,7 +55,7 @@ class Watch:
         while not self._end.wait(_LOOK_SECONDS):
             now = self._look()
             if now is not None and now != before:
-                tell(progress=now)
+                send(progress=now)
                 before = now
 
     def _look(self) -> dict[str, int] | None:
@@ -165,10 +165,10 @@ def main() -> None:
         builder = builder.config(*setting.split("=", 1))
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
-    tell(answer="ready")
+    send(answer="ready")
     for line in sys.stdin:
         request = json.loads(line)
-        tell(answer=_REQUESTS[request.pop("do")](spark, **request))
+        send(answer=_REQUESTS[request.pop("do")](spark, **request))
     spark.stop()
 
 

@@ -275,7 +275,7 @@ def _nothing_left(target: Path) -> Iterator[list[str]]:
     """What is wrong, to which is added what is left behind of a job when the block ends."""
     wrong: list[str] = []
     yield wrong
-    if (target / ".aside").exists():
-        wrong.append(f"left aside: {sorted(path.name for path in (target / '.aside').rglob('*'))[:5]}")
+    if (target / ".task-output").exists():
+        wrong.append(f"left aside: {sorted(path.name for path in (target / '.task-output').rglob('*'))[:5]}")
     if (target / "00000001.dat").exists():
         wrong += [str(problem) for problem in binlog.check(target)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from binlog.spark import session
-from stress.demo.messages import end_with_director, tell
+from stress.demo.messages import end_with_director, send
 
 _EVENT = """
     writer INT, writer_sequence BIGINT, path STRING,
@@ -65,12 +65,12 @@ def main() -> None:
     arguments.add_argument("--parquet", type=Path, required=True, help="where to write; made here")
     given = arguments.parse_args()
     end_with_director()
-    tell("step", "starting Spark")
+    send("step", "starting Spark")
     spark = session("binlog demo", settings={"spark.ui.showConsoleProgress": "false"})
     try:
-        tell("step", "writing the log to Parquet")
+        send("step", "writing the log to Parquet")
         write_parquet(spark, given.log, given.parquet)
-        tell("step", "reading the Parquet files")
+        send("step", "reading the Parquet files")
         show_tables(spark, given.parquet)
     finally:
         spark.stop()

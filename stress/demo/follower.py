@@ -15,7 +15,7 @@ from pathlib import Path
 
 from binlog import Entry, Reader, Ref, Start
 from stress.demo.events import Key, key_of
-from stress.demo.messages import end_with_director, tell
+from stress.demo.messages import end_with_director, send
 
 _TELL_EVERY = 500
 
@@ -50,12 +50,12 @@ def read_journal(path: Path) -> Counter[Key]:
 def follow(log: Path, journal: Journal, sample_every: int) -> None:
     """Read for ever, and tell the director where this is, and a record now and then."""
     with Reader(log, journal.start) as reader:
-        tell("from", reader.next_ref, journal.count)
+        send("from", reader.next_ref, journal.count)
         while True:
             for entry in reader:
                 journal.add(key_of(entry.data), reader.next_ref)
                 if journal.count % sample_every == 0:
-                    tell("sample", describe(entry))
+                    send("sample", describe(entry))
                 if journal.count % _TELL_EVERY == 0:
                     _report(journal, reader)
             _report(journal, reader)
@@ -65,7 +65,7 @@ def follow(log: Path, journal: Journal, sample_every: int) -> None:
 def _report(journal: Journal, reader: Reader) -> None:
     # In this order: what the director has been told of is stored, so it may stop this process at once.
     journal.store()
-    tell("at", reader.next_ref, journal.count)
+    send("at", reader.next_ref, journal.count)
 
 
 def describe(entry: Entry) -> str:

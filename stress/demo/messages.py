@@ -10,7 +10,7 @@ _STDOUT = 1
 _PR_SET_PDEATHSIG = 1
 
 
-def tell(*words: object) -> None:
+def send(*words: object) -> None:
     """Send one line, whole and at once: what was told before a `kill -9` has been told.
 
     Blocks: while the pipe is full.

@@ -12,7 +12,7 @@ from pathlib import Path
 import binlog
 from binlog import Entry, Reader, Ref, Start, Writer
 from stress.demo.events import key_of, read_work
-from stress.demo.messages import end_with_director, tell
+from stress.demo.messages import end_with_director, send
 from stress.demo.writer import append_share, parser
 
 
@@ -46,9 +46,9 @@ def main() -> None:
     first: int = given.sequence
     found = find_in_hand(given.log, given.after or Start.BEGINNING, writer=given.writer, sequence=first)
     if found is None:
-        tell("absent", first)
+        send("absent", first)
     else:
-        tell("found", first, key_of(found.data).hash, found.ref)
+        send("found", first, key_of(found.data).hash, found.ref)
         first += 1
     append_share(
         given.log, given.writer, read_work(given.work, writer=given.writer, writers=given.writers, first=first)

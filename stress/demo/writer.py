@@ -12,7 +12,7 @@ from pathlib import Path
 
 import binlog
 from stress.demo.events import Item, hash_of, make_record, read_work
-from stress.demo.messages import end_with_director, tell
+from stress.demo.messages import end_with_director, send
 
 
 def append_share(log: Path, writer: int, work: Iterable[tuple[int, Item]]) -> None:
@@ -21,9 +21,9 @@ def append_share(log: Path, writer: int, work: Iterable[tuple[int, Item]]) -> No
         for sequence, item in work:
             record = make_record(item, writer=writer, sequence=sequence)
             digest = hash_of(record)
-            tell("hand", sequence, digest)
+            send("hand", sequence, digest)
             ref = log_writer.append(record)
-            tell("kept", sequence, digest, ref)
+            send("kept", sequence, digest, ref)
 
 
 def parser(role: str | None) -> argparse.ArgumentParser:

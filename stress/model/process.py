@@ -100,7 +100,7 @@ class Process:
         """binlog_settle, for one whose record is staged."""
         self._lead(None)
 
-    def take_turn(self, request: Request, turn: int) -> None:
+    def append_task_output(self, request: Request, turn: int) -> None:
         """Session.append_batches, as a turn of a source."""
         self._run(lambda file: self._append_turn(file, request, turn))
 

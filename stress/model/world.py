@@ -200,7 +200,7 @@ class World:
         elif what == "appends":
             call = partial(process.append, request)
         else:
-            call = partial(process.take_turn, request, self._turn_count)
+            call = partial(process.append_task_output, request, self._turn_count)
         self._holder, failures = process, self.audit.failures
         if self._ended(call) and request is not None and request.place is not None:
             unsynced = Promise.BOOT if self.audit.failures == failures else Promise.NONE

@@ -94,7 +94,7 @@ class Pipeline:
             wrong.append(f"{sum(counts)} records were appended, and the log has {len(appended)}")
         for name, found in (("the copy", copied), ("Parquet", json.loads(said.splitlines()[-1]))):
             wrong += _differences(name, appended, found)
-        if (self._folder / TARGET / ".aside").exists():
+        if (self._folder / TARGET / ".task-output").exists():
             wrong.append("something is left aside")
         return wrong
 
@@ -116,7 +116,7 @@ class Pipeline:
             time.sleep(0.002)
 
     def _is_on_the_way(self) -> bool:
-        return (self._folder / TARGET / ".aside").exists()
+        return (self._folder / TARGET / ".task-output").exists()
 
     def _copied(self) -> int:
         path = self._folder / TARGET

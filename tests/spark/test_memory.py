@@ -67,7 +67,7 @@ def _workers() -> list[int]:
 
 
 @contextmanager
-def watched() -> Iterator[list[int]]:
+def run_with_progress() -> Iterator[list[int]]:
     """What the largest of the workers took, every now and then."""
     samples: list[int] = []
     stop = threading.Event()
@@ -89,7 +89,7 @@ def test_a_worker_takes_no_more_for_more_records(spark: Any, log: Path, figure: 
     size, count = 64 * MIB, int(os.environ.get("BINLOG_TEST_RECORDS", "24"))
     write_holes(log, count=count, size=size - 4)
     frame = spark.read.format("binlog").schema("data binary").load(str(log))
-    with watched() as samples:
+    with run_with_progress() as samples:
         begun = time.monotonic()
         assert tuple(frame.selectExpr("count(*)", "sum(length(data))").first()) == (count, count * (size - 4))
         seconds = time.monotonic() - begun

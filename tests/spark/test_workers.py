@@ -13,9 +13,9 @@ def test_a_worker_is_known_and_leaves_alone_what_was_imported(spark: Any) -> Non
     def is_settled(_: int) -> bool:
         import gc
 
-        from binlog.spark.worker import settle_worker
+        from binlog.spark.worker import tune_worker
 
-        settle_worker()
+        tune_worker()
         return gc.get_freeze_count() > 0
 
     assert spark.sparkContext.parallelize([0], 1).map(is_settled).collect() == [True]

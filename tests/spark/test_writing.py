@@ -22,9 +22,11 @@ def other(tmp_path: Path) -> Path:
 
 def set_aside(log: Path) -> Path:
     """Return the folder in which a job keeps what is not in the log yet."""
-    from binlog.spark.writing.writing import ASIDE  # not at the top: without Spark this module is still collected
+    from binlog.spark.writing.writing import (
+        TASK_OUTPUT_FOLDER,  # not at the top: without Spark this module is still collected
+    )
 
-    return log / ASIDE
+    return log / TASK_OUTPUT_FOLDER
 
 
 def error_of(action: Callable[[], object]) -> str:

@@ -10,7 +10,7 @@ import click
 
 import binlog
 from binlog.cli.amounts import things_text
-from binlog.cli.exits import CommandError, ExitCode, complain, opening, system_text
+from binlog.cli.exits import CommandError, ExitCode, opening, print_error, system_text
 from binlog.cli.options import (
     byte_count_from,
     directory_argument,
@@ -124,7 +124,7 @@ def command(
                 if as_json:
                     write(ref_lines(refs))
     if not quiet and not as_json:
-        complain(str(tally))
+        print_error(str(tally))
 
 
 class _Source:

@@ -7,8 +7,7 @@ import click
 import binlog
 from binlog.cli.exits import ExitCode, opening
 from binlog.cli.options import directory_argument, json_option
-from binlog.cli.output import printable, write_line
-from binlog.cli.records import object_line
+from binlog.cli.problems import print_problems
 
 
 @click.command("check", short_help="Look for everything that is wrong.")
@@ -22,13 +21,4 @@ def command(directory: str, as_json: bool) -> ExitCode:
     """
     with opening():
         problems = binlog.check(directory)
-    return tell(problems, as_json=as_json)
-
-
-def tell(problems: list[binlog.Problem], *, as_json: bool) -> ExitCode:
-    """Print a line for each problem, and what the process then returns."""
-    for problem in problems:
-        write_line(object_line(problem._asdict()) if as_json else printable(str(problem)))
-    if not problems and not as_json:
-        write_line("no problems found")
-    return ExitCode.FAILED if problems else ExitCode.OK
+    return print_problems(problems, as_json=as_json)

@@ -78,18 +78,18 @@ class Position:
 
 def _replace(path: str, data: bytes) -> None:
     folder, name = os.path.split(os.path.abspath(path))
-    draft = os.path.join(folder, f".{name}.{os.getpid()}.new")
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}.new")
     try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
         try:
             os.write(fd, data)
             os.fsync(fd)
         finally:
             os.close(fd)
-        os.rename(draft, path)
+        os.rename(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(draft)
+            os.unlink(temporary)
         raise
 
 
@@ -115,7 +115,7 @@ class Lag:
     problem: str | None = None
 
 
-def behind_text(lag: Lag) -> str:
+def lag_text(lag: Lag) -> str:
     """How far behind a follower is, in words."""
     if lag.problem is not None:
         return lag.problem
@@ -216,7 +216,7 @@ class _Counter:
         try:
             if self._reader is None or ref.number != self._at.number or ref < self._at:
                 self._start(ref.number, log)
-            self._go_to(ref, deadline)
+            self._advance_to(ref, deadline)
         except (BinlogError, ValueError):
             self.close()
             self._failed = ref
@@ -238,7 +238,7 @@ class _Counter:
         self._at, self._sequence = binlog.Ref(number, file.first_offset), file.first_sequence
         self._reader = binlog.Reader(self._directory, self._at, follow=False)
 
-    def _go_to(self, ref: binlog.Ref, deadline: float | None) -> None:
+    def _advance_to(self, ref: binlog.Ref, deadline: float | None) -> None:
         assert self._reader is not None
         while self._at < ref and (deadline is None or time.monotonic() < deadline):
             batch = self._reader.read_batch(

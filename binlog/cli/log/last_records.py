@@ -46,7 +46,7 @@ def matching(batch: binlog.Batch, pattern: re.Pattern[bytes]) -> list[binlog.Ent
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LastEntries:
     """entries: in order.  after: where what comes next will lie.  problem: what kept the search from its end."""
 
     entries: list[binlog.Entry]
@@ -61,7 +61,7 @@ def find_last(
     *,
     bytes_max: int | None = None,
     verify: bool = True,
-) -> Found:
+) -> LastEntries:
     """The last records of a log: in the newest file, and in earlier ones as far back as it takes.
 
     bytes_max: no file is read that would bring what was read over this.  verify: as of a Reader.
@@ -91,7 +91,7 @@ def find_last(
         entries = last.entries() + entries
         if problem is not None or len(entries) >= count_max:
             break
-    return Found(entries, after, problem)
+    return LastEntries(entries, after, problem)
 
 
 def _read_all(reader: binlog.Reader, last: LastRecords) -> BinlogError | None:

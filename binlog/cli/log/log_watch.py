@@ -13,9 +13,9 @@ from binlog.cli.log.last_records import LastRecords, find_last
 from binlog.errors import BinlogError
 
 # What is read at the start to show some last records; with larger files only those that come are shown.
-_LOOK_BACK_BYTES = 64 << 20
+_TAIL_BYTES_MAX = 64 << 20
 # Looking at all files, and at the followers, takes this part of the time at most: a log may have thousands.
-_LOOK_SHARE = 0.05
+_REFRESH_SHARE = 0.05
 _COUNT_SECONDS = 0.05
 _READ_SECONDS = 0.1
 _RATE_SECONDS = 2.0
@@ -58,11 +58,11 @@ class LogWatch:
         self._came: float | None = None
         self._log = binlog.stat(directory)
         self._lags: list[Lag] = []
-        self._look_due = 0.0
+        self._refresh_due = 0.0
         self._problem: tuple[float, str] | None = None
-        found = find_last(directory, last_count, bytes_max=_LOOK_BACK_BYTES)
+        found = find_last(directory, last_count, bytes_max=_TAIL_BYTES_MAX)
         if found.problem is not None:
-            self._met(found.problem)
+            self._note_problem(found.problem)
         self._earlier = found.entries
         self._reader: binlog.Reader | None = binlog.Reader(directory, found.after)
         self._last_count = last_count
@@ -86,12 +86,12 @@ class LogWatch:
         try:
             self._read(time.monotonic())
         except BinlogError as error:
-            self._met(error)
+            self._note_problem(error)
             self._drop_reader()
         began = time.monotonic()
-        if whole or began >= self._look_due:
-            self._look(None if whole else _COUNT_SECONDS)
-            self._look_due = began + min((time.monotonic() - began) / _LOOK_SHARE, 1.0)
+        if whole or began >= self._refresh_due:
+            self._refresh_log(None if whole else _COUNT_SECONDS)
+            self._refresh_due = began + min((time.monotonic() - began) / _REFRESH_SHARE, 1.0)
 
     def snapshot(self) -> Snapshot:
         """What is known now."""
@@ -131,14 +131,14 @@ class LogWatch:
         self._seen = Amount(self._seen.records + amount.records, self._seen.bytes + amount.bytes)
         self._last.add(batch)
 
-    def _look(self, count_seconds: float | None) -> None:
+    def _refresh_log(self, count_seconds: float | None) -> None:
         try:
             self._log = binlog.stat(self._directory)
         except BinlogError as error:
-            self._met(error)
+            self._note_problem(error)
         self._lags = self._followers.lags(self._log, seconds_max=count_seconds)
 
-    def _met(self, error: BinlogError) -> None:
+    def _note_problem(self, error: BinlogError) -> None:
         self._problem = (time.monotonic(), str(error))
 
     def _end(self) -> binlog.Ref | binlog.Start:

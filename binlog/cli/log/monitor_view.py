@@ -16,7 +16,7 @@ from rich.text import Text
 
 import binlog
 from binlog.cli.amounts import Amount, count_text, duration_text, size_text, things_text, time_text
-from binlog.cli.log.followers import Lag, behind_text, lag_object
+from binlog.cli.log.followers import Lag, lag_object, lag_text
 from binlog.cli.log.log_watch import Snapshot
 from binlog.cli.log.stat import state_text
 from binlog.cli.output import printable
@@ -145,7 +145,7 @@ def text_line(snapshot: Snapshot, rate: Amount | None) -> str:
         things_text(len(log.files), "file"),
         f"{size_text(log.disk_bytes)} on disk",
     ]
-    parts += [f"{lag.name} {behind_text(lag)}" for lag in snapshot.lags]
+    parts += [f"{lag.name} {lag_text(lag)}" for lag in snapshot.lags]
     if snapshot.problem is not None:
         parts.append(f"problem: {snapshot.problem}")
     return printable(f"{time_text(snapshot.time_ns)} {', '.join(parts)}")

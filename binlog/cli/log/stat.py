@@ -11,7 +11,7 @@ import click
 import binlog
 from binlog.cli.amounts import count_text, size_text, time_text
 from binlog.cli.exits import opening
-from binlog.cli.log.followers import Followers, behind_text, lag_object
+from binlog.cli.log.followers import Followers, lag_object, lag_text
 from binlog.cli.options import directory_argument, json_option, need_log, path_type
 from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.records import object_line
@@ -52,9 +52,9 @@ def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
     write_line(f"{printable(log.path)}: tail {log.tail}, {counts}")
     if notes := list(_notes(log)):
         write_line("; ".join(notes))
-    write_table(_COLUMNS, [_row(file) for file in log.files], least=_LEAST)
+    write_table(_COLUMNS, [_row(file) for file in log.files], droppable=_LEAST)
     for lag in lags:
-        write_line(printable(f"{lag.name}: {'' if lag.ref is None else f'{lag.ref}, '}{behind_text(lag)}"))
+        write_line(printable(f"{lag.name}: {'' if lag.ref is None else f'{lag.ref}, '}{lag_text(lag)}"))
 
 
 def _notes(log: binlog.LogStat) -> Iterator[str]:

@@ -9,7 +9,7 @@ import time
 import click
 
 import binlog
-from binlog.cli.exits import CommandError, ExitCode, complain, opening
+from binlog.cli.exits import CommandError, ExitCode, opening, print_error
 from binlog.cli.log.followers import Position
 from binlog.cli.log.last_records import find_last, matching
 from binlog.cli.options import (
@@ -29,7 +29,7 @@ from binlog.errors import GoneError
 _COUNT = 10
 
 # How often a follower that waits looks whether anybody still reads what it prints.
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _WAIT_SECONDS = 0.1
 
 
@@ -115,7 +115,7 @@ def command(
         printer.print_all()
         while follow:
             refuse_without_reader()
-            if printer.wait(_LOOK_SECONDS):
+            if printer.wait(_POLL_SECONDS):
                 printer.print_all()
     finally:
         printer.close()
@@ -171,7 +171,7 @@ class _Printer:
                 self._store(reader.next_ref)
             self._store(reader.next_ref)
         except GoneError as error:
-            self._go_on_at_the_oldest(reader.next_ref, error, ExitCode.FAILED)
+            self._continue_at_oldest(reader.next_ref, error, ExitCode.FAILED)
 
     def wait(self, seconds: float) -> bool:
         """Wait for records; whether there are any, or an error that `print_all` meets."""
@@ -194,14 +194,14 @@ class _Printer:
                 self._reader = binlog.Reader(self._directory, stored, verify=self._verify)
         except CommandError as error:
             if isinstance(error.__cause__, GoneError):
-                self._go_on_at_the_oldest(stored, error.__cause__, error.code)
+                self._continue_at_oldest(stored, error.__cause__, error.code)
                 return
             if isinstance(error.__cause__, ValueError):
                 text = f"{error}; the position is not of this log: remove {self._position.path} to start afresh"
                 raise CommandError(text, error.code) from error
             raise
 
-    def _go_on_at_the_oldest(self, ref: binlog.Ref, error: GoneError, code: ExitCode) -> None:
+    def _continue_at_oldest(self, ref: binlog.Ref, error: GoneError, code: ExitCode) -> None:
         """Begin with the oldest record, and tell what was missed before it."""
         if self._if_pruned == "fail":
             text = f"{error}; '--if-pruned oldest' goes on with the oldest record that is there"
@@ -212,7 +212,7 @@ class _Printer:
         oldest = reader.next_ref
         last = oldest.number - 1
         files = f"file {ref.number}" if last == ref.number else f"files {ref.number} to {last}"
-        complain(f"missed: all from {ref} up to {oldest}, in {files}, which retention removed")
+        print_error(f"missed: all from {ref} up to {oldest}, in {files}, which retention removed")
 
     def _opened(self) -> binlog.Reader:
         assert self._reader is not None

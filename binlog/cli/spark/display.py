@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from binlog.cli.amounts import count_text, duration_text, things_text
-from binlog.cli.spark.signals import KeptSignals
+from binlog.cli.spark.signals import DeferredSignals
 
 if TYPE_CHECKING:
     from binlog.spark.jobs import Progress
@@ -23,7 +23,7 @@ class Display:
     What reports to it is stopped there where a signal came.
     """
 
-    def __init__(self, what: str, signals: KeptSignals) -> None:
+    def __init__(self, what: str, signals: DeferredSignals) -> None:
         self._what = what
         self._signals = signals
         self._begun = self._said = time.monotonic()

@@ -27,7 +27,7 @@ from binlog.cli.spark.streaming import default_checkpoint, run_stream
 from binlog.cli.spark.tables import rate_text, seconds_text, size_or_unknown
 
 if TYPE_CHECKING:
-    from binlog.spark.jobs import Extracted, Parsing, Selection
+    from binlog.spark.jobs import ExtractResult, Parsing, Selection
 
 
 @click.command("extract", short_help="Write records to Parquet and other formats.")
@@ -99,13 +99,13 @@ def command(
 
 
 def _extract(selection: Selection, to: OutputOptions, mode: str, spark_options: SparkOptions) -> None:
-    from binlog.spark.jobs import choose, extract, refuse
+    from binlog.spark.jobs import check_outputs, choose, extract
 
     with opening():
         chosen = choose(selection)
     output, bad_output = to.output(mode), to.bad_output(mode)
     with opening():
-        refuse(chosen, output, bad_output)
+        check_outputs(chosen, output, bad_output)
     with (
         spark_session(spark_options, folders=to.folders()) as (spark, signals),
         Display("extract", signals) as display,
@@ -124,7 +124,7 @@ def _extract(selection: Selection, to: OutputOptions, mode: str, spark_options: 
     _print(done, parsing, to)
 
 
-def _print(done: Extracted, parsing: Parsing | None, to: OutputOptions) -> None:
+def _print(done: ExtractResult, parsing: Parsing | None, to: OutputOptions) -> None:
     for each in done.chosen.ranges:
         bounds = "no files yet" if each.start is None else f"{each.start} up to {each.end}, {size_text(each.log_bytes)}"
         write_line(f"{printable(each.path)}: {bounds}")

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from binlog.cli.exits import CommandError, ExitCode
 from binlog.cli.spark.options import SparkOptions
-from binlog.cli.spark.signals import KeptSignals, kept_signals
+from binlog.cli.spark.signals import DeferredSignals, deferred_signals
 from binlog.errors import BinlogError
 
 _STANDARD_ERROR = 2
@@ -43,7 +43,7 @@ def need_spark() -> None:
 
 
 @contextlib.contextmanager
-def spark_session(options: SparkOptions, *, folders: Sequence[str] = ()) -> Iterator[tuple[Any, KeptSignals]]:
+def spark_session(options: SparkOptions, *, folders: Sequence[str] = ()) -> Iterator[tuple[Any, DeferredSignals]]:
     """A Spark session, stopped at the end; one that this process has already is left as it is.
 
     With it goes what keeps Ctrl-C and SIGTERM meanwhile.
@@ -54,7 +54,7 @@ def spark_session(options: SparkOptions, *, folders: Sequence[str] = ()) -> Iter
     # Or else py4j has the root logger print a trace for each call to Java that Ctrl-C ends.
     logging.getLogger().addHandler(logging.NullHandler())
     active = SparkSession.getActiveSession()
-    with kept_signals() as signals:
+    with deferred_signals() as signals:
         if active is not None:
             with spark_errors():
                 yield active, signals

@@ -16,7 +16,7 @@ from binlog.cli.exits import Signalled
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
-class KeptSignals:
+class DeferredSignals:
     """What came of them.  A second Ctrl-C ends the process at once."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class KeptSignals:
         if number is not None:
             raise Signalled(number)
 
-    def raise_what_came(self) -> None:
+    def raise_received(self) -> None:
         """Raise as `check` for a signal that ever came: what fails after one fails because of it."""
         self._number = self._number or self._came
         self.check()
@@ -49,16 +49,16 @@ class KeptSignals:
 
 
 @contextlib.contextmanager
-def kept_signals() -> Iterator[KeptSignals]:
+def deferred_signals() -> Iterator[DeferredSignals]:
     """Keep them within the block, and raise at its end what came and nobody asked for."""
     before = {number: signal.getsignal(number) for number in _NUMBERS}
-    kept = KeptSignals()
+    kept = DeferredSignals()
     kept.install()
     try:
         yield kept
         kept.check()
     except Exception:
-        kept.raise_what_came()
+        kept.raise_received()
         raise
     finally:
         for number, handler in before.items():

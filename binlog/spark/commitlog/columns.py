@@ -58,12 +58,14 @@ def needed(fields: Sequence[Field]) -> set[str]:
 
 def record_batch(found: MessageColumns, part: QueueRange, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
     """The columns asked for.  part: of the queue that the messages are of.  schema: `arrow_schema(fields)`."""
-    making = _Making(found, part)
-    arrays = [_BUILDERS[field.column](making, field.column, to.type) for field, to in zip(fields, schema, strict=True)]
+    messages = _Messages(found, part)
+    arrays = [
+        _BUILDERS[field.column](messages, field.column, to.type) for field, to in zip(fields, schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class _Making:
+class _Messages:
     """What columns of one batch are made of."""
 
     def __init__(self, found: MessageColumns, part: QueueRange) -> None:
@@ -101,48 +103,48 @@ def _text(values: pa.Array) -> pa.Array:
         return pa.array([value.decode("utf-8", "replace") for value in values.to_pylist()], pa.string())
 
 
-def _of_queue(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(getattr(making.part, name), kind), making.count)
+def _of_queue(messages: _Messages, name: str, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(getattr(messages.part, name), kind), messages.count)
 
 
-def _number(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
-    return pa.Array.from_buffers(kind, making.count, [None, pa.py_buffer(making.columns[name])])
+def _number(messages: _Messages, name: str, kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, messages.count, [None, pa.py_buffer(messages.columns[name])])
 
 
-def _time(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
+def _time(messages: _Messages, name: str, kind: pa.DataType) -> pa.Array:
     """Who makes a message may write any number, and Python has no time for some: so those are null."""
-    times = _number(making, name, pa.int64())
+    times = _number(messages, name, pa.int64())
     if all(_TIMES[0] <= time.as_py() < _TIMES[1] for time in pc.min_max(times).values()):
         return times.view(kind)
     there = pc.and_(pc.greater_equal(times, _TIMES[0]), pc.less(times, _TIMES[1]))
     return pc.if_else(there, times, None).view(kind)
 
 
-def _body(making: _Making, name: str, _: pa.DataType) -> pa.Array:
-    return making.binary(name)
+def _body(messages: _Messages, name: str, _: pa.DataType) -> pa.Array:
+    return messages.binary(name)
 
 
-def _message_id(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
-    return making.binary(name).cast(kind)
+def _message_id(messages: _Messages, name: str, kind: pa.DataType) -> pa.Array:
+    return messages.binary(name).cast(kind)
 
 
-def _host(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
+def _host(messages: _Messages, name: str, kind: pa.DataType) -> pa.Array:
     """There are few, so each is made once."""
-    hosts = making.binary(name).dictionary_encode()
+    hosts = messages.binary(name).dictionary_encode()
     texts = pa.array([str(unpack_host(host)) for host in hosts.dictionary.to_pylist()], kind)
     return texts.take(hosts.indices)
 
 
-def _properties(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
-    return pa.MapArray.from_arrays(*making.properties, type=kind)
+def _properties(messages: _Messages, _: str, kind: pa.DataType) -> pa.Array:
+    return pa.MapArray.from_arrays(*messages.properties, type=kind)
 
 
-def _tag(making: _Making, _: str, __: pa.DataType) -> pa.Array:
-    return making.property(_TAG)
+def _tag(messages: _Messages, _: str, __: pa.DataType) -> pa.Array:
+    return messages.property(_TAG)
 
 
-def _keys(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
-    texts = making.property(_KEYS)
+def _keys(messages: _Messages, _: str, kind: pa.DataType) -> pa.Array:
+    texts = messages.property(_KEYS)
     lists = pc.split_pattern(texts, _KEY_END)
     if pc.any(pc.equal(lists.values, "")).as_py():
         split = [[key for key in text.split(_KEY_END) if key] if text else [] for text in texts.to_pylist()]
@@ -150,7 +152,7 @@ def _keys(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, lists.values, type=kind)
 
 
-_BUILDERS: dict[str, Callable[[_Making, str, pa.DataType], pa.Array]] = {
+_BUILDERS: dict[str, Callable[[_Messages, str, pa.DataType], pa.Array]] = {
     **dict.fromkeys(_TYPES, _number),
     "topic": _of_queue,
     "queue_id": _of_queue,

@@ -15,7 +15,7 @@ from binlog.spark.commitlog.options import Queue, StoreReadOptions, from_json, l
 from binlog.spark.commitlog.partitions import QueueRange, chosen_queues, divide, places, queue_range
 from binlog.spark.commitlog.reading import QueuesReader
 from binlog.spark.schema import Field
-from binlog.spark.stream import LimitedReader, Offset, shares
+from binlog.spark.stream import LimitedReader, Offset, divide_limit
 from binlog.spark.tasks import Task
 
 
@@ -55,7 +55,7 @@ class StreamReader(QueuesReader, LimitedReader):
         begin = there.start if start > stop else max(start, there.start)
         return queue_range(store, queue, range(begin, min(stop, there.stop)))
 
-    def _ends(self, start: Offset) -> Offset:
+    def _end_offset(self, start: Offset) -> Offset:
         """Where each queue ends; one that the stream has read and that is gone ends at 0, for `partitions` to tell."""
         with ColumnReader(self._options.path) as store:
             news = store.news()
@@ -74,8 +74,10 @@ class StreamReader(QueuesReader, LimitedReader):
                 for queue, stop in reached.items()
                 if (part := queue_range(store, queue, range(starts.get(queue, 0), stop))) is not None
             }
-            records = shares(self._options.records_per_trigger, {queue: part.count for queue, part in parts.items()})
-            size = shares(self._options.bytes_per_trigger, {queue: part.size for queue, part in parts.items()})
+            records = divide_limit(
+                self._options.records_per_trigger, {queue: part.count for queue, part in parts.items()}
+            )
+            size = divide_limit(self._options.bytes_per_trigger, {queue: part.size for queue, part in parts.items()})
             for queue, part in parts.items():
                 stop = min(part.stop, part.start + records.get(queue, part.count))
                 share = size.get(queue)
@@ -86,7 +88,7 @@ class StreamReader(QueuesReader, LimitedReader):
                 reached[queue] = stop
         return to_json(reached)
 
-    def _moved(self, start: Offset, ends: Offset) -> Offset:
+    def _advanced(self, start: Offset, ends: Offset) -> Offset:
         return to_json({**from_json(start), **from_json(ends)})
 
 

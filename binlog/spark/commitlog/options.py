@@ -14,7 +14,7 @@ from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError
 from binlog.spark.log.options import ENGINE, one_local_path
 from binlog.spark.log.positions import parse_place
-from binlog.spark.option_values import Options, boolean, count, record_bytes, size, some_text, taken
+from binlog.spark.option_values import Options, boolean, count, parse_known, record_bytes, size, some_text
 
 Queue = tuple[str, int]
 """A topic, and the id of one of its queues."""
@@ -110,7 +110,7 @@ def parse_store_options(options: Mapping[str, str]) -> StoreReadOptions:
     """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
     given = {name.lower(): value for name, value in options.items()}
     path = one_local_path(given, "commit log", "store")
-    found = taken(given, _OPTIONS, ENGINE)
+    found = parse_known(given, _OPTIONS, ENGINE)
     parsed = StoreReadOptions(path=path, **found)
     for name, position in (("startingPosition", parsed.start), ("endingPosition", parsed.end)):
         _check_position(name, position, parsed)

@@ -13,7 +13,7 @@ from binlog import Start
 from binlog.commitlog import ColumnReader
 from binlog.spark.commitlog.options import Position, Queue, StoreReadOptions, resolve
 from binlog.spark.filters import Filters
-from binlog.spark.tasks import OVER, Task, put_together, target_bytes
+from binlog.spark.tasks import OVERSHOOT, Task, pack_tasks, target_bytes
 
 _US_IN_MS = 1000
 
@@ -23,10 +23,10 @@ class WantedMessages(Filters):
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("topic", "queue_id", "queue_offset", "store_time")
 
-    def anything_of(self, queue: Queue) -> bool:
+    def may_match(self, queue: Queue) -> bool:
         """Whether anything of a queue may be wanted."""
         topic, queue_id = queue
-        return self.allow("topic", topic) and self.allow("queue_id", queue_id)
+        return self.allows("topic", topic) and self.allows("queue_id", queue_id)
 
     def narrow(self, store: ColumnReader, queue: Queue, indexes: range) -> range:
         """The part of a range of queue offsets that may be wanted."""
@@ -86,7 +86,7 @@ def plan(options: StoreReadOptions, wanted: WantedMessages) -> list[Task[QueueRa
         ranges = [
             part
             for queue in there
-            if wanted.anything_of(queue)
+            if wanted.may_match(queue)
             and (part := queue_range(store, queue, wanted.narrow(store, queue, range(starts[queue], ends[queue]))))
         ]
     return divide(ranges, options)
@@ -134,12 +134,12 @@ def divide(ranges: Iterable[QueueRange], options: StoreReadOptions) -> list[Task
     """Tasks of about the size asked for."""
     whole = list(ranges)
     target = target_bytes(whole, options)
-    return put_together(_pieces(whole, target), target)
+    return pack_tasks(_pieces(whole, target), target)
 
 
 def _pieces(ranges: Iterable[QueueRange], target: int) -> Iterator[QueueRange]:
     for part in ranges:
-        if part.size <= target * OVER:
+        if part.size <= target * OVERSHOOT:
             yield part
             continue
         count = max(target // part.message_bytes, 1)

@@ -14,8 +14,8 @@ from binlog.errors import GoneError, NotFoundError
 from binlog.spark.commitlog.columns import arrow_schema, needed, record_batch
 from binlog.spark.commitlog.options import StoreReadOptions, lost
 from binlog.spark.commitlog.partitions import QueueRange, WantedMessages, plan
-from binlog.spark.other_machine import when_seen
 from binlog.spark.schema import Field
+from binlog.spark.shared_fs import retry_until_visible
 from binlog.spark.tasks import Task, TaskReader
 
 
@@ -27,12 +27,12 @@ class QueuesReader(TaskReader[QueueRange]):
         self._options = options
         self._fields = tuple(fields)
 
-    def _begin(self) -> Callable[[QueueRange], Iterator[pa.RecordBatch]]:
+    def _part_reader(self) -> Callable[[QueueRange], Iterator[pa.RecordBatch]]:
         return partial(self._read, schema=arrow_schema(self._fields), wanted=needed(self._fields))
 
     def _read(self, part: QueueRange, schema: pa.Schema, wanted: set[str]) -> Iterator[pa.RecordBatch]:
         try:
-            store = when_seen(partial(_opened, self._options.path, part), self._machine)
+            store = retry_until_visible(partial(_opened, self._options.path, part), self._machine)
         except NotFoundError as error:
             raise GoneError(f"{error}; it was there when the read was planned") from error
         with store:
@@ -48,7 +48,7 @@ class QueuesReader(TaskReader[QueueRange]):
         start = min(store.queue_range(*queue).start, part.stop)
         if start <= part.start:
             return part.start
-        self._pass_over(GoneError(f"{store.path}: {lost(queue, part.start, start)}"))
+        self._skip_or_raise(GoneError(f"{store.path}: {lost(queue, part.start, start)}"))
         return start
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlog.errors import StateError
-from binlog.spark.jobs.output import Format, Output, Written, refuse_places, remove, write
+from binlog.spark.jobs.output import Format, Output, Written, check_places, remove, write
 from binlog.spark.jobs.parsing import (
     PLACE_COLUMNS,
     Parsing,
@@ -18,14 +18,14 @@ from binlog.spark.jobs.parsing import (
     parsed_frame,
     plain_frame,
 )
+from binlog.spark.jobs.progress import Report, run_with_progress
 from binlog.spark.jobs.selection import Chosen
-from binlog.spark.jobs.watching import Report, watched
 
 BAD_COLUMN = "bad"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extracted:
+class ExtractResult:
     """What an extract did.
 
     records: read, of which bad_records could not be parsed; those that could are in the output.
@@ -53,7 +53,7 @@ def extract(
     bad_column: str = BAD_COLUMN,
     bad_output: Output | None = None,
     report: Report | None = None,
-) -> Extracted:
+) -> ExtractResult:
     """Write records to a folder of files, all of them or, where it fails, nothing.
 
     columns: some of source, number, offset, sequence, time and data; all of them unless told.  Not with `parsing`.
@@ -64,21 +64,21 @@ def extract(
     ValueError; Spark's own errors, with ours in their text.
     """
     check_arguments(output, columns=columns, parsing=parsing, bad_output=bad_output)
-    refuse(chosen, output, bad_output)
+    check_outputs(chosen, output, bad_output)
     begun = time.monotonic()
 
-    def run() -> Extracted:
+    def run() -> ExtractResult:
         frame, counted = _observed(source_frame(spark.read.format("binlog"), chosen, output, columns, parsing))
         good = shaped(frame, output, parsing, bad_column=None if bad_output else bad_column)
         bad_written: Written | None = None
-        with write(good, output) as draft:
+        with write(good, output) as unfinished:
             counts = counted()
             if bad_output is not None and counts["bad"]:
                 bad_written = _write_bad(spark, chosen, parsing, bad_output, counts["bad"])
             elif bad_output is not None:
                 remove(bad_output)
-            written = draft.publish()
-        return Extracted(
+            written = unfinished.publish()
+        return ExtractResult(
             chosen=chosen,
             records=counts["records"],
             bad_records=counts["bad"],
@@ -89,15 +89,15 @@ def extract(
             seconds=time.monotonic() - begun,
         )
 
-    return watched(spark, run, report)
+    return run_with_progress(spark, run, report)
 
 
-def refuse(chosen: Chosen, output: Output, bad_output: Output | None = None) -> None:
+def check_outputs(chosen: Chosen, output: Output, bad_output: Output | None = None) -> None:
     """Raise what `extract` would of its outputs: StateError, ValueError.  Needs no session, and so comes before it."""
     outputs = [each for each in (output, bad_output) if each is not None]
-    refuse_places([each.path for each in chosen.ranges], outputs)
+    check_places([each.path for each in chosen.ranges], outputs)
     for each in outputs:
-        each.refuse()
+        each.check()
 
 
 def check_arguments(
@@ -165,8 +165,8 @@ def _observed(frame: Any) -> tuple[Any, Any]:
 
 def _write_bad(spark: Any, chosen: Chosen, parsing: Parsing | None, output: Output, expected: int) -> Written:
     frame, counted = _observed(source_frame(spark.read.format("binlog"), chosen, output, None, parsing))
-    with write(bad_frame(frame, output), output) as draft:
+    with write(bad_frame(frame, output), output) as unfinished:
         found = counted()["bad"]
         if found != expected:
             raise StateError(f"of the same records {expected} were bad at first, and then {found}")
-        return draft.publish()
+        return unfinished.publish()

@@ -22,7 +22,7 @@ from typing import Any, Self
 from binlog import Ref
 from binlog.errors import StateError
 from binlog.spark.jobs.extract import BAD_COLUMN, bad_frame, check_arguments, counts_of, shaped, source_frame
-from binlog.spark.jobs.output import STREAM_METADATA, Format, Output, SaveMode, hadoop_path, has_files, refuse_places
+from binlog.spark.jobs.output import STREAM_METADATA, Format, Output, SaveMode, check_places, hadoop_path, has_files
 from binlog.spark.jobs.parsing import Parsing
 from binlog.spark.jobs.selection import Selection
 from binlog.spark.local_session import session_beside
@@ -31,7 +31,7 @@ _METRICS = "binlog"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Followed:
+class StreamTotals:
     """What a stream did since it was started.
 
     batches: that had records.  ends: for each log's directory, the ref that the next batch begins at.
@@ -59,7 +59,7 @@ class StreamOptions:
     batch_bytes: int | None = None
 
 
-class Following:
+class RunningStream:
     """A stream that was started.  Leaving its `with` block stops it; a batch under way is done again the next time."""
 
     def __init__(self, query: Any) -> None:
@@ -69,22 +69,22 @@ class Following:
     def wait(self, seconds: float) -> bool:
         """Whether it ended within that time.  Raises: Spark's own errors where it failed."""
         ended = self._query.awaitTermination(seconds)
-        self._look()
+        self._read_progress()
         return bool(ended)
 
-    def stop(self) -> Followed:
+    def stop(self) -> StreamTotals:
         """Stop it, and tell what it did.  A second call does no more."""
         if self._query.isActive:
             self._query.stop()
         return self.totals()
 
-    def totals(self) -> Followed:
+    def totals(self) -> StreamTotals:
         """What it did so far."""
-        self._look()
+        self._read_progress()
         observed = [each.get("observedMetrics", {}).get(_METRICS, {}) for each in self._seen.values()]
         times = [each["unknown_times"] for each in observed if each.get("unknown_times") is not None]
         last = self._seen[max(self._seen)] if self._seen else None
-        return Followed(
+        return StreamTotals(
             batches=len(self._seen),
             records=sum(each["records"] for each in observed),
             bad_records=sum(each["bad"] for each in observed),
@@ -98,7 +98,7 @@ class Following:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def _look(self) -> None:
+    def _read_progress(self) -> None:
         for progress in self._query.recentProgress:
             found = json.loads(progress.json)
             if found.get("observedMetrics", {}).get(_METRICS, {}).get("records"):
@@ -114,7 +114,7 @@ def follow(
     columns: Sequence[str] | None = None,
     parsing: Parsing | None = None,
     bad_column: str | None = BAD_COLUMN,
-) -> Following:
+) -> RunningStream:
     """Start to write records to a folder of files, or to another log, each once, from where the checkpoint says.
 
     selection: its `since` is where a new checkpoint begins; it has neither `until` nor `number`.
@@ -130,7 +130,7 @@ def follow(
 
 def follow_bad(
     spark: Any, selection: Selection, output: Output, stream: StreamOptions, *, parsing: Parsing
-) -> Following:
+) -> RunningStream:
     """The same for the bad records alone, with a checkpoint of its own, and a session, for it runs beside the other."""
     frame = _frame(session_beside(spark), selection, output, stream, None, parsing)
     return _start(bad_frame(frame.observe(_METRICS, *counts_of(frame)), output), output, stream)
@@ -159,7 +159,7 @@ def _frame(
     if selection.until is not None or selection.number is not None:
         raise ValueError("a stream has a beginning, and neither an end nor one file")
     options = selection.options()
-    refuse_places(options.paths, [output])
+    check_places(options.paths, [output])
     reader = spark.readStream.format("binlog")
     if selection.since is not None:
         reader = reader.option("startingPosition", selection.since.isoformat())
@@ -168,7 +168,7 @@ def _frame(
     return source_frame(reader, _Source(options.paths, options.several), output, columns, parsing)
 
 
-def _start(frame: Any, output: Output, stream: StreamOptions) -> Following:
+def _start(frame: Any, output: Output, stream: StreamOptions) -> RunningStream:
     _refuse(output, stream)
     checkpoint = _place(stream.checkpoint)
     writer = output.prepared(frame.writeStream).outputMode("append").option("checkpointLocation", checkpoint)
@@ -176,7 +176,7 @@ def _start(frame: Any, output: Output, stream: StreamOptions) -> Following:
     writer = writer.trigger(**when)
     local = output.local()
     is_log = output.format is Format.BINLOG
-    return Following(writer.start(output.path if local is None else str(local) if is_log else hadoop_path(local)))
+    return RunningStream(writer.start(output.path if local is None else str(local) if is_log else hadoop_path(local)))
 
 
 def _place(path: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from binlog.spark.jobs.parsing import plain_frame
+from binlog.spark.jobs.progress import Report, run_with_progress
 from binlog.spark.jobs.selection import Chosen
-from binlog.spark.jobs.watching import Report, watched
 from binlog.spark.schema import fields_ddl
 
 RECORDS = 10_000
@@ -26,7 +26,7 @@ def infer_schema(spark: Any, chosen: Chosen, records: int | None = RECORDS, *, r
     if records is not None:
         frame = frame.limit(records)
     texts = frame.selectExpr("try_validate_utf8(CAST(data AS STRING)) AS value").where("value IS NOT NULL")
-    found = watched(spark, lambda: _read_json(spark, texts).schema, report)
+    found = run_with_progress(spark, lambda: _read_json(spark, texts).schema, report)
     found.fields = [field for field in found.fields if field.name != _CORRUPT]
     if not found.fields:
         raise ValueError("no schema can be found: of the records looked at, none is a JSON object with fields")

@@ -93,7 +93,7 @@ class Output:
         options = {**self.format.options, **({"compression": codec} if codec else {})}
         return writer.format(self.format.value).options(**(options if self.format is not Format.BINLOG else {}))
 
-    def refuse(self) -> None:
+    def check(self) -> None:
         """Raise StateError where it is there and may not be, ValueError where it could never be written."""
         path = self.local()
         if self.format is Format.BINLOG and (self.mode is SaveMode.OVERWRITE or path is None):
@@ -131,7 +131,7 @@ class Written:
     file_bytes: int | None
 
 
-def write(frame: Any, output: Output) -> Draft:
+def write(frame: Any, output: Output) -> UnpublishedOutput:
     """Write a frame, so that `Draft.publish` has only to name it.  Blocks: for a job of Spark's."""
     path = output.local()
     writer = output.prepared(frame.write)
@@ -139,22 +139,22 @@ def write(frame: Any, output: Output) -> Draft:
         # Ours appends all of a frame or nothing, too.
         mode = SaveMode.APPEND if output.format is Format.BINLOG else output.mode
         writer.mode(mode.value).save(output.path if path is None else str(path))
-        return Draft(None, output)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
+        return UnpublishedOutput(None, output)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        writer.mode(SaveMode.ERROR.value).save(hadoop_path(draft))
+        writer.mode(SaveMode.ERROR.value).save(hadoop_path(unfinished))
     except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    return Draft(draft, output)
+    return UnpublishedOutput(unfinished, output)
 
 
-class Draft:
+class UnpublishedOutput:
     """What was written and has no name yet.  Leaving its `with` block removes what was not published."""
 
-    def __init__(self, draft: Path | None, output: Output) -> None:
-        self._draft = draft
+    def __init__(self, unfinished: Path | None, output: Output) -> None:
+        self._draft = unfinished
         self._output = output
 
     def publish(self) -> Written:
@@ -186,7 +186,7 @@ def hadoop_path(path: Path) -> str:
     return f"file://{path}"
 
 
-def refuse_places(logs: Sequence[str], outputs: Iterable[Output]) -> None:
+def check_places(logs: Sequence[str], outputs: Iterable[Output]) -> None:
     """Raise ValueError where an output is a log that is read, or holds one, or where two outputs are one."""
     paths = [path.resolve() for output in outputs if (path := output.local()) is not None]
     for path in paths:
@@ -209,12 +209,12 @@ def remove(output: Output) -> None:
         _discard(path)
 
 
-def _replace(draft: Path, path: Path, *, overwrite: bool) -> None:
+def _replace(unfinished: Path, path: Path, *, overwrite: bool) -> None:
     if path.exists() and not _is_empty(path):
         if not overwrite:
             raise StateError(f"{path} was made by somebody else meanwhile")
         _discard(path)
-    os.rename(draft, path)
+    os.rename(unfinished, path)
 
 
 def _discard(path: Path) -> None:
@@ -224,13 +224,13 @@ def _discard(path: Path) -> None:
     shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
-def _add(draft: Path, path: Path) -> None:
+def _add(unfinished: Path, path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         (path / _SUCCESS).unlink()
     # Names that begin with a dot, which are checksums, come before the files that they are of; _SUCCESS comes last.
-    for file in sorted(draft.iterdir(), key=lambda each: (each.name == _SUCCESS, each.name)):
+    for file in sorted(unfinished.iterdir(), key=lambda each: (each.name == _SUCCESS, each.name)):
         os.rename(file, path / file.name)
-    draft.rmdir()
+    unfinished.rmdir()
 
 
 def _measured(folder: Path) -> Written:

@@ -96,14 +96,14 @@ def _range(path: str, selection: Selection) -> LogRange:
         # Whatever is there now is older than a time to come.
         until = selection.until if selection.until is None or selection.until <= datetime.now(UTC) else None
         if until is not None:
-            _settle(path, files, until)
+            _complete_index(path, files, until)
         start = earliest(files) if selection.since is None else _at(selection.since, path, files)
         end = max(start, latest(files) if until is None else _at(until, path, files))
     size = sum(part.end - part.start for part in ranges_between(path, files, start, end))
     return LogRange(path=path, start=start, end=end, log_bytes=size)
 
 
-def _settle(path: str, files: Sequence[FileStat], until: datetime) -> None:
+def _complete_index(path: str, files: Sequence[FileStat], until: datetime) -> None:
     """Have the index say of each record whether it is older than that.
 
     A writer keeps some entries back, and a quiet log's may be hours old before they are written, with the times of

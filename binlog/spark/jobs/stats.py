@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import binlog
 from binlog.spark.jobs.parsing import plain_frame
+from binlog.spark.jobs.progress import Report, run_with_progress
 from binlog.spark.jobs.selection import Chosen
-from binlog.spark.jobs.watching import Report, watched
 
 _HOUR_MICROSECONDS = 3_600_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -96,7 +96,7 @@ def stats(spark: Any, chosen: Chosen, *, report: Report | None = None) -> Stats:
     Raises: Spark's own errors, with ours in their text: CorruptError for damage.
     """
     begun = time.monotonic()
-    groups = watched(spark, lambda: _groups(spark, chosen), report)
+    groups = run_with_progress(spark, lambda: _groups(spark, chosen), report)
     return _summed(groups, _ends(chosen), begun)
 
 

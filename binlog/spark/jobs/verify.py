@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import binlog
 from binlog.errors import BinlogError
+from binlog.spark.jobs.progress import Report, run_with_progress
 from binlog.spark.jobs.selection import Selection
-from binlog.spark.jobs.watching import Report, watched
 from binlog.spark.log.partitions import directories
 
 _SCHEMA = "directory string, file bigint, `from` bigint, `to` bigint, kind string, text string"
@@ -43,7 +43,7 @@ class FileProblem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verified:
+class VerifyResult:
     """What a check found.
 
     files, file_bytes: that were checked.  records: that their headers count; None where one does not tell.
@@ -56,7 +56,7 @@ class Verified:
     seconds: float
 
 
-def verify(spark: Any, paths: Sequence[str], *, report: Report | None = None) -> Verified:
+def verify(spark: Any, paths: Sequence[str], *, report: Report | None = None) -> VerifyResult:
     """Check logs as `binlog.check` does, their files side by side.  May run while others append.
 
     paths: directories, or globs of them, that the tasks see too.
@@ -65,8 +65,8 @@ def verify(spark: Any, paths: Sequence[str], *, report: Report | None = None) ->
     """
     begun = time.monotonic()
     sizes = {path: binlog.file_sizes(path) for path in directories(Selection(paths=tuple(paths)).options())}
-    rows = watched(spark, lambda: _rows(spark, sizes), report)
-    return Verified(
+    rows = run_with_progress(spark, lambda: _rows(spark, sizes), report)
+    return VerifyResult(
         problems=tuple(
             FileProblem(
                 directory=row.directory, file=row.file, start=row["from"], end=row.to, kind=row.kind, text=row.text

@@ -80,10 +80,10 @@ def record_batches(
         count, bodies = rows.num_rows - first, None
         if with_bodies:
             count, *bodies = found.bodies(offsets, sizes, first, _BATCH_BYTES)
-        making = _Making(rows.slice(first, count), part, bodies)
+        records = _Records(rows.slice(first, count), part, bodies)
         each = zip(fields, schema, strict=True)
         yield pa.RecordBatch.from_arrays(
-            [_BUILDERS[at.column](making, at.column, to.type) for at, to in each], schema=schema
+            [_BUILDERS[at.column](records, at.column, to.type) for at, to in each], schema=schema
         )
         first += count
 
@@ -95,7 +95,7 @@ def damage_batch(damage: Sequence[Damage], fields: Sequence[Field], schema: pa.S
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-class _Making(NamedTuple):
+class _Records(NamedTuple):
     """What columns of one batch are made of.  bodies: the bounds and the bytes of all, where they are asked for."""
 
     rows: pa.RecordBatch
@@ -106,7 +106,7 @@ class _Making(NamedTuple):
         """What a row's column is made of."""
         return self.rows.column(_MADE_OF.get(column, column))
 
-    def there(self, column: str) -> pa.Array:
+    def has_value(self, column: str) -> pa.Array:
         """Where a row has a value in the column."""
         return _KINDS_WITH[column].take(self.rows.column("kind"))
 
@@ -122,7 +122,7 @@ def _wanted(found: JournalColumns, wanted: WantedRecords) -> pa.RecordBatch:
         for name, kind in _FOUND_TYPES.items()
     }
     rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-    for column in filter(wanted.asks, (*NAMES, *NUMBERS)):
+    for column in filter(wanted.has_bound, (*NAMES, *NUMBERS)):
         values = rows.column(_MADE_OF.get(column, column))
         if column in NAMES:
             rows = rows.filter(_table(wanted.named(column)).take(values))
@@ -149,43 +149,43 @@ def _numbers(rows: pa.RecordBatch, name: str) -> memoryview:
     return memoryview(values.buffers()[1])[start : start + len(values) * width]
 
 
-def _of_file(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
-    value = making.part.name if column == "file" else making.part.header.file_id
-    return pa.repeat(pa.scalar(value, kind), making.rows.num_rows)
+def _of_file(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
+    value = records.part.name if column == "file" else records.part.header.file_id
+    return pa.repeat(pa.scalar(value, kind), records.rows.num_rows)
 
 
-def _as_found(making: _Making, column: str, _: pa.DataType) -> pa.Array:
-    return making.found(column)
+def _as_found(records: _Records, column: str, _: pa.DataType) -> pa.Array:
+    return records.found(column)
 
 
-def _of_some_kinds(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
-    return pc.if_else(making.there(column), making.found(column).cast(kind), pa.scalar(None, kind))
+def _of_some_kinds(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
+    return pc.if_else(records.has_value(column), records.found(column).cast(kind), pa.scalar(None, kind))
 
 
-def _named(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
-    return _NAME_ARRAYS[column].take(making.found(column))
+def _named(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
+    return _NAME_ARRAYS[column].take(records.found(column))
 
 
-def _transaction_state(making: _Making, _: str, __: pa.DataType) -> pa.Array:
-    both = pc.add(pc.multiply(making.found("kind").cast(pa.int32()), BYTES), making.found("state").cast(pa.int32()))
+def _transaction_state(records: _Records, _: str, __: pa.DataType) -> pa.Array:
+    both = pc.add(pc.multiply(records.found("kind").cast(pa.int32()), BYTES), records.found("state").cast(pa.int32()))
     return _TRANSACTION_STATES.take(both)
 
 
-def _data(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
-    assert making.bodies is not None
-    bounds, values = map(pa.py_buffer, making.bodies)
-    there = making.there(column).buffers()[1]
-    return pa.Array.from_buffers(kind, making.rows.num_rows, [there, bounds, values])
+def _data(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
+    assert records.bodies is not None
+    bounds, values = map(pa.py_buffer, records.bodies)
+    there = records.has_value(column).buffers()[1]
+    return pa.Array.from_buffers(kind, records.rows.num_rows, [there, bounds, values])
 
 
-def _no_damage(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
-    return pa.nulls(making.rows.num_rows, kind)
+def _no_damage(records: _Records, _: str, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(records.rows.num_rows, kind)
 
 
 _KINDS_WITH = {column: _table(bytes(kind in kinds for kind in range(BYTES))) for column, kinds in KINDS_WITH.items()}
 _NAME_ARRAYS = {column: pa.array(names, pa.string()) for column, names in NAMES.items()}
 _TRANSACTION_STATES = pa.array([name for kind in range(BYTES) for name in transaction_states(kind)], pa.string())
-_BUILDERS: dict[str, Callable[[_Making, str, pa.DataType], pa.Array]] = {
+_BUILDERS: dict[str, Callable[[_Records, str, pa.DataType], pa.Array]] = {
     "file": _of_file,
     "file_id": _of_file,
     "offset": _as_found,

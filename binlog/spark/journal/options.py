@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from binlog.journal import JournalLayout
 from binlog.spark.log.options import ENGINE, one_local_path
-from binlog.spark.option_values import Options, count, permissive, record_bytes, size, some_text, taken
+from binlog.spark.option_values import Options, count, parse_known, permissive, record_bytes, size, some_text
 
 _MIB = 1 << 20
 
@@ -35,7 +35,7 @@ def parse_journal_options(options: Mapping[str, str]) -> JournalReadOptions:
     """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
     given = {name.lower(): value for name, value in options.items()}
     path = one_local_path(given, "journal", "folder")
-    found = taken(given, _OPTIONS, ENGINE)
+    found = parse_known(given, _OPTIONS, ENGINE)
     return JournalReadOptions(path=path, **found)
 
 

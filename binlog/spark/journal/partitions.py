@@ -17,7 +17,7 @@ from binlog.errors import CorruptError
 from binlog.journal import FilePart, FileSurvey, JournalSurvey, RecordKind, RecordState, survey_journal
 from binlog.spark.filters import ANY, Filters
 from binlog.spark.journal.options import JournalReadOptions
-from binlog.spark.tasks import Task, put_together, target_bytes
+from binlog.spark.tasks import Task, pack_tasks, target_bytes
 
 BYTES = 256
 
@@ -75,7 +75,7 @@ class WantedRecords(Filters):
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("file", "file_id", *NUMBERS, *NAMES)
 
-    def asks(self, column: str) -> bool:
+    def has_bound(self, column: str) -> bool:
         """Whether a filter says anything of a column."""
         return self.of(column) != ANY
 
@@ -84,14 +84,14 @@ class WantedRecords(Filters):
 
         As `bytes.translate` takes it.
         """
-        asks = self.asks(column)
-        return bytes(not asks or (name is not None and self.allow(column, name)) for name in NAMES[column])
+        has_bound = self.has_bound(column)
+        return bytes(not has_bound or (name is not None and self.allows(column, name)) for name in NAMES[column])
 
-    def anything_of(self, file: FileSurvey) -> bool:
+    def may_match(self, file: FileSurvey) -> bool:
         """Whether any record of a file may be wanted."""
         return (
-            self.allow("file", file.part.name)
-            and self.allow("file_id", file.part.header.file_id)
+            self.allows("file", file.part.name)
+            and self.allows("file_id", file.part.header.file_id)
             and self._overlaps("id", file.record_ids)
             and self._overlaps("transaction", file.tx_ids)
             and any(file.kinds.translate(self.named("kind")))
@@ -144,10 +144,10 @@ def plan(options: JournalReadOptions, wanted: WantedRecords) -> list[Task[Journa
         if file.part.header.file_id > _LONG_MAX:
             text = f"the file's id {file.part.header.file_id} is more than a LONG can hold"
             raise CorruptError(file.part.path, 0, "file_id", text)
-    parts = [JournalPart(file.part) for file in found.files if wanted.anything_of(file)]
+    parts = [JournalPart(file.part) for file in found.files if wanted.may_match(file)]
     if found.problems:
         parts.append(JournalPart(None, tuple(_damage(problem, found) for problem in found.problems)))
-    return put_together(parts, target_bytes(parts, options))
+    return pack_tasks(parts, target_bytes(parts, options))
 
 
 def _refuse(problems: Sequence[Problem]) -> None:

@@ -14,8 +14,8 @@ from binlog.journal import PartReader
 from binlog.spark.journal.columns import arrow_schema, damage_batch, record_batches
 from binlog.spark.journal.options import JournalReadOptions
 from binlog.spark.journal.partitions import JournalPart, WantedRecords, plan
-from binlog.spark.other_machine import when_seen
 from binlog.spark.schema import Field
+from binlog.spark.shared_fs import retry_until_visible
 from binlog.spark.tasks import Task, TaskReader
 
 
@@ -33,7 +33,7 @@ class BatchReader(TaskReader[JournalPart], DataSourceReader):
         """Raises: as `plan`."""
         return plan(self._options, self._wanted)
 
-    def _begin(self) -> Callable[[JournalPart], Iterator[pa.RecordBatch]]:
+    def _part_reader(self) -> Callable[[JournalPart], Iterator[pa.RecordBatch]]:
         return partial(self._read, schema=arrow_schema(self._fields))
 
     def _read(self, part: JournalPart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -42,7 +42,7 @@ class BatchReader(TaskReader[JournalPart], DataSourceReader):
         if part.file is None:
             return
         try:
-            reader = when_seen(partial(PartReader, part.file), self._machine)
+            reader = retry_until_visible(partial(PartReader, part.file), self._machine)
         except NotFoundError as error:
             text = "its owner goes on with its files while they are read; read again, or less of it"
             raise GoneError(f"{error}, since the read was planned: {text}") from error

@@ -8,7 +8,6 @@ from typing import Any
 from binlog.spark.log.options import ReadOptions, is_url, parse_options
 from binlog.spark.log.reading import BatchReader, FilteringReader
 from binlog.spark.log.record_parser import schema_of
-from binlog.spark.remote.remote import shown
 from binlog.spark.schema import Field, chosen_fields, columns, ddl
 
 
@@ -38,10 +37,8 @@ class LogEngine:
         fields = self._fields(schema)
         remote = [path for path in self._options.paths if is_url(path)]
         if remote:
-            text = (
-                f"binlog: {shown(remote[0])!r} cannot be followed: in a remote file system there are closed files only"
-            )
-            raise ValueError(f"{text}; a stream reads a directory of this machine, or one that is mounted here")
+            text = f"binlog: cannot follow {redacted(remote[0])!r}: a remote file system has closed files only"
+            raise ValueError(f"{text}; a stream reads a local or mounted directory")
         return StreamReader(self._options, fields)
 
     def _fields(self, schema: Any) -> tuple[Field, ...]:

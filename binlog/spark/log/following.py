@@ -13,7 +13,7 @@ from binlog.spark.log.positions import earliest, latest, ref_from_json, ref_to_j
 from binlog.spark.log.reading import RangesReader
 from binlog.spark.log.snapshot import FileRange, take_snapshot
 from binlog.spark.schema import Field
-from binlog.spark.stream import LimitedReader, Offset, shares
+from binlog.spark.stream import LimitedReader, Offset, divide_limit
 from binlog.spark.tasks import Task
 
 
@@ -43,7 +43,7 @@ class StreamReader(RangesReader, LimitedReader):
         """The tasks of one batch.  Raises: GoneError where it cannot be had any more; CorruptError, AccessError."""
         return divide([part for path in end for part in self._ranges(path, start, end)], self._options)
 
-    def _ends(self, start: Offset) -> Offset:
+    def _end_offset(self, start: Offset) -> Offset:
         """The published end of each log that has one.  start: tells identities known already."""
         ends: Offset = {}
         for path in directories(self._options):
@@ -80,8 +80,8 @@ class StreamReader(RangesReader, LimitedReader):
         ranges = {path: self._ranges(path, start, ends) for path in ends}
         lengths = {path: sum(part.end - part.start for part in ranges[path]) for path in ends}
         sizes = {path: length for path, length in lengths.items() if length}
-        records = shares(self._options.records_per_trigger, sizes)
-        size = shares(self._options.bytes_per_trigger, sizes)
+        records = divide_limit(self._options.records_per_trigger, sizes)
+        size = divide_limit(self._options.bytes_per_trigger, sizes)
         reached = {path: end for path, end in ends.items() if path not in sizes}
         for path in sizes:
             place = _reach(ranges[path], ends[path], records.get(path), size.get(path))

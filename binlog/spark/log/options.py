@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from binlog import Start
 from binlog.spark.log.positions import Position, parse_position
-from binlog.spark.option_values import Options, boolean, count, permissive, record_bytes, size, some_text, taken
+from binlog.spark.option_values import Options, boolean, count, parse_known, permissive, record_bytes, size, some_text
 
 _MIB = 1 << 20
 # Which of binlog's engines is to be read: it decides which options there are, and is taken out before they are parsed.
@@ -61,7 +61,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
     given = {name.lower(): value for name, value in options.items()}
     named = _paths(given)
-    found = taken(given, _OPTIONS, ENGINE)
+    found = parse_known(given, _OPTIONS, ENGINE)
     if "parser_schema" in found and "parser" not in found:
         raise ValueError("binlog: parserSchema says what a parser gives, and there is none: see the option parser")
     return ReadOptions(paths=tuple(each.rstrip("/") if is_url(each) else local_path(each) for each in named), **found)

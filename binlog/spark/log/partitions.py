@@ -17,7 +17,7 @@ from binlog.spark.log.options import ReadOptions, is_glob, is_url
 from binlog.spark.log.positions import resolve
 from binlog.spark.log.snapshot import FileRange, take_snapshot
 from binlog.spark.remote.remote_log import remote_files, resolve_remote, split_remote
-from binlog.spark.tasks import OVER, Task, put_together, target_bytes
+from binlog.spark.tasks import OVERSHOOT, Task, pack_tasks, target_bytes
 
 
 class Wanted(Filters):
@@ -83,7 +83,7 @@ def ranges_between(
 
 def narrowed(part: FileRange, wanted: Wanted) -> FileRange | None:
     """Without what the index proves that nobody wants; None where nothing is left."""
-    if not wanted.allow("number", part.number):
+    if not wanted.allows("number", part.number):
         return None
     if is_url(part.path):
         return part  # what would tell more has to be read over the network first
@@ -94,12 +94,12 @@ def narrowed(part: FileRange, wanted: Wanted) -> FileRange | None:
 def divide(ranges: Sequence[FileRange], options: ReadOptions) -> list[Task[FileRange]]:
     """Tasks of about the size asked for."""
     target = target_bytes(ranges, options)
-    return put_together(_pieces(ranges, target), target)
+    return pack_tasks(_pieces(ranges, target), target)
 
 
 def _pieces(ranges: Iterable[FileRange], target: int) -> Iterator[FileRange]:
     for part in ranges:
-        if part.size <= target * OVER:
+        if part.size <= target * OVERSHOOT:
             yield part
         else:
             cut = split_remote if is_url(part.path) else split

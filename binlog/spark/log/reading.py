@@ -16,10 +16,10 @@ from binlog.spark.log.options import ReadOptions, is_url
 from binlog.spark.log.partitions import Wanted, plan
 from binlog.spark.log.record_parser import RecordParser, load_parser
 from binlog.spark.log.snapshot import FileRange
-from binlog.spark.other_machine import this_machine, when_seen
-from binlog.spark.remote.remote import shown
+from binlog.spark.remote.remote import redacted
 from binlog.spark.remote.remote_log import read_remote
 from binlog.spark.schema import Field
+from binlog.spark.shared_fs import retry_until_visible, this_machine
 from binlog.spark.tasks import Task, TaskReader
 
 _SEQUENCE_MAX = 2**63 - 1
@@ -33,7 +33,7 @@ class RangesReader(TaskReader[FileRange]):
         self._options = options
         self._fields = tuple(fields)
 
-    def _begin(self) -> Callable[[FileRange], Iterator[pa.RecordBatch]]:
+    def _part_reader(self) -> Callable[[FileRange], Iterator[pa.RecordBatch]]:
         schema = arrow_schema(self._fields)
         return partial(self._read, schema=schema, parser=self._parser(schema))
 
@@ -45,7 +45,7 @@ class RangesReader(TaskReader[FileRange]):
         return RecordParser(load_parser(self._options.parser), kinds[0])
 
     def _read(self, part: FileRange, schema: pa.Schema, parser: RecordParser | None) -> Iterator[pa.RecordBatch]:
-        source = shown(part.path) if is_url(part.path) else part.path
+        source = redacted(part.path) if is_url(part.path) else part.path
         for found in self._found(part):
             if isinstance(found, Stretch):
                 yield record_batch(found, source, self._fields, schema, parser)
@@ -93,7 +93,7 @@ def read_range(part: FileRange, *, planned_on: str, record_bytes_max: int) -> It
         return RangeReader(part.path, part.number, part.start, part.end, record_bytes_max=record_bytes_max)
 
     try:
-        with when_seen(opened, planned_on) as reader:
+        with retry_until_visible(opened, planned_on) as reader:
             if reader.uuid != part.uuid:
                 raise GoneError(f"{part.path}: file {part.number} belongs to another log than when it was planned")
             for found in reader:

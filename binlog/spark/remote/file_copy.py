@@ -68,27 +68,27 @@ class FileCopy:
         self._indexed = False
         self._fd = -1
         self.archived = False
-        with self._space():
+        with self._space_errors():
             self.path = tempfile.mkdtemp(prefix="binlog-remote-")
         try:
-            self.stat = self._begin()
+            self.stat = self._open()
         except BaseException:
             self.close()
             raise
 
-    def _begin(self) -> FileStat:
+    def _open(self) -> FileStat:
         """Begin with the file that is there, or the archive in its place; also while it becomes one."""
         for _ in range(_TRIES):
             try:
-                return self._begin_once()
+                return self._open_once()
             except NotFoundError:
-                self._remote.forget()
-        return self._begin_once()
+                self._remote.drop_cache()
+        return self._open_once()
 
-    def _begin_once(self) -> FileStat:
+    def _open_once(self) -> FileStat:
         self._discard()
         self._file, self.archived = _open_either(self._remote, self._number)
-        with self._space():
+        with self._space_errors():
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             name = log_file_name(self._number, archived=self.archived)
             self._fd = os.open(os.path.join(self.path, name), flags, 0o600)
@@ -104,37 +104,37 @@ class FileCopy:
             path.unlink()
         self._copied_to, self._indexed = 0, False
 
-    def _kept_up(self, copy: Callable[[], None]) -> None:
+    def _retry_as_archive(self, copy: Callable[[], None]) -> None:
         """Copy, and where the file has become an archive since its header was copied, of that."""
         try:
             copy()
         except NotFoundError:
-            self._remote.forget()
-            self.stat = self._begin()
+            self._remote.drop_cache()
+            self.stat = self._open()
             copy()
 
     def _stat(self) -> FileStat:
         self._copy(0, _HEADER_BYTES)
         found = None
         try:
-            found = self._look()
+            found = self._read_stat()
         except CorruptError:
             if self._whole:
                 raise
-        if found is None or (found.closed and not self._ends_there(found)):
-            self._bring_all(None)
-            return self._look()
+        if found is None or (found.closed and not self._end_is_certain(found)):
+            self._fetch_all(None)
+            return self._read_stat()
         if not self._whole and not self.archived:
             self._write(_NO_LENGTH, found.first_offset)
             self._copied_to = 0
         return found
 
-    def _look(self) -> FileStat:
-        with self.named():
+    def _read_stat(self) -> FileStat:
+        with self.renamed_errors():
             [found] = binlog.stat(self.path).files
         return found
 
-    def _ends_there(self, found: FileStat) -> bool:
+    def _end_is_certain(self, found: FileStat) -> bool:
         """Whether nothing but the header is needed to know where the file ends."""
         own = found.record_count is not None and found.tail == found.durable_end == self._size
         return own or found.uuid is None or self.archived
@@ -148,58 +148,58 @@ class FileCopy:
     def _whole(self) -> bool:
         return self._copied_to >= self._size
 
-    def bring(self, start: int, end: int, *, around: int = AROUND_BYTES) -> None:
+    def fetch(self, start: int, end: int, *, around: int = AROUND_BYTES) -> None:
         """Copy the bytes from one offset to another, what lies around them, and the index."""
-        self._kept_up(partial(self._bring, start, end, around))
+        self._retry_as_archive(partial(self._fetch, start, end, around))
 
-    def _bring(self, start: int, end: int, around: int) -> None:
+    def _fetch(self, start: int, end: int, around: int) -> None:
         if not self._indexed:
-            self._bring_index()
+            self._fetch_index()
         if self.archived:
-            self._bring_all(None)
+            self._fetch_all(None)
         elif start - around <= max(self._copied_to, _HEADER_BYTES):
-            self._bring_all(end + around)
+            self._fetch_all(end + around)
         else:
             self._copy(start - around, end + around)
 
-    def bring_all(self, end: int | None = None) -> None:
+    def fetch_all(self, end: int | None = None) -> None:
         """Copy all before an offset; all there is, unless told, and of an archive."""
-        self._kept_up(partial(self._bring_all, end))
+        self._retry_as_archive(partial(self._fetch_all, end))
 
-    def _bring_all(self, end: int | None) -> None:
+    def _fetch_all(self, end: int | None) -> None:
         end = self._size if end is None or self.archived else min(end, self._size)
         if end > self._copied_to:
             # The header once more, for with it comes the first record.
             self._copy(self._copied_to, end)
             self._copied_to = end
 
-    def holds(self, end: int) -> bool:
+    def has_all_before(self, end: int) -> bool:
         """Whether all before an offset is there, or all there is."""
         return self._whole or (self._copied_to >= end and not self.archived)
 
-    def ask(self, question: Callable[[str], _Found], place: int) -> _Found:
+    def query(self, question: Callable[[str], _Found], place: int) -> _Found:
         """What a function says of the log in `path`, which reads what lies around a place, or all that comes before.
 
         Raises: what it raises.
         """
-        self.bring(place, place)
-        with self.named():
+        self.fetch(place, place)
+        with self.renamed_errors():
             try:
                 return question(self.path)
             except CorruptError:
-                if self.holds(place):
+                if self.has_all_before(place):
                     raise
-            self.bring_all(place + AROUND_BYTES)
+            self.fetch_all(place + AROUND_BYTES)
             return question(self.path)
 
-    def _bring_index(self) -> None:
+    def _fetch_index(self) -> None:
         self._indexed = True
         try:
             index = self._remote.open(f"{self._number:08d}.idx")
             data = b"".join(piece for _, piece in index.pieces(0, index.file_bytes))
         except (NotFoundError, AccessError):
             return  # a log is read without one too
-        with self._space():
+        with self._space_errors():
             Path(self.path, f"{self._number:08d}.idx").write_bytes(data)
 
     def _copy(self, start: int, end: int) -> None:
@@ -216,14 +216,14 @@ class FileCopy:
             self._copied_to = max(self._copied_to, end)
 
     def _write(self, data: bytes, offset: int) -> None:
-        with self._space():
+        with self._space_errors():
             view = memoryview(data)
             while view:
                 done = os.pwrite(self._fd, view, offset)
                 view, offset = view[done:], offset + done
 
     @contextmanager
-    def _space(self) -> Iterator[None]:
+    def _space_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -231,7 +231,7 @@ class FileCopy:
             raise FullError(text) from error
 
     @contextmanager
-    def named(self) -> Iterator[None]:
+    def renamed_errors(self) -> Iterator[None]:
         """Errors that are raised within name the remote log in place of the copy."""
         try:
             yield

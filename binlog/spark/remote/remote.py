@@ -24,7 +24,7 @@ from binlog.errors import AccessError, BinlogError, NotFoundError
 _PIECE_BYTES = 8 << 20
 
 # Most of the time that a small request takes is spent waiting for its answer.
-_AT_ONCE = 8
+_CONCURRENCY_MAX = 8
 
 _SECRETS = re.compile(r"://[^/@]*@")
 
@@ -34,9 +34,9 @@ _READING = "reading"
 class FileSystem(Protocol):
     """What is asked of a file system.  at_once: how many threads may ask it at the same time."""
 
-    at_once: int
+    concurrency_max: int
 
-    def forget(self) -> None:
+    def drop_cache(self) -> None:
         """Forget what was seen of it."""
 
     def names(self) -> list[str]:
@@ -49,7 +49,7 @@ class FileSystem(Protocol):
         """The bytes from one offset to another; fewer only where the file ends."""
 
 
-def shown(url: str) -> str:
+def redacted(url: str) -> str:
     """A URL without what is nobody's business: keys in it, and what follows a question mark."""
     return _SECRETS.sub("://", url.partition("?")[0])
 
@@ -62,19 +62,19 @@ class RemoteDirectory:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = shown(url)
-        with _own_errors(self.url, "connecting"):
+        self.url = redacted(url)
+        with _translated_errors(self.url, "connecting"):
             self._files = _file_system(url)
-        self.at_once = self._files.at_once
+        self.concurrency_max = self._files.concurrency_max
 
     def names(self) -> list[str]:
         """Of the files in it.  Raises: AccessError, where it is not there as well."""
-        with _own_errors(self.url, "listing it"):
+        with _translated_errors(self.url, "listing it"):
             return self._files.names()
 
-    def forget(self) -> None:
+    def drop_cache(self) -> None:
         """Ask for names and sizes anew from here on."""
-        self._files.forget()
+        self._files.drop_cache()
 
     def open(self, name: str) -> RemoteFile:
         """One of its files.  Raises: NotFoundError where it is not there, AccessError."""
@@ -91,7 +91,7 @@ class RemoteFile:
         self.url = url
         self._files = files
         self._name = name
-        with _own_errors(url, _READING):
+        with _translated_errors(url, _READING):
             self.file_bytes = files.file_bytes(name)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -100,7 +100,7 @@ class RemoteFile:
         Raises: NotFoundError, AccessError.
         """
         while start < min(end, self.file_bytes):
-            with _own_errors(self.url, _READING):
+            with _translated_errors(self.url, _READING):
                 data = self._files.read(self._name, start, min(start + _PIECE_BYTES, end, self.file_bytes))
             if not data:
                 return
@@ -111,9 +111,9 @@ class RemoteFile:
 class _Arrow:
     """A file system of PyArrow's, which keeps nothing of what it saw."""
 
-    at_once = _AT_ONCE
+    concurrency_max = _CONCURRENCY_MAX
 
-    def forget(self) -> None:
+    def drop_cache(self) -> None:
         pass
 
     def __init__(self, files: Any, path: str) -> None:
@@ -140,14 +140,14 @@ class _Fsspec:
         self._files = files
         self._path = path
         # The others may have one connection, on which answers go to whoever asks first (seen of its ftp).
-        self.at_once = _AT_ONCE if files.async_impl else 1
+        self.concurrency_max = _CONCURRENCY_MAX if files.async_impl else 1
 
-    def forget(self) -> None:
+    def drop_cache(self) -> None:
         # It keeps what it once saw, for as long as the process lives.
         self._files.invalidate_cache()
 
     def names(self) -> list[str]:
-        self.forget()
+        self.drop_cache()
         found = [str(name).rstrip("/") for name in self._files.ls(self._path, detail=False)]
         if found == [self._path]:
             raise NotADirectoryError(f"{self._path} is not a directory")
@@ -172,7 +172,7 @@ def _file_system(url: str) -> FileSystem:
             files, path = fs.FileSystem.from_uri(url)
         except (pa.ArrowInvalid, NotImplementedError) as error:
             if "Unrecognized filesystem" not in str(error) and not isinstance(error, NotImplementedError):
-                raise ValueError(f"binlog: {shown(url)!r}: {_first_line(error)}") from error
+                raise ValueError(f"binlog: {redacted(url)!r}: {_first_line(error)}") from error
         else:
             return _Arrow(files, path.rstrip("/"))
     return _by_fsspec(url)
@@ -182,21 +182,21 @@ def _by_fsspec(url: str) -> FileSystem:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        text = f"binlog: {shown(url)!r} is of a kind that pyarrow does not know"
+        text = f"binlog: {redacted(url)!r} is of a kind that pyarrow does not know"
         raise ImportError(f"{text}; the package fsspec may, and is not installed") from error
     try:
         files, path = url_to_fs(url)
     except ValueError as error:
         raise ValueError(
-            f"binlog: {shown(url)!r}: neither pyarrow nor fsspec knows it ({_first_line(error)})"
+            f"binlog: {redacted(url)!r}: neither pyarrow nor fsspec knows it ({_first_line(error)})"
         ) from error
     except ImportError as error:
-        raise ImportError(f"binlog: {shown(url)!r}: {_first_line(error)}") from error
+        raise ImportError(f"binlog: {redacted(url)!r}: {_first_line(error)}") from error
     return _Fsspec(files, path.rstrip("/"))
 
 
 @contextmanager
-def _own_errors(path: str, doing: str) -> Iterator[None]:
+def _translated_errors(path: str, doing: str) -> Iterator[None]:
     try:
         yield
     except (BinlogError, ImportError):

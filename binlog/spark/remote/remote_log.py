@@ -18,7 +18,7 @@ from binlog.spark.columns import Damage
 from binlog.spark.log.positions import Position, earliest, latest, resolve
 from binlog.spark.log.snapshot import FileRange, fault_between
 from binlog.spark.remote.file_copy import AROUND_BYTES, FileCopy, log_file_name
-from binlog.spark.remote.remote import RemoteDirectory, shown
+from binlog.spark.remote.remote import RemoteDirectory, redacted
 
 _LOG_NAME = re.compile(r"([0-9]{8})\.dat(\.zst)?", re.ASCII)
 
@@ -33,7 +33,7 @@ def remote_files(url: str, *, open_too: bool) -> tuple[FileStat, ...]:
     Raises: ValueError, ImportError, AccessError, CorruptError, VersionError; StateError for an open file.
     """
     directory = RemoteDirectory(url)
-    with ThreadPoolExecutor(directory.at_once) as pool:
+    with ThreadPoolExecutor(directory.concurrency_max) as pool:
         numbers = _numbers(directory.names())
         files = [file for file in pool.map(partial(_stat, directory), numbers) if file is not None]
     following = [file.number for file in files if not file.closed]
@@ -66,24 +66,24 @@ def resolve_remote(position: Position, url: str, files: Sequence[FileStat], *, f
     """The ref that a position means.  files: one at least.  Raises: as `resolve`."""
     if isinstance(position, Mapping):
         if url not in position:
-            names = ", ".join(map(shown, position))
-            raise ValueError(f"binlog: there is a position for {names}, and none for {shown(url)}")
+            names = ", ".join(map(redacted, position))
+            raise ValueError(f"binlog: there is a position for {names}, and none for {redacted(url)}")
         position = position[url]
     if isinstance(position, Since):
         return _place_since(position, url, files)
     if not isinstance(position, Ref) or position < earliest(files):
         # Nothing has to be read for it.
-        return resolve(position, shown(url), files, fail_on_data_loss=fail_on_data_loss)
+        return resolve(position, redacted(url), files, fail_on_data_loss=fail_on_data_loss)
     if position.number not in [file.number for file in files]:
         following = Ref(files[-1].next_number, files[-1].first_offset)
         if position != following:
-            raise ValueError(f"binlog: {shown(url)}: {position} is in no closed file; they end at {latest(files)}")
+            raise ValueError(f"binlog: {redacted(url)}: {position} is in no closed file; they end at {latest(files)}")
         return latest(files)
     with FileCopy(RemoteDirectory(url), position.number) as copy:
         try:
-            return copy.ask(partial(_next_ref, position), position.offset)
+            return copy.query(partial(_next_ref, position), position.offset)
         except ValueError as error:
-            raise ValueError(f"binlog: {shown(url)}: {error}") from error
+            raise ValueError(f"binlog: {redacted(url)}: {error}") from error
 
 
 def _place_since(position: Since, url: str, files: Sequence[FileStat]) -> Ref:
@@ -91,9 +91,9 @@ def _place_since(position: Since, url: str, files: Sequence[FileStat]) -> Ref:
     for file in files:
         with FileCopy(RemoteDirectory(url), file.number) as copy:
             # By the index's last entry, which the file's last bytes prove.
-            if copy.ask(partial(_next_ref, position), file.tail).offset < file.tail:
-                copy.bring_all()
-                return copy.ask(partial(_next_ref, position), file.tail)
+            if copy.query(partial(_next_ref, position), file.tail).offset < file.tail:
+                copy.fetch_all()
+                return copy.query(partial(_next_ref, position), file.tail)
     return latest(files)
 
 
@@ -108,11 +108,11 @@ def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int)
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
     """
     bounds = [start]
-    with FileCopy(RemoteDirectory(url), number) as copy, copy.named():
+    with FileCopy(RemoteDirectory(url), number) as copy, copy.renamed_errors():
         while not copy.archived and bounds[-1] + bytes_max < end:
             place = bounds[-1] + bytes_max
             for around in _AROUND_CUT_BYTES:
-                copy.bring(place, place, around=around)
+                copy.fetch(place, place, around=around)
                 cut = split(copy.path, number, bounds[-1], end, bytes_max=bytes_max)[0][1]
                 if cut < end:
                     break
@@ -130,22 +130,22 @@ def read_remote(part: FileRange, read: Callable[[FileRange], Iterator[Stretch | 
     try:
         yield from _read_copied(part, read)
     except NotFoundError as error:
-        raise GoneError(f"{shown(part.path)}: file {part.number} was removed since the read was planned") from error
+        raise GoneError(f"{redacted(part.path)}: file {part.number} was removed since the read was planned") from error
 
 
 def _read_copied(
     part: FileRange, read: Callable[[FileRange], Iterator[Stretch | Damage]]
 ) -> Iterator[Stretch | Damage]:
-    with FileCopy(RemoteDirectory(part.path), part.number) as copy, copy.named():
+    with FileCopy(RemoteDirectory(part.path), part.number) as copy, copy.renamed_errors():
         here = replace(part, path=copy.path)
-        copy.bring(part.start, part.end)
+        copy.fetch(part.start, part.end)
         for found in read(here):
-            if isinstance(found, Damage) and found.error.offset < part.start and not copy.holds(part.end):
+            if isinstance(found, Damage) and found.error.offset < part.start and not copy.has_all_before(part.end):
                 break  # it came to what was not copied, and that is before all else
             yield _renamed(found, copy)
         else:
             return
-        copy.bring_all(part.end + AROUND_BYTES)
+        copy.fetch_all(part.end + AROUND_BYTES)
         for found in read(here):
             yield _renamed(found, copy)
 

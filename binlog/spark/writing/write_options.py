@@ -8,7 +8,7 @@ from typing import Any
 
 from binlog import FileSystem
 from binlog.spark.log.options import local_path, one_path
-from binlog.spark.option_values import record_bytes, refuse_unknown, size
+from binlog.spark.option_values import record_bytes, reject_unknown, size
 
 _TYPES = ("binary", "string")
 _COLUMN = "data"
@@ -46,7 +46,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         given.pop(name, None)
     files = _file_system(given.pop("filesystem", FileSystem.LOCAL.value))
     source, turn = given.pop("txnappid", None), given.pop("txnversion", None)
-    refuse_unknown(given, ("maxRecordBytes", "minFileBytes", "fileSystem", "txnAppId", "txnVersion"))
+    reject_unknown(given, ("maxRecordBytes", "minFileBytes", "fileSystem", "txnAppId", "txnVersion"))
     if (source is None) != (turn is None):
         raise ValueError("binlog: txnAppId and txnVersion go together")
     if turn is not None and not turn.isdecimal():

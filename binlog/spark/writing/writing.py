@@ -38,12 +38,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 import binlog
 from binlog import Batch, Draft, Drafted, Ref, Turn, Writer
 from binlog.errors import AccessError, StateError
-from binlog.spark.other_machine import file_is_seen, this_machine
-from binlog.spark.worker import settle_worker
+from binlog.spark.shared_fs import this_machine, wait_until_visible
+from binlog.spark.worker import tune_worker
 from binlog.spark.writing.write_options import WriteOptions
 
 
-def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int, file_bytes_min: int) -> Drafted | None:
+def write_task_output(
+    path: str, batches: Iterable[Batch], *, record_bytes_max: int, file_bytes_min: int
+) -> Drafted | None:
     """Write records into a new file; None where there are none.
 
     record_bytes_max: a larger one is refused.  file_bytes_min: from so many bytes on it can be a file of the log.
@@ -58,7 +60,7 @@ def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int, f
     return None
 
 
-def to_append(path: str, written: Sequence[Drafted]) -> list[Drafted]:
+def files_to_append(path: str, written: Sequence[Drafted]) -> list[Drafted]:
     """What is to be appended in place of what tasks wrote: the same records in the same order.
 
     path: what the names of new files begin with.  Raises: AccessError, CorruptError, FullError.
@@ -68,24 +70,24 @@ def to_append(path: str, written: Sequence[Drafted]) -> list[Drafted]:
     found: list[Drafted] = []
     for durable, group in groupby(written, key=lambda each: each.durable):
         run = list(group)
-        found += run if durable else [_together(f"{path}.{len(found)}", run)]
+        found += run if durable else [_merged(f"{path}.{len(found)}", run)]
     return found
 
 
-def _together(path: str, written: Iterable[Drafted]) -> Drafted:
+def _merged(path: str, written: Iterable[Drafted]) -> Drafted:
     with Draft(path) as draft:
-        for batch in _used_up(written):
+        for batch in _drain(written):
             draft.append(batch)
         return draft.finish()
 
 
-def _used_up(written: Iterable[Drafted]) -> Iterator[Batch]:
+def _drain(written: Iterable[Drafted]) -> Iterator[Batch]:
     for each in written:
         yield from each.read()
         each.remove()
 
 
-ASIDE = ".aside"
+TASK_OUTPUT_FOLDER = ".task-output"
 """The folder in a log's directory in which tasks write, each a file of its own."""
 
 _TRIES = 1000
@@ -120,17 +122,17 @@ class TaskWriter:
         """Write all rows, not durably.  Raises: ValueError for null; FullError, AccessError."""
         if self._version != binlog.__version__:
             raise StateError(f"the driver has binlog {self._version}, and this executor {binlog.__version__}")
-        settle_worker()
+        tune_worker()
         context = TaskContext.get()
         assert context is not None
         query = context.getLocalProperty("sql.streaming.queryId") or ""
         batch = context.getLocalProperty("streaming.sql.batchId") or ""
-        place = os.path.join(self._options.path, ASIDE, f"{query}-{batch}" if query else self._job)
+        place = os.path.join(self._options.path, TASK_OUTPUT_FOLDER, f"{query}-{batch}" if query else self._job)
         make_folder(place)
         path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
-        batches = (batch for rows in iterator for batch in _pieces(rows.column(self._column), self._column))
+        batches = (batch for rows in iterator for batch in _batches(rows.column(self._column), self._column))
         sizes = {"record_bytes_max": self._options.record_bytes_max, "file_bytes_min": self._options.file_bytes_min}
-        draft = write_aside(path, batches, **sizes)
+        draft = write_task_output(path, batches, **sizes)
         return Written(context.partitionId(), place, draft, query, this_machine())
 
 
@@ -139,19 +141,19 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what the tasks wrote.  Raises: as Writer.append_turn."""
-        settle_worker()
-        written = in_order(messages)
-        wait_for(written)
+        tune_worker()
+        written = by_partition(messages)
+        wait_for_files(written)
         with open_writer(self._options) as writer:
             if self._options.source is None:
                 writer.append_drafts(_drafts(written))
             else:
-                take_turn(writer, written, source=self._options.source, turn=self._options.turn)
-        remove(written)
+                append_task_output(writer, written, source=self._options.source, turn=self._options.turn)
+        remove_task_output(written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks wrote, also those that failed, which Spark tells nothing of."""
-        remove_folder(os.path.join(self._options.path, ASIDE, self._job))
+        remove_folder(os.path.join(self._options.path, TASK_OUTPUT_FOLDER, self._job))
 
 
 def open_writer(options: WriteOptions) -> Writer[Ref]:
@@ -159,7 +161,7 @@ def open_writer(options: WriteOptions) -> Writer[Ref]:
     return Writer(options.path, record_bytes_max=options.record_bytes_max, file_system=options.file_system)
 
 
-def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> Turn | None:
+def append_task_output(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> Turn | None:
     """Append a turn, once.
 
     Raises: StateError where the turn is in the log with other records: then what gave it has forgotten something, and
@@ -175,7 +177,7 @@ def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: 
     return appended
 
 
-def _pieces(values: pa.Array, column: str) -> Iterator[Batch]:
+def _batches(values: pa.Array, column: str) -> Iterator[Batch]:
     """The values as records, a megabyte of them together or a larger one.
 
     Spark gives as many rows together as it is told, 10,000 as a rule: too many for a processor's cache to hold from
@@ -200,26 +202,26 @@ def _drafts(written: Sequence[Written]) -> list[Drafted]:
     """The records of all tasks, one task after the other.  Raises: AccessError, CorruptError, FullError."""
     folder = next((each.folder for each in written), "")
     drafts = [each.draft for each in written if each.draft is not None]
-    return to_append(os.path.join(folder, uuid.uuid4().hex), drafts)
+    return files_to_append(os.path.join(folder, uuid.uuid4().hex), drafts)
 
 
-def wait_for(written: Sequence[Written]) -> None:
+def wait_for_files(written: Sequence[Written]) -> None:
     """Wait until this machine sees what all tasks wrote; before the log's lock is taken, for which others wait.
 
     Raises: StateError where a task wrote into a directory of its own machine.
     """
     for each in written:
         draft = each.draft
-        if draft is not None and not file_is_seen(draft.path, each.machine, size=draft.end):
+        if draft is not None and not wait_until_visible(draft.path, each.machine, size=draft.end):
             text = f"{draft.path}, into which a task wrote, is not on the driver's machine"
             raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
 
 
-def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+def by_partition(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
     return sorted((each for each in messages if isinstance(each, Written)), key=lambda each: each.partition)
 
 
-def remove(written: Sequence[Written]) -> None:
+def remove_task_output(written: Sequence[Written]) -> None:
     """Remove what was written aside, by these tasks and those they repeat.  What cannot be removed is only space."""
     for folder in {each.folder for each in written}:
         remove_folder(folder)
@@ -264,15 +266,15 @@ class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
     """See the module.  What a query is called in the log is `spark/` and its id, which its checkpoint keeps."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        """Append what the tasks wrote, where this batch is not in the log yet.  Raises: as `take_turn`."""
-        settle_worker()
-        written = in_order(messages)
+        """Append what the tasks wrote, where this batch is not in the log yet.  Raises: as `append_task_output`."""
+        tune_worker()
+        written = by_partition(messages)
         if written:
-            wait_for(written)
+            wait_for_files(written)
             with open_writer(self._options) as writer:
-                take_turn(writer, written, source=f"spark/{written[0].query}", turn=batchId)
-        remove(written)
+                append_task_output(writer, written, source=f"spark/{written[0].query}", turn=batchId)
+        remove_task_output(written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remove what the tasks wrote.  What is in the log stays there: Spark calls this also after a commit."""
-        remove(in_order(messages))
+        remove_task_output(by_partition(messages))

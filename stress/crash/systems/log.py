@@ -38,10 +38,10 @@ from stress.crash.systems.log_actor import (
     How,
     LogActor,
     Turn,
+    append_task_output,
     in_mode,
     many,
     read,
-    take_turn,
     turn,
     turns_in,
 )
@@ -240,7 +240,7 @@ def observe(log: Path, turns: Sequence[Turn], *, judge: int = _JUDGES[0], after_
 def _take_again(writer: Writer[Any], log: Path, turn: Turn) -> bool:
     """Take a turn again; whether all of it must be there now, as the source's later turns were not taken before it."""
     last = writer.last_turn(turn.source)
-    take_turn(writer, log, turn)
+    append_task_output(writer, log, turn)
     return last is None or last.turn <= turn.first
 
 

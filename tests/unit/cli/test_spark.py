@@ -20,7 +20,7 @@ from binlog.cli.output import write_table
 from binlog.cli.spark import SparkCommands
 from binlog.cli.spark.options import columns_from, day_from, parser_from, records_from
 from binlog.cli.spark.running import error_text
-from binlog.cli.spark.signals import kept_signals
+from binlog.cli.spark.signals import deferred_signals
 from tests.unit.cli.running import ENVIRONMENT, fill
 
 CONTEXT: Any = None
@@ -150,7 +150,7 @@ def test_a_table(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def _fail(*, pressed: bool) -> None:
-    with kept_signals() as signals:
+    with deferred_signals() as signals:
         if pressed:
             signal.raise_signal(signal.SIGINT)
             with pytest.raises(KeyboardInterrupt):
@@ -160,7 +160,7 @@ def _fail(*, pressed: bool) -> None:
 
 def test_signals_are_kept_until_somebody_asks() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with kept_signals() as signals:
+    with deferred_signals() as signals:
         signals.check()
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
@@ -174,7 +174,7 @@ def test_signals_are_kept_until_somebody_asks() -> None:
             signal.raise_signal(signal.SIGINT)  # who presses it twice does not want to wait
         with pytest.raises(KeyboardInterrupt):
             signals.check()
-    with pytest.raises(Signalled), kept_signals():
+    with pytest.raises(Signalled), deferred_signals():
         signal.raise_signal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         _fail(pressed=True)  # what fails after Ctrl-C, a call to Java for one, fails because of it

@@ -17,7 +17,7 @@ from stress.crash.marks import Ledger, values_of
 from stress.crash.records import identity_of, record_bytes
 from stress.crash.system import Crash, Who
 from stress.crash.systems.log import LogSystem
-from stress.crash.systems.log_actor import How, LogActor, Mark, MarkKind, Turn, mark_of, take_turn, turns_in
+from stress.crash.systems.log_actor import How, LogActor, Mark, MarkKind, Turn, append_task_output, mark_of, turns_in
 from stress.crash.systems.log_expectation import Entries, Expectation, Observation, compare
 from tests.support.crashing import Marks, verdict
 
@@ -111,7 +111,7 @@ def test_turns_that_are_taken_again_are_there_once(tmp_path: Path, how: How, tak
     with Writer(log, prepare_bytes=4096) as writer:
         for each in turns[:taken]:
             first = each.first
-            for count, ref in take_turn(writer, log, each):
+            for count, ref in append_task_output(writer, log, each):
                 marks.append(told(SOURCE, first, ref, count))
                 first += count
     assert turns_in(Marks(marks)) == turns

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import binlog
 from binlog import Batch, Drafted, Writer
-from binlog.spark.writing.writing import to_append, write_aside
+from binlog.spark.writing.writing import files_to_append, write_task_output
 from tests.support.examples import examples
 from tests.support.logs import read_all
 
@@ -22,7 +22,7 @@ FILE_BYTES = 100
 
 def write(path: Path, *batches: list[bytes]) -> Drafted | None:
     made = (Batch.from_records(records) for records in batches if records)
-    return write_aside(str(path), made, record_bytes_max=1000, file_bytes_min=FILE_BYTES)
+    return write_task_output(str(path), made, record_bytes_max=1000, file_bytes_min=FILE_BYTES)
 
 
 def test_rows_there_are_none_of_make_no_draft(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_what_is_large_enough_becomes_a_file_and_the_rest_goes_together(tmp_path
         aside.mkdir()
         made = [write(aside / str(number), [b"%d" % number * 20] * count) for number, count in enumerate(counts)]
         drafts = [each for each in made if each is not None]
-        appended = to_append(str(aside / "new"), drafts)
+        appended = files_to_append(str(aside / "new"), drafts)
         large = [each.durable for each in drafts]
         assert large == [4 * count + 20 * count >= FILE_BYTES for count in counts if count]
         if any(large):
@@ -63,12 +63,12 @@ def test_an_error_of_whom_the_rows_come_from_is_left_as_it_is(tmp_path: Path) ->
         raise ConnectionResetError("Spark is gone")
 
     with pytest.raises(ConnectionResetError, match="Spark is gone"):
-        write_aside(str(tmp_path / "x"), rows(), record_bytes_max=10, file_bytes_min=1)
+        write_task_output(str(tmp_path / "x"), rows(), record_bytes_max=10, file_bytes_min=1)
 
 
 @pytest.mark.spark
 def test_the_first_writer_makes_the_log_s_directory_too(tmp_path: Path) -> None:
     from binlog.spark.writing.writing import make_folder
 
-    make_folder(str(tmp_path / "new" / ".aside" / "job"))
-    assert (tmp_path / "new" / ".aside" / "job").is_dir()
+    make_folder(str(tmp_path / "new" / ".task-output" / "job"))
+    assert (tmp_path / "new" / ".task-output" / "job").is_dir()

@@ -195,13 +195,13 @@ def opened(query: Query) -> int:
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal count
-        count += watching and event == "open"
+        count += progress and event == "open"
 
-    watching = False
+    progress = False
     sys.addaudithook(hook)
-    watching = True
+    progress = True
     query.latest()
-    watching = False
+    progress = False
     return count
 
 

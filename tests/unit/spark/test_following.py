@@ -184,9 +184,9 @@ def test_a_log_that_a_glob_finds_later_is_read_from_its_beginning(log: Path, tmp
 
 @given(st.integers(1, 1000), st.dictionaries(st.text("abc", min_size=1), st.integers(1, 10**9), min_size=1))
 def test_shares_are_of_the_limit_and_leave_nobody_out(limit: int, sizes: dict[str, int]) -> None:
-    from binlog.spark.stream import shares
+    from binlog.spark.stream import divide_limit
 
-    found = shares(limit, sizes)
+    found = divide_limit(limit, sizes)
     assert sum(found.values()) == limit
     assert found.keys() == sizes.keys()
     assert min(found.values()) >= (1 if limit >= len(sizes) else 0)
@@ -269,11 +269,11 @@ def _opened(query: Query) -> int:
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal count
-        count += watching and event == "open" and str(arguments[0]).endswith(".dat")
+        count += progress and event == "open" and str(arguments[0]).endswith(".dat")
 
-    watching = False
+    progress = False
     sys.addaudithook(hook)
-    watching = True
+    progress = True
     query.latest()
-    watching = False
+    progress = False
     return count

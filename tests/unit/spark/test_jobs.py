@@ -20,8 +20,8 @@ from tests.support.logs import jpos_file
 with contextlib.suppress(ImportError):
     from pyspark.sql import types
 
-    from binlog.spark.jobs import Chosen, Output, SaveMode, Selection, choose, refuse, selection
-    from binlog.spark.jobs.output import Draft, Format, remove
+    from binlog.spark.jobs import Chosen, Output, SaveMode, Selection, check_outputs, choose, selection
+    from binlog.spark.jobs.output import Format, UnpublishedOutput, remove
     from binlog.spark.jobs.parsing import plain_frame
     from binlog.spark.jobs.stats import Amount, _Group, _summed
     from binlog.spark.jobs.verify import tasks
@@ -104,13 +104,13 @@ def test_a_day_that_is_not_over_is_all_there_is_and_writes_nothing(tmp_path: Pat
 def test_where_the_index_cannot_be_brought_up_to_date_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: str) -> Writer:
+    def deny(path: str) -> Writer:
         raise AccessError("no permission")
 
     path = str(tmp_path / "log")
     with Writer(path) as writer:
         writer.append(b"one")
-        monkeypatch.setattr(selection, "Writer", refuse)
+        monkeypatch.setattr(selection, "Writer", deny)
         with pytest.raises(StateError, match="cannot be brought up to date: no permission"):
             choose(Selection(paths=(path,), until=datetime.now(UTC)))
 
@@ -152,14 +152,14 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def draft_of(output: Output, text: str = "new") -> Draft:
+def draft_of(output: Output, text: str = "new") -> UnpublishedOutput:
     path = output.local()
     assert path is not None
     draft = path.with_name(f".{path.name}.0.unfinished")
     draft.mkdir()
     for name in ("_SUCCESS", f"part-{text}", f".part-{text}.crc"):
         (draft / name).write_text(text)
-    return Draft(draft, output)
+    return UnpublishedOutput(draft, output)
 
 
 def names(path: Path) -> list[str]:
@@ -184,10 +184,10 @@ def test_what_was_not_published_goes(out: Path) -> None:
 
 def test_modes(out: Path) -> None:
     out.mkdir()
-    Output(path=str(out)).refuse()  # an empty folder is none
+    Output(path=str(out)).check()  # an empty folder is none
     draft_of(Output(path=str(out))).publish()
     with pytest.raises(StateError, match="is there already"):
-        Output(path=str(out)).refuse()
+        Output(path=str(out)).check()
     with draft_of(Output(path=str(out))) as draft, pytest.raises(StateError, match="made by somebody else"):
         draft.publish()
     draft_of(Output(path=str(out), mode=SaveMode.APPEND), "more").publish()
@@ -221,7 +221,7 @@ def test_where_it_goes() -> None:
     assert Output(path="file:/a%20b").local() == Path("/a b")
     assert Output(path="hdfs://name/a").local() is None
     with pytest.raises(ValueError, match="a log is appended to"):
-        Output(path="/log", format=Format.BINLOG, mode=SaveMode.OVERWRITE).refuse()
+        Output(path="/log", format=Format.BINLOG, mode=SaveMode.OVERWRITE).check()
 
 
 def test_no_output_takes_the_place_of_a_log(path: str, tmp_path: Path) -> None:
@@ -230,23 +230,23 @@ def test_no_output_takes_the_place_of_a_log(path: str, tmp_path: Path) -> None:
     link.symlink_to(path)
     for place in (path, str(link), str(tmp_path)):
         with pytest.raises(ValueError, match="is no place for an output: the log"):
-            refuse(chosen, Output(path=place, mode=SaveMode.OVERWRITE))
+            check_outputs(chosen, Output(path=place, mode=SaveMode.OVERWRITE))
     with pytest.raises(ValueError, match="is no place for an output: the log"):
-        refuse(chosen, Output(path=str(tmp_path / "out")), Output(path=path))
+        check_outputs(chosen, Output(path=str(tmp_path / "out")), Output(path=path))
     with pytest.raises(ValueError, match="is given for two outputs"):
-        refuse(chosen, Output(path=str(tmp_path / "out")), Output(path=f"file:{tmp_path}/out"))
+        check_outputs(chosen, Output(path=str(tmp_path / "out")), Output(path=f"file:{tmp_path}/out"))
     with Writer(tmp_path / "other"):
         pass
     with pytest.raises(StateError, match="holds a log"):
-        refuse(chosen, Output(path=str(tmp_path / "other"), mode=SaveMode.OVERWRITE))
+        check_outputs(chosen, Output(path=str(tmp_path / "other"), mode=SaveMode.OVERWRITE))
     with pytest.raises(StateError, match="is there already"):
-        refuse(chosen, Output(path=str(tmp_path / "other"), format=Format.BINLOG))
+        check_outputs(chosen, Output(path=str(tmp_path / "other"), format=Format.BINLOG))
 
 
 def test_what_a_stream_writes_gets_nothing_else(out: Path) -> None:
     (out / "_spark_metadata").mkdir(parents=True)
     with pytest.raises(StateError, match="is what a stream writes"):
-        Output(path=str(out), mode=SaveMode.APPEND).refuse()
+        Output(path=str(out), mode=SaveMode.APPEND).check()
 
 
 def test_small_files_are_checked_together_and_large_ones_alone() -> None:

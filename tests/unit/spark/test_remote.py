@@ -312,7 +312,7 @@ def test_a_file_that_becomes_an_archive_at_any_moment(
     asked = 0
 
     def then(question: Any) -> Any:
-        def ask(self: Any, name: str, **bounds: int) -> Any:
+        def query(self: Any, name: str, **bounds: int) -> Any:
             nonlocal asked
             if name.endswith(path):
                 asked += 1
@@ -321,7 +321,7 @@ def test_a_file_that_becomes_an_archive_at_any_moment(
                     bucket.rm(path)
             return question(self, name, **bounds)
 
-        return ask
+        return query
 
     for name in ("cat_file", "size"):
         monkeypatch.setattr(type(bucket), name, then(getattr(type(bucket), name)))
@@ -385,10 +385,10 @@ def test_a_read_of_local_and_remote_logs(log: Path, bucket: Any) -> None:
 
 
 def test_keys_in_a_url_are_shown_to_nobody() -> None:
-    from binlog.spark.remote.remote import shown
+    from binlog.spark.remote.remote import redacted
 
-    assert shown("s3://key:secret@bucket/log?region=eu-west-1&external_id=x") == "s3://bucket/log"
-    assert shown("https://host/a@b") == "https://host/a@b"
+    assert redacted("s3://key:secret@bucket/log?region=eu-west-1&external_id=x") == "s3://bucket/log"
+    assert redacted("https://host/a@b") == "https://host/a@b"
 
 
 def test_a_stream_is_refused() -> None:

@@ -22,25 +22,25 @@ class Query:
     """What Spark does with a stream's writer: messages come from tasks, each call has a writer of its own."""
 
     def __init__(self, log: Path, name: str = "0f3a", *, file_bytes_min: int = 64 << 20) -> None:
-        from binlog.spark.writing.writing import ASIDE, StreamWriter
+        from binlog.spark.writing.writing import TASK_OUTPUT_FOLDER, StreamWriter
 
         self._log = log
         self._name = name
         self.file_bytes_min = file_bytes_min
         self._pickled = pickle.dumps(StreamWriter(WriteOptions(str(log), 2**20, file_bytes_min), "data"))
-        self.aside = log / ASIDE
+        self.aside = log / TASK_OUTPUT_FOLDER
 
     def staged(self, batch: int, *tasks: Sequence[bytes]) -> list[object]:
         """Have each task write its records aside."""
-        from binlog.spark.other_machine import this_machine
-        from binlog.spark.writing.writing import Written, write_aside
+        from binlog.spark.shared_fs import this_machine
+        from binlog.spark.writing.writing import Written, write_task_output
 
         messages: list[object] = []
         for number, records in enumerate(tasks):
             path = self.aside / f"{self._name}-{batch}" / f"{number}-{uuid.uuid4().hex}"
             path.parent.mkdir(parents=True, exist_ok=True)
             batches = [Batch.from_records(records)] if records else []
-            draft = write_aside(str(path), batches, record_bytes_max=2**20, file_bytes_min=self.file_bytes_min)
+            draft = write_task_output(str(path), batches, record_bytes_max=2**20, file_bytes_min=self.file_bytes_min)
             messages.append(Written(number, str(path.parent), draft, self._name, this_machine()))
         return messages
 

@@ -15,7 +15,7 @@ sys.modules["__main__"].__spec__ = importlib.machinery.ModuleSpec("pyspark.daemo
 
 _PROGRAM = """
 import gc, json, resource
-from binlog.spark.worker import settle_worker
+from binlog.spark.worker import tune_worker
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -25,7 +25,7 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 before, frozen = faults(), gc.get_freeze_count()
-settle_worker()
+tune_worker()
 faults()
 print(json.dumps({"before": before, "after": faults(), "frozen": gc.get_freeze_count() - frozen}))
 """

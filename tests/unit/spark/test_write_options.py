@@ -52,11 +52,11 @@ def test_a_shared_file_system_is_refused_unless_it_is_said(tmp_path: Path, monke
 
 @pytest.mark.spark
 def test_a_directory_that_the_machines_do_not_share_is_told(tmp_path: Path) -> None:
-    from binlog.spark.other_machine import this_machine
+    from binlog.spark.shared_fs import this_machine
     from binlog.spark.writing.writing import BatchWriter, Written
 
     writer = BatchWriter(parse_write_options({"path": str(tmp_path / "log")}), "data")
-    folder = str(tmp_path / "log" / ".aside" / "job")
+    folder = str(tmp_path / "log" / ".task-output" / "job")
     elsewhere = f"{folder}/0-x"
     draft = Drafted(elsewhere, 5, 306, 0, durable=True, entries=b"")
     with pytest.raises(StateError, match=f"^{elsewhere}, into which a task wrote, is not on the driver's machine"):
@@ -68,7 +68,7 @@ def test_jobs_that_make_and_remove_the_folder_aside_at_once(tmp_path: Path) -> N
     from binlog.spark.writing.writing import make_folder, remove_folder
 
     def job(number: int) -> None:
-        path = str(tmp_path / ".aside" / str(number))
+        path = str(tmp_path / ".task-output" / str(number))
         for _ in range(500):
             make_folder(path)
             remove_folder(path)

@@ -21,7 +21,7 @@ def pieces(values: Any) -> list[list[bytes]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "_PIECE_BYTES", PIECE_BYTES)
-        return [list(batch) for batch in writing._pieces(values, "data")]
+        return [list(batch) for batch in writing._batches(values, "data")]
 
 
 @given(RECORDS, st.integers(0, 5), st.sampled_from(["binary", "large_binary"]))

@@ -112,7 +112,7 @@ def test_a_record_that_is_missing_or_there_twice_is_noticed(tmp_path: Path) -> N
 
 def test_what_a_job_leaves_behind_is_noticed(tmp_path: Path) -> None:
     with proof._nothing_left(tmp_path) as wrong:
-        (tmp_path / ".aside" / "job" / "0-x").mkdir(parents=True)
+        (tmp_path / ".task-output" / "job" / "0-x").mkdir(parents=True)
     assert wrong == ["left aside: ['0-x', 'job']"]
 
 

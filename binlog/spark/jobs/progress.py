@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ Report = Callable[[Progress], None]
 """What a job tells its progress to, some times a second, in the thread that waits for it."""
 
 
-def watched(spark: Any, action: Callable[[], _Result], report: Report | None) -> _Result:
+def run_with_progress(spark: Any, action: Callable[[], _Result], report: Report | None) -> _Result:
     """Call an action that runs jobs of Spark's, and report how far they are until it ends.
 
     Ctrl-C, and whatever else is raised here meanwhile, cancels the jobs.
@@ -49,7 +49,7 @@ def watched(spark: Any, action: Callable[[], _Result], report: Report | None) ->
     thread.start()
     try:
         while thread.is_alive():
-            thread.join(_LOOK_SECONDS)
+            thread.join(_POLL_SECONDS)
             if report is not None:
                 report(_progress(context.statusTracker(), group))
     except BaseException:

@@ -24,7 +24,7 @@ DATA = (Field("data", "data", True),)
 @pytest.fixture
 def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Any, Any, bytes]]:
     """A reader and its one task, made on a machine; and the log's file as another machine still sees it."""
-    from binlog.spark import other_machine
+    from binlog.spark import shared_fs
     from binlog.spark.log.reading import BatchReader
 
     def planned(machine: str) -> tuple[Any, Any, bytes]:
@@ -38,7 +38,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
             [task] = reader.partitions()
         after = path.read_bytes()
         path.write_bytes(before)
-        monkeypatch.setattr(other_machine, "_SECONDS_MAX", 5.0)
+        monkeypatch.setattr(shared_fs, "_SECONDS_MAX", 5.0)
         return *pickle.loads(pickle.dumps((reader, task))), after
 
     return planned
@@ -72,25 +72,25 @@ def test_and_for_a_file_whose_name_it_does_not_see_yet(tmp_path: Path, planned: 
 
 
 def test_but_not_for_ever(planned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from binlog.spark import other_machine
+    from binlog.spark import shared_fs
 
     reader, task, _ = planned("another machine")
-    monkeypatch.setattr(other_machine, "_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(shared_fs, "_SECONDS_MAX", 0.3)
     with pytest.raises(GoneError, match="is not what it was when the read was planned"):
         read(reader, task)
 
 
 def test_a_file_that_another_machine_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from binlog.spark import other_machine
+    from binlog.spark import shared_fs
 
     threading.Timer(0.5, (tmp_path / "late").touch).start()
-    assert other_machine.file_is_seen(str(tmp_path / "late"), "another machine", size=0)
-    monkeypatch.setattr(other_machine, "_SECONDS_MAX", 0.3)
-    assert not other_machine.file_is_seen(str(tmp_path / "never"), "another machine", size=0)
+    assert shared_fs.wait_until_visible(str(tmp_path / "late"), "another machine", size=0)
+    monkeypatch.setattr(shared_fs, "_SECONDS_MAX", 0.3)
+    assert not shared_fs.wait_until_visible(str(tmp_path / "never"), "another machine", size=0)
 
 
 def test_where_it_was_planned_nothing_is_waited_for(planned: Any) -> None:
-    from binlog.spark.other_machine import this_machine
+    from binlog.spark.shared_fs import this_machine
 
     reader, task, _ = planned(this_machine())
     began = time.monotonic()

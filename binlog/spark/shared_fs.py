@@ -30,7 +30,7 @@ def this_machine() -> str:
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
-def when_seen(attempt: Callable[[], T], planned_on: str) -> T:
+def retry_until_visible(attempt: Callable[[], T], planned_on: str) -> T:
     """What an attempt gives to open something.  planned_on: `this_machine()` where it was seen last.
 
     Blocks: where that was elsewhere, for a minute at most, until this machine sees as much of it: until then attempts
@@ -47,7 +47,7 @@ def when_seen(attempt: Callable[[], T], planned_on: str) -> T:
         time.sleep(_LOOK_SECONDS)
 
 
-def file_is_seen(path: str, made_on: str, *, size: int) -> bool:
+def wait_until_visible(path: str, made_on: str, *, size: int) -> bool:
     """Whether a file is there, of so many bytes at least.  made_on: `this_machine()` where it was made.
 
     Blocks: where that was elsewhere, for a minute at most, until this machine sees it.
