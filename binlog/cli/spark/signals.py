@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM while Spark works: kept until it can be stopped in order.
+"""Defer Ctrl-C and SIGTERM while Spark works, until the job can be stopped cleanly.
 
-Fact relied on: an exception that a signal raises in the middle of a call to Java leaves the connection of this thread
-with half an answer, and what comes after it fails.  So none is raised there.
+Fact relied on: if a signal handler raises in the middle of a call to Java, half an answer stays in this thread's
+connection, and the following calls fail.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
 class DeferredSignals:
-    """What came of them.  A second Ctrl-C ends the process at once."""
+    """The signals received so far.  A second Ctrl-C raises KeyboardInterrupt at once."""
 
     def __init__(self) -> None:
         self._number: signal.Signals | None = None
         self._came: signal.Signals | None = None
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt or Signalled for what came.  To be called some times a second, where one can stop."""
+        """Raise KeyboardInterrupt or Signalled for a pending signal.  Call it a few times per second."""
         number, self._number = self._number, None
         if number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -32,12 +32,12 @@ class DeferredSignals:
             raise Signalled(number)
 
     def raise_received(self) -> None:
-        """Raise as `check` for a signal that ever came: what fails after one fails because of it."""
+        """Raise as `check` for any signal received so far, because that caused the error being handled."""
         self._number = self._number or self._came
         self.check()
 
     def install(self) -> None:
-        """Take them; again where somebody else took them meanwhile."""
+        """Install the handlers, also again after other code has replaced them."""
         for number in _NUMBERS:
             signal.signal(number, self._keep)
 
@@ -50,7 +50,7 @@ class DeferredSignals:
 
 @contextlib.contextmanager
 def deferred_signals() -> Iterator[DeferredSignals]:
-    """Keep them within the block, and raise at its end what came and nobody asked for."""
+    """Defer the signals within the block, and raise at its end for a signal that is still pending."""
     before = {number: signal.getsignal(number) for number in _NUMBERS}
     kept = DeferredSignals()
     kept.install()

@@ -1,4 +1,4 @@
-"""Running a stream for a command, until it ends or somebody ends it, and its table."""
+"""Run a stream for a command, show its progress, and print its table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.spark.display import Display
 from binlog.cli.spark.options import SparkOptions
 from binlog.cli.spark.output_options import OutputOptions
-from binlog.cli.spark.running import need_spark, spark_session
+from binlog.cli.spark.session import need_spark, spark_session
 from binlog.cli.spark.signals import DeferredSignals
 from binlog.cli.spark.tables import rate_text, seconds_text
 
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.25
 
 
 def default_checkpoint(out: str) -> str:
-    """Beside the output: within it, whoever lists it would have to know what is no record."""
+    """Return the folder next to the output; inside it, readers would have to skip the folder."""
     return f"{out.rstrip('/')}.checkpoint"
 
 
@@ -37,15 +37,15 @@ def run_stream(
     batch_bytes: int | None,
     interval: str | None = None,
 ) -> None:
-    """Run it to its end: to what is there now or, with an interval between batches, until a signal.
+    """Run a stream up to the current end of the logs or, with an interval between batches, until a signal.
 
-    The table is printed however it ends.
+    Prints the table however the stream ends.
     """
     need_spark()
     from binlog.spark.jobs import Selection, StreamOptions, choose, follow, follow_bad
 
     with opening():
-        # What is wrong with the arguments is told before Spark is started.
+        # Report wrong arguments before Spark is started.
         choose(selection)
         everything = choose(Selection(paths=selection.paths))
     bad_output = to.bad_output()
@@ -80,7 +80,7 @@ def run_stream(
             _print(done, seconds)
 
         starts = [start] if bad_output is None else [start, start_bad]
-        # Those that end run one after the other: two queries of one session get into each other's way now and then.
+        # Run finite queries one after the other: two queries of one session sometimes interfere.
         for together in [starts] if interval is not None else [[each] for each in starts]:
             _run(what, together, print_totals if start in together else None, signals)
 
@@ -91,7 +91,7 @@ def _run(
     print_totals: Callable[[StreamTotals, float], None] | None,
     signals: DeferredSignals,
 ) -> None:
-    """Run queries until one of them ends, and stop the others.  tell: is told what the first one did."""
+    """Run queries until one of them ends, and stop the others.  print_totals: called with the first one's totals."""
     begun = time.monotonic()
     running: list[RunningStream] = []
     try:

@@ -8,6 +8,7 @@ from typing import Any
 from binlog.spark.log.options import ReadOptions, is_url, parse_options
 from binlog.spark.log.reading import BatchReader, FilteringReader
 from binlog.spark.log.record_parser import schema_of
+from binlog.spark.remote.remote import redacted
 from binlog.spark.schema import Field, chosen_fields, columns, ddl
 
 

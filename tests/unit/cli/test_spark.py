@@ -19,7 +19,7 @@ from binlog.cli.main import main
 from binlog.cli.output import write_table
 from binlog.cli.spark import SparkCommands
 from binlog.cli.spark.options import columns_from, day_from, parser_from, records_from
-from binlog.cli.spark.running import error_text
+from binlog.cli.spark.session import error_text
 from binlog.cli.spark.signals import deferred_signals
 from tests.unit.cli.running import ENVIRONMENT, fill
 

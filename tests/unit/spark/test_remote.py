@@ -397,7 +397,7 @@ def test_a_stream_is_refused() -> None:
     from binlog.spark.source import BinlogDataSource
 
     schema = StructType([StructField("offset", LongType())])
-    with pytest.raises(ValueError, match=f"^binlog: '{URL}' cannot be followed: .*closed files only"):
+    with pytest.raises(ValueError, match=f"^binlog: cannot follow '{URL}': .*closed files only"):
         BinlogDataSource({"path": URL}).streamReader(schema)
 
 

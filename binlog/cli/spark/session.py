@@ -1,11 +1,11 @@
-"""Starting Spark for a command, and telling in one line what went wrong in it.
+"""Start and stop Spark for a command, and report its errors in one line.
 
 Facts relied on (PySpark 4.3):
 
-- What Java writes to standard error, warnings and the traces of failed tasks, goes to the descriptor that was number 2
-  when it was started.  What a user has to know of it is in the error that Python gets.
-- Starting Spark takes SIGINT for itself: its handler cancels all jobs, also those of a stream, whose query then fails.
-- A frame's error has the trace of a task in its text, and in that the error of ours.
+- Java writes warnings and the traces of failed tasks to the descriptor that was number 2 when it was started.  The
+  error that Python gets says all that a user needs.
+- Starting Spark installs a handler for SIGINT that cancels all jobs, also those of a stream, whose query then fails.
+- The text of a frame's error contains the trace of the failed task, which contains our own error.
 """
 
 from __future__ import annotations
@@ -26,32 +26,31 @@ from binlog.errors import BinlogError
 
 _STANDARD_ERROR = 2
 
-# "binlog.errors.GoneError: the text", as Python prints it within a trace; ValueErrors, and what names us.
+# "binlog.errors.GoneError: the text", as in a Python traceback; also ValueErrors, and errors that start with our name.
 _OURS = re.compile(r"^\s*(?:binlog\.errors\.\w+: |ValueError: |\w+Error: (?=binlog: ))(?:binlog: )?(.+)$", re.MULTILINE)
-# "An error occurred while calling o70.save.", and then the error.
+# "An error occurred while calling o70.save.", followed by the error.
 _CALL = re.compile(r"\AAn error occurred while calling \S+\s+: (?:[\w.$]+: )?")
 _CONDITION = re.compile(r"^\[[A-Z_.0-9]+\] ")
 _LAST_BYTES = 2000
 
 
 def need_spark() -> None:
-    """Raises: CommandError where a package is missing."""
+    """Raise CommandError if a package is missing."""
     missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
-        text = f"{' and '.join(missing)} not installed; in a checkout of binlog, pip install '.[spark]' installs them"
+        text = f"{' and '.join(missing)} not installed; in a checkout of binlog, run pip install '.[spark]'"
         raise CommandError(text, ExitCode.FAILED)
 
 
 @contextlib.contextmanager
 def spark_session(options: SparkOptions, *, folders: Sequence[str] = ()) -> Iterator[tuple[Any, DeferredSignals]]:
-    """A Spark session, stopped at the end; one that this process has already is left as it is.
+    """Yield a Spark session and the deferred signals; stop the session at the end, unless the process already had it.
 
-    With it goes what keeps Ctrl-C and SIGTERM meanwhile.
-    folders: where tasks look for a user's modules.  Raises: CommandError for whatever Spark says.
+    folders: where tasks search for a user's modules.  Raises: CommandError for any error of Spark's.
     """
     from pyspark.sql import SparkSession
 
-    # Or else py4j has the root logger print a trace for each call to Java that Ctrl-C ends.
+    # Without a handler, py4j makes the root logger print a trace for each call to Java that Ctrl-C interrupts.
     logging.getLogger().addHandler(logging.NullHandler())
     active = SparkSession.getActiveSession()
     with deferred_signals() as signals:
@@ -83,14 +82,14 @@ def _started(options: SparkOptions, folders: Sequence[str], log: IO[bytes]) -> A
     except Exception as error:
         log.seek(max(log.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
         said = [line for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        # Java says itself what is wrong with it; Python only that it ended.
+        # If Java fails to start, it says why itself; Python only knows that it exited.
         last = f": {said[-1]}" if said and "JAVA_GATEWAY" in str(error) else ""
-        raise CommandError(f"Spark does not start: {error_text(error)}{last}", ExitCode.FAILED) from error
+        raise CommandError(f"Spark failed to start: {error_text(error)}{last}", ExitCode.FAILED) from error
 
 
 @contextlib.contextmanager
 def spark_errors() -> Iterator[None]:
-    """One line for an error of Spark's, with the one of ours that is in it.  Raises: CommandError."""
+    """Turn Spark's errors into one line, with our own error if there is one in it.  Raises: CommandError."""
     try:
         yield
     except (BinlogError, OSError, CommandError):
@@ -104,7 +103,7 @@ def spark_errors() -> Iterator[None]:
 
 
 def error_text(error: Exception) -> str:
-    """What is to be known of an error of Spark's: the last one of ours in its text, or else its first line."""
+    """Return the last of our errors in the text of Spark's error, or its first line."""
     text = _CALL.sub("", str(error))
     ours = _OURS.findall(text)
     if ours:
