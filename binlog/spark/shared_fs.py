@@ -1,11 +1,11 @@
-"""Finding what another machine knows of, whose view of a shared file system may be ahead of this one's.
+"""Wait for files that another machine wrote to become visible on a shared file system.
 
 Facts relied on:
 
-- nfs(5), "Data and metadata coherence": what a client wrote reaches the server when it is synced, or its file closed;
-  an open asks the server anew; and what names are in a directory, or are not, is kept for a minute at most.
-- A writer syncs records of Mode.FLUSH after half a second at most, unless told otherwise (binlog.Background).
-- random(4): all processes under one kernel, in whatever container, read the same boot id.
+- nfs(5), "Data and metadata coherence": data that a client wrote reaches the server when the client syncs or closes the
+  file.  An open asks the server again.  Directory entries, present or absent, are cached for at most a minute.
+- A writer syncs records of Mode.FLUSH after at most half a second by default (binlog.Background).
+- random(4): all processes under one kernel read the same boot id, in containers too.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def this_machine() -> str:
-    """A text that is another one on every machine, and after every boot."""
+    """Return a text that identifies this boot of this machine."""
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
 def retry_until_visible(attempt: Callable[[], T], planned_on: str) -> T:
-    """What an attempt gives to open something.  planned_on: `this_machine()` where it was seen last.
+    """Return the result of `attempt`, which opens something.  planned_on: `this_machine()` of the planner.
 
-    Blocks: where that was elsewhere, for a minute at most, until this machine sees as much of it: until then attempts
-    raise NotFoundError or ValueError.
-    Raises: what the last attempt does.
+    If the planner was another machine, retries for at most a minute while the attempt raises NotFoundError or
+    ValueError, because this machine may not see all of the data yet.
+    Raises: the error of the last attempt.
     """
     late = _clock(planned_on)
     while True:
@@ -48,9 +48,9 @@ def retry_until_visible(attempt: Callable[[], T], planned_on: str) -> T:
 
 
 def wait_until_visible(path: str, made_on: str, *, size: int) -> bool:
-    """Whether a file is there, of so many bytes at least.  made_on: `this_machine()` where it was made.
+    """Return whether a file has at least `size` bytes.  made_on: `this_machine()` of its writer.
 
-    Blocks: where that was elsewhere, for a minute at most, until this machine sees it.
+    If the writer was on another machine, waits for at most a minute.
     """
     late = _clock(made_on)
     while not _has(path, size):
@@ -68,6 +68,6 @@ def _has(path: str, size: int) -> bool:
 
 
 def _clock(machine: str) -> Callable[[], bool]:
-    """Tells whether it is too late to wait for what a machine knows of; at once, where that is this one."""
+    """Return a function that says whether to stop waiting for data of a machine; at once, if that is this one."""
     deadline = time.monotonic() + (0 if machine == this_machine() else _SECONDS_MAX)
     return lambda: time.monotonic() >= deadline

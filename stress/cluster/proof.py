@@ -160,7 +160,7 @@ class Proof:
         answer = self._driver.ask("read", path=url, options=options)
         wrong = _differences(answer["found"], _summary(self._log, files={file.number for file in closed}))
         said = self._driver.ask("refused", path=url, options={})
-        if "is open, and a remote file system cannot tell" not in said:
+        if "is open, and a remote file system does not say" not in said:
             wrong.append(f"an open file is not refused: {said[:300]!r}")
         return f"{answer['found'][0]:,} records of {len(closed)} files; the open file is refused", wrong
 

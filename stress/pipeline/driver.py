@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from binlog.spark import session, session_beside
+from binlog.spark import session, sibling_session
 
 SOURCE, TARGET, PARQUET = "log", "copy", "parquet"
 
@@ -30,7 +30,7 @@ def _query(
     spark: Any, folder: Path, name: str, columns: tuple[str, ...], form: str, *, last: bool, **options: str
 ) -> Any:
     most = _RECORDS_A_BATCH_LAST if last else _RECORDS_A_BATCH
-    records = session_beside(spark).readStream.format("binlog").option("maxRecordsPerTrigger", most)
+    records = sibling_session(spark).readStream.format("binlog").option("maxRecordsPerTrigger", most)
     writing = (
         records.load(str(folder / SOURCE))
         .select(*columns)

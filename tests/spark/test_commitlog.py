@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from binlog.spark import session_beside
+from binlog.spark import sibling_session
 from tests.support.checkout import ROOT
 from tests.support.stores import append_numbers
 
@@ -85,7 +85,7 @@ def test_a_stream_goes_on_exactly_from_its_checkpoint(spark: Any, store: Path, t
 
     def run() -> list[int]:
         query = (
-            source(session_beside(spark).readStream, maxRecordsPerTrigger="250")
+            source(sibling_session(spark).readStream, maxRecordsPerTrigger="250")
             .load(str(store))
             .select("body")
             .writeStream.option("checkpointLocation", str(checkpoint))
@@ -122,7 +122,7 @@ def test_what_the_document_shows_works(spark: Any, store: Path, capfd: pytest.Ca
 
 
 def test_a_stream_follows_what_is_appended(spark: Any, store: Path) -> None:
-    beside = session_beside(spark)
+    beside = sibling_session(spark)
     query = (
         source(beside.readStream, startingPosition="latest", topic="t")
         .load(str(store))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from binlog import Ref, Writer
-from binlog.spark import session_beside
+from binlog.spark import sibling_session
 from binlog.spark.log.options import local_path
 from tests.spark.commands import Run, rows
 from tests.support.logs import read_all
@@ -138,7 +138,7 @@ def test_a_session_beside_another_has_its_settings_and_shares_nothing_that_a_str
         writer.append(b"one")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
     try:
-        beside = session_beside(spark)
+        beside = sibling_session(spark)
         assert beside.conf.get("spark.sql.session.timeZone") == "Asia/Kathmandu"
     finally:
         spark.conf.unset("spark.sql.session.timeZone")

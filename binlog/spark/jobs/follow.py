@@ -25,7 +25,7 @@ from binlog.spark.jobs.extract import BAD_COLUMN, bad_frame, check_arguments, co
 from binlog.spark.jobs.output import STREAM_METADATA, Format, Output, SaveMode, check_places, hadoop_path, has_files
 from binlog.spark.jobs.parsing import Parsing
 from binlog.spark.jobs.selection import Selection
-from binlog.spark.local_session import session_beside
+from binlog.spark.local_session import sibling_session
 
 _METRICS = "binlog"
 
@@ -132,7 +132,7 @@ def follow_bad(
     spark: Any, selection: Selection, output: Output, stream: StreamOptions, *, parsing: Parsing
 ) -> RunningStream:
     """The same for the bad records alone, with a checkpoint of its own, and a session, for it runs beside the other."""
-    frame = _frame(session_beside(spark), selection, output, stream, None, parsing)
+    frame = _frame(sibling_session(spark), selection, output, stream, None, parsing)
     return _start(bad_frame(frame.observe(_METRICS, *counts_of(frame)), output), output, stream)
 
 
