@@ -1,7 +1,7 @@
-"""Arrow columns from those of messages, with no Python object for any message.
+"""Build Arrow columns from a commit log's messages, without a Python object for any message.
 
-Facts relied on: see binlog/spark/columns.py.  And a list in Arrow, or a map, has no validity of its own where it has
-no buffer for it: so one whose bounds are equal is empty.
+Facts relied on: see binlog/spark/columns.py.  A list or map array without a validity buffer has no nulls: a list with
+equal bounds is empty.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ _TYPES = {
     "prepared_offset": pa.int64(),
     "message_bytes": pa.int32(),
 }
-# What has to be asked for to make a column, where that has another name; all messages are of one queue.
+# The message columns that a row's column is made from, if they have another name.  All messages are of one queue.
 _MADE_OF = {"topic": (), "queue_id": (), "tag": ("properties",), "keys": ("properties",)}
-# In microseconds; a year less at either end than Python's, for it may count them in any time zone.
+# In microseconds; a year less at either end than Python's limits, because Python may use any time zone.
 _TIMES = tuple(int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000 for year in (2, 9999))
-_TAG, _KEYS, _KEY_END = "TAGS", "KEYS", " "  # as RocketMQ names them
+_TAG, _KEYS, _KEY_END = "TAGS", "KEYS", " "  # RocketMQ's names
 
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
-    """The schema of the batches that are made here."""
+    """Return the schema of the batches that this module makes."""
     return schema_of_types(fields, _TYPES)
 
 
 def needed(fields: Sequence[Field]) -> set[str]:
-    """What has to be asked for of the messages to make these columns."""
+    """Return the message columns that these fields are made from."""
     return {name for field in fields for name in _MADE_OF.get(field.column, (field.column,))}
 
 
 def record_batch(found: MessageColumns, part: QueueRange, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
-    """The columns asked for.  part: of the queue that the messages are of.  schema: `arrow_schema(fields)`."""
+    """Return the fields of some messages.  part: of the messages' queue.  schema: `arrow_schema(fields)`."""
     messages = _Messages(found, part)
     arrays = [
         _BUILDERS[field.column](messages, field.column, to.type) for field, to in zip(fields, schema, strict=True)
@@ -66,7 +66,7 @@ def record_batch(found: MessageColumns, part: QueueRange, fields: Sequence[Field
 
 
 class _Messages:
-    """What columns of one batch are made of."""
+    """The messages from which the columns of one batch are made."""
 
     def __init__(self, found: MessageColumns, part: QueueRange) -> None:
         self.count = found.count
@@ -74,19 +74,19 @@ class _Messages:
         self.part = part
 
     def binary(self, name: str) -> pa.Array:
-        """A column of bytes."""
+        """Return a column of bytes."""
         return _binary(self.columns[name], self.count)
 
     @cached_property
     def properties(self) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """The bounds of each message's properties; the names of all, and what they have."""
+        """Return the bounds of each message's properties, and the names and values of all of them."""
         bounds, names, values = self.columns["properties"]
         offsets = pa.Array.from_buffers(pa.int32(), self.count + 1, [None, pa.py_buffer(bounds)])
         total = offsets[self.count].as_py()
         return offsets, _text(_binary(names, total)), _text(_binary(values, total))
 
     def property(self, name: str) -> pa.Array:
-        """What each message has of a property; null for none."""
+        """Return each message's value of a property, or null."""
         return pc.map_lookup(pa.MapArray.from_arrays(*self.properties), pa.scalar(name), "last")
 
 
@@ -96,7 +96,7 @@ def _binary(packed: tuple[bytes, bytes], count: int) -> pa.Array:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    """Bytes as text; what is no UTF-8 in them, as the character that stands for that."""
+    """Decode bytes as UTF-8; invalid bytes become the replacement character."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -112,7 +112,7 @@ def _number(messages: _Messages, name: str, kind: pa.DataType) -> pa.Array:
 
 
 def _time(messages: _Messages, name: str, kind: pa.DataType) -> pa.Array:
-    """Who makes a message may write any number, and Python has no time for some: so those are null."""
+    """Return times; those outside of Python's limits, which a producer may have written, are null."""
     times = _number(messages, name, pa.int64())
     if all(_TIMES[0] <= time.as_py() < _TIMES[1] for time in pc.min_max(times).values()):
         return times.view(kind)
@@ -129,7 +129,7 @@ def _message_id(messages: _Messages, name: str, kind: pa.DataType) -> pa.Array:
 
 
 def _host(messages: _Messages, name: str, kind: pa.DataType) -> pa.Array:
-    """There are few, so each is made once."""
+    """Return hosts as text.  There are few, so each is formatted once."""
     hosts = messages.binary(name).dictionary_encode()
     texts = pa.array([str(unpack_host(host)) for host in hosts.dictionary.to_pylist()], kind)
     return texts.take(hosts.indices)

@@ -1,7 +1,7 @@
-"""Following a store with Structured Streaming.
+"""The stream reader of commit logs, for Structured Streaming.
 
-An offset has, for each topic and queue, the queue offset that comes next.  A queue that comes while a stream runs is
-read from its beginning, which is queue offset 0.
+An offset has the next queue offset of each topic and queue.  A queue that is created while the stream runs is read from
+its beginning, queue offset 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from binlog.spark.tasks import Task
 
 
 class StreamReader(QueuesReader, LimitedReader):
-    """Gives the messages of each queue in their order."""
+    """Reads the messages of each queue in order."""
 
     def __init__(self, options: StoreReadOptions, fields: Sequence[Field]) -> None:
         QueuesReader.__init__(self, options, fields)
@@ -28,7 +28,7 @@ class StreamReader(QueuesReader, LimitedReader):
         self._known: tuple[object, dict[Queue, int]] = None, {}
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a new query begins.  Raises: ValueError, GoneError, AccessError, CorruptError."""
+        """Return the start of a new query.  Raises: ValueError, GoneError, AccessError, CorruptError."""
         options = self._options
         with ColumnReader(options.path) as store:
             there = chosen_queues(store, options)
@@ -36,14 +36,14 @@ class StreamReader(QueuesReader, LimitedReader):
         return to_json(at)
 
     def partitions(self, start: Offset, end: Offset) -> list[Task[QueueRange]]:
-        """The tasks of one batch.  Raises: GoneError where it cannot be had any more; CorruptError, AccessError."""
+        """Return the tasks of one batch.  Raises: GoneError if its messages were removed; CorruptError, AccessError."""
         starts = from_json(start)
         with ColumnReader(self._options.path) as store:
             parts = [self._part(store, queue, starts.get(queue, 0), stop) for queue, stop in from_json(end).items()]
         return divide([part for part in parts if part is not None], self._options)
 
     def _part(self, store: ColumnReader, queue: Queue, start: int, stop: int) -> QueueRange | None:
-        """What lies between two places in one queue."""
+        """Return the messages between two queue offsets, or None if there are none."""
         if start == stop:
             return None
         there = store.queue_range(*queue)
@@ -51,22 +51,23 @@ class StreamReader(QueuesReader, LimitedReader):
         if loss is None:
             return queue_range(store, queue, range(start, stop))
         if self._options.fail_on_data_loss:
-            raise GoneError(f"{store.path}: {loss}; failOnDataLoss=false goes on with what is there")
+            raise GoneError(f"{store.path}: {loss}; use failOnDataLoss=false to continue with the remaining messages")
         begin = there.start if start > stop else max(start, there.start)
         return queue_range(store, queue, range(begin, min(stop, there.stop)))
 
     def _end_offset(self, start: Offset) -> Offset:
-        """Where each queue ends; one that the stream has read and that is gone ends at 0, for `partitions` to tell."""
+        """Return the end of each queue; 0 for a removed one that the stream has read, so that `partitions` reports
+        it."""
         with ColumnReader(self._options.path) as store:
             news = store.news()
-            # An idle query asks a hundred times a second, and there may be many queues.
+            # An idle query asks a hundred times per second, and there may be many queues.
             if news is None or news != self._known[0]:
                 there = chosen_queues(store, self._options)
                 self._known = news, {queue: indexes.stop for queue, indexes in there.items()}
         return to_json({**dict.fromkeys(from_json(start), 0), **self._known[1]})
 
     def _within_limits(self, start: Offset, ends: Offset) -> Offset:
-        """Each queue gets a share of the limits that is as large as its share of what there is to read."""
+        """Give each queue a share of the limits in proportion to the size of what it has to read."""
         starts, reached = from_json(start), from_json(ends)
         with ColumnReader(self._options.path) as store:
             parts = {
@@ -93,8 +94,8 @@ class StreamReader(QueuesReader, LimitedReader):
 
 
 def _loss(queue: Queue, there: range, start: int, stop: int) -> str | None:
-    """What of a batch cannot be had any more; None where all of it can."""
+    """Return why a batch can no longer be read in full, or None if it can."""
     topic, queue_id = queue
     if max(start, stop) > there.stop:
-        return f"{topic}/{queue_id} was read up to queue offset {max(start, stop)}, and now ends at {there.stop}"
+        return f"{topic}/{queue_id} was read up to queue offset {max(start, stop)} and now ends at {there.stop}"
     return lost(queue, start, there.start) if start < there.start else None

@@ -1,6 +1,6 @@
-"""How a read of a store is divided into tasks: queues, and parts of those that are large.
+"""Divide a read of a commit log into tasks: queues, and parts of large ones.
 
-What a query's filters say of where its messages lie, so that the rest of the store is never read.
+The filters of a query bound the ranges, so that the rest of the store is not read.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _US_IN_MS = 1000
 
 
 class WantedMessages(Filters):
-    """Which messages are wanted of a store."""
+    """The bounds of a query's filters on a commit log."""
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("topic", "queue_id", "queue_offset", "store_time")
 
     def may_match(self, queue: Queue) -> bool:
-        """Whether anything of a queue may be wanted."""
+        """Return whether any message of a queue may be wanted."""
         topic, queue_id = queue
         return self.allows("topic", topic) and self.allows("queue_id", queue_id)
 
     def narrow(self, store: ColumnReader, queue: Queue, indexes: range) -> range:
-        """The part of a range of queue offsets that may be wanted."""
+        """Return the part of a range of queue offsets that may be wanted."""
         start, stop = indexes.start, indexes.stop
         lowest, highest = self.of("queue_offset")
         if lowest is not None:
@@ -48,7 +48,7 @@ class WantedMessages(Filters):
 class QueueRange:
     """The messages of one queue from queue offset `start` up to `stop`.
 
-    message_bytes: what each of them takes about.
+    message_bytes: the approximate size of each.
     """
 
     topic: str
@@ -59,23 +59,23 @@ class QueueRange:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of messages."""
         return self.stop - self.start
 
     @property
     def size(self) -> int:
-        """About how many bytes they take."""
+        """Their approximate size in bytes."""
         return self.count * self.message_bytes
 
 
 def chosen_queues(store: ColumnReader, options: StoreReadOptions) -> dict[Queue, range]:
-    """The queues that are read, and the queue offsets that each has now."""
+    """Return the queues to read, with their current queue offsets."""
     queues = store.queues_of(options.topics)
     return {queue: store.queue_range(*queue) for queue in queues if options.queue_id in (None, queue[1])}
 
 
 def plan(options: StoreReadOptions, wanted: WantedMessages) -> list[Task[QueueRange]]:
-    """The tasks for what is in the store now.  Raises: ValueError, GoneError, AccessError, CorruptError."""
+    """Return the tasks for the store's current contents.  Raises: ValueError, GoneError, AccessError, CorruptError."""
     with ColumnReader(options.path) as store:
         there = chosen_queues(store, options)
         _check_topics(store, options, there)
@@ -93,7 +93,7 @@ def plan(options: StoreReadOptions, wanted: WantedMessages) -> list[Task[QueueRa
 
 
 def _check_topics(store: ColumnReader, options: StoreReadOptions, there: Mapping[Queue, range]) -> None:
-    """Raise ValueError for a topic or queue that is named and is not there.  A stream waits for it to come."""
+    """Raise ValueError for a topic or queue that does not exist.  (A stream waits for it instead.)"""
     missing = (options.topics or frozenset()) - {topic for topic, _ in there}
     if missing:
         names = ", ".join(map(repr, sorted(missing)))
@@ -104,13 +104,13 @@ def _check_topics(store: ColumnReader, options: StoreReadOptions, there: Mapping
 def places(
     position: Position, default: Start, store: ColumnReader, there: Mapping[Queue, range], *, fail_on_data_loss: bool
 ) -> dict[Queue, int]:
-    """The queue offset that a position means in each queue.  default: where queues are that it does not name.
+    """Return the queue offset of a position in each queue.  default: for queues that the position does not name.
 
-    Raises: ValueError where it names one that is not there, or lies behind its end; GoneError.
+    Raises: ValueError for an unknown queue, or a position after the end of one; GoneError.
     """
     if isinstance(position, Mapping):
         for topic, queue_id in position.keys() - there.keys():
-            raise ValueError(f"binlog: {store.path}: there is a position for {topic}/{queue_id}, and no such queue")
+            raise ValueError(f"binlog: {store.path}: there is a position for {topic}/{queue_id}, which does not exist")
     return {
         queue: resolve(
             default if isinstance(position, Mapping) and queue not in position else position,
@@ -124,14 +124,14 @@ def places(
 
 
 def queue_range(store: ColumnReader, queue: Queue, indexes: range) -> QueueRange | None:
-    """Some messages of a queue; None for none."""
+    """Return these messages of a queue, or None if there are none."""
     if not indexes:
         return None
     return QueueRange(*queue, indexes.start, indexes.stop, store.message_bytes(*queue, indexes))
 
 
 def divide(ranges: Iterable[QueueRange], options: StoreReadOptions) -> list[Task[QueueRange]]:
-    """Tasks of about the size asked for."""
+    """Return tasks of about the size asked for."""
     whole = list(ranges)
     target = target_bytes(whole, options)
     return pack_tasks(_pieces(whole, target), target)

@@ -1,4 +1,4 @@
-"""What a task does with a store: parts of queues become Arrow batches.  And reading in batch."""
+"""Read parts of queues into Arrow batches; the batch readers of commit logs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class QueuesReader(TaskReader[QueueRange]):
         try:
             store = retry_until_visible(partial(_opened, self._options.path, part), self._machine)
         except NotFoundError as error:
-            raise GoneError(f"{error}; it was there when the read was planned") from error
+            raise GoneError(f"{error}; it was removed since the read was planned") from error
         with store:
             indexes = range(self._start(store, part), part.stop)
             limit, tag = self._options.record_bytes_max, self._options.tag
@@ -43,7 +43,7 @@ class QueuesReader(TaskReader[QueueRange]):
                 yield record_batch(found, part, self._fields, schema)
 
     def _start(self, store: ColumnReader, part: QueueRange) -> int:
-        """The first message of a part that is there, where some may have been removed since it was planned."""
+        """Return the first remaining message of a part; some may have been removed since it was planned."""
         queue = part.topic, part.queue_id
         start = min(store.queue_range(*queue).start, part.stop)
         if start <= part.start:
@@ -53,7 +53,7 @@ class QueuesReader(TaskReader[QueueRange]):
 
 
 def _opened(path: str, part: QueueRange) -> ColumnReader:
-    """The store, in which that part is seen.  Raises: NotFoundError."""
+    """Open the store if that part is visible.  Raises: NotFoundError."""
     store = ColumnReader(path)
     there = store.queue_range(part.topic, part.queue_id)
     if there.stop >= part.stop:
@@ -70,14 +70,14 @@ class BatchReader(QueuesReader, DataSourceReader):
         self._wanted = WantedMessages()
 
     def partitions(self) -> list[Task[QueueRange]]:
-        """Raises: ValueError, GoneError, AccessError, CorruptError."""
+        """Return the tasks.  Raises: ValueError, GoneError, AccessError, CorruptError."""
         return plan(self._options, self._wanted)
 
 
 class FilteringReader(BatchReader):
-    """Lets filters narrow what is read; a class of its own, as the log's is."""
+    """A batch reader to which Spark pushes filters down; see the log's reader of this name."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
-        """Take in the filters, and leave all of them for Spark to apply."""
+        """Use the filters to bound the read, and return all of them for Spark to apply again."""
         self._wanted.add(filters)
         return filters

@@ -1,4 +1,4 @@
-"""Jobs over logs, as functions of a Spark session; the command line's `binlog spark` runs the same.
+"""Jobs over logs, as functions that take a Spark session; `binlog spark` runs the same functions.
 
     from binlog.spark import session
     from binlog.spark.jobs import Output, Selection, choose, extract

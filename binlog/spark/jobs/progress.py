@@ -1,4 +1,4 @@
-"""Running a job of Spark's, and telling how far it is."""
+"""Run Spark jobs and report their progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POLL_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is.  tasks_done, tasks: of what Spark has planned so far.  records: read, where that is known."""
+    """The progress of a job.  tasks_done, tasks: of the stages planned so far.  records: read, if that is known."""
 
     tasks_done: int
     tasks: int
@@ -23,23 +23,23 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
-"""What a job tells its progress to, some times a second, in the thread that waits for it."""
+"""A function that receives the progress a few times per second, in the waiting thread."""
 
 
 def run_with_progress(spark: Any, action: Callable[[], _Result], report: Report | None) -> _Result:
-    """Call an action that runs jobs of Spark's, and report how far they are until it ends.
+    """Call an action that runs Spark jobs, and report their progress until it returns.
 
-    Ctrl-C, and whatever else is raised here meanwhile, cancels the jobs.
+    Ctrl-C, or any other exception in the waiting thread, cancels the jobs.
     """
     if not hasattr(spark, "sparkContext"):
-        return action()  # Spark Connect tells nothing of a job's tasks
+        return action()  # Spark Connect does not report tasks
     context, group = spark.sparkContext, f"binlog-{uuid.uuid4().hex}"
     ended: list[_Result | BaseException] = []
 
     def run() -> None:
         try:
             context.setJobGroup(group, "binlog")
-            # A thread of Java's has an active session of its own, in which a write looks for its format.  This sets it.
+            # In a new thread Java has no active session, in which a write looks up its format.  This sets one.
             spark.createDataFrame([], "none INT")
             ended.append(action())
         except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that waits
