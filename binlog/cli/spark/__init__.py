@@ -16,7 +16,7 @@ class SparkCommands(Commands):
 
 @click.group("spark", cls=SparkCommands, no_args_is_help=False, short_help="Extract, follow, verify, count with Spark.")
 def command() -> None:
-    """Run jobs on Apache Spark over one or more logs.
+    """Run jobs on Apache Spark over one or more logs, each with its DIR.
 
     They need PySpark, PyArrow and Java 17 or later: in a checkout, run pip install '.[spark]'. Each job starts Spark on
     this machine, shows its progress on standard error, and prints a table on standard output at the end.

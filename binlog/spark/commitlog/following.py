@@ -67,7 +67,7 @@ class StreamReader(QueuesReader, LimitedReader):
         return to_json({**dict.fromkeys(from_json(start), 0), **self._known[1]})
 
     def _within_limits(self, start: Offset, ends: Offset) -> Offset:
-        """Give each queue a share of the limits in proportion to the size of what it has to read."""
+        """Give each queue a share of the limits in proportion to the size of its data."""
         starts, reached = from_json(start), from_json(ends)
         with ColumnReader(self._options.path) as store:
             parts = {

@@ -63,7 +63,7 @@ def _opened(path: str, part: QueueRange) -> ColumnReader:
 
 
 class BatchReader(QueuesReader, DataSourceReader):
-    """Reads what the store holds when the query is planned."""
+    """A batch reader of the messages in the store at planning time."""
 
     def __init__(self, options: StoreReadOptions, fields: Sequence[Field]) -> None:
         super().__init__(options, fields)

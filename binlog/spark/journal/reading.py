@@ -20,7 +20,7 @@ from binlog.spark.tasks import Task, TaskReader
 
 
 class BatchReader(TaskReader[JournalPart], DataSourceReader):
-    """Reads what the journal holds when the query is planned."""
+    """A batch reader of the records in the journal at planning time."""
 
     def __init__(self, options: JournalReadOptions, fields: Sequence[Field]) -> None:
         # The states of records depend on the records in all files, so no file may be skipped.

@@ -75,7 +75,7 @@ class StreamReader(RangesReader, LimitedReader):
         return list(ranges_between(path, files, begin, last))
 
     def _within_limits(self, start: Offset, ends: Offset) -> Offset:
-        """Give each log a share of the limits in proportion to the size of what it has to read."""
+        """Give each log a share of the limits in proportion to the size of its data."""
         ranges = {path: self._ranges(path, start, ends) for path in ends}
         lengths = {path: sum(part.end - part.start for part in ranges[path]) for path in ends}
         sizes = {path: length for path, length in lengths.items() if length}

@@ -62,7 +62,7 @@ class RangesReader(TaskReader[FileRange]):
 
 
 class BatchReader(RangesReader, DataSourceReader):
-    """Reads what the logs hold when the query is planned."""
+    """A batch reader of the records in the logs at planning time."""
 
     def __init__(self, options: ReadOptions, fields: Sequence[Field]) -> None:
         super().__init__(options, fields)

@@ -27,8 +27,8 @@ from binlog.paging import PagingOptions
 from tests.support.checked_stores import OPTIONS
 from tests.support.journals import SMALL
 from tests.support.pagestores import put
-from tests.unit.cli.every_command import commands, leaf_commands
-from tests.unit.cli.running import Terminal, fill, run
+from tests.unit.cli.all_commands import commands, leaf_commands
+from tests.unit.cli.run_command import Terminal, fill, run
 
 MARK = "PWNED"
 # C0 without newline and tab, DEL, C1, overrides of the direction, what hides or separates.
@@ -173,45 +173,43 @@ def test_every_command_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("command", commands(CASES))
-def test_a_terminal_is_shown_nothing_that_it_would_obey(
-    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_gets_no_control_characters(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exported = "".join(export_lines(read_records(folder / "journal")))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(exported.encode())))  # for import
-    with on_terminal(monkeypatch) as said:
+    with on_terminal(monkeypatch) as message:
         main(_run(folder, command))
-    _check_shown(said())
+    _check_shown(message())
 
 
 @pytest.mark.parametrize("command", JSON_CASES)
 def test_json_stays_json_on_a_terminal(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with on_terminal(monkeypatch) as said:
+    with on_terminal(monkeypatch) as message:
         main(_run(folder, command, "--json"))
-    shown = said()
+    shown = message()
     assert [obeyed for obeyed in OBEYED if obeyed in shown] == []
     assert [json.loads(line) for line in shown.splitlines()]
 
 
-def test_json_says_the_same_on_a_terminal(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_has_the_same_values_on_a_terminal(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, [HOSTILE.encode()])
-    with on_terminal(monkeypatch) as said:
+    with on_terminal(monkeypatch) as message:
         main(["cat", "--json", str(log)])
-    _check_shown(said())
-    assert json.loads(said())["text"] == HOSTILE
+    _check_shown(message())
+    assert json.loads(message())["text"] == HOSTILE
 
 
 @pytest.mark.slow
-def test_a_follower_and_a_prompt_escape_too(folder: Path) -> None:
+def test_tail_and_the_prompt_escape_too(folder: Path) -> None:
     with Terminal("tail", "-f", "--from", "beginning", folder / "log") as terminal:
         _check_shown(terminal.read_until(b'{"a": 1}'))
     with Terminal("shell", folder / "log") as terminal:
-        said = terminal.read_until(b"leaves.")
+        message = terminal.read_until(b"to leave.")
         terminal.type(b"cat\n")
-        _check_shown(said + terminal.read_until(b'{"a": 1}'))
+        _check_shown(message + terminal.read_until(b'{"a": 1}'))
 
 
 @pytest.mark.slow
-def test_a_pipe_gets_the_bytes_as_they_are(folder: Path) -> None:
+def test_a_pipe_gets_unchanged_bytes(folder: Path) -> None:
     lines = RECORD + b"\n"
     for command, out in (
         ("cat", lines * 2 + b'{"a": 1}\n'),
@@ -227,7 +225,7 @@ def test_a_pipe_gets_the_bytes_as_they_are(folder: Path) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_what_a_terminal_gets_is_utf_8_without_controls(data: bytes) -> None:
+def test_terminal_output_is_utf_8_without_control_characters(data: bytes) -> None:
     text = terminal_bytes(data).decode()
     assert [char for char in _CONTROLS if char in text] == []
     assert text.count("\n") == data.count(b"\n")
@@ -235,10 +233,10 @@ def test_what_a_terminal_gets_is_utf_8_without_controls(data: bytes) -> None:
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126)))
-def test_plain_text_is_shown_as_it_is(text: str) -> None:
+def test_plain_text_is_not_escaped(text: str) -> None:
     assert terminal_bytes(text.encode()) == text.encode()
 
 
-def test_letters_of_any_script_are_shown_as_they_are() -> None:
+def test_letters_of_any_script_are_not_escaped() -> None:
     text = "Grüße, 日本語\u3000和字, می\u200cخواهم, 👨\u200d👩\u200d👧, 10\u00a0€\n\tline"
     assert terminal_bytes(text.encode()).decode() == text

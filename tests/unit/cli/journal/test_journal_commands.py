@@ -15,7 +15,7 @@ from binlog.cli.main import main
 from binlog.format.journal.file_header import JournalLayout
 from binlog.journal import Journal, JournalOptions, RecordState, check_journal, read_records
 from tests.support.journals import SMALL, flip
-from tests.unit.cli.running import run
+from tests.unit.cli.run_command import run
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def _say(capfd: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
 
 @pytest.mark.parametrize("name", JournalCommands.names)
 def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    said = _say(capfd, name, "--help")
-    assert said.startswith(f"Usage: binlog journal {name} ")
-    assert "DIR" in said
-    assert "--prefix" in said
+    message = _say(capfd, name, "--help")
+    assert message.startswith(f"Usage: binlog journal {name} ")
+    assert "DIR" in message
+    assert "--prefix" in message
 
 
 def test_print_has_a_line_for_each_record(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +67,7 @@ def test_print_has_a_line_for_each_record(path: Path, capfd: pytest.CaptureFixtu
     ]
 
 
-def test_print_keeps_to_ids_kinds_states_and_transactions(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_print_filters_by_id_kind_state_and_transaction(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def count(*options: object) -> int:
         return len(_say(capfd, "print", *options, path).splitlines())
 
@@ -86,7 +86,7 @@ def test_print_keeps_to_ids_kinds_states_and_transactions(path: Path, capfd: pyt
     assert base64.b64decode(json.loads(line)["base64"]) == b"\xff"
 
 
-def test_stat_shows_files_and_why_they_are_kept(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_stat_shows_files_and_their_pins(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (path / "quarantine").mkdir()
     (path / "quarantine" / "journal-9.jnl.7").write_bytes(b"damaged")
     (path / "journal-80.jnl.tmp").touch()
@@ -103,7 +103,7 @@ def test_stat_shows_files_and_why_they_are_kept(path: Path, capfd: pytest.Captur
     (path / "journal-80.jnl.tmp").unlink()
 
 
-def test_stat_tells_who_has_it_and_all_of_it_as_json(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_stat_shows_the_owner_and_json_is_complete(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Journal(path, SMALL) as journal:
         journal.load()
         assert "open in process " in _say(capfd, "stat", path)
@@ -115,17 +115,17 @@ def test_stat_tells_who_has_it_and_all_of_it_as_json(path: Path, capfd: pytest.C
         assert [file["file_id"] for file in found["files"]][:3] == [1, 2, 3]
 
 
-def test_check_tells_and_exits_with_1(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_problems_and_exits_with_1(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, "check", path) == "no problems found\n"
     (path / "quarantine").mkdir()
     (path / "quarantine" / "journal-9.jnl.7").touch()
-    said = _say(capfd, "check", path)
-    assert said == f"no problems found\n1 file that loads have set aside: {path}/quarantine\n"
+    message = _say(capfd, "check", path)
+    assert message == f"no problems found\n1 file that loads have set aside: {path}/quarantine\n"
     shutil.rmtree(path / "quarantine")
     flip(path / "journal-1.jnl", 200)
-    said = _say(capfd, "check", path, code=1)
-    assert said.startswith(f"{path}/journal-1.jnl at offset 88: ")
-    assert said.endswith("[gap]\n")
+    message = _say(capfd, "check", path, code=1)
+    assert message.startswith(f"{path}/journal-1.jnl at offset 88: ")
+    assert message.endswith("[gap]\n")
     assert json.loads(_say(capfd, "check", "--json", path, code=1))["rule"] == "gap"
     assert "1 problem, see 'binlog journal check'" in _say(capfd, "stat", path)
     assert "[gap]" in _say(capfd, "print", "--count", 1, path, code=1)
@@ -152,7 +152,7 @@ def test_export_and_import(path: Path, tmp_path: Path, layout: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_imported_is_told_in_a_line(path: Path, tmp_path: Path) -> None:
+def test_an_import_error_is_one_line(path: Path, tmp_path: Path) -> None:
     lines = run("journal", "export", path).stdout
     for data, options, code, text in [
         (b"no lines\n", [], 3, b"no line of an export"),
@@ -171,7 +171,7 @@ def test_what_cannot_be_imported_is_told_in_a_line(path: Path, tmp_path: Path) -
     assert (done.returncode, b"see --file-bytes" in done.stderr) == (1, True)
 
 
-def test_files_of_other_names_and_of_layouts_that_none_tells(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_file_names_and_a_layout_given_by_option(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     options = JournalOptions(prefix="hornetq-data", extension="hq", layout=JournalLayout.JBM, file_bytes=2048)
     with Journal(tmp_path, options) as journal:
         journal.load()
@@ -183,7 +183,7 @@ def test_files_of_other_names_and_of_layouts_that_none_tells(tmp_path: Path, cap
     assert _say(capfd, "stat", tmp_path, *named, "--layout", "native", code=0).count("problem")
 
 
-def test_what_is_no_journal_is_3(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_a_journal_exits_with_3(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("stat", "print", "check", "export"):
         assert "is no journal" in _say(capfd, name, tmp_path / "empty", code=3)

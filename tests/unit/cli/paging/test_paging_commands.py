@@ -58,7 +58,7 @@ def test_print_has_a_line_for_each_message(path: Path, capfd: pytest.CaptureFixt
     assert _say(capfd, "print", path, "--count", 2, "--address", "queue").splitlines() == ["0" * 150, "1" * 150]
 
 
-def test_check_and_stat_tell_damage(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_check_and_stat_report_damage(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, "check", path) == "no problems found\n"
     (page,) = path.rglob("000000001.page")
     flip(page, 300)
@@ -67,9 +67,9 @@ def test_check_and_stat_tell_damage(path: Path, capfd: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("name", PagingCommands.names)
-def test_what_is_not_there_cannot_be_opened(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_folder_cannot_be_opened(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "none" in _say(capfd, name, tmp_path / "none", code=3)
 
 
-def test_an_address_that_is_not_there_is_told(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_address_is_reported(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "other" in _say(capfd, "print", path, "--address", "other", code=3)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from binlog import Writer
-from tests.unit.cli.running import ended, fill, read_lines, run, started
+from tests.unit.cli.run_command import ended, fill, read_lines, run, started
 
 
 def test_records_come_as_lines_through_all_files(log: Path) -> None:
@@ -44,21 +44,21 @@ def test_it_starts_at_a_ref_or_keeps_to_a_file(log: Path) -> None:
         (["--from", "nonsense"], 2, b"not a ref"),
         (["--from", "1:257"], 2, b"does not lie on a record"),
         (["--from", "7:256"], 2, b"no such file"),
-        (["--from", "1:256", "--file", "1"], 2, b"exclude"),
+        (["--from", "1:256", "--file", "1"], 2, b"cannot be used"),
         (["--file", "7"], 3, b"no file 7"),
     ],
 )
-def test_a_wrong_start_has_its_code_and_one_line(log: Path, options: list[str], code: int, said: bytes) -> None:
+def test_a_wrong_start_has_a_code_and_one_line(log: Path, options: list[str], code: int, message: bytes) -> None:
     fill(log, [b"one"])
     done = run("cat", *options, log)
     assert (done.returncode, done.stdout) == (code, b"")
     assert done.stderr.startswith(b"binlog: ")
     assert done.stderr.count(b"\n") == 1
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.slow
-def test_what_cannot_be_opened_is_3(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_opened_exits_with_3(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     fill(tmp_path / "corrupt", [b"one"])
     os.truncate(tmp_path / "corrupt" / "00000001.dat", 100)
@@ -67,7 +67,7 @@ def test_what_cannot_be_opened_is_3(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (3, b"", 1)
 
 
-def test_everything_before_damage_is_printed_and_the_code_is_1(tmp_path: Path) -> None:
+def test_everything_before_damage_is_printed_and_the_exit_code_is_1(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
         refs = [writer.append(record) for record in (b"one", b"two", b"three", b"four")]
     with open(tmp_path / "00000001.dat", "rb+") as file:
@@ -81,7 +81,7 @@ def test_everything_before_damage_is_printed_and_the_code_is_1(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_ends_it_by_sigpipe_and_quietly(log: Path) -> None:
+def test_a_closed_pipe_ends_the_command_with_sigpipe(log: Path) -> None:
     fill(log, [b"x" * 1000] * 5000)
     with started("cat", log) as process:
         assert process.stdout is not None
@@ -90,13 +90,13 @@ def test_a_reader_that_goes_away_ends_it_by_sigpipe_and_quietly(log: Path) -> No
         assert ended(process) == (-signal.SIGPIPE, b"")
 
 
-def test_an_output_that_is_full_is_1_and_one_line(log: Path) -> None:
+def test_a_full_output_exits_with_1_and_one_line(log: Path) -> None:
     fill(log, [b"x"])
     with open("/dev/full", "wb") as full, started("cat", log, stdout=full) as process:
         assert ended(process) == (1, b"binlog: standard output: No space left on device\n")
 
 
-def test_an_output_that_somebody_made_non_blocking_gets_everything(log: Path) -> None:
+def test_a_non_blocking_output_gets_everything(log: Path) -> None:
     fill(log, [b"x" * 1000] * 1000)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

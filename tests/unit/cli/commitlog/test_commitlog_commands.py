@@ -16,7 +16,7 @@ from binlog.cli.commitlog import StoreCommands
 from binlog.cli.main import main
 from binlog.commitlog import Message, MessageStore, StoredMessage, check_store
 from tests.support.checked_stores import KEY_INDEX, OPTIONS, body, fill, flip, log_file, stored
-from tests.unit.cli.running import ended, read_lines, run, started
+from tests.unit.cli.run_command import ended, read_lines, run, started
 
 _COUNT = 40
 
@@ -50,9 +50,9 @@ def _iso(store_ms: int) -> str:
 
 @pytest.mark.parametrize("name", StoreCommands.names)
 def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    said = _say(capfd, name, "--help")
-    assert said.startswith(f"Usage: binlog commitlog {name} ")
-    assert "DIR" in said
+    message = _say(capfd, name, "--help")
+    assert message.startswith(f"Usage: binlog commitlog {name} ")
+    assert "DIR" in message
 
 
 def test_cat_prints_all_topics_in_the_order_of_the_log(store: Path) -> None:
@@ -60,7 +60,7 @@ def test_cat_prints_all_topics_in_the_order_of_the_log(store: Path) -> None:
     assert (done.returncode, done.stdout.decode(), done.stderr) == (0, _lines(*range(_COUNT)), b"")
 
 
-def test_cat_keeps_to_a_topic_a_queue_and_a_tag(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_cat_filters_by_topic_queue_and_tag(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, "cat", "--topic", "b", store) == _lines(*range(1, _COUNT, 2))
     assert _say(capfd, "cat", "--topic", "b", "--queue", 1, store) == _lines(*range(3, _COUNT, 4))
     assert _say(capfd, "cat", "--topic", "b", "--tag", "even", store) == ""
@@ -107,15 +107,15 @@ def test_cat_starts_at_an_offset_a_queue_offset_or_a_time(store: Path, capfd: py
         (["find", "--id", "0" * 17 + "f" * 15], 1, "no message at"),
     ],
 )
-def test_what_is_wrong_or_not_there_has_its_code_and_one_line(
-    store: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+def test_wrong_or_missing_arguments_have_a_code_and_one_line(
+    store: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
 ) -> None:
     error = _say(capfd, *arguments, store, code=code)
     assert error.startswith("binlog: ")
-    assert said in error
+    assert message in error
 
 
-def test_what_is_no_store_is_3(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_a_store_exits_with_3(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
     for name in ("missing", "file", "empty"):
@@ -155,7 +155,7 @@ def test_json_has_every_field(store: Path, capfd: pytest.CaptureFixture[str]) ->
     assert json.loads(line)["properties"] == {"KEYS": "key-0 same", "TAGS": "even"}
 
 
-def test_find_prints_what_has_a_key_the_newest_first(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_find_prints_messages_with_a_key_newest_first(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, "find", "--topic", "b", "--key", "key-7", store) == _lines(7)
     assert _say(capfd, "find", "--topic", "b", "--key", "same", "--count", 3, store) == _lines(39, 37, 35)
     (store / "binlog.sidecar").rename(store.parent / "aside")
@@ -165,7 +165,7 @@ def test_find_prints_what_has_a_key_the_newest_first(store: Path, capfd: pytest.
     (store.parent / "aside").rename(store / "binlog.sidecar")
 
 
-def test_find_prints_what_has_an_offset_an_id_or_a_time(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_find_prints_messages_by_offset_id_or_time(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
     message = stored(store)[21]
     assert _say(capfd, "find", "--offset", message.offset, store) == _lines(21)
     assert _say(capfd, "find", "--id", message.id.lower(), store) == _lines(21)
@@ -178,7 +178,7 @@ def test_find_prints_what_has_an_offset_an_id_or_a_time(store: Path, capfd: pyte
     assert number == 1 or stored(store)[number - 4].store_ms < message.store_ms
 
 
-def test_tail_prints_the_last_ones_in_the_order_of_the_log(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tail_prints_the_last_messages_in_log_order(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, "tail", "--topic", "a", store) == _lines(*range(20, 40, 2))
     assert _say(capfd, "tail", "--topic", "a", "-n", 3, store) == _lines(34, 36, 38)
     assert _say(capfd, "tail", "--topic", "a", "--queue", 1, "-n", 2, store) == _lines(34, 38)
@@ -187,7 +187,7 @@ def test_tail_prints_the_last_ones_in_the_order_of_the_log(store: Path, capfd: p
 
 
 @pytest.mark.slow
-def test_tail_follows_what_another_process_appends_in_order_until_ctrl_c(store: Path) -> None:
+def test_tail_follows_another_process_in_order_until_ctrl_c(store: Path) -> None:
     """This process appends to queues that are there, and to some that are not yet."""
     with started("commitlog", "tail", "--topic", "a", "-n", "1", "-f", "--json", store) as process:
         assert read_lines(process.stdout, 1)
@@ -200,13 +200,13 @@ def test_tail_follows_what_another_process_appends_in_order_until_ctrl_c(store: 
         assert ended(process) == (-signal.SIGINT, b"")
 
 
-def test_tail_waits_for_a_topic_that_is_not_there_yet(store: Path) -> None:
+def test_tail_waits_for_a_new_topic(store: Path) -> None:
     with started("commitlog", "tail", "--topic", "new", "-f", store) as process, MessageStore(store, OPTIONS) as made:
         made.append(Message("new", b"first"))
         assert read_lines(process.stdout, 1) == [b"first\n"]
 
 
-def test_a_reader_that_goes_away_ends_them_by_sigpipe_and_quietly(store: Path) -> None:
+def test_a_closed_pipe_ends_the_commands_with_sigpipe(store: Path) -> None:
     with started("commitlog", "tail", "--topic", "a", "-f", store) as process:
         assert process.stdout is not None
         read_lines(process.stdout, 1)
@@ -214,7 +214,7 @@ def test_a_reader_that_goes_away_ends_them_by_sigpipe_and_quietly(store: Path) -
         assert ended(process) == (-signal.SIGPIPE, b"")
 
 
-def test_everything_before_damage_is_printed_and_the_code_is_1(tmp_path: Path) -> None:
+def test_everything_before_damage_is_printed_and_the_exit_code_is_1(tmp_path: Path) -> None:
     with MessageStore(tmp_path, OPTIONS) as made:
         fill(made, 10)
     path, at = log_file(tmp_path, stored(tmp_path)[7].offset)
@@ -236,38 +236,38 @@ def test_check_prints_a_line_for_each_problem(tmp_path: Path, capfd: pytest.Capt
         f"{path} at offset {at}: the message is not what was written [record_crc]\n"
     )
     assert main(["commitlog", "check", "--json", str(tmp_path)]) == 1
-    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [(each["path"], each["offset"], each["rule"]) for each in told] == [(str(path), at, "record_crc")]
+    out = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [(each["path"], each["offset"], each["rule"]) for each in out] == [(str(path), at, "record_crc")]
 
 
 def test_stat_shows_files_queues_and_key_index(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
     messages = stored(store)
-    said = _say(capfd, "stat", store).splitlines()
+    message = _say(capfd, "stat", store).splitlines()
     end = messages[-1].offset + messages[-1].message_bytes
-    assert said[0].startswith(f"{store}: commit log 0..{end}, {_COUNT} messages, on disk ")
-    assert said[1].startswith("stopped cleanly; synced up to: log 2")
-    assert said[2].split() == ["FILE", "SIZE", "ON", "DISK", "FIRST", "STORED"]
-    assert said[3].split()[0] == f"{0:020d}"
-    (row,) = (line.split() for line in said if line.startswith("b ") and line.split()[1] == "1")
+    assert message[0].startswith(f"{store}: commit log 0..{end}, {_COUNT} messages, on disk ")
+    assert message[1].startswith("stopped cleanly; synced up to: log 2")
+    assert message[2].split() == ["FILE", "SIZE", "ON", "DISK", "FIRST", "STORED"]
+    assert message[3].split()[0] == f"{0:020d}"
+    (row,) = (line.split() for line in message if line.startswith("b ") and line.split()[1] == "1")
     assert row[:7] == ["b", "1", "10", "0", "10", str(messages[3].offset), str(messages[39].offset)]
-    assert sum(line.split()[1] == "19" for line in said if line[:4].isdigit() and "KiB" in line) >= 2
+    assert sum(line.split()[1] == "19" for line in message if line[:4].isdigit() and "KiB" in line) >= 2
 
 
 def test_stat_as_json_is_one_object(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
     messages = stored(store)
-    told = json.loads(_say(capfd, "stat", "--json", store))
-    assert (told["path"], told["owned"], told["clean"], told["message_count"]) == (str(store), False, True, _COUNT)
-    assert [(queue["topic"], queue["queue_id"], queue["message_count"]) for queue in told["queues"]] == [
+    out = json.loads(_say(capfd, "stat", "--json", store))
+    assert (out["path"], out["owned"], out["clean"], out["message_count"]) == (str(store), False, True, _COUNT)
+    assert [(queue["topic"], queue["queue_id"], queue["message_count"]) for queue in out["queues"]] == [
         ("a", 0, 10), ("a", 1, 10), ("b", 0, 10), ("b", 1, 10),
     ]  # fmt: skip
-    assert told["queues"][0]["first_store_ms"] == messages[0].store_ms
-    assert told["files"][0]["first_store_ms"] == messages[0].store_ms
-    assert told["checkpoint"]["log_ms"] == messages[-1].store_ms
-    parts = told["files"] + told["queues"] + told["key_index"]
-    assert told["disk_bytes"] == sum(part["disk_bytes"] for part in parts)
+    assert out["queues"][0]["first_store_ms"] == messages[0].store_ms
+    assert out["files"][0]["first_store_ms"] == messages[0].store_ms
+    assert out["checkpoint"]["log_ms"] == messages[-1].store_ms
+    parts = out["files"] + out["queues"] + out["key_index"]
+    assert out["disk_bytes"] == sum(part["disk_bytes"] for part in parts)
 
 
-def test_stat_tells_who_has_the_store_and_how_it_was_left(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_stat_shows_the_owner_and_whether_shutdown_was_clean(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with MessageStore(store, OPTIONS):
         assert _say(capfd, "stat", store).splitlines()[1].startswith("open in process ")
     (store / "abort").touch()

@@ -21,14 +21,14 @@ from binlog.cli.spark import SparkCommands
 from binlog.cli.spark.options import columns_from, day_from, parser_from, records_from
 from binlog.cli.spark.session import error_text
 from binlog.cli.spark.signals import deferred_signals
-from tests.unit.cli.running import ENVIRONMENT, fill
+from tests.unit.cli.run_command import ENVIRONMENT, fill
 
 CONTEXT: Any = None
 OUT = ("--out", "out")
 
 
 @pytest.mark.parametrize("name", SparkCommands.names)
-def test_each_has_help(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_each_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["spark", name, "--help"]) == 0
     assert f"Usage: binlog spark {name} [OPTIONS] DIR..." in capfd.readouterr().out
 
@@ -47,20 +47,29 @@ def test_help_imports_nothing_of_spark() -> None:
         (["spark", "extract", "log"], "Missing option '--out'"),
         (["spark", "extract", *OUT], "Missing argument 'DIR...'"),
         (["spark", "extract", "log", *OUT, "--to", "avro"], "'avro' is not one of"),
-        (["spark", "extract", "log", *OUT, "--json", "--parser", "m:f"], "--json and --parser exclude each other"),
-        (["spark", "extract", "log", *OUT, "--json", "--columns", "data"], "--columns goes with whole records"),
-        (["spark", "extract", "log", *OUT, "--json", "--to", "binlog"], "--to binlog goes with whole records"),
-        (["spark", "extract", "log", *OUT, "--to", "binlog", "--columns", "data"], "--to binlog has no columns"),
-        (["spark", "extract", "log", *OUT, "--schema", "a INT"], "--schema and --bad go with --json or --parser"),
-        (["spark", "extract", "log", *OUT, "--bad", "x"], "--schema and --bad go with --json or --parser"),
+        (["spark", "extract", "log", *OUT, "--json", "--parser", "m:f"], "--json and --parser cannot be used together"),
+        (
+            ["spark", "extract", "log", *OUT, "--json", "--columns", "data"],
+            "--columns cannot be used with --json or --parser",
+        ),
+        (
+            ["spark", "extract", "log", *OUT, "--json", "--to", "binlog"],
+            "--to binlog cannot be used with --json or --parser",
+        ),
+        (
+            ["spark", "extract", "log", *OUT, "--to", "binlog", "--columns", "data"],
+            "--columns cannot be used with --to binlog",
+        ),
+        (["spark", "extract", "log", *OUT, "--schema", "a INT"], "--schema and --bad need --json or --parser"),
+        (["spark", "extract", "log", *OUT, "--bad", "x"], "--schema and --bad need --json or --parser"),
         (["spark", "extract", "log", *OUT, "--parser", "nothing"], "not module:function: 'nothing'"),
-        (["spark", "extract", "log", *OUT, "--file", "1", "--since", "5m"], "--file excludes"),
-        (["spark", "extract", "log", *OUT, "--day", "today", "--until", "5m"], "--day excludes"),
-        (["spark", "extract", "log", *OUT, "--day", "someday"], "not a day, as 2026-11-30, today or yesterday"),
+        (["spark", "extract", "log", *OUT, "--file", "1", "--since", "5m"], "--file cannot be used with"),
+        (["spark", "extract", "log", *OUT, "--day", "today", "--until", "5m"], "--day cannot be used with"),
+        (["spark", "extract", "log", *OUT, "--day", "someday"], "not a day such as 2026-11-30, today or yesterday"),
         (["spark", "extract", "log", *OUT, "--since", "once"], "not a time"),
-        (["spark", "extract", "log", *OUT, "--incremental", "--file", "1"], "--incremental excludes"),
-        (["spark", "extract", "log", *OUT, "--incremental", "--mode", "overwrite"], "--incremental excludes"),
-        (["spark", "extract", "log", *OUT, "--checkpoint", "x"], "--checkpoint goes with --incremental"),
+        (["spark", "extract", "log", *OUT, "--incremental", "--file", "1"], "--incremental only appends"),
+        (["spark", "extract", "log", *OUT, "--incremental", "--mode", "overwrite"], "--incremental only appends"),
+        (["spark", "extract", "log", *OUT, "--checkpoint", "x"], "--checkpoint needs --incremental"),
         (["spark", "extract", "log", *OUT, "--infer-from", "some"], "not a number of records, or 'all'"),
         (["spark", "extract", "log", *OUT, "--conf", "nothing"], "not KEY=VALUE: 'nothing'"),
         (["spark", "follow", "log", *OUT, "--interval", "often"], "is not a time"),
@@ -70,13 +79,13 @@ def test_help_imports_nothing_of_spark() -> None:
 )
 def test_wrong_usage_is_one_line_and_2(arguments: list[str], text: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
-    said = capfd.readouterr().err
-    assert text in said
-    assert said.count("\n") == 1
+    message = capfd.readouterr().err
+    assert text in message
+    assert message.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", SparkCommands.names)
-def test_what_to_install_is_told(
+def test_a_missing_package_is_reported_with_advice(
     name: str, log: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fill(log, [b"one"])
@@ -84,12 +93,12 @@ def test_what_to_install_is_told(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else find(name))
     monkeypatch.chdir(log.parent)
     assert main(["spark", name, str(log), *(OUT if name in ("extract", "follow") else ())]) == 1
-    said = capfd.readouterr().err
-    assert "pyspark" in said
-    assert "in a checkout of binlog, pip install '.[spark]' installs" in said
+    message = capfd.readouterr().err
+    assert "pyspark" in message
+    assert "in a checkout of binlog, run pip install '.[spark]'" in message
 
 
-def test_days() -> None:
+def test_days_are_parsed() -> None:
     midnight = datetime(2026, 11, 30, tzinfo=UTC)
     assert day_from(CONTEXT, CONTEXT, "2026-11-30") == (midnight, midnight + timedelta(days=1))
     today, yesterday = (day_from(CONTEXT, CONTEXT, word) for word in ("today", "yesterday"))
@@ -108,12 +117,12 @@ def test_days() -> None:
         (records_from, "12", 12),
     ],
 )
-def test_what_options_become(convert: Callable[..., object], text: str | None, value: object) -> None:
+def test_options_are_parsed(convert: Callable[..., object], text: str | None, value: object) -> None:
     assert convert(CONTEXT, CONTEXT, text) == value
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", ""])
-def test_what_is_no_number_of_records(text: str) -> None:
+def test_an_invalid_number_of_records_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         records_from(CONTEXT, CONTEXT, text)
 
@@ -140,11 +149,11 @@ org.apache.spark.api.python.PythonException
         ("\n", "ValueError"),
     ],
 )
-def test_of_an_error_of_sparks_the_one_of_ours_is_told(text: str, expected: str) -> None:
+def test_our_error_is_extracted_from_sparks(text: str, expected: str) -> None:
     assert error_text(ValueError(text)) == expected
 
 
-def test_a_table(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_aligned(capfd: pytest.CaptureFixture[str]) -> None:
     write_table(("NAME", "COUNT"), [("a\x1b", "1"), ("longer", "1,000")], left=("NAME",))
     assert capfd.readouterr().out == "NAME    COUNT\na\\x1b       1\nlonger  1,000\n"
 
@@ -158,7 +167,7 @@ def _fail(*, pressed: bool) -> None:
         raise RuntimeError("the connection is broken")
 
 
-def test_signals_are_kept_until_somebody_asks() -> None:
+def test_signals_are_deferred_until_they_are_checked() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with deferred_signals() as signals:
         signals.check()

@@ -48,7 +48,7 @@ def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) ->
     assert _say(capfd, name, "--help").startswith(f"Usage: binlog pagestore {name} ")
 
 
-def test_stat_shows_pages_and_queues_beside_the_owner_too(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_stat_shows_pages_and_queues_while_the_owner_runs(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = _say(capfd, "stat", path).splitlines()
     assert lines[0].endswith("free; nobody has it")
     assert lines[1].endswith("0 records in the log; 1 prepared transaction")
@@ -70,14 +70,16 @@ def test_print_has_a_line_for_each_message(path: Path, capfd: pytest.CaptureFixt
     assert "other" in _say(capfd, "print", path, "other", code=3)
 
 
-def test_check_tells_damage(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_damage(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     flip(path / "page.db", 100)
     assert "page.db at offset 0: page 0 is not what was written [page_crc]" in _say(capfd, "check", path, code=1)
     assert "page_crc" in _say(capfd, "stat", path, code=3)
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_a_prepared_transaction_is_ended_by_hand(path: Path, capfd: pytest.CaptureFixture[str], end: str) -> None:
+def test_a_prepared_transaction_is_committed_or_rolled_back_by_hand(
+    path: Path, capfd: pytest.CaptureFixture[str], end: str
+) -> None:
     assert _say(capfd, "xa", path).split()[::2] == [XID, "+paid:2"]
     assert _say(capfd, "xa", path).split()[3] == "-orders:71"
     with PageStore(path):
@@ -93,7 +95,7 @@ def test_a_prepared_transaction_is_ended_by_hand(path: Path, capfd: pytest.Captu
 
 
 @pytest.mark.slow
-def test_a_backup_and_a_store_without_its_free_pages(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_backup_and_shrink(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, "backup", path, path.with_name("copy")) == ""
     assert "not empty" in _say(capfd, "backup", path, path.with_name("copy"), code=1)
     with PageStore(path.with_name("copy")) as store:
@@ -109,7 +111,7 @@ def test_a_backup_and_a_store_without_its_free_pages(path: Path, capfd: pytest.C
 
 
 @pytest.mark.parametrize("name", PageStoreCommands.names)
-def test_what_is_not_there_cannot_be_opened(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_folder_cannot_be_opened(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     more = {"print": ["queue"], "backup": [tmp_path / "to"]}.get(name, [])
     assert "none" in _say(capfd, name, tmp_path / "none", *more, code=3)
     (tmp_path / "empty").mkdir()

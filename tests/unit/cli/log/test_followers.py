@@ -6,7 +6,7 @@ from pathlib import Path
 
 import binlog
 from binlog.cli.log.followers import Followers, Lag
-from tests.unit.cli.running import fill
+from tests.unit.cli.run_command import fill
 
 
 def _lag(followers: Followers, log: Path, seconds_max: float | None = None) -> Lag:
@@ -14,7 +14,7 @@ def _lag(followers: Followers, log: Path, seconds_max: float | None = None) -> L
     return lag
 
 
-def test_a_follower_is_counted_wherever_it_goes(log: Path) -> None:
+def test_lag_is_counted_at_every_position(log: Path) -> None:
     refs = fill(log, [b"%d" % number for number in range(1000)], [b"x"] * 10)
     position = log / "worker.position"
     followers = Followers(str(log), [])
@@ -29,7 +29,7 @@ def test_a_follower_is_counted_wherever_it_goes(log: Path) -> None:
     followers.close()
 
 
-def test_bytes_are_known_where_records_are_not(log: Path) -> None:
+def test_bytes_are_known_when_records_are_not(log: Path) -> None:
     fill(log, [b"one", b"two"])
     position = log / "worker.position"
     followers = Followers(str(log), [])
@@ -40,10 +40,10 @@ def test_bytes_are_known_where_records_are_not(log: Path) -> None:
     position.write_text("1:263\n")
     assert _lag(followers, log).records == 1
     position.write_text("9:256\n")
-    assert _lag(followers, log).problem == "its file is not there"
+    assert _lag(followers, log).problem == "its log file was removed"
 
 
-def test_counting_stops_when_its_time_is_over_and_goes_on_later(log: Path) -> None:
+def test_counting_stops_at_its_time_limit_and_resumes(log: Path) -> None:
     refs = fill(log, [b"one", b"two", b"three"])
     (log / "worker.position").write_text(f"{refs[1]}\n")
     followers = Followers(str(log), [])
@@ -51,12 +51,12 @@ def test_counting_stops_when_its_time_is_over_and_goes_on_later(log: Path) -> No
     assert _lag(followers, log, 10).records == 2
 
 
-def test_a_file_named_twice_is_shown_once_and_one_not_yet_there_is_told(log: Path) -> None:
+def test_a_duplicate_file_is_shown_once_and_a_missing_one_is_reported(log: Path) -> None:
     fill(log, [b"one"])
     (log / "worker.position").write_text("1:256\n")
     followers = Followers(str(log), [str(log / "worker.position"), str(log / "none")])
     lags = followers.lags(binlog.stat(log))
     assert [(Path(lag.name).name, lag.problem) for lag in lags] == [
         ("worker.position", None),
-        ("none", "no position yet"),
+        ("none", "no position file yet"),
     ]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from binlog.cli.main import main
 from tests.support.examples import examples
-from tests.unit.cli.running import fill, records, run
+from tests.unit.cli.run_command import fill, records, run
 
 # With newlines, NULs, quotes and backslashes among them more often than chance would have it.
 _PIECES = st.sampled_from([b"\n", b"\0", b'"', b"\\", b"{", b"\xff", "ü".encode(), b"a"]) | st.binary(max_size=3)
@@ -60,19 +60,19 @@ def _round_trip(content: list[bytes], put: list[str], get: list[str]) -> list[by
     RECORDS,
     st.sampled_from([["cat", "--json"], ["tail", "-n", "100", "--json"], [*FROM, "--json"]]),
 )
-def test_json_keeps_any_bytes(content: list[bytes], get: list[str]) -> None:
+def test_json_preserves_any_bytes(content: list[bytes], get: list[str]) -> None:
     assert _round_trip(content, ["--from-json"], get) == content
 
 
 @settings(deadline=None, max_examples=examples(15))
 @given(RECORDS, st.sampled_from([["cat", "-0"], ["tail", "-n", "100", "--null"], [*FROM, "-0"]]))
-def test_null_keeps_all_but_nul(content: list[bytes], get: list[str]) -> None:
+def test_null_preserves_all_bytes_but_nul(content: list[bytes], get: list[str]) -> None:
     content = [record.replace(b"\0", b"") for record in content]
     assert _round_trip(content, ["-0"], get) == content
 
 
 @pytest.mark.slow
-def test_find_and_xargs_understand_it(log: Path) -> None:
+def test_find_and_xargs_use_the_same_separator(log: Path) -> None:
     done = run("append", "-0", log, data=b"a\nb\0\0c")
     assert done.stderr == b"binlog: appended 3 records, 1:256 to 1:267\n"
     assert records(log) == [b"a\nb", b"", b"c"]
@@ -84,22 +84,22 @@ def test_find_and_xargs_understand_it(log: Path) -> None:
     "line",
     [b"", b"[]", b"{}", b"nonsense", b'{"text": 1}', b'{"base64": "?"}', b'{"text": "a", "base64": "YQ=="}', b"\xff"],
 )
-def test_a_line_that_is_no_record_ends_it_after_those_before(log: Path, line: bytes) -> None:
+def test_an_invalid_line_stops_the_command_after_the_earlier_records(log: Path, line: bytes) -> None:
     done = run("append", "--from-json", log, data=b'{"text":"1"}\n{"text":"2","other":5}\n' + line + b"\n{}\n")
-    told = b'binlog: line 3 is not an object with a "text" or a "base64"; appended 2 records, 1:256 to 1:261\n'
-    assert (done.returncode, done.stderr) == (1, told)
+    out = b'binlog: line 3 is not an object with "text" or "base64"; appended 2 records, 1:256 to 1:261\n'
+    assert (done.returncode, done.stderr) == (1, out)
     assert records(log) == [b"1", b"2"]
 
 
-def test_what_excludes_each_other_is_2(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_conflicting_options_exit_with_2(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"1"])
     for arguments in (["append", "-0", "--from-json"], ["cat", "-0", "--json"], ["tail", "-0", "--json"]):
         assert main([*arguments, str(log)]) == 2
-        assert "exclude each other" in capfd.readouterr().err
+        assert "cannot be used together" in capfd.readouterr().err
 
 
 @pytest.mark.slow
-def test_what_json_prints_is_what_from_json_takes(log: Path) -> None:
+def test_from_json_accepts_the_output_of_json(log: Path) -> None:
     fill(log, ["Grüße\n".encode(), b"\xff\0"])
     lines = run("cat", "--json", log).stdout
     assert [sorted(json.loads(line).keys() & {"text", "base64"}) for line in lines.splitlines()] == [

@@ -10,7 +10,7 @@ import pytest
 
 import binlog
 from binlog.cli.main import main
-from tests.unit.cli.running import ENVIRONMENT, Terminal, ended, fill, read_line_with, read_lines, started
+from tests.unit.cli.run_command import ENVIRONMENT, Terminal, ended, fill, read_line_with, read_lines, started
 
 _HOME, _SHOW_CURSOR, _LEAVE_SCREEN = b"\x1b[H", b"\x1b[?25h", b"\x1b[?1049l"
 
@@ -29,27 +29,25 @@ def test_without_a_terminal_it_prints_a_line_each_interval(log: Path) -> None:
         assert ended(process) == (-signal.SIGINT, b"")
 
 
-def test_once_tells_followers_and_how_far_behind_they_are(
-    log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_once_shows_the_lag_of_followers(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refs = fill(log, [b"one", b"two"], [b"three"])
     (log / "a.position").write_text(f"{refs[1]}\n")
     (log / "b.position").write_text("nonsense")
     (tmp_path / "elsewhere").write_text("2:265\n")
     assert main(["monitor", "--once", "--json", "--position", str(tmp_path / "elsewhere"), str(log)]) == 0
-    told = json.loads(capfd.readouterr().out)
-    assert (told["tail"], told["record_count"], told["file_count"], told["problem"]) == ("2:265", 3, 2, None)
-    assert told["records_per_second"] is None
-    behind = {lag["name"]: (lag["records_behind"], lag["bytes_behind"], lag["problem"]) for lag in told["followers"]}
+    out = json.loads(capfd.readouterr().out)
+    assert (out["tail"], out["record_count"], out["file_count"], out["problem"]) == ("2:265", 3, 2, None)
+    assert out["records_per_second"] is None
+    behind = {lag["name"]: (lag["records_behind"], lag["bytes_behind"], lag["problem"]) for lag in out["followers"]}
     assert behind == {
         "elsewhere": (0, 0, None),
         "a.position": (2, 16, None),
-        "b.position": (None, None, "holds no ref"),
+        "b.position": (None, None, "no ref in the file"),
     }
 
 
 @pytest.mark.slow
-def test_an_empty_directory_is_watched_and_a_missing_one_is_3(log: Path) -> None:
+def test_an_empty_directory_is_watched_and_a_missing_one_exits_with_3(log: Path) -> None:
     assert main(["monitor", "--once", str(log)]) == 3
     log.mkdir()
     with started("monitor", log) as process:
@@ -59,14 +57,12 @@ def test_an_empty_directory_is_watched_and_a_missing_one_is_3(log: Path) -> None
 
 
 @pytest.mark.slow
-def test_on_a_terminal_it_is_drawn_anew_for_records_a_cutover_and_a_new_size(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_is_redrawn_for_records_a_cutover_and_a_resize(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.mkdir()
     monkeypatch.setitem(ENVIRONMENT, "COLUMNS", "100")  # some shells export them, and then they are stale
     monkeypatch.setitem(ENVIRONMENT, "LINES", "30")
     with Terminal("monitor", log) as terminal:
-        assert b"no files yet" in terminal.read_until(b"no record seen yet")
+        assert b"no files yet" in terminal.read_until(b"no records seen yet")
         with binlog.Writer(log) as writer:
             writer.append(b"hello [bold]\x1b[31m")
             assert b"\x1b[31m" not in terminal.read_until(b"hello [bold]\\x1b[31m")
@@ -90,7 +86,7 @@ def test_on_a_terminal_it_is_drawn_anew_for_records_a_cutover_and_a_new_size(
         assert terminal.process.wait() == -signal.SIGINT
 
 
-def test_sigterm_gives_the_terminal_back_first(log: Path) -> None:
+def test_sigterm_restores_the_terminal_first(log: Path) -> None:
     fill(log, [b"one"])
     with Terminal("monitor", log) as terminal:
         terminal.read_until(b"one")
@@ -99,7 +95,7 @@ def test_sigterm_gives_the_terminal_back_first(log: Path) -> None:
         assert terminal.process.wait() == -signal.SIGTERM
 
 
-def test_damage_is_shown_and_the_watch_goes_on(tmp_path: Path) -> None:
+def test_damage_is_shown_and_the_watch_continues(tmp_path: Path) -> None:
     fill(tmp_path, [b"one"])
     with started("monitor", "--interval", "0.05", tmp_path) as process:
         read_lines(process.stdout, 1)
@@ -113,7 +109,7 @@ def test_damage_is_shown_and_the_watch_goes_on(tmp_path: Path) -> None:
         read_line_with(process.stdout, b" 2 records")
 
 
-def test_a_terminal_without_unicode_shows_a_mark_for_what_it_lacks(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_without_unicode_shows_question_marks(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, ["grüße".encode()])
     for name, value in (("LC_ALL", "C"), ("PYTHONUTF8", "0"), ("PYTHONCOERCECLOCALE", "0")):
         monkeypatch.setitem(ENVIRONMENT, name, value)

@@ -13,7 +13,7 @@ import pytest
 import binlog
 from binlog import Writer
 from binlog.cli.main import main
-from tests.unit.cli.running import ended, fill, read_lines, run, started, wait_for
+from tests.unit.cli.run_command import ended, fill, read_lines, run, started, wait_for
 
 
 def _tail(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
@@ -23,7 +23,7 @@ def _tail(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
     return capfd.readouterr().out.splitlines()
 
 
-def test_the_last_records_are_found_over_several_files(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_last_records_may_be_in_several_files(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"%d" % number for number in range(20)], [b"a", b"b"], [], [b"c"])
     assert _tail(capfd, log) == ["13", "14", "15", "16", "17", "18", "19", "a", "b", "c"]
     assert _tail(capfd, "-n", 2, log) == ["b", "c"]
@@ -31,7 +31,7 @@ def test_the_last_records_are_found_over_several_files(log: Path, capfd: pytest.
     assert len(_tail(capfd, "-n", 1000, log)) == 23
 
 
-def test_grep_works_on_bytes_and_n_counts_what_matches(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_grep_matches_bytes_and_n_counts_matches(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"error 1", b"fine"], [b"error 2", b"fine", b"ERROR \xff", b"fine"])
     assert _tail(capfd, "-n", 2, "--grep", "^error", log) == ["error 1", "error 2"]
     assert _tail(capfd, "--from", "2:256", "--grep", "(?i)error", "--json", log)[1:] == [
@@ -50,18 +50,18 @@ def test_from_takes_a_ref_the_beginning_and_the_end(log: Path, capfd: pytest.Cap
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["-n", "1", "--from", "end"], 2, "exclude"),
+        (["-n", "1", "--from", "end"], 2, "use only one of"),
         (["-n", "-1"], 2, "-1"),
         (["--grep", "("], 2, "not a regular expression"),
         (["--position", "junk"], 2, "not a ref"),
         (["--position", "folder"], 3, "folder"),
     ],
 )
-def test_wrong_options_have_their_code(
+def test_wrong_options_exit_with_their_code(
     log: Path,
     options: list[str],
     code: int,
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -73,10 +73,10 @@ def test_wrong_options_have_their_code(
     assert main(["tail", *options, str(log)]) == code
     error = capfd.readouterr().err
     assert error.count("\n") == 1
-    assert said in error
+    assert message in error
 
 
-def test_damage_ends_it_with_1_after_what_lies_before(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damage_exits_with_1_after_the_earlier_records(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Writer(tmp_path) as writer:
         refs = [writer.append(record) for record in (b"one", b"two", b"three", b"four")]
     with open(tmp_path / "00000001.dat", "rb+") as file:
@@ -105,7 +105,7 @@ def test_it_follows_appends_and_a_cutover_by_other_processes_until_ctrl_c(log: P
 
 
 @pytest.mark.parametrize("options", [["--from", "end"], ["-n", "0"]])
-def test_from_the_end_of_an_empty_directory_the_first_record_is_seen(log: Path, options: list[str]) -> None:
+def test_following_an_empty_directory_prints_the_first_record(log: Path, options: list[str]) -> None:
     log.mkdir()
     # The position file tells that it is there and waits.
     position = log.parent / "position"
@@ -116,7 +116,7 @@ def test_from_the_end_of_an_empty_directory_the_first_record_is_seen(log: Path, 
 
 
 @pytest.mark.slow
-def test_it_ends_when_nobody_reads_it_though_nothing_comes(log: Path) -> None:
+def test_it_ends_when_its_output_is_closed_even_if_no_record_arrives(log: Path) -> None:
     fill(log, [b"one"])
     with started("tail", "-f", log) as process:
         assert process.stdout is not None
@@ -125,9 +125,7 @@ def test_it_ends_when_nobody_reads_it_though_nothing_comes(log: Path) -> None:
         assert ended(process) == (-signal.SIGPIPE, b"")
 
 
-def test_a_position_file_takes_a_later_run_on_from_there(
-    log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_later_run_resumes_at_the_position_file(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"one", b"two"])
     position = tmp_path / "worker.position"
     assert _tail(capfd, "-n", 1, "--position", position, log) == ["two"]
@@ -142,7 +140,7 @@ def test_a_position_file_takes_a_later_run_on_from_there(
     assert sorted(os.listdir(tmp_path)) == ["log", "worker.position"]
 
 
-def test_a_position_is_kept_up_to_date_while_following(log: Path, tmp_path: Path) -> None:
+def test_a_position_is_updated_while_following(log: Path, tmp_path: Path) -> None:
     fill(log, [b"one"])
     position = tmp_path / "worker.position"
     with started("tail", "-f", "--position", position, log) as process:
@@ -159,7 +157,7 @@ def test_a_position_is_kept_up_to_date_while_following(log: Path, tmp_path: Path
     assert sorted(os.listdir(tmp_path)) == ["log", "worker.position"]
 
 
-def test_a_position_is_not_moved_by_what_was_not_printed(log: Path, tmp_path: Path) -> None:
+def test_a_position_is_not_moved_past_unprinted_records(log: Path, tmp_path: Path) -> None:
     fill(log, [b"one"])
     position = tmp_path / "worker.position"
     with (
@@ -170,45 +168,49 @@ def test_a_position_is_not_moved_by_what_was_not_printed(log: Path, tmp_path: Pa
     assert not position.exists()
 
 
-def test_a_position_that_cannot_be_kept_is_1(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_position_that_cannot_be_stored_exits_with_1(
+    log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     fill(log, [b"one"])
     assert main(["tail", "--position", str(tmp_path / "none" / "position"), str(log)]) == 1
     captured = capfd.readouterr()
     assert captured.out == "one\n"
-    assert "the position cannot be kept" in captured.err
+    assert "cannot store the position" in captured.err
 
 
-def test_a_pruned_position_is_told_with_the_option_that_goes_on(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_pruned_position_is_reported_with_the_option_that_continues(
+    log: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     fill(log, [b"1", b"2"], [b"3"], [b"4"], [b"5"])
     position = log.parent / "position"
     position.write_text("1:261\n")
     binlog.prune(log, keep_bytes=0, before=binlog.Ref(3, 0))
     for more in ([], ["--from", "beginning"]):
         assert main(["tail", *more, "--position", str(position), str(log)]) == 3
-        assert "'--if-pruned oldest' goes on with the oldest record" in capfd.readouterr().err
+        assert "use '--if-pruned oldest' to continue with the oldest record" in capfd.readouterr().err
         assert position.read_text() == "1:261\n"
     resume = ["tail", "--if-pruned", "oldest", "--position", str(position), str(log)]
     assert main(resume) == 0
-    said = capfd.readouterr()
-    assert said.out == "4\n5\n"
-    missed = "missed: all from 1:261 up to 3:256, in files 1 to 2, which retention removed"
-    assert said.err == f"binlog: {missed}\n"
+    message = capfd.readouterr()
+    assert message.out == "4\n5\n"
+    missed = "skipped the records from 1:261 up to 3:256: retention removed files 1 to 2"
+    assert message.err == f"binlog: {missed}\n"
     assert position.read_text() == f"{binlog.stat(log).tail}\n"
     assert main(resume) == 0
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_position_of_another_log_is_told_with_what_to_do(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_position_of_another_log_is_reported_with_advice(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"1"])
     position = log.parent / "position"
     position.write_text("1:300\n")
     assert main(["tail", "--position", str(position), str(log)]) == 2
-    assert f"the position is not of this log: remove {position} to start afresh" in capfd.readouterr().err
+    assert f"the position is not of this log: remove {position} to start over" in capfd.readouterr().err
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["fail", "oldest"])
-def test_a_follower_that_is_overtaken_by_retention(log: Path, option: str) -> None:
+def test_a_follower_overtaken_by_retention(log: Path, option: str) -> None:
     fill(log, [b"x" * 1000] * 300, [b"2"])
     with started("tail", "-f", "--from", "beginning", "--if-pruned", option, log) as process:
         read_lines(process.stdout, 1)
@@ -224,7 +226,7 @@ def test_a_follower_that_is_overtaken_by_retention(log: Path, option: str) -> No
             process.send_signal(signal.SIGINT)
             code, error = ended(process)
             assert code == -signal.SIGINT
-            assert b"missed: all from " in error
+            assert b"skipped the records from " in error
         else:
             assert process.stdout is not None
             assert process.stdout.readall()
@@ -232,7 +234,7 @@ def test_a_follower_that_is_overtaken_by_retention(log: Path, option: str) -> No
             assert (code, b"'--if-pruned oldest' goes on" in error) == (1, True)
 
 
-def test_it_waits_for_a_directory_only_if_told(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_waits_for_a_directory_only_with_retry(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["tail", "-f", str(log)]) == 3
     assert capfd.readouterr().err == f"binlog: {log}: there is no such directory\n"
     with started("tail", "-F", "--from", "end", log) as process:
@@ -246,7 +248,7 @@ def test_it_waits_for_a_directory_only_if_told(log: Path, capfd: pytest.CaptureF
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [["-n", "3"], ["--from", "1:256"], ["--position", "P", "--from", "beginning"]])
-def test_damaged_records_are_printed_where_nothing_is_to_be_verified(tmp_path: Path, options: list[str]) -> None:
+def test_damaged_records_are_printed_without_verification(tmp_path: Path, options: list[str]) -> None:
     log = tmp_path / "log"
     refs = fill(log, [b"one", b"two", b"three"])
     with open(log / "00000001.dat", "r+b") as file:

@@ -9,7 +9,7 @@ import pytest
 
 import binlog
 from binlog.cli.main import main
-from tests.unit.cli.running import Terminal, fill, run
+from tests.unit.cli.run_command import Terminal, fill, run
 
 
 def test_it_shows_each_file(log: Path) -> None:
@@ -27,52 +27,52 @@ def test_it_shows_each_file(log: Path) -> None:
 def test_json_is_one_object(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"one"], [])
     assert main(["stat", "--json", str(log)]) == 0
-    told = json.loads(capfd.readouterr().out)
-    assert (told["path"], told["tail"], told["record_count"]) == (str(log), "2:256", 1)
-    assert [(file["number"], file["closed"], file["tail"]) for file in told["files"]] == [
+    out = json.loads(capfd.readouterr().out)
+    assert (out["path"], out["tail"], out["record_count"]) == (str(log), "2:256", 1)
+    assert [(file["number"], file["closed"], file["tail"]) for file in out["files"]] == [
         (1, True, 263),
         (2, False, 256),
     ]
 
 
-def test_what_lies_beside_the_files_is_told(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_indexes_archives_and_quarantined_bytes_are_shown(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"one"], [b"two"])
     for name in ("00000001.dat.zst", "00000001.dat.263-300.damaged"):
         (log / name).write_bytes(bytes(5000))
     assert main(["stat", str(log)]) == 0
-    assert "indexes 8.0 KiB; archives 8.0 KiB; set aside 8.0 KiB\n" in capfd.readouterr().out
+    assert "indexes 8.0 KiB; archives 8.0 KiB; quarantined 8.0 KiB\n" in capfd.readouterr().out
     assert main(["stat", "--json", str(log)]) == 0
-    told = json.loads(capfd.readouterr().out)
-    assert (told["index_bytes"], told["archive_bytes"], told["damaged_bytes"], told["new_bytes"]) == (
+    out = json.loads(capfd.readouterr().out)
+    assert (out["index_bytes"], out["archive_bytes"], out["damaged_bytes"], out["new_bytes"]) == (
         8192,
         8192,
         8192,
         0,
     )
-    assert told["disk_bytes"] == 3 * 8192 + sum(file["disk_bytes"] for file in told["files"])
-    assert told["prepared_bytes"] == sum(file["prepared_bytes"] for file in told["files"]) > 0
-    assert told["used_bytes"] == 2 * (256 + 7)
-    assert (told["unsynced_bytes"], told["staged_bytes"]) == (0, None)
+    assert out["disk_bytes"] == 3 * 8192 + sum(file["disk_bytes"] for file in out["files"])
+    assert out["prepared_bytes"] == sum(file["prepared_bytes"] for file in out["files"]) > 0
+    assert out["used_bytes"] == 2 * (256 + 7)
+    assert (out["unsynced_bytes"], out["staged_bytes"]) == (0, None)
 
 
-def test_stat_tells_how_far_behind_followers_are(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_stat_shows_the_lag_of_followers(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     refs = fill(log, [b"1", b"2", b"3"])
     elsewhere = log.parent / "worker"
     elsewhere.write_text(f"{refs[1]}\n")
     (log / "audit.position").write_text(f"{binlog.stat(log).tail}\n")
     assert main(["stat", "--position", str(elsewhere), str(log)]) == 0
     assert capfd.readouterr().out.splitlines()[-2:] == [
-        f"{elsewhere}: {refs[1]}, 2 records, 10 B behind",
-        f"audit.position: {binlog.stat(log).tail}, 0 records, 0 B behind",
+        f"{elsewhere}: {refs[1]}, lag 2 records, 10 B",
+        f"audit.position: {binlog.stat(log).tail}, lag 0 records, 0 B",
     ]
     assert main(["stat", "--json", "--position", str(elsewhere), str(log)]) == 0
-    told = json.loads(capfd.readouterr().out)["followers"]
-    assert [(each["name"], each["records_behind"]) for each in told] == [("worker", 2), ("audit.position", 0)]
+    out = json.loads(capfd.readouterr().out)["followers"]
+    assert [(each["name"], each["records_behind"]) for each in out] == [("worker", 2), ("audit.position", 0)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("columns", "shown"), [(200, 9), (80, 7), (60, 6), (20, 5)])
-def test_a_table_fits_a_terminal_that_is_wide_enough_for_what_matters(log: Path, columns: int, shown: int) -> None:
+def test_a_table_drops_columns_on_a_narrow_terminal(log: Path, columns: int, shown: int) -> None:
     fill(log, [b"one"], [b"two"])
     with Terminal("stat", log, columns=columns) as terminal:
         lines = terminal.read_rest().decode().splitlines()

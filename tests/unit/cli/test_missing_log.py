@@ -15,7 +15,7 @@ from binlog.errors import AccessError, NotFoundError
 from binlog.journal import check_journal, read_records, stat_journal
 from binlog.pagestore import check_page_store, read_queue, stat_page_store
 from binlog.paging import check_paging, look_at_paging
-from tests.unit.cli.every_command import commands, leaf_commands
+from tests.unit.cli.all_commands import commands, leaf_commands
 
 OUT = ("--out", "out")
 # What a command is given besides the directory; None for one that makes what it is given, or waits for it.
@@ -100,7 +100,7 @@ def test_every_command_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("command", commands(name for name, options in CASES.items() if options is not None))
-def test_a_command_says_that_there_is_nothing(
+def test_a_command_reports_a_missing_log(
     nothing: Path, command: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(nothing.parent)
@@ -110,24 +110,24 @@ def test_a_command_says_that_there_is_nothing(
     words = command.split()
     # The argument that is the directory comes first, so that what follows may be another.
     code = main([*words, str(nothing), *options])
-    said = capfd.readouterr()
-    assert (code, said.out) == (3, "")
-    assert said.err.startswith("binlog: ")
-    assert said.err.count("\n") == 1
-    assert nothing.name in said.err
+    message = capfd.readouterr()
+    assert (code, message.out) == (3, "")
+    assert message.err.startswith("binlog: ")
+    assert message.err.count("\n") == 1
+    assert nothing.name in message.err
     assert (_content(nothing) if nothing.exists() else None) == before
     assert not (nothing.parent / "copy").exists()
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_a_function_raises_and_names_the_path(nothing: Path, look: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize("function", LOOKS)
+def test_a_function_raises_with_the_path_of_a_missing_log(nothing: Path, function: Callable[[Path], object]) -> None:
     before = _content(nothing) if nothing.exists() else None
     with pytest.raises(AccessError if nothing.is_file() else NotFoundError, match=nothing.name):
-        look(nothing)
+        function(nothing)
     assert (_content(nothing) if nothing.exists() else None) == before
 
 
-def test_a_log_whose_files_were_all_removed_is_none(tmp_path: Path) -> None:
+def test_a_log_without_files_is_missing(tmp_path: Path) -> None:
     with binlog.Writer(tmp_path / "log") as writer:
         writer.append(b"one")
     assert binlog.check(tmp_path / "log") == []

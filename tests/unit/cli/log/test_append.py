@@ -15,7 +15,7 @@ import pytest
 import binlog
 from binlog.cli.log import append
 from binlog.cli.main import main
-from tests.unit.cli.running import COMMAND, ENVIRONMENT, ended, fill, read_lines, records, run, started
+from tests.unit.cli.run_command import COMMAND, ENVIRONMENT, ended, fill, read_lines, records, run, started
 
 
 def test_each_line_is_a_record_and_the_summary_goes_to_standard_error(log: Path) -> None:
@@ -25,26 +25,26 @@ def test_each_line_is_a_record_and_the_summary_goes_to_standard_error(log: Path)
     assert records(log) == [b"one", b"", b"\xff\x00\r", b"last without a newline"]
 
 
-def test_no_input_makes_a_log_without_records(log: Path) -> None:
+def test_empty_input_creates_an_empty_log(log: Path) -> None:
     assert run("append", log).stderr == b"binlog: appended 0 records\n"
     assert records(log) == []
 
 
-def test_a_file_is_appended_and_quiet_says_nothing(log: Path, tmp_path: Path) -> None:
+def test_a_file_is_appended_and_quiet_prints_no_summary(log: Path, tmp_path: Path) -> None:
     (tmp_path / "input").write_bytes(b"a\nb\n")
     done = run("append", "--quiet", log, tmp_path / "input")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert records(log) == [b"a", b"b"]
 
 
-def test_a_missing_file_is_3_and_makes_no_log(log: Path, tmp_path: Path) -> None:
+def test_a_missing_file_exits_with_3_and_creates_no_log(log: Path, tmp_path: Path) -> None:
     done = run("append", log, tmp_path / "none")
     assert done.returncode == 3
     assert done.stderr == f"binlog: {tmp_path}/none: No such file or directory\n".encode()
     assert not log.exists()
 
 
-def test_a_directory_that_cannot_be_made_is_3(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_exits_with_3(tmp_path: Path) -> None:
     done = run("append", tmp_path / "none" / "log", data=b"x\n")
     assert done.returncode == 3
     assert done.stderr.count(b"\n") == 1
@@ -68,7 +68,7 @@ def test_a_line_is_acknowledged_while_the_input_pauses(log: Path, batch: int) ->
         assert ended(process) == (0, b"")
 
 
-def test_ctrl_c_ends_it_quietly_and_what_was_acknowledged_is_there(log: Path) -> None:
+def test_ctrl_c_keeps_the_acknowledged_records(log: Path) -> None:
     with started("append", "--json", log) as process:
         assert process.stdin is not None
         process.stdin.write(b"one\ntwo\n")
@@ -78,7 +78,7 @@ def test_ctrl_c_ends_it_quietly_and_what_was_acknowledged_is_there(log: Path) ->
     assert records(log) == [b"one", b"two"]
 
 
-def test_it_stops_quietly_when_nobody_reads_its_refs(log: Path) -> None:
+def test_it_stops_quietly_when_its_output_is_closed(log: Path) -> None:
     with started("append", "--json", log) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -89,7 +89,7 @@ def test_it_stops_quietly_when_nobody_reads_its_refs(log: Path) -> None:
         assert ended(process) == (-signal.SIGPIPE, b"")
 
 
-def test_a_log_that_another_holds_is_4_and_the_holder_is_named(log: Path) -> None:
+def test_a_locked_log_exits_with_4_and_names_the_holder(log: Path) -> None:
     fill(log, [b"x"])
     with open(log / "00000001.dat", "rb+") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
@@ -99,7 +99,7 @@ def test_a_log_that_another_holds_is_4_and_the_holder_is_named(log: Path) -> Non
     assert f"process {os.getpid()}".encode() in done.stderr
 
 
-def test_a_full_disk_is_1_and_the_message_says_how_much_is_in(log: Path) -> None:
+def test_a_full_disk_exits_with_1_and_counts_the_appended_records(log: Path) -> None:
     fill(log, [b"x"])
     size = (log / "00000001.dat").stat().st_size
     done = run(
@@ -112,7 +112,7 @@ def test_a_full_disk_is_1_and_the_message_says_how_much_is_in(log: Path) -> None
     assert records(log) == [b"x", b"fits"]
 
 
-def test_a_line_too_long_is_1_and_those_before_it_are_in(
+def test_a_line_over_the_limit_exits_with_1_after_the_earlier_records(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(append, "_RECORD_BYTES_MAX", 10)
@@ -136,7 +136,7 @@ def test_with_standard_output_closed_nothing_is_written_into_the_log(log: Path) 
     assert records(log) == [b"one"]
 
 
-def test_with_standard_input_closed_it_says_so(log: Path) -> None:
+def test_closed_standard_input_is_reported(log: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *COMMAND, "append", str(log)],
         stderr=subprocess.PIPE,
@@ -144,7 +144,7 @@ def test_with_standard_input_closed_it_says_so(log: Path) -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == b"binlog: reading the input: Bad file descriptor; appended 0 records\n"
+    assert done.stderr == b"binlog: cannot read the input: Bad file descriptor; appended 0 records\n"
     assert binlog.stat(log).tail == binlog.Ref(1, 256)
 
 
@@ -158,7 +158,7 @@ def test_in_each_mode_all_is_durable_when_the_command_ends(log: Path, mode: str)
     assert file.durable_end == file.tail
 
 
-def test_a_staged_record_has_no_ref_to_tell(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_is_refused_for_staged_records(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["append", "--mode", "stage", "--json", str(log)]) == 2
     assert "--json" in capfd.readouterr().err
     assert not log.exists()
@@ -172,6 +172,6 @@ def test_limits_close_the_open_file(log: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [["--cutover-bytes", "0"], ["--cutover-age", "0s"], ["--cutover-bytes", "1Q"]])
-def test_a_limit_that_is_none_is_2(log: Path, wrong: list[str]) -> None:
+def test_an_invalid_limit_exits_with_2(log: Path, wrong: list[str]) -> None:
     assert main(["append", *wrong, str(log)]) == 2
     assert not log.exists()

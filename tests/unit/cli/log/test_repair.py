@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from binlog.cli.main import main
-from tests.unit.cli.running import fill, run
+from tests.unit.cli.run_command import fill, run
 
 
 def _damage(log: Path) -> Path:
@@ -20,14 +20,14 @@ def _damage(log: Path) -> Path:
     return path
 
 
-def test_a_whole_log_needs_none(log: Path) -> None:
+def test_a_sound_log_needs_no_repair(log: Path) -> None:
     fill(log, [b"one"], [b"two"])
     done = run("repair", log)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"nothing to repair\n", b"")
 
 
 @pytest.mark.slow
-def test_each_thing_done_is_a_line_and_a_loss_is_1_until_its_file_is_moved_away(log: Path) -> None:
+def test_each_action_is_a_line_and_a_loss_exits_with_1_until_its_file_is_moved(log: Path) -> None:
     path = _damage(log)
     planned = run("repair", "--dry-run", log)
     assert not list(log.glob("*.damaged"))
@@ -41,19 +41,19 @@ def test_each_thing_done_is_a_line_and_a_loss_is_1_until_its_file_is_moved_away(
     assert run("repair", log).stdout == b"nothing to repair\n"
 
 
-def test_json_is_an_object_for_each(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_is_an_object_for_each_action(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = _damage(log)
     assert main(["repair", "--json", str(log)]) == 1
     (line,) = capfd.readouterr().out.splitlines()
-    told = json.loads(line)
-    assert (told["path"], told["offset"], told["action"]) == (str(path), 256, "set-aside")
+    out = json.loads(line)
+    assert (out["path"], out["offset"], out["action"]) == (str(path), 256, "set-aside")
     (aside,) = log.glob("*.damaged")
     aside.unlink()
     assert main(["repair", "--json", str(log)]) == 0
     assert capfd.readouterr().out == ""
 
 
-def test_a_missing_directory_is_3_and_is_not_made(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_directory_exits_with_3_and_is_not_created(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["repair", str(log)]) == 3
     assert capfd.readouterr().err.count("\n") == 1
     assert not log.exists()
