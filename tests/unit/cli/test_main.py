@@ -43,7 +43,7 @@ def test_the_version_is_that_of_the_package(capfd: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nonsense"], "No such command 'nonsense' (see 'binlog --help')"),
         (["cat"], "cat: Missing argument 'DIR' (see 'binlog cat --help')"),
@@ -53,7 +53,7 @@ def test_the_version_is_that_of_the_package(capfd: pytest.CaptureFixture[str]) -
 def test_wrong_usage_is_one_line_and_2(arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     captured = capfd.readouterr()
-    assert captured.err.startswith(f"binlog: {said}")
+    assert captured.err.startswith(f"binlog: {message}")
     assert captured.err.count("\n") == 1
 
 

@@ -56,7 +56,7 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "spark verify": (),
     "spark stats": (),
 }
-LOOKS: list[Callable[[Path], object]] = [
+FUNCTIONS: list[Callable[[Path], object]] = [
     binlog.check,
     binlog.file_sizes,
     binlog.repair,
@@ -119,7 +119,7 @@ def test_a_command_reports_a_missing_log(
     assert not (nothing.parent / "copy").exists()
 
 
-@pytest.mark.parametrize("function", LOOKS)
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_raises_with_the_path_of_a_missing_log(nothing: Path, function: Callable[[Path], object]) -> None:
     before = _content(nothing) if nothing.exists() else None
     with pytest.raises(AccessError if nothing.is_file() else NotFoundError, match=nothing.name):

@@ -85,7 +85,7 @@ def test_cat_starts_at_an_offset_a_queue_offset_or_a_time(store: Path, capfd: py
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["cat", "--queue", "1"], 2, "--queue needs --topic"),
         (["cat", "--from", "nonsense"], 2, "neither an offset nor a time"),

@@ -39,7 +39,7 @@ def test_it_starts_at_a_ref_or_keeps_to_a_file(log: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         (["--from", "nonsense"], 2, b"not a ref"),
         (["--from", "1:257"], 2, b"does not lie on a record"),

@@ -48,7 +48,7 @@ def test_from_takes_a_ref_the_beginning_and_the_end(log: Path, capfd: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         (["-n", "1", "--from", "end"], 2, "use only one of"),
         (["-n", "-1"], 2, "-1"),
