@@ -1,4 +1,4 @@
-"""What goes wrong is named by an error of ours, with the file and the place, in what the driver raises."""
+"""The driver's errors contain ours, with the file and the offset."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_damaged_record(log: Path, refs: list[Ref], count: Callable[..., int])
     offset = refs[40].offset
     data[offset : offset + 4] = b"\xff\xff\xff\xff"
     path.write_bytes(data)
-    # By the index all that was synced together is damaged; without one, nothing is known from the record on.
+    # With an index, the whole commit is damaged; without one, everything from the record on.
     assert f"binlog.errors.CorruptError: {path} at offset 256: the bytes from here to" in error_of(count)
     (log / "00000001.idx").unlink()
     text = error_of(count)
@@ -116,10 +116,10 @@ def test_no_path(count: Callable[..., int]) -> None:
         ("sequence long NOT NULL", "binlog: the column 'sequence' cannot be NOT NULL"),
     ],
 )
-def test_a_schema_that_cannot_be_given(count: Callable[..., int], refs: list[Ref], schema: str, text: str) -> None:
+def test_an_unknown_schema(count: Callable[..., int], refs: list[Ref], schema: str, text: str) -> None:
     assert text in error_of(lambda: count(schema))
 
 
-def test_the_session_goes_on_after_errors(count: Callable[..., int], refs: list[Ref]) -> None:
+def test_the_session_works_after_errors(count: Callable[..., int], refs: list[Ref]) -> None:
     error_of(lambda: count("payload binary"))
     assert count() == 101

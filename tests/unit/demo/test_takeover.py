@@ -1,4 +1,4 @@
-"""Taking over: whether the record in hand is in the log or not, it is there once in the end."""
+"""Takeover: an in-flight record ends up in the log exactly once, even if it had been appended."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def keys(log: Path) -> list[Key]:
 
 
 def take_over(log: Path, work: Path, after: Ref) -> list[str]:
-    """Run a successor that knows that all before IN_HAND is kept; return what it told."""
+    """Run a successor that knows that all records before IN_HAND are in the log, and return its messages."""
     command = [sys.executable, "-m", "stress.demo.takeover", "--log", str(log), "--work", str(work)]
     command += ["--writer", str(WRITER), "--writers", str(WRITERS), "--sequence", str(IN_HAND), "--after", str(after)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -49,7 +49,7 @@ def take_over(log: Path, work: Path, after: Ref) -> list[str]:
 
 @pytest.mark.parametrize("cut_over", [False, True])
 @pytest.mark.parametrize("there", [False, True])
-def test_every_event_is_there_once(tmp_path: Path, work: Path, there: bool, cut_over: bool) -> None:
+def test_every_event_is_in_the_log_once(tmp_path: Path, work: Path, there: bool, cut_over: bool) -> None:
     log = tmp_path / "log"
     refs = append(log, work, WRITER, IN_HAND if there else IN_HAND - 1)
     if cut_over:
@@ -77,7 +77,7 @@ def test_a_writer_that_died_before_its_first_record(tmp_path: Path, work: Path) 
     assert found.ref == ref
 
 
-def test_the_same_number_of_another_writer_is_not_it(tmp_path: Path, work: Path) -> None:
+def test_the_same_number_of_another_writer_does_not_match(tmp_path: Path, work: Path) -> None:
     log = tmp_path / "log"
     append(log, work, 0, SHARE)
     assert find_in_hand(log, Start.BEGINNING, writer=WRITER, sequence=IN_HAND) is None

@@ -1,4 +1,4 @@
-"""What the demo cannot be asked for: told in one line, before anything is started."""
+"""Wrong arguments of the demo are reported in one line, before anything is started."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_wrong_usage(arguments: list[str], text: str) -> None:
     assert done.stdout == ""
 
 
-def test_too_short_a_file_of_ones_own(tmp_path: Path) -> None:
+def test_a_given_file_that_is_too_short(tmp_path: Path) -> None:
     own = tmp_path / "app.log"
     own.write_text("one line\n")
     done = run("--input", str(own), "--keep", str(tmp_path / "kept"))

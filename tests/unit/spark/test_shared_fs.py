@@ -1,4 +1,4 @@
-"""What another machine planned may not be seen here yet; as plain calls, marked for Spark's packages."""
+"""Waiting for data that another machine has written; marked `spark` for its packages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATA = (Field("data", "data", True),)
 
 @pytest.fixture
 def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Any, Any, bytes]]:
-    """A reader and its one task, made on a machine; and the log's file as another machine still sees it."""
+    """A reader and its task, planned on one machine, and the log's file as another machine still sees it."""
     from binlog.spark import shared_fs
     from binlog.spark.log.reading import BatchReader
 
@@ -45,7 +45,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 
 def seen_later(path: Path, data: bytes) -> None:
-    """Has a file become these bytes in half a second, at once: no moment has an empty one, as no machine sees one."""
+    """Replace a file's contents in half a second, atomically, because no machine sees an empty file."""
 
     def replace() -> None:
         path.with_name("new").write_bytes(data)
@@ -58,20 +58,20 @@ def read(reader: Any, task: Any) -> list[bytes]:
     return [value for batch in reader.read(task) for value in batch.column("data").to_pylist()]
 
 
-def test_a_task_waits_for_what_its_machine_does_not_see_yet(tmp_path: Path, planned: Any) -> None:
+def test_a_task_waits_until_data_is_visible(tmp_path: Path, planned: Any) -> None:
     reader, task, after = planned("another machine")
     seen_later(tmp_path / "00000001.dat", after)
     assert read(reader, task) == [b"one", b"two"]
 
 
-def test_and_for_a_file_whose_name_it_does_not_see_yet(tmp_path: Path, planned: Any) -> None:
+def test_a_task_waits_until_a_file_is_visible(tmp_path: Path, planned: Any) -> None:
     reader, task, after = planned("another machine")
     (tmp_path / "00000001.dat").unlink()
     seen_later(tmp_path / "00000001.dat", after)
     assert read(reader, task) == [b"one", b"two"]
 
 
-def test_but_not_for_ever(planned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_does_not_wait_forever(planned: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from binlog.spark import shared_fs
 
     reader, task, _ = planned("another machine")
@@ -80,7 +80,7 @@ def test_but_not_for_ever(planned: Any, monkeypatch: pytest.MonkeyPatch) -> None
         read(reader, task)
 
 
-def test_a_file_that_another_machine_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_file_of_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from binlog.spark import shared_fs
 
     threading.Timer(0.5, (tmp_path / "late").touch).start()
@@ -89,7 +89,7 @@ def test_a_file_that_another_machine_made(tmp_path: Path, monkeypatch: pytest.Mo
     assert not shared_fs.wait_until_visible(str(tmp_path / "never"), "another machine", size=0)
 
 
-def test_where_it_was_planned_nothing_is_waited_for(planned: Any) -> None:
+def test_a_task_on_the_planners_machine_does_not_wait(planned: Any) -> None:
     from binlog.spark.shared_fs import this_machine
 
     reader, task, _ = planned(this_machine())
