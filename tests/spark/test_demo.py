@@ -29,14 +29,14 @@ def test_the_demo_keeps_its_promises(tmp_path: Path) -> None:
     for sentence in (
         "4 writers append 400 events",
         "kill -9 of writer 3",
-        "takes its work over, and looks in the log",
+        "takes over its work, and searches the log",
         "half-way: cut over to file 2",
-        "the follower goes on from its stored ref",
+        "the follower resumes at its stored ref",
         "Per writer:",
         "Largest files:",
         "The three are equal, as multisets of (writer, sequence, hash).",
-        "Everything that a writer was told was kept is there, once.",
-        "the demo is done: all is as promised",
+        "Every acknowledged record is in the log exactly once.",
+        "the demo has passed: everything is as promised",
     ):
         assert sentence in done.stdout
     assert done.stderr == ""
@@ -86,7 +86,7 @@ def test_an_interrupt_while_spark_works_ends_everything(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
     assert process.returncode == 130
-    assert errors == "demo: interrupted; every process that it started has ended\n"
+    assert errors == "demo: interrupted; all processes have been stopped\n"
     # A dead process is listed, without a command line, until its new parent waits for it.
     assert [command_line(pid) for pid in processes() if group_of(pid) == group and command_line(pid)] == []
 

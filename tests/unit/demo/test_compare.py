@@ -24,7 +24,7 @@ KILLED = Key(1, 3, "13")
 @pytest.fixture
 def ledger() -> Ledger:
     """Everything is acknowledged, and the killed writer's in-flight record was not in the log."""
-    return Ledger(EVENTS, WRITERS, kept=Counter(KEYS), in_hand=KILLED)
+    return Ledger(EVENTS, WRITERS, acknowledged=Counter(KEYS), in_flight=KILLED)
 
 
 def wrong(log: Keys, ledger: Ledger, *, followed: Keys | None = None, extracted: Keys | None = None) -> str:
@@ -39,7 +39,7 @@ def test_equal_data_has_no_differences(ledger: Ledger) -> None:
 
 
 def test_the_in_flight_record_may_exist_unacknowledged(ledger: Ledger) -> None:
-    del ledger.kept[KILLED]
+    del ledger.acknowledged[KILLED]
     ledger.found[KILLED] += 1
     assert wrong(Counter(KEYS), ledger) == ""
 
@@ -92,14 +92,14 @@ def test_the_in_flight_record_must_not_exist_twice_with_other_bytes(ledger: Ledg
 
 def test_an_event_that_was_never_appended_is_found(ledger: Ledger) -> None:
     log = Counter(KEYS[:-1])
-    ledger.kept = log.copy()
+    ledger.acknowledged = log.copy()
     assert wrong(log, ledger) == "never appended: writer 1, sequence 4, hash -"
 
 
 def test_a_successor_with_another_result_is_found(ledger: Ledger) -> None:
-    del ledger.kept[KEYS[0]]
+    del ledger.acknowledged[KEYS[0]]
     ledger.found[KEYS[0]] += 1
-    assert "found, and not what was in hand: writer 0, sequence 0" in wrong(Counter(KEYS), ledger)
+    assert "found, but not the in-flight record: writer 0, sequence 0" in wrong(Counter(KEYS), ledger)
 
 
 def test_long_lists_are_truncated_and_counted() -> None:
@@ -111,12 +111,12 @@ def test_long_lists_are_truncated_and_counted() -> None:
 
 def test_a_ledger_round_trips(ledger: Ledger, tmp_path: Path) -> None:
     ledger.found[KEYS[0]] += 1
-    ledger.kept[KEYS[1]] += 1
+    ledger.acknowledged[KEYS[1]] += 1
     ledger.save(tmp_path / "ledger")
     assert Ledger.load(tmp_path / "ledger") == ledger
-    ledger.in_hand = None
+    ledger.in_flight = None
     ledger.save(tmp_path / "ledger")
-    assert Ledger.load(tmp_path / "ledger").in_hand is None
+    assert Ledger.load(tmp_path / "ledger").in_flight is None
 
 
 RECORDS = [
@@ -139,7 +139,7 @@ def run_judge(place: Path, *, followed: list[bytes], extracted: list[bytes]) -> 
     """Run the demo's comparing process over a log of RECORDS."""
     with Writer(place / "log") as writer:
         writer.append_many(RECORDS)
-    Ledger(EVENTS, WRITERS, kept=Counter(map(key_of, RECORDS))).save(place / "ledger")
+    Ledger(EVENTS, WRITERS, acknowledged=Counter(map(key_of, RECORDS))).save(place / "ledger")
     (place / "journal").write_text("".join(f"{key_of(record)} 1:256\n" for record in followed))
     write_parquet(place / "parquet", extracted)
     return judge(place)

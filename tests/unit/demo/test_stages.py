@@ -37,16 +37,16 @@ def assert_success(place: Place, ledger: Ledger) -> list[str]:
 def test_events_from_this_machine(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     place, ledger = run(tmp_path, file_items(python_files()), 600)
     assert assert_success(place, ledger) == []
-    assert ledger.kept.total() + ledger.found.total() == 600
+    assert ledger.acknowledged.total() + ledger.found.total() == 600
     assert len(binlog.stat(place.log).files) == 2
-    told = capfd.readouterr().out
+    out = capfd.readouterr().out
     for happened in (
         "kill -9 of writer 3",
-        "takes its work over",
+        "takes over its work",
         "half-way: cut over to file 2",
-        "from its stored ref",
+        "at its stored ref",
     ):
-        assert happened in told
+        assert happened in out
 
 
 def test_given_files(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_given_files(tmp_path: Path) -> None:
     own[1].write_bytes(b"\n" * 200)
     place, ledger = run(tmp_path, line_items(own), None, writers=6)
     assert assert_success(place, ledger) == []
-    assert ledger.kept.total() + ledger.found.total() == 500
+    assert ledger.acknowledged.total() + ledger.found.total() == 500
 
 
 def test_too_few_events_are_refused(tmp_path: Path) -> None:
@@ -91,5 +91,5 @@ def test_an_interrupt_ends_every_process(tmp_path: Path, number: signal.Signals)
         demo.send_signal(number)
         _, errors = demo.communicate()
     assert demo.returncode == 130
-    assert errors == "demo: interrupted; every process that it started has ended\n"
+    assert errors == "demo: interrupted; all processes have been stopped\n"
     assert processes_naming(str(keep)) == []

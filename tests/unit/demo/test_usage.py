@@ -20,10 +20,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--writers", "1"], "--writers is 2 or more"),
-        (["--events", "100"], "--events is 200 or more for 4 writers"),
-        (["--input", "/nonexistent"], "--input: /nonexistent is not a file that can be read"),
-        (["--input", "/"], "--input: / is not a file that can be read"),
+        (["--writers", "1"], "--writers must be at least 2"),
+        (["--events", "100"], "--events must be at least 200 for 4 writers"),
+        (["--input", "/nonexistent"], "--input: /nonexistent is not a readable file"),
+        (["--input", "/"], "--input: / is not a readable file"),
         (["--keep", "/etc"], "--keep: /etc is not a new or empty directory"),
         (["--keep", "/etc/passwd"], "--keep: /etc/passwd is not a new or empty directory"),
     ],

@@ -24,7 +24,7 @@ def test_it_archives_and_reports(log: Path) -> None:
     assert total.startswith("archived 2 files, 6.4 KiB, to ")
     assert [file.archived for file in binlog.stat(log).files] == [True, True, False]
     again = run("archive", log)
-    assert (again.returncode, again.stdout) == (0, b"archived 0 files, 0 B, in 0 B\n")
+    assert (again.returncode, again.stdout) == (0, b"archived 0 files, 0 B, to 0 B\n")
 
 
 def test_a_dry_run_says_so_and_json_is_one_object(log: Path, capfd: pytest.CaptureFixture[str]) -> None:

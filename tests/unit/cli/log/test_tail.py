@@ -231,7 +231,7 @@ def test_a_follower_overtaken_by_retention(log: Path, option: str) -> None:
             assert process.stdout is not None
             assert process.stdout.readall()
             code, error = ended(process)
-            assert (code, b"'--if-pruned oldest' goes on" in error) == (1, True)
+            assert (code, b"'--if-pruned oldest' to continue" in error) == (1, True)
 
 
 def test_it_waits_for_a_directory_only_with_retry(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
