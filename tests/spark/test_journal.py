@@ -89,7 +89,7 @@ def test_errors_name_the_cause(spark: Any, filled: Path, tmp_path: Path) -> None
 
 def test_damage_is_an_error_or_a_row(spark: Any, filled: Path) -> None:
     flip(files(filled)[0], 100)
-    assert "mode=PERMISSIVE has a row" in error_of(source(spark.read).load(str(filled)).count)
+    assert "mode=PERMISSIVE returns a row" in error_of(source(spark.read).load(str(filled)).count)
     frame = source(spark.read, mode="PERMISSIVE").load(str(filled))
     [row] = frame.where("damage IS NOT NULL").collect()
     assert (row.file, row.offset, row.kind) == (files(filled)[0].name, 88, None)

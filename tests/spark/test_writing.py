@@ -140,7 +140,7 @@ def test_a_job_with_only_failed_tasks_leaves_nothing(spark: Any, log: Path) -> N
         ("1 AS data", {}, "the column 'data' is binary or a string, not int"),
         ("cast(null AS string) AS data", {}, "has null in it"),
         ("'x' AS data", {"color": "red"}, "there is no option 'color'"),
-        ("'x' AS data", {"txnAppId": "a"}, "txnAppId and txnVersion go together"),
+        ("'x' AS data", {"txnAppId": "a"}, "txnAppId and txnVersion must be given together"),
         ("'12345678901' AS data", {"maxRecordBytes": "10"}, "a record of 11 bytes; the limit is 10"),
     ],
 )

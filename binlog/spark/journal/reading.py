@@ -44,8 +44,8 @@ class BatchReader(TaskReader[JournalPart], DataSourceReader):
         try:
             reader = retry_until_visible(partial(PartReader, part.file), self._machine)
         except NotFoundError as error:
-            text = "its owner has reused or removed the file; read again, or read less at a time"
-            raise GoneError(f"{error}, since the read was planned: {text}") from error
+            text = "its owner has reused or removed the file since the read was planned"
+            raise GoneError(f"{error}: {text}; read again, or read less at a time") from error
         for found in reader:
             yield from record_batches(
                 found, part.file, self._wanted, self._fields, schema, self._options.record_bytes_max

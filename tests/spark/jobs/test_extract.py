@@ -123,7 +123,7 @@ def test_modes(spark: Any, log: Path, out: Path, run: Run) -> None:
     assert run("extract", log, "--out", out).code == 0
     done = run("extract", log, "--out", out)
     assert (done.code, done.out) == (3, "")
-    assert done.err == f"binlog: {out} is there already\n"
+    assert done.err == f"binlog: {out} already exists\n"
     assert run("extract", log, "--out", out, "--mode", "append").code == 0
     assert len(rows(spark, out)) == 2
     assert run("extract", log, "--out", out, "--mode", "overwrite").code == 0

@@ -43,7 +43,7 @@ def test_the_source_of_one_log_is_optional() -> None:
 
 
 def test_permissive_mode_needs_the_damage_column() -> None:
-    with pytest.raises(ValueError, match="mode=PERMISSIVE the schema has to have a column damage"):
+    with pytest.raises(ValueError, match="mode=PERMISSIVE the schema must have a column damage"):
         chosen_fields(struct(("data", "binary", True)), permissive=True)
     damage = ("damage", "struct<end:bigint,reason:string>", True)
     with pytest.raises(ValueError, match="'data' cannot be NOT NULL"):
@@ -58,9 +58,9 @@ def test_columns_in_another_order_and_case() -> None:
 @pytest.mark.parametrize(
     ("field", "text"),
     [
-        (("value", "binary", True), "there is no column 'value'"),
-        (("data", "string", True), "'data' is of type binary, not string"),
-        (("number", "int", True), "'number' is of type bigint, not int"),
+        (("value", "binary", True), "unknown column 'value'"),
+        (("data", "string", True), "column 'data' is binary, not string"),
+        (("number", "int", True), "column 'number' is bigint, not int"),
         (("sequence", "bigint", False), "'sequence' cannot be NOT NULL"),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_task_does_not_wait_forever(planned: Any, monkeypatch: pytest.MonkeyPa
 
     reader, task, _ = planned("another machine")
     monkeypatch.setattr(shared_fs, "_SECONDS_MAX", 0.3)
-    with pytest.raises(GoneError, match="is not what it was when the read was planned"):
+    with pytest.raises(GoneError, match="has changed since the read was planned"):
         read(reader, task)
 
 

@@ -47,7 +47,7 @@ def test_a_setting_of_the_session_wins(bare: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYSPARK_PYTHON", str(bare))
     check_worker_python({"spark.pyspark.python": sys.executable}, CHECKOUT)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    with pytest.raises(StateError, match=r"as spark\.pyspark\.python says"):
+    with pytest.raises(StateError, match=r"set by spark\.pyspark\.python"):
         check_worker_python({"spark.pyspark.python": str(bare)}, CHECKOUT)
 
 

@@ -153,7 +153,7 @@ def pruned(path: Path) -> Query:
 def test_unread_messages_removed_by_retention_are_reported_or_skipped(tmp_path: Path) -> None:
     query = pruned(tmp_path)
     at = query.at
-    with pytest.raises(GoneError, match=r"t/0 from queue offset 1 on were removed, up to \d+; failOnDataLoss=false go"):
+    with pytest.raises(GoneError, match=r"t/0 from queue offset 1 up to \d+ were removed; use failOnDataLoss=fal"):
         query.batch()
     patient = Query(tmp_path, fail_on_data_loss=False)
     patient.at = at
@@ -172,7 +172,7 @@ def test_a_replaced_store_is_reported_or_read_from_its_beginning(tmp_path: Path,
     shutil.rmtree(tmp_path)
     append_numbers(tmp_path, 100, 100 + there)
     if there < 50:
-        with pytest.raises(GoneError, match=f"t/0 was read up to queue offset 50, and now ends at {there}"):
+        with pytest.raises(GoneError, match=f"t/0 was read up to queue offset 50 and now ends at {there}"):
             query.batch()
     patient = Query(tmp_path, fail_on_data_loss=False)
     patient.at = at

@@ -51,7 +51,7 @@ def test_everything_is_selected(path: str) -> None:
 
 def test_one_closed_file(path: str) -> None:
     assert bounds(Selection(paths=(path,), number=2)) == (Ref(2, 256), Ref(2, 270), 14)
-    with pytest.raises(StateError, match="file 3 is open still"):
+    with pytest.raises(StateError, match="file 3 is still open"):
         choose(Selection(paths=(path,), number=3))
     with pytest.raises(NotFoundError, match="there is no file 9"):
         choose(Selection(paths=(path,), number=9))
@@ -109,7 +109,7 @@ def test_an_index_that_cannot_be_completed_is_an_error(tmp_path: Path, monkeypat
     with Writer(path) as writer:
         writer.append(b"one")
         monkeypatch.setattr(selection, "Writer", deny)
-        with pytest.raises(StateError, match="cannot be brought up to date: no permission"):
+        with pytest.raises(StateError, match="cannot be completed: no permission"):
             choose(Selection(paths=(path,), until=datetime.now(UTC)))
 
 
@@ -130,7 +130,7 @@ def test_a_log_without_files_is_empty_and_a_missing_log_is_an_error(tmp_path: Pa
     assert bounds(Selection(paths=(str(tmp_path),), since=datetime.now(UTC))) == (None, None, 0)
     with pytest.raises(NotFoundError):
         choose(Selection(paths=(str(tmp_path / "none"),)))
-    with pytest.raises(ValueError, match="there is no directory"):
+    with pytest.raises(ValueError, match="no such directory"):
         choose(Selection(paths=(str(tmp_path / "x*"),)))
 
 
@@ -141,7 +141,7 @@ def test_several_logs_are_distinguished(path: str) -> None:
 
 
 def test_an_unknown_column_is_refused() -> None:
-    with pytest.raises(ValueError, match="there is no column nothing; there are source, number"):
+    with pytest.raises(ValueError, match="unknown column nothing; the columns are source, number"):
         plain_frame(SimpleNamespace(), Chosen(ranges=(), several=False), ["data", "nothing"])
 
 
@@ -184,7 +184,7 @@ def test_modes(out: Path) -> None:
     out.mkdir()
     Output(path=str(out)).check()  # an empty folder does not count as an output
     draft_of(Output(path=str(out))).publish()
-    with pytest.raises(StateError, match="is there already"):
+    with pytest.raises(StateError, match="already exists"):
         Output(path=str(out)).check()
     with draft_of(Output(path=str(out))) as draft, pytest.raises(StateError, match="made by somebody else"):
         draft.publish()
@@ -218,7 +218,7 @@ def test_a_killed_append_leaves_no_success_marker(out: Path, monkeypatch: pytest
 def test_local_and_remote_outputs() -> None:
     assert Output(path="file:/a%20b").local() == Path("/a b")
     assert Output(path="hdfs://name/a").local() is None
-    with pytest.raises(ValueError, match="a log is appended to"):
+    with pytest.raises(ValueError, match="can only be appended to"):
         Output(path="/log", format=Format.BINLOG, mode=SaveMode.OVERWRITE).check()
 
 
@@ -227,23 +227,23 @@ def test_an_output_must_not_replace_a_log(path: str, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(path)
     for place in (path, str(link), str(tmp_path)):
-        with pytest.raises(ValueError, match="is no place for an output: the log"):
+        with pytest.raises(ValueError, match="cannot be an output: it contains the log"):
             check_outputs(chosen, Output(path=place, mode=SaveMode.OVERWRITE))
-    with pytest.raises(ValueError, match="is no place for an output: the log"):
+    with pytest.raises(ValueError, match="cannot be an output: it contains the log"):
         check_outputs(chosen, Output(path=str(tmp_path / "out")), Output(path=path))
     with pytest.raises(ValueError, match="is given for two outputs"):
         check_outputs(chosen, Output(path=str(tmp_path / "out")), Output(path=f"file:{tmp_path}/out"))
     with Writer(tmp_path / "other"):
         pass
-    with pytest.raises(StateError, match="holds a log"):
+    with pytest.raises(StateError, match="is a log, which is never overwritten"):
         check_outputs(chosen, Output(path=str(tmp_path / "other"), mode=SaveMode.OVERWRITE))
-    with pytest.raises(StateError, match="is there already"):
+    with pytest.raises(StateError, match="already exists"):
         check_outputs(chosen, Output(path=str(tmp_path / "other"), format=Format.BINLOG))
 
 
 def test_a_batch_job_must_not_add_to_a_streams_output(out: Path) -> None:
     (out / "_spark_metadata").mkdir(parents=True)
-    with pytest.raises(StateError, match="is what a stream writes"):
+    with pytest.raises(StateError, match="is written by a stream"):
         Output(path=str(out), mode=SaveMode.APPEND).check()
 
 

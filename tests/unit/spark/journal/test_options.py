@@ -36,13 +36,13 @@ def test_each_option(name: str, text: str, field: str, value: Any) -> None:
     [
         ({}, "need the path"),
         ({"path": "", "paths": '["/a", "/b"]'}, "a journal is read from one folder"),
-        ({"path": "/journals/*"}, "stands for several directories; a journal is read from one folder"),
+        ({"path": "/journals/*"}, "names several directories; a journal is read from one folder"),
         ({"path": "s3://bucket/journal"}, "remote file system"),
-        ({"path": "/j", "startingPosition": "earliest"}, "no option 'startingposition'; there are path, prefix, exten"),
-        ({"path": "/j", "layout": "jbm-2009"}, "layout is native or jbm or jbm-2008-07, not 'jbm-2009'"),
-        ({"path": "/j", "mode": "DROPMALFORMED"}, "mode is FAILFAST or PERMISSIVE"),
-        ({"path": "/j", "prefix": "../x"}, "prefix is a part of files' names"),
-        ({"path": "/j", "extension": " "}, "extension is empty"),
+        ({"path": "/j", "startingPosition": "earliest"}, "unknown option 'startingposition'; the options are path, prefix, exten"),
+        ({"path": "/j", "layout": "jbm-2009"}, "layout must be native or jbm or jbm-2008-07, not 'jbm-2009'"),
+        ({"path": "/j", "mode": "DROPMALFORMED"}, "mode must be FAILFAST or PERMISSIVE"),
+        ({"path": "/j", "prefix": "../x"}, "prefix must be a part of file names"),
+        ({"path": "/j", "extension": " "}, "extension must not be empty"),
     ],
 )
 def test_unknown_options_are_refused(options: dict[str, str], text: str) -> None:

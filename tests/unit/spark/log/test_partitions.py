@@ -196,7 +196,7 @@ def test_an_offset_inside_a_record_is_refused(written: Written, option: str) -> 
 
 def test_records_removed_by_retention_are_reported_or_skipped(written: Written) -> None:
     (written.log / "00000001.dat").unlink()
-    with pytest.raises(GoneError, match="failOnDataLoss=false goes on"):
+    with pytest.raises(GoneError, match="use failOnDataLoss=false to continue"):
         records(written, start=written.refs[0])
     assert records(written, start=written.refs[0], fail_on_data_loss=False) == b"2345"
     assert records(written) == b"2345"
@@ -224,7 +224,7 @@ def test_several_logs_and_globs(written: Written, tmp_path: Path) -> None:
     for paths in ((str(written.log), str(other)), (str(tmp_path / "log*"),)):
         rows = [row for task in read(ReadOptions(paths)) for row in task]
         assert [row[0] for row in rows] == [str(written.log)] * 6 + [str(other)] * 2
-    with pytest.raises(ValueError, match="there is no directory"):
+    with pytest.raises(ValueError, match="no such directory"):
         read(ReadOptions((str(tmp_path / "nothing*"),)))
 
 

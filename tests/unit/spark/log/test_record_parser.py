@@ -66,7 +66,7 @@ def test_a_row_of_nulls_is_bad_and_one_with_a_value_is_not() -> None:
     rows, bad, error = parse(some, [b"a", b"b", b"c"])
     assert rows == [{"number": 1, "name": None}, {"number": None, "name": "b"}, None]
     assert bad == [None, None, b"c"]
-    assert error == [None, None, "the parser gave nothing but nulls"]
+    assert error == [None, None, "the parser returned only nulls"]
 
 
 def test_rows_left_out_are_bad_records() -> None:
@@ -83,8 +83,8 @@ def test_rows_left_out_are_bad_records() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        (lambda data: [1] * len(data), "gave a list, where it is to give a RecordBatch"),
-        (lambda data: pa.table({"number": [1] * len(data)}), "gave no column 'name'"),
+        (lambda data: [1] * len(data), "returned a list, not a RecordBatch"),
+        (lambda data: pa.table({"number": [1] * len(data)}), "returned no column 'name'"),
     ],
 )
 def test_a_wrong_result_type_raises(given: Any, text: str) -> None:
@@ -108,10 +108,10 @@ def test_an_error_that_is_not_unicode_is_escaped() -> None:
 def test_a_parser_is_loaded_by_name() -> None:
     assert load_parser("json:loads.__call__") is not None
     for name, text in (
-        ("json", "is named module:function"),
-        ("no_such_module:parse", "there is no parser no_such_module:parse: No module named"),
-        ("json:no_such", "there is no parser json:no_such"),
-        ("json:__name__", "is no function"),
+        ("json", "must be module:function"),
+        ("no_such_module:parse", "cannot import the parser no_such_module:parse: No module named"),
+        ("json:no_such", "cannot import the parser json:no_such"),
+        ("json:__name__", "is not a function"),
     ):
         with pytest.raises(ValueError, match=text):
             load_parser(name)

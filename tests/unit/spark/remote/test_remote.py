@@ -181,7 +181,7 @@ def test_positions(log: Path, bucket: Any) -> None:
     assert read_all(endingPosition=f'{{"{URL}":{{"number":2,"offset":256}}}}') == [row for row in rows if row[0] == 1]
     with pytest.raises(ValueError, match=f"^binlog: {URL}: .*does not lie on a record"):
         read_all(startingPosition=f"1:{first[1] + 1}")
-    with pytest.raises(ValueError, match="4:256 is in no closed file; they end at 2:"):
+    with pytest.raises(ValueError, match="4:256 is not in a closed file; they end at 2:"):
         read_all(startingPosition="4:256")
 
 
@@ -201,7 +201,7 @@ def test_a_file_that_is_missing_between_others(log: Path, bucket: Any) -> None:
         writer.cutover()
     upload(log, bucket)
     bucket.rm("/bucket/log/00000002.dat")
-    with pytest.raises(CorruptError, match=f"^{URL}/00000001.dat at offset 0: .*leads to file 2, which is not there"):
+    with pytest.raises(CorruptError, match=f"^{URL}/00000001.dat at offset 0: .*its next file, 2, is missing"):
         reader_of().partitions()
 
 
@@ -222,7 +222,7 @@ def test_a_file_of_another_log_in_its_place(log: Path, bucket: Any, tmp_path: Pa
         writer.append(b"x" * 30_000_000)
         writer.cutover()
     bucket.pipe_file("/bucket/log/00000001.dat", (tmp_path / "other" / "00000001.dat").read_bytes())
-    with pytest.raises(GoneError, match=f"^{URL}: file 1 belongs to another log"):
+    with pytest.raises(GoneError, match=f"^{URL}: file 1 now belongs to another log"):
         read(reader, task)
 
 
@@ -352,7 +352,7 @@ def test_unreachable_urls_are_errors(bucket: Any, monkeypatch: pytest.MonkeyPatc
     bucket.pipe_file("/bucket/file", b"")
     with pytest.raises(AccessError, match=r"^memory://bucket/file: listing it: .*is not a directory"):
         RemoteDirectory("memory://bucket/file").names()
-    with pytest.raises(ValueError, match=r"^binlog: 'dav://x': neither pyarrow nor fsspec knows it"):
+    with pytest.raises(ValueError, match=r"^binlog: 'dav://x': neither pyarrow nor fsspec supports it"):
         RemoteDirectory("dav://x")
     with pytest.raises(ValueError, match=r"^binlog: 's3://b/x': Unexpected query parameter"):
         RemoteDirectory("s3://b/x?color=red")
@@ -410,7 +410,7 @@ def test_a_file_truncated_while_it_is_copied(log: Path, bucket: Any, monkeypatch
         return bytes(data if end <= 4096 else data[:-1] if len(data) > 1 else b"")
 
     monkeypatch.setattr(type(bucket), "cat_file", cut)
-    with pytest.raises(GoneError, match=f"^{URL}/00000001.dat has ended at"):
+    with pytest.raises(GoneError, match=f"^{URL}/00000001.dat now ends at"):
         read(reader, task)
 
 
@@ -423,5 +423,5 @@ def test_no_space_for_a_copy(log: Path, bucket: Any, monkeypatch: pytest.MonkeyP
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(FullError, match=f"^{URL}: there is no place for a copy of file 1: .*No space left"):
+    with pytest.raises(FullError, match=f"^{URL}: cannot write a copy of file 1: .*No space left"):
         reader_of().partitions()

@@ -44,5 +44,5 @@ def test_strings_are_encoded() -> None:
 def test_null_is_refused() -> None:
     import pyarrow as pa
 
-    with pytest.raises(ValueError, match="'data' has null"):
+    with pytest.raises(ValueError, match="'data' contains null"):
         pieces(pa.array([b"a", None], pa.binary()))

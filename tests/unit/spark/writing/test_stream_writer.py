@@ -132,7 +132,7 @@ def test_another_query_has_its_own_batches(query: Query, log: Path) -> None:
 
 def test_a_retried_batch_with_another_size_is_refused(query: Query, log: Path) -> None:
     query.commit(query.staged(0, *FIRST), 0)
-    with pytest.raises(StateError, match="batch 0 of spark/0f3a is in the log with 3 records, and has 1 now"):
+    with pytest.raises(StateError, match="batch 0 of spark/0f3a is in the log with 3 records, but now has 1"):
         query.commit(query.staged(0, [b"x"]), 0)
     assert read_all(log) == [b"a", b"b", b"c"]
     assert not binlog.check(log)

@@ -25,11 +25,11 @@ def test_a_shared_file_system_is_accepted_with_the_option() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"path": "/log", "fileSystem": "nfs"}, "fileSystem is local or any, not 'nfs'"),
-        ({"path": "s3://bucket/log"}, "'s3://bucket/log' is not a path in a file system of this machine"),
+        ({"path": "/log", "fileSystem": "nfs"}, "fileSystem must be local or any, not 'nfs'"),
+        ({"path": "s3://bucket/log"}, "'s3://bucket/log' is not a local path"),
         (
             {"path": "/log", "color": "red"},
-            "no option 'color'; there are path, maxRecordBytes, minFileBytes",
+            "unknown option 'color'; the options are path, maxRecordBytes, minFileBytes",
         ),
     ],
 )
@@ -59,7 +59,7 @@ def test_a_directory_that_is_not_shared_is_an_error(tmp_path: Path) -> None:
     folder = str(tmp_path / "log" / ".task-output" / "job")
     elsewhere = f"{folder}/0-x"
     draft = Drafted(elsewhere, 5, 306, 0, durable=True, entries=b"")
-    with pytest.raises(StateError, match=f"^{elsewhere}, into which a task wrote, is not on the driver's machine"):
+    with pytest.raises(StateError, match=f"^{elsewhere}, written by a task, is not visible on the driver's machine"):
         writer.commit([Written(0, folder, draft, "", this_machine())])
 
 
