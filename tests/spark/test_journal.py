@@ -77,12 +77,14 @@ def test_errors_name_the_cause(spark: Any, filled: Path, tmp_path: Path) -> None
     def load(path: Path = filled, **options: str) -> Callable[[], object]:
         return lambda: source(spark.read, **options).load(str(path)).count()
 
-    assert "binlog: there is no option 'startingposition'; there are path, prefix" in error_of(
+    assert "binlog: unknown option 'startingposition'; the options are path, prefix" in error_of(
         load(startingPosition="x")
     )
     assert "is no journal" in error_of(load(tmp_path))
     write = spark.createDataFrame([("a",)], "data string").write.format("binlog").option("engine", "journal")
-    assert "binlog: a journal is written by the one process" in error_of(lambda: write.mode("append").save(str(filled)))
+    assert "binlog: only the process that has a journal open" in error_of(
+        lambda: write.mode("append").save(str(filled))
+    )
     stream = source(spark.readStream).load(str(filled)).writeStream.format("noop")
     assert "binlog: a journal cannot be followed" in error_of(lambda: stream.start().processAllAvailable())
 

@@ -87,7 +87,7 @@ class RecordParser:
         elif isinstance(given, pa.RecordBatch | pa.Table):
             found = {name: given.column(name) for name in given.schema.names}
         else:
-            text = f"returned a {type(given).__name__}, not a RecordBatch, a Table or a StructArray"
+            text = f"returned a value of type {type(given).__name__}, not a RecordBatch, Table or StructArray"
             raise _WrongShapeError(f"binlog: the parser {text}")
         missing = [field.name for field in self._kind if field.name not in found]
         if missing:

@@ -109,7 +109,9 @@ def test_a_schema_is_inferred(spark: Any, log: Path, out: Path, run: Run, seen: 
     done = run("extract", log, "--json", "--infer-from", seen, "--out", out)
     kind = "bigint" if seen == "2" else "string"
     said = "the first 2 records" if seen == "2" else "all records"
-    assert f"schema, of {said}: `a b`: struct<`c`: array<double>>, `id`: {kind}, `number`: boolean\n" in done.out
+    assert (
+        f"schema inferred from {said}: `a b`: struct<`c`: array<double>>, `id`: {kind}, `number`: boolean\n" in done.out
+    )
     assert done.table["BAD"] == ("2" if seen == "2" else "1")
     found = rows(spark, out)
     assert list(found[0]) == ["log_number", "offset", "sequence", "time", "a b", "id", "number", "bad"]
@@ -120,7 +122,7 @@ def test_a_schema_that_cannot_be_inferred(log: Path, out: Path, run: Run) -> Non
     fill(log, BAD[:3])
     done = run("extract", log, "--json", "--out", out)
     assert (done.code, done.err) == (
-        2, "binlog: no schema can be found: of the records looked at, none is a JSON object with fields\n",
+        2, "binlog: cannot infer a schema: none of the records is a JSON object with fields\n",
     )  # fmt: skip
 
 
@@ -172,7 +174,7 @@ def test_a_parser_that_returns_too_few_rows(spark: Any, log: Path, out: Path, ru
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("tests.spark.jobs.parsers:wrong", "the parser returned a int, not a RecordBatch"),
+        ("tests.spark.jobs.parsers:wrong", "the parser returned a value of type int"),
         ("tests.spark.jobs.parsers:nothing", "cannot import the parser tests.spark.jobs.parsers:nothing"),
         ("no_such_module:parse", "cannot import the parser no_such_module:parse: No module named 'no_such_module'"),
         ("json:loads", "the parser json:loads has no attribute 'schema'"),

@@ -60,10 +60,10 @@ def test_a_checkpoint_of_another_output_is_refused(log: Path, out: Path, run: Ru
     assert other.code == 1
     assert "is not its checkpoint" in other.err
     whole = run("extract", log, "--mode", "append", "--out", out)
-    assert (whole.code, "is what a stream writes" in whole.err) == (3, True)
+    assert (whole.code, "is written by a stream" in whole.err) == (3, True)
     shutil.rmtree(out)
     gone = run("extract", log, "--incremental", "--out", out)
-    assert (gone.code, "is of a stream whose output" in gone.err) == (1, True)
+    assert (gone.code, "belongs to another output than" in gone.err) == (1, True)
     assert run("extract", log, "--out", out).code == 0
     mixed = run("extract", log, "--incremental", "--out", out, "--checkpoint", out.parent / "new")
     assert (mixed.code, "has files that no stream wrote" in mixed.err) == (1, True)

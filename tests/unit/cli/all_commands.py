@@ -1,4 +1,4 @@
-"""Every command, as click knows them, so that a test of all of them meets the next one too."""
+"""All commands, listed from click, so that tests of all commands include new ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from binlog.cli.main import binlog_command
 
 
 def leaf_commands() -> list[str]:
-    """The words of each command that has no commands below it: `tail`, `journal print`."""
+    """Return the words of each command that is not a group: `tail`, `journal print`."""
     return list(_leaves(binlog_command, ()))
 
 
 def commands(names: Iterable[str]) -> list[Any]:
-    """The parameters of a test of these commands.  Those of Spark need PySpark."""
+    """Return these commands as test parameters; those of Spark have the marker `spark`."""
     return [pytest.param(name, marks=[pytest.mark.spark] if name.startswith("spark ") else []) for name in names]
 
 

@@ -1,4 +1,4 @@
-"""The command in processes of its own, over pipes and terminals, and waiting for what it prints."""
+"""Run the command line in processes, with pipes or terminals, and wait for its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECONDS_MAX = 30.0
 
 
 def run(*arguments: object, data: bytes = b"", **options: object) -> subprocess.CompletedProcess[bytes]:
-    """Run the command to its end."""
+    """Run the command and wait until it exits."""
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
         [*COMMAND, *map(str, arguments)],
         input=data,
@@ -40,7 +40,7 @@ def run(*arguments: object, data: bytes = b"", **options: object) -> subprocess.
 
 @contextmanager
 def started(*arguments: object, **options: object) -> Iterator[subprocess.Popen[bytes]]:
-    """The command as it runs, with pipes for all three streams unless told; ended with the block."""
+    """Start the command, by default with three pipes, and kill it at the end of the block."""
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     with subprocess.Popen([*COMMAND, *map(str, arguments)], env=ENVIRONMENT, bufsize=0, **streams) as process:  # type: ignore[call-overload]
         try:
@@ -51,21 +51,21 @@ def started(*arguments: object, **options: object) -> Iterator[subprocess.Popen[
 
 
 class Stream:
-    """Reads a descriptor as far as asked, and no further."""
+    """Reads a descriptor no further than asked."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self._ahead = b""
 
     def read_until(self, wanted: bytes) -> bytes:
-        """What comes up to and with the bytes wanted."""
+        """Read up to and including these bytes."""
         assert self.comes(wanted, SECONDS_MAX), f"timed out before {wanted!r} came: {self._ahead!r}"
         end = self._ahead.index(wanted) + len(wanted)
         seen, self._ahead = self._ahead[:end], self._ahead[end:]
         return seen
 
     def comes(self, wanted: bytes, seconds: float) -> bool:
-        """Whether the bytes come within a time.  They are left to be read."""
+        """Return whether the bytes arrive within a time, without consuming them."""
         deadline = time.monotonic() + seconds
         while wanted not in self._ahead:
             if not select.select([self.fd], [], [], max(deadline - time.monotonic(), 0))[0]:
@@ -76,7 +76,7 @@ class Stream:
         return True
 
     def read_rest(self) -> bytes:
-        """What is left until the other end has gone."""
+        """Read until the other end is closed."""
         seen, self._ahead = self._ahead, b""
         while data := self._read():
             seen += data
@@ -85,25 +85,25 @@ class Stream:
     def _read(self) -> bytes:
         try:
             return os.read(self.fd, 1 << 16)
-        except OSError:  # how a terminal says that its last program has gone
+        except OSError:  # the terminal's last program has exited
             return b""
 
 
 def read_lines(stream: IO[bytes] | None, count: int) -> list[bytes]:
-    """That many lines."""
+    """Read this many lines."""
     assert stream is not None
     seen: list[bytes] = []
     deadline = time.monotonic() + SECONDS_MAX
     while len(seen) < count:
         ready, _, _ = select.select([stream], [], [], max(deadline - time.monotonic(), 0))
-        line = stream.readline() if ready else b""  # unbuffered, so that nothing hides from select
+        line = stream.readline() if ready else b""  # unbuffered, so that select sees all data
         assert line, f"{count} lines were to come: {seen!r}"
         seen.append(line)
     return seen
 
 
 def read_line_with(stream: IO[bytes] | None, wanted: bytes) -> bytes:
-    """The first line that contains the bytes."""
+    """Read up to the first line that contains these bytes, and return it."""
     deadline = time.monotonic() + SECONDS_MAX
     while wanted not in (line := read_lines(stream, 1)[0]):
         assert time.monotonic() < deadline, f"no line with {wanted!r}; the last was {line!r}"
@@ -111,7 +111,7 @@ def read_line_with(stream: IO[bytes] | None, wanted: bytes) -> bytes:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Look until something is so that tells nobody of itself."""
+    """Poll a condition that cannot be waited for."""
     deadline = time.monotonic() + SECONDS_MAX
     while not condition():
         assert time.monotonic() < deadline
@@ -119,13 +119,13 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    """The code, with -N for signal N, and the rest of standard error."""
+    """Wait for the exit, and return the code (-N for signal N) and the rest of standard error."""
     code = process.wait(SECONDS_MAX)
     return code, process.stderr.read() if process.stderr is not None else b""
 
 
 class Terminal(Stream):
-    """A command on a terminal of its own."""
+    """A command on its own terminal."""
 
     def __init__(self, *arguments: object, rows: int = 30, columns: int = 100) -> None:
         own, other = pty.openpty()
@@ -137,7 +137,7 @@ class Terminal(Stream):
             stdout=other,
             stderr=other,
             env=ENVIRONMENT,
-            # A session of its own with this terminal, so that Ctrl-C and a new size reach it as signals.
+            # A new session with this terminal, so that Ctrl-C and a resize arrive as signals.
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(other, termios.TIOCSCTTY, 0),  # noqa: PLW1509
         )
@@ -160,7 +160,7 @@ class Terminal(Stream):
 
 
 def fill(path: Path, *files: Sequence[bytes]) -> list[binlog.Ref]:
-    """A log with these records in its files, the last of them open."""
+    """Write a log with these records in its files, the last of them open."""
     refs: list[binlog.Ref] = []
     with binlog.Writer(path) as writer:
         for index, records in enumerate(files):
@@ -171,6 +171,6 @@ def fill(path: Path, *files: Sequence[bytes]) -> list[binlog.Ref]:
 
 
 def records(path: Path) -> list[bytes]:
-    """Every record of a log."""
+    """Return every record of a log."""
     with binlog.Reader(path) as reader:
         return [entry.data for entry in reader]

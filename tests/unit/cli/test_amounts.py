@@ -1,4 +1,4 @@
-"""Amounts as a person reads them."""
+"""Formatting of amounts."""
 
 from __future__ import annotations
 

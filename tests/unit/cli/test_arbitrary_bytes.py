@@ -1,4 +1,4 @@
-"""Records of any bytes go in and come out again by the command line: newlines, NULs, bytes that are no text."""
+"""Records of arbitrary bytes survive a round trip: newlines, NULs, invalid UTF-8."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from binlog.cli.main import main
 from tests.support.examples import examples
 from tests.unit.cli.run_command import fill, records, run
 
-# With newlines, NULs, quotes and backslashes among them more often than chance would have it.
+# Newlines, NULs, quotes and backslashes are more frequent than in random bytes.
 _PIECES = st.sampled_from([b"\n", b"\0", b'"', b"\\", b"{", b"\xff", "ü".encode(), b"a"]) | st.binary(max_size=3)
 RECORDS = st.lists(st.lists(_PIECES).map(b"".join), max_size=8)
 FROM = ["tail", "--from", "beginning"]
@@ -26,7 +26,7 @@ FROM = ["tail", "--from", "beginning"]
 
 @contextmanager
 def _streams(data: bytes) -> Iterator[io.BytesIO]:
-    """Standard input with these bytes, and what comes to standard output; no process for each example."""
+    """Replace standard input and output in this process, to avoid a process for each example."""
     out = io.BytesIO()
     with TemporaryDirectory() as folder:
         Path(folder, "in").write_bytes(data)

@@ -1,4 +1,4 @@
-"""Cutting an input into lines as it comes."""
+"""Splitting input into lines as it arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a whole: help, wrong usage, and what is not imported."""
+"""The command as a whole: help, wrong usage, exit codes, and lazy imports."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ def test_printing_records_does_not_import_the_live_display(log: Path) -> None:
 
 @pytest.mark.slow
 def test_a_directory_without_permission_exits_with_3(tmp_path: Path) -> None:
-    """In a process that is nobody, since root is refused nothing."""
+    """Run as an unprivileged user, because root may do anything."""
     log = tmp_path / "log"
     with binlog.Writer(log) as writer:
         writer.append(b"secret")
     log.chmod(0)
-    # All is imported before, for nobody may not be able to read where Python is installed.
+    # Import first, because that user may not be able to read Python's directory.
     program = "import os, sys; from binlog.cli.main import main; from binlog.cli.commands import NAMES, load"
     program += "; [load(name) for name in NAMES]; os.chdir(sys.argv[1])"
     program += "; os.geteuid() or (os.setgid(65534), os.setuid(65534)); sys.exit(main(sys.argv[2:]))"
@@ -121,7 +121,7 @@ def test_a_fifo_as_a_position_file_does_not_hang_a_monitor(log: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_opened_exits_with_3(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    # A loop of links, because root may open everything.
+    # A loop of symbolic links, because root may open everything else.
     log.symlink_to(log)
     try:
         for name in ("cat", "tail", "stat", "check", "monitor", "cutover", "append"):
@@ -172,7 +172,7 @@ def test_ctrl_c_kills_a_waiting_command_with_sigint(log: Path, arguments: list[s
     with started(*(places.get(word, word) for word in arguments)) as process:
         assert process.stdin is not None
         process.stdin.write(b"two\n")
-        read_lines(process.stdout, 1)  # it has begun
+        read_lines(process.stdout, 1)  # it has started
         process.send_signal(signal.SIGINT)
         code, message = ended(process)
     assert (code, message) == (-signal.SIGINT, b"")

@@ -1,4 +1,4 @@
-"""A command that looks at what is not there says so and fails; it never reports that nothing is wrong with nothing."""
+"""A command on a missing log reports that and fails; it never reports that a missing log is sound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from binlog.paging import check_paging, look_at_paging
 from tests.unit.cli.all_commands import commands, leaf_commands
 
 OUT = ("--out", "out")
-# What a command is given besides the directory; None for one that makes what it is given, or waits for it.
+# The arguments besides the directory; None for a command that creates the log or waits for it.
 CASES: dict[str, tuple[str, ...] | None] = {
     "append": None,
     "cat": (),
@@ -51,7 +51,7 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "pagestore backup": ("copy",),
     "pagestore shrink": (),
     "pagestore xa": (),
-    "spark extract": None,  # of a log without files it is an extract without records
+    "spark extract": None,  # a log without files gives an extract without records
     "spark follow": None,
     "spark verify": (),
     "spark stats": (),
@@ -78,7 +78,7 @@ FUNCTIONS: list[Callable[[Path], object]] = [
 
 @pytest.fixture(params=["missing", "empty", "other", "file"])
 def nothing(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A path at which nothing of ours is."""
+    """A path without a log or a store."""
     path = tmp_path / "nothing"
     if request.param in ("empty", "other"):
         path.mkdir()
@@ -108,7 +108,7 @@ def test_a_command_reports_a_missing_log(
     options = CASES[command]
     assert options is not None
     words = command.split()
-    # The argument that is the directory comes first, so that what follows may be another.
+    # The directory is the first argument.
     code = main([*words, str(nothing), *options])
     message = capfd.readouterr()
     assert (code, message.out) == (3, "")

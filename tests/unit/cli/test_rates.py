@@ -1,4 +1,4 @@
-"""How much came per second."""
+"""Measuring rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as text."""
+"""Formatting records."""
 
 from __future__ import annotations
 

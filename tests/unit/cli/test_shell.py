@@ -74,10 +74,10 @@ def test_at_a_prompt_ctrl_c_ends_the_command_and_a_failure_does_not_end_the_shel
         terminal.type(b"cutover\r")
         terminal.read_until(b"file 2 is open now")
         terminal.read_until(b"binlog> ")
-        terminal.type(b"\r\r")  # an empty line repeats nothing
+        terminal.type(b"\r\r")  # an empty line does not repeat the command
         terminal.type(b"monitor\r")
         with binlog.Writer(log) as writer:
-            # At any moment of its start, so that records are to come until one is seen.
+            # The command may still be starting, so append until it prints a record.
             while not terminal.comes(b"as it came\r\n", 0.05):
                 writer.append(b"as it came")
         terminal.type(b"\x03")
@@ -90,8 +90,8 @@ def test_at_a_prompt_ctrl_c_ends_the_command_and_a_failure_does_not_end_the_shel
         terminal.read_until(b"abandoned")
         terminal.type(b"\x03")
         while not terminal.comes(b"binlog> ", 1.0):
-            # Python's readline looks for signals before it waits for a key; one that comes just between is seen at the
-            # next key.  No person is as quick as that.
+            # Python's readline checks for signals before it waits for a key; one that arrives just between is handled at the
+            # next key.  No user is that fast.
             terminal.type(b"\x03")
         terminal.read_until(b"binlog> ")
         terminal.type(b"exit\r")

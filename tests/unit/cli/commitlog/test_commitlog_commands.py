@@ -23,7 +23,7 @@ _COUNT = 40
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Path]:
-    """A store with messages in two topics of two queues each, which is to be sound in the end."""
+    """A store with messages in two topics of two queues each, checked after the test."""
     path = tmp_path / "store"
     with MessageStore(path, OPTIONS) as made:
         fill(made, _COUNT)
@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Iterator[Path]:
 
 
 def _say(capfd: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
-    """What a command prints, run in this process."""
+    """Run a command in this process and return its output."""
     capfd.readouterr()
     assert main(["commitlog", *map(str, arguments)]) == code
     captured = capfd.readouterr()
@@ -170,7 +170,7 @@ def test_find_prints_messages_by_offset_id_or_time(store: Path, capfd: pytest.Ca
     assert _say(capfd, "find", "--offset", message.offset, store) == _lines(21)
     assert _say(capfd, "find", "--id", message.id.lower(), store) == _lines(21)
     _say(capfd, "find", "--topic", "a", "--id", message.id, store, code=1)
-    other = "0A" + message.id[2:]  # stored by another host
+    other = "0A" + message.id[2:]  # stored on another host
     _say(capfd, "find", "--id", other, store, code=1)
     found = _say(capfd, "find", "--topic", "b", "--queue", 0, "--time", _iso(message.store_ms), store)
     number = int(found.split()[1])
@@ -188,7 +188,7 @@ def test_tail_prints_the_last_messages_in_log_order(store: Path, capfd: pytest.C
 
 @pytest.mark.slow
 def test_tail_follows_another_process_in_order_until_ctrl_c(store: Path) -> None:
-    """This process appends to queues that are there, and to some that are not yet."""
+    """This process appends to existing queues and to new ones."""
     with started("commitlog", "tail", "--topic", "a", "-n", "1", "-f", "--json", store) as process:
         assert read_lines(process.stdout, 1)
         with MessageStore(store, OPTIONS) as made:

@@ -20,7 +20,7 @@ from tests.unit.cli.run_command import run
 
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
-    """A journal of a few files, which is to be sound in the end."""
+    """A journal of a few files, checked after the test."""
     made = tmp_path / "journal"
     with Journal(made, SMALL) as journal:
         journal.load()
@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
 
 
 def _say(capfd: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
-    """What a command prints, run in this process."""
+    """Run a command in this process and return its output."""
     capfd.readouterr()
     assert main(["journal", *map(str, arguments)]) == code
     captured = capfd.readouterr()

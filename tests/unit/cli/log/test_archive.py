@@ -1,4 +1,4 @@
-"""`binlog archive`, and what other commands make of archives."""
+"""`binlog archive`, and other commands on archives."""
 
 from __future__ import annotations
 

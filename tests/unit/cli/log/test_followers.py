@@ -1,4 +1,4 @@
-"""How far behind followers are."""
+"""The lag of followers."""
 
 from __future__ import annotations
 

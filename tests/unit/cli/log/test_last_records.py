@@ -1,4 +1,4 @@
-"""The last records of a log."""
+"""Finding the last records of a log."""
 
 from __future__ import annotations
 

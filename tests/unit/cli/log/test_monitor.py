@@ -59,7 +59,7 @@ def test_an_empty_directory_is_watched_and_a_missing_one_exits_with_3(log: Path)
 @pytest.mark.slow
 def test_a_terminal_is_redrawn_for_records_a_cutover_and_a_resize(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.mkdir()
-    monkeypatch.setitem(ENVIRONMENT, "COLUMNS", "100")  # some shells export them, and then they are stale
+    monkeypatch.setitem(ENVIRONMENT, "COLUMNS", "100")  # some shells export them, stale
     monkeypatch.setitem(ENVIRONMENT, "LINES", "30")
     with Terminal("monitor", log) as terminal:
         assert b"no files yet" in terminal.read_until(b"no records seen yet")
@@ -72,7 +72,7 @@ def test_a_terminal_is_redrawn_for_records_a_cutover_and_a_resize(log: Path, mon
                 writer.append(b"record <%d>" % number)
             terminal.read_until(b"<99>")
         terminal.resize(12, 40)
-        # It fills the height that there is, with the latest record in the last row.
+        # The view fills the screen, with the latest record in the last row.
         terminal.read_until(_HOME)
         for _ in range(10):
             if (drawn := terminal.read_until(_HOME)).count(b"\n") < 12:

@@ -17,7 +17,7 @@ from tests.unit.cli.run_command import ended, fill, read_lines, run, started, wa
 
 
 def _tail(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
-    """In this process, for what needs none of its own."""
+    """Run `binlog tail` in this process and return its lines."""
     capfd.readouterr()
     assert main(["tail", *map(str, arguments)]) == 0
     return capfd.readouterr().out.splitlines()
@@ -107,7 +107,7 @@ def test_it_follows_appends_and_a_cutover_by_other_processes_until_ctrl_c(log: P
 @pytest.mark.parametrize("options", [["--from", "end"], ["-n", "0"]])
 def test_following_an_empty_directory_prints_the_first_record(log: Path, options: list[str]) -> None:
     log.mkdir()
-    # The position file tells that it is there and waits.
+    # The position file exists once the command waits.
     position = log.parent / "position"
     with started("tail", "-f", *options, "--position", position, log) as process:
         wait_for(position.exists)
@@ -214,7 +214,7 @@ def test_a_follower_overtaken_by_retention(log: Path, option: str) -> None:
     fill(log, [b"x" * 1000] * 300, [b"2"])
     with started("tail", "-f", "--from", "beginning", "--if-pruned", option, log) as process:
         read_lines(process.stdout, 1)
-        # It waits for its output to be read: the pipe is full.
+        # The command is blocked, because the pipe is full.
         with binlog.Writer(log) as writer:
             for number in (3, 4):
                 writer.cutover()
@@ -238,7 +238,7 @@ def test_it_waits_for_a_directory_only_with_retry(log: Path, capfd: pytest.Captu
     assert main(["tail", "-f", str(log)]) == 3
     assert capfd.readouterr().err == f"binlog: {log}: there is no such directory\n"
     with started("tail", "-F", "--from", "end", log) as process:
-        # A writer in this process makes it at any moment of the other's start.
+        # A writer in this process creates it at any moment while the command starts.
         fill(log, [b"first"])
         with binlog.Writer(log) as writer:
             while not select.select([process.stdout], [], [], 0.05)[0]:

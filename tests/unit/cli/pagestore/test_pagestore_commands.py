@@ -18,7 +18,7 @@ XID = "7:676c6f62616c:62"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two queues, and a prepared transaction."""
+    """A page store with two queues and a prepared transaction."""
     made = tmp_path / "store"
     with PageStore(made) as store:
         for name in ("orders", "paid"):

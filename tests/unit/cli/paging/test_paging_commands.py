@@ -16,7 +16,7 @@ from tests.support.journals import flip
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two pages, and messages of a transaction; two were acknowledged."""
+    """An address with two pages and messages of a transaction, two of them acknowledged."""
     made = tmp_path / "queue"
     with open_queue(made, mode=Mode.FLUSH, options=PagingOptions(page_bytes=1024)) as queue:
         for number in range(8):

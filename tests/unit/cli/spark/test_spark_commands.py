@@ -1,4 +1,4 @@
-"""`binlog spark` as far as it goes without Spark: its options, what it says where packages are missing, its lines."""
+"""`binlog spark` without Spark: options, missing packages, error lines."""
 
 from __future__ import annotations
 
@@ -180,13 +180,13 @@ def test_signals_are_deferred_until_they_are_checked() -> None:
             signals.check()
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)  # who presses it twice does not want to wait
+            signal.raise_signal(signal.SIGINT)  # a second Ctrl-C must not wait
         with pytest.raises(KeyboardInterrupt):
             signals.check()
     with pytest.raises(Signalled), deferred_signals():
         signal.raise_signal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
-        _fail(pressed=True)  # what fails after Ctrl-C, a call to Java for one, fails because of it
+        _fail(pressed=True)  # an error after Ctrl-C, such as that of a call to Java, is caused by it
     with pytest.raises(RuntimeError):
         _fail(pressed=False)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

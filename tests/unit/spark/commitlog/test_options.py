@@ -45,7 +45,10 @@ def test_each_option(name: str, text: str, field: str, value: Any) -> None:
         ({"path": "", "paths": '["/a", "/b"]'}, "a commit log is read from one store"),
         ({"path": "/stores/*"}, "names several directories"),
         ({"path": "s3://bucket/store"}, "remote file system"),
-        ({"path": "/store", "mode": "PERMISSIVE"}, "unknown option 'mode'; the options are path, topic, queue, tag, starting"),
+        (
+            {"path": "/store", "mode": "PERMISSIVE"},
+            "unknown option 'mode'; the options are path, topic, queue, tag, starting",
+        ),
         ({"path": "/store", "topic": "a,,b"}, "topic must be a topic, or several separated by commas"),
         ({"path": "/store", "queue": "-1"}, "queue must be the number of a queue"),
         ({"path": "/store", "tag": " "}, "tag must not be empty"),

@@ -215,7 +215,9 @@ def test_a_store_that_was_replaced_by_a_shorter_one_is_gone(tmp_path: Path) -> N
     [task] = reader.partitions()
     (tmp_path / "store").rename(tmp_path / "old")
     (tmp_path / "other").rename(tmp_path / "store")
-    with pytest.raises(GoneError, match="ends at queue offset 10, before 20; it was removed since the read was planned"):
+    with pytest.raises(
+        GoneError, match="ends at queue offset 10, before 20; it was removed since the read was planned"
+    ):
         list(reader.read(task))
 
 

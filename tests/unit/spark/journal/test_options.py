@@ -38,7 +38,10 @@ def test_each_option(name: str, text: str, field: str, value: Any) -> None:
         ({"path": "", "paths": '["/a", "/b"]'}, "a journal is read from one folder"),
         ({"path": "/journals/*"}, "names several directories; a journal is read from one folder"),
         ({"path": "s3://bucket/journal"}, "remote file system"),
-        ({"path": "/j", "startingPosition": "earliest"}, "unknown option 'startingposition'; the options are path, prefix, exten"),
+        (
+            {"path": "/j", "startingPosition": "earliest"},
+            "unknown option 'startingposition'; the options are path, prefix, exten",
+        ),
         ({"path": "/j", "layout": "jbm-2009"}, "layout must be native or jbm or jbm-2008-07, not 'jbm-2009'"),
         ({"path": "/j", "mode": "DROPMALFORMED"}, "mode must be FAILFAST or PERMISSIVE"),
         ({"path": "/j", "prefix": "../x"}, "prefix must be a part of file names"),

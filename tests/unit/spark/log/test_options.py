@@ -82,7 +82,10 @@ def test_each_option(name: str, text: str, field: str, value: Any) -> None:
     [
         ({}, "need the path"),
         ({"path": ""}, "need the path"),
-        ({"path": "/log", "zeta": "1", "Alpha": "2"}, "unknown option 'alpha', 'zeta'; the options are path, startingPosition"),
+        (
+            {"path": "/log", "zeta": "1", "Alpha": "2"},
+            "unknown option 'alpha', 'zeta'; the options are path, startingPosition",
+        ),
         ({"path": "file://host/log"}, "'file://host/log' is on another machine"),
         ({"path": "/log", "startingPosition": "soon"}, "startingPosition must be 'earliest', 'latest'"),
         ({"path": "/log", "startingPosition": "0:1"}, "startingPosition must be"),
