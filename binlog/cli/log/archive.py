@@ -14,7 +14,7 @@ from binlog.cli.options import directory_argument, json_option, seconds_from
 from binlog.cli.output import printable, write_line
 from binlog.cli.records import object_line
 
-_COLUMNS = ("FILE", "CLOSED", "SIZE", "ARCHIVE", "SMALLER")
+_COLUMNS = ("FILE", "CLOSED", "SIZE", "ARCHIVE", "RATIO")
 _LEVEL_MAX = 19
 
 
@@ -52,9 +52,9 @@ def command(
 ) -> ExitCode:
     """Compress the closed files of the log in DIR, oldest first: 00000001.dat becomes 00000001.dat.zst.
 
-    Records keep their refs, and every command and reader still reads them. A file is removed only after its archive is
-    durable, was read back from the disk and is equal to it. A damaged file, or one that other programs may write to, is
-    left as it is and reported, and the command exits with 1. Writers and readers may run meanwhile.
+    Records keep their refs, and all commands and readers can still read them. A file is removed only after its archive
+    has been synced, read back from the disk and found equal. A damaged file, or one that other programs may write to,
+    is left as it is and reported, and the command exits with 1. Writers and readers may run meanwhile.
     """
     with opening():
         done = binlog.archive(directory, keep_last=keep_last, keep_seconds=keep_age, level=level, dry_run=dry_run)

@@ -17,7 +17,7 @@ from binlog.cli.records import object_line
     "--expected",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Do it only if N is the number of the open file. If several processes ask for this, one of them does it.",
+    help="Cut over only if N is the number of the open file, so that only one of several concurrent cutovers is made.",
 )
 @timeout_option
 @file_system_option

@@ -58,8 +58,8 @@ def _interval_from(context: click.Context, parameter: click.Parameter, value: st
 def command(directory: str, positions: tuple[str, ...], interval: float, once: bool, as_json: bool) -> None:
     """Watch the log in DIR: its growth, its files, its followers and its last records.
 
-    The screen is redrawn as records arrive, at most ten times a second, and otherwise once a second. Ctrl-C ends it. If
-    the output is not a terminal, the command prints a line every --interval instead.
+    The screen is redrawn as records arrive, at most ten times a second, and otherwise once a second. If the output is
+    not a terminal, the command prints a line every --interval instead. Ctrl-C ends the command.
 
     A follower's lag is the number of records from its position to the tail of the log.
     """

@@ -22,7 +22,8 @@ def command(directory: str, dry_run: bool, timeout: float | None, file_system: s
 
     Damaged records are moved to files named *.damaged. If the index says how many there were, as many fillers take
     their place: records that begin with 'BINLOG DAMAGED', so that all other records keep their refs and sequence
-    numbers. If not, everything from the damage to the end of the file is moved. Indexes are completed or rebuilt.
+    numbers. If the index does not say, everything from the damage to the end of the file is moved. Indexes are
+    completed or rebuilt.
 
     Prints a line for each action, and exits with 1 if 'binlog check' still finds problems. A loss counts as a problem
     as long as the *.damaged file is in DIR. Other processes may read and append meanwhile.

@@ -90,8 +90,8 @@ def test_at_a_prompt_ctrl_c_ends_the_command_and_a_failure_does_not_end_the_shel
         terminal.read_until(b"abandoned")
         terminal.type(b"\x03")
         while not terminal.comes(b"binlog> ", 1.0):
-            # Python's readline checks for signals before it waits for a key; one that arrives just between is handled at the
-            # next key.  No user is that fast.
+            # Python's readline checks for signals before it waits for a key; one that arrives just between is handled
+            # at the next key.  No user is that fast.
             terminal.type(b"\x03")
         terminal.read_until(b"binlog> ")
         terminal.type(b"exit\r")
