@@ -116,8 +116,8 @@ def _time(messages: _Messages, name: str, kind: pa.DataType) -> pa.Array:
     times = _number(messages, name, pa.int64())
     if all(_TIMES[0] <= time.as_py() < _TIMES[1] for time in pc.min_max(times).values()):
         return times.view(kind)
-    there = pc.and_(pc.greater_equal(times, _TIMES[0]), pc.less(times, _TIMES[1]))
-    return pc.if_else(there, times, None).view(kind)
+    valid = pc.and_(pc.greater_equal(times, _TIMES[0]), pc.less(times, _TIMES[1]))
+    return pc.if_else(valid, times, None).view(kind)
 
 
 def _body(messages: _Messages, name: str, _: pa.DataType) -> pa.Array:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from binlog import Start
 from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError
-from binlog.spark.commitlog.options import Queue, StoreReadOptions, from_json, lost, to_json
-from binlog.spark.commitlog.partitions import QueueRange, chosen_queues, divide, places, queue_range
+from binlog.spark.commitlog.options import Queue, StoreReadOptions, from_json, loss_text, to_json
+from binlog.spark.commitlog.partitions import QueueRange, chosen_queues, divide, queue_range, resolve_all
 from binlog.spark.commitlog.reading import QueuesReader
 from binlog.spark.schema import Field
 from binlog.spark.stream import LimitedReader, Offset, divide_limit
@@ -31,8 +31,10 @@ class StreamReader(QueuesReader, LimitedReader):
         """Return the start of a new query.  Raises: ValueError, GoneError, AccessError, CorruptError."""
         options = self._options
         with ColumnReader(options.path) as store:
-            there = chosen_queues(store, options)
-            at = places(options.start, Start.BEGINNING, store, there, fail_on_data_loss=options.fail_on_data_loss)
+            existing = chosen_queues(store, options)
+            at = resolve_all(
+                options.start, Start.BEGINNING, store, existing, fail_on_data_loss=options.fail_on_data_loss
+            )
         return to_json(at)
 
     def partitions(self, start: Offset, end: Offset) -> list[Task[QueueRange]]:
@@ -46,14 +48,14 @@ class StreamReader(QueuesReader, LimitedReader):
         """Return the messages between two queue offsets, or None if there are none."""
         if start == stop:
             return None
-        there = store.queue_range(*queue)
-        loss = _loss(queue, there, start, stop)
+        existing = store.queue_range(*queue)
+        loss = _loss_reason(queue, existing, start, stop)
         if loss is None:
             return queue_range(store, queue, range(start, stop))
         if self._options.fail_on_data_loss:
             raise GoneError(f"{store.path}: {loss}; use failOnDataLoss=false to continue with the remaining messages")
-        begin = there.start if start > stop else max(start, there.start)
-        return queue_range(store, queue, range(begin, min(stop, there.stop)))
+        begin = existing.start if start > stop else max(start, existing.start)
+        return queue_range(store, queue, range(begin, min(stop, existing.stop)))
 
     def _end_offset(self, start: Offset) -> Offset:
         """Return the end of each queue; 0 for a removed one that the stream has read, so that `partitions` reports
@@ -62,8 +64,8 @@ class StreamReader(QueuesReader, LimitedReader):
             news = store.news()
             # An idle query asks a hundred times per second, and there may be many queues.
             if news is None or news != self._known[0]:
-                there = chosen_queues(store, self._options)
-                self._known = news, {queue: indexes.stop for queue, indexes in there.items()}
+                existing = chosen_queues(store, self._options)
+                self._known = news, {queue: indexes.stop for queue, indexes in existing.items()}
         return to_json({**dict.fromkeys(from_json(start), 0), **self._known[1]})
 
     def _within_limits(self, start: Offset, ends: Offset) -> Offset:
@@ -93,9 +95,9 @@ class StreamReader(QueuesReader, LimitedReader):
         return to_json({**from_json(start), **from_json(ends)})
 
 
-def _loss(queue: Queue, there: range, start: int, stop: int) -> str | None:
+def _loss_reason(queue: Queue, existing: range, start: int, stop: int) -> str | None:
     """Return why a batch can no longer be read in full, or None if it can."""
     topic, queue_id = queue
-    if max(start, stop) > there.stop:
-        return f"{topic}/{queue_id} was read up to queue offset {max(start, stop)} and now ends at {there.stop}"
-    return lost(queue, start, there.start) if start < there.start else None
+    if max(start, stop) > existing.stop:
+        return f"{topic}/{queue_id} was read up to queue offset {max(start, stop)} and now ends at {existing.stop}"
+    return loss_text(queue, start, existing.start) if start < existing.start else None

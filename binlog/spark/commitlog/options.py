@@ -10,7 +10,7 @@ from binlog import Since, Start
 from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError
 from binlog.spark.log.options import ENGINE, one_local_path
-from binlog.spark.log.positions import parse_place
+from binlog.spark.log.positions import parse_common
 from binlog.spark.option_values import Options, boolean, count, parse_known, record_bytes, size, some_text
 
 Queue = tuple[str, int]
@@ -26,7 +26,7 @@ _NS_IN_MS = 1_000_000
 
 def parse_position(option: str, text: str) -> Position:
     """Parse a position.  Raises: ValueError."""
-    return parse_place(option, text, _FORMS, _queue_offsets)
+    return parse_common(option, text, _FORMS, _queue_offsets)
 
 
 def _queue_offsets(text: str) -> Mapping[Queue, int] | None:
@@ -44,35 +44,37 @@ def from_json(value: Mapping[str, Mapping[str, int]]) -> dict[Queue, int]:
     return {(topic, int(queue_id)): index for topic, each in value.items() for queue_id, index in each.items()}
 
 
-def to_json(places: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
+def to_json(resolve_all: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
     """Return the reverse.  The order of the keys matters, because Spark compares offsets as text."""
     found: dict[str, dict[str, int]] = {}
-    for (topic, queue_id), index in sorted(places.items()):
+    for (topic, queue_id), index in sorted(resolve_all.items()):
         found.setdefault(topic, {})[str(queue_id)] = index
     return found
 
 
-def resolve(position: Position, store: ColumnReader, queue: Queue, there: range, *, fail_on_data_loss: bool) -> int:
+def resolve(position: Position, store: ColumnReader, queue: Queue, existing: range, *, fail_on_data_loss: bool) -> int:
     """Return the queue offset of a position in a queue.
 
-    there: the queue offsets of the queue.
+    existing: the queue offsets of the queue.
     Raises: ValueError if it is after the end; GoneError if retention removed it and fail_on_data_loss is set.
     """
     if isinstance(position, Start):
-        return there.start if position is Start.BEGINNING else there.stop
+        return existing.start if position is Start.BEGINNING else existing.stop
     if isinstance(position, Since):
         return store.index_at(*queue, -(-position.time_ns // _NS_IN_MS))
     index = position[queue]
-    if index > there.stop:
+    if index > existing.stop:
         topic, queue_id = queue
-        raise ValueError(f"binlog: {store.path}: {topic}/{queue_id} ends at queue offset {there.stop}, before {index}")
-    if index < there.start and fail_on_data_loss:
-        text = f"{store.path}: {lost(queue, index, there.start)}"
+        raise ValueError(
+            f"binlog: {store.path}: {topic}/{queue_id} ends at queue offset {existing.stop}, before {index}"
+        )
+    if index < existing.start and fail_on_data_loss:
+        text = f"{store.path}: {loss_text(queue, index, existing.start)}"
         raise GoneError(f"{text}; use failOnDataLoss=false to continue after them")
-    return max(index, there.start)
+    return max(index, existing.start)
 
 
-def lost(queue: Queue, start: int, stop: int) -> str:
+def loss_text(queue: Queue, start: int, stop: int) -> str:
     """Describe messages of a queue that retention removed."""
     topic, queue_id = queue
     return f"the messages of {topic}/{queue_id} from queue offset {start} up to {stop} were removed"

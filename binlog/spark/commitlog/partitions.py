@@ -77,39 +77,39 @@ def chosen_queues(store: ColumnReader, options: StoreReadOptions) -> dict[Queue,
 def plan(options: StoreReadOptions, wanted: WantedMessages) -> list[Task[QueueRange]]:
     """Return the tasks for the store's current contents.  Raises: ValueError, GoneError, AccessError, CorruptError."""
     with ColumnReader(options.path) as store:
-        there = chosen_queues(store, options)
-        _check_topics(store, options, there)
+        existing = chosen_queues(store, options)
+        _check_topics(store, options, existing)
         starts, ends = (
-            places(position, default, store, there, fail_on_data_loss=options.fail_on_data_loss)
+            resolve_all(position, default, store, existing, fail_on_data_loss=options.fail_on_data_loss)
             for position, default in ((options.start, Start.BEGINNING), (options.end, Start.END))
         )
         ranges = [
             part
-            for queue in there
+            for queue in existing
             if wanted.may_match(queue)
             and (part := queue_range(store, queue, wanted.narrow(store, queue, range(starts[queue], ends[queue]))))
         ]
     return divide(ranges, options)
 
 
-def _check_topics(store: ColumnReader, options: StoreReadOptions, there: Mapping[Queue, range]) -> None:
+def _check_topics(store: ColumnReader, options: StoreReadOptions, existing: Mapping[Queue, range]) -> None:
     """Raise ValueError for a topic or queue that does not exist.  (A stream waits for it instead.)"""
-    missing = (options.topics or frozenset()) - {topic for topic, _ in there}
+    missing = (options.topics or frozenset()) - {topic for topic, _ in existing}
     if missing:
         names = ", ".join(map(repr, sorted(missing)))
         queue = "" if options.queue_id is None else f", or it has no queue {options.queue_id}"
         raise ValueError(f"binlog: {store.path} has no topic {names}{queue}")
 
 
-def places(
-    position: Position, default: Start, store: ColumnReader, there: Mapping[Queue, range], *, fail_on_data_loss: bool
+def resolve_all(
+    position: Position, default: Start, store: ColumnReader, existing: Mapping[Queue, range], *, fail_on_data_loss: bool
 ) -> dict[Queue, int]:
     """Return the queue offset of a position in each queue.  default: for queues that the position does not name.
 
     Raises: ValueError for an unknown queue, or a position after the end of one; GoneError.
     """
     if isinstance(position, Mapping):
-        for topic, queue_id in position.keys() - there.keys():
+        for topic, queue_id in position.keys() - existing.keys():
             raise ValueError(f"binlog: {store.path}: there is a position for {topic}/{queue_id}, which does not exist")
     return {
         queue: resolve(
@@ -119,7 +119,7 @@ def places(
             indexes,
             fail_on_data_loss=fail_on_data_loss,
         )
-        for queue, indexes in there.items()
+        for queue, indexes in existing.items()
     }
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader
 from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError, NotFoundError
 from binlog.spark.commitlog.columns import arrow_schema, needed, record_batch
-from binlog.spark.commitlog.options import StoreReadOptions, lost
+from binlog.spark.commitlog.options import StoreReadOptions, loss_text
 from binlog.spark.commitlog.partitions import QueueRange, WantedMessages, plan
 from binlog.spark.schema import Field
 from binlog.spark.shared_fs import retry_until_visible
@@ -48,18 +48,20 @@ class QueuesReader(TaskReader[QueueRange]):
         start = min(store.queue_range(*queue).start, part.stop)
         if start <= part.start:
             return part.start
-        self._skip_or_raise(GoneError(f"{store.path}: {lost(queue, part.start, start)}"))
+        self._skip_or_raise(GoneError(f"{store.path}: {loss_text(queue, part.start, start)}"))
         return start
 
 
 def _opened(path: str, part: QueueRange) -> ColumnReader:
     """Open the store if that part is visible.  Raises: NotFoundError."""
     store = ColumnReader(path)
-    there = store.queue_range(part.topic, part.queue_id)
-    if there.stop >= part.stop:
+    existing = store.queue_range(part.topic, part.queue_id)
+    if existing.stop >= part.stop:
         return store
     store.close()
-    raise NotFoundError(f"{path}: {part.topic}/{part.queue_id} ends at queue offset {there.stop}, before {part.stop}")
+    raise NotFoundError(
+        f"{path}: {part.topic}/{part.queue_id} ends at queue offset {existing.stop}, before {part.stop}"
+    )
 
 
 class BatchReader(QueuesReader, DataSourceReader):

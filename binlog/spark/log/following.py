@@ -35,7 +35,7 @@ class StreamReader(RangesReader, LimitedReader):
             files = take_snapshot(path)
             if files:
                 start = resolve(self._options.start, path, files, fail_on_data_loss=self._options.fail_on_data_loss)
-                places[path] = _place(start, _identity(files))
+                places[path] = _position(start, _identity(files))
         return places
 
     def partitions(self, start: Offset, end: Offset) -> list[Task[FileRange]]:
@@ -51,12 +51,12 @@ class StreamReader(RangesReader, LimitedReader):
                 # An idle query asks a hundred times per second, so read only the newest header.
                 # `partitions` checks that it is still the same log.
                 with Reader(path, Start.END) as reader:
-                    ends[path] = _place(reader.next_ref, known)
+                    ends[path] = _position(reader.next_ref, known)
                 continue
             files = take_snapshot(path)
             if files:
                 end = latest(files) if self._options.include_open_file else _closed_end(files)
-                ends[path] = _place(end, _identity(files))
+                ends[path] = _position(end, _identity(files))
         return ends
 
     def _ranges(self, path: str, start: Offset, end: Offset) -> list[FileRange]:
@@ -64,7 +64,7 @@ class StreamReader(RangesReader, LimitedReader):
         files = take_snapshot(path)
         last = ref_from_json(end[path])
         first = ref_from_json(start[path]) if path in start else None
-        lost = _loss(files, first, last, end[path].get("log"))
+        lost = _loss_reason(files, first, last, end[path].get("log"))
         if lost is not None and self._options.fail_on_data_loss:
             raise GoneError(f"{path}: {lost}; use failOnDataLoss=false to continue with the remaining records")
         if not files:
@@ -83,13 +83,13 @@ class StreamReader(RangesReader, LimitedReader):
         size = divide_limit(self._options.bytes_per_trigger, sizes)
         reached = {path: end for path, end in ends.items() if path not in sizes}
         for path in sizes:
-            place = _reach(ranges[path], ends[path], records.get(path), size.get(path))
-            if place is not None:
-                reached[path] = place
+            position = _batch_end(ranges[path], ends[path], records.get(path), size.get(path))
+            if position is not None:
+                reached[path] = position
         return reached
 
 
-def _reach(
+def _batch_end(
     ranges: Sequence[FileRange], end: dict[str, Any], records: int | None, size: int | None
 ) -> dict[str, Any] | None:
     """Return the end of a batch in one log, or None if the log's share is nothing."""
@@ -101,11 +101,11 @@ def _reach(
         size = None if size is None else size - (at - part.start)
         over = (records is not None and records <= 0) or (size is not None and size <= 0)
         if at < part.end or (over and part is not ranges[-1]):
-            return _place(Ref(part.number, at), end.get("log"))
+            return _position(Ref(part.number, at), end.get("log"))
     return end
 
 
-def _loss(files: Sequence[FileStat], first: Ref | None, last: Ref, log: str | None) -> str | None:
+def _loss_reason(files: Sequence[FileStat], first: Ref | None, last: Ref, log: str | None) -> str | None:
     """Return why a batch can no longer be read in full, or None if it can."""
     if not files:
         return f"the log has no files now; it was read up to {first or last}"
@@ -128,5 +128,5 @@ def _closed_end(files: Sequence[FileStat]) -> Ref:
     return Ref(following[0].number, following[0].first_offset) if following else latest(files)
 
 
-def _place(ref: Ref, log: str | None) -> dict[str, Any]:
+def _position(ref: Ref, log: str | None) -> dict[str, Any]:
     return {**ref_to_json(ref), **({} if log is None else {"log": log})}

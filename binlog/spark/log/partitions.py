@@ -20,7 +20,7 @@ from binlog.spark.remote.remote_log import remote_files, resolve_remote, split_r
 from binlog.spark.tasks import OVERSHOOT, Task, pack_tasks, target_bytes
 
 
-class Wanted(Filters):
+class WantedRecords(Filters):
     """The bounds of a query's filters on a log."""
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("number", "offset", "sequence", "time")
@@ -51,7 +51,7 @@ def directories(options: ReadOptions) -> list[str]:
     return list(found)
 
 
-def plan(options: ReadOptions, wanted: Wanted) -> list[Task[FileRange]]:
+def plan(options: ReadOptions, wanted: WantedRecords) -> list[Task[FileRange]]:
     """Return the tasks for the current contents of the logs.
 
     Raises: ValueError, GoneError, AccessError, CorruptError, VersionError.
@@ -81,7 +81,7 @@ def ranges_between(
             yield FileRange(path, file.number, first, last, file.uuid)
 
 
-def narrowed(part: FileRange, wanted: Wanted) -> FileRange | None:
+def narrowed(part: FileRange, wanted: WantedRecords) -> FileRange | None:
     """Return the range without the records that the index excludes, or None if nothing is left."""
     if not wanted.allows("number", part.number):
         return None

@@ -21,11 +21,11 @@ _FORMS = """'earliest', 'latest', a ref such as {"number":1,"offset":256} or 1:2
 
 def parse_position(option: str, text: str) -> Position:
     """Parse a position.  Raises: ValueError."""
-    return parse_place(option, text, _FORMS, _refs)
+    return parse_common(option, text, _FORMS, _refs)
 
 
-def parse_place(option: str, text: str, forms: str, own: Callable[[str], T | None]) -> Start | Since | T:
-    """Parse the beginning, the end or a time; or return what `own` parses, which returns None for other texts.
+def parse_common(option: str, text: str, forms: str, parse_other: Callable[[str], T | None]) -> Start | Since | T:
+    """Parse the beginning, the end or a time; or use `parse_other`, which returns None for unknown texts.
 
     forms: a list of all forms, for the error.  Raises: ValueError.
     """
@@ -34,7 +34,7 @@ def parse_place(option: str, text: str, forms: str, own: Callable[[str], T | Non
     if named is not None:
         return named
     try:
-        found = own(text)
+        found = parse_other(text)
         return Since(datetime.fromisoformat(text)) if found is None else found
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"binlog: {option} must be {forms}; not {text!r} ({error})") from error

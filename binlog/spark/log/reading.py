@@ -13,7 +13,7 @@ from binlog import RangeReader, Stretch
 from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
 from binlog.spark.log.options import ReadOptions, is_url
-from binlog.spark.log.partitions import Wanted, plan
+from binlog.spark.log.partitions import WantedRecords, plan
 from binlog.spark.log.record_parser import RecordParser, load_parser
 from binlog.spark.log.snapshot import FileRange
 from binlog.spark.remote.remote import redacted
@@ -66,7 +66,7 @@ class BatchReader(RangesReader, DataSourceReader):
 
     def __init__(self, options: ReadOptions, fields: Sequence[Field]) -> None:
         super().__init__(options, fields)
-        self._wanted = Wanted()
+        self._wanted = WantedRecords()
 
     def partitions(self) -> list[Task[FileRange]]:
         """Return the tasks.  Raises: ValueError, GoneError, AccessError, CorruptError, VersionError."""

@@ -18,7 +18,7 @@ def test_it_archives_and_reports(log: Path) -> None:
     done = run("archive", log)
     assert (done.returncode, done.stderr) == (0, b"")
     title, first, second, total = done.stdout.decode().splitlines()
-    assert title.split() == ["FILE", "CLOSED", "SIZE", "ARCHIVE", "SMALLER"]
+    assert title.split() == ["FILE", "CLOSED", "SIZE", "ARCHIVE", "RATIO"]
     assert first.split()[0] == "00000001.dat"
     assert second.split()[-1].endswith("x")
     assert total.startswith("archived 2 files, 6.4 KiB, to ")

@@ -129,9 +129,9 @@ def test_a_stream_continues_over_archives(log: Path) -> None:
 def test_filters_exclude_archives_and_parts_of_them(log: Path) -> None:
     fill(log, files=2, records=2000)
     archived(log)
-    from binlog.spark.log.partitions import Wanted
+    from binlog.spark.log.partitions import WantedRecords
 
-    wanted = Wanted({"sequence": (2100, 2200)})
+    wanted = WantedRecords({"sequence": (2100, 2200)})
     reader = reader_of(log)
     reader._wanted = wanted
     parts = [part for task in reader.partitions() for part in task.ranges]
