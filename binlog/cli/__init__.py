@@ -1,4 +1,4 @@
-"""The command `binlog`: a log appended to, read, followed and watched from a terminal or a script.
+"""The command line, `binlog`: append to, read, follow, check and repair logs from a terminal or a script.
 
-It uses the public names of the package and nothing else.
+It uses only the public names of the package.
 """

@@ -1,4 +1,4 @@
-"""`python -m binlog.cli`, where the command `binlog` is not on the path."""
+"""Run the command line as `python -m binlog.cli`."""
 
 from __future__ import annotations
 

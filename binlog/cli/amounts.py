@@ -1,7 +1,4 @@
-"""Amounts as a person reads them.
-
-How much came per second, over the last minute.
-"""
+"""Format sizes, counts, durations and times for people, and measure rates."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def size_text(size: float) -> str:
-    """`1.5 MiB`, with three digits or four."""
+    """Format a size in bytes as `1.5 MiB`, with three or four digits."""
     unit = 0
     while size >= 1000 and unit < len(_UNITS) - 1:
         size /= 1024
@@ -23,19 +20,19 @@ def size_text(size: float) -> str:
 
 
 def count_text(count: float | None) -> str:
-    """`12,345`, and `-` for what is not known."""
+    """Format a count as `12,345`; an unknown one is `-`."""
     if count is None:
         return "-"
     return f"{count:,.1f}" if 0 < count < 10 and count != int(count) else f"{count:,.0f}"
 
 
 def things_text(count: float | None, thing: str, things: str | None = None) -> str:
-    """`1 record`, `2 records`.  things: of more than one, where that is not with an s."""
+    """Format a count with its noun: `1 record`, `2 records`.  things: the plural, if it is irregular."""
     return f"{count_text(count)} {thing if count == 1 else things or f'{thing}s'}"
 
 
 def duration_text(seconds: float) -> str:
-    """`3 s`, `12 min`, `5 h`, `2 d`: one unit is enough."""
+    """Format a duration in one unit: `3 s`, `12 min`, `5 h`, `2 d`."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -43,13 +40,13 @@ def duration_text(seconds: float) -> str:
 
 
 def time_text(time_ns: int | None) -> str:
-    """`2025-01-31T12:00:00Z`, and `-` for what is not known.  Times are UTC, as in every output of ours."""
+    """Format a time in UTC, as all our output does: `2025-01-31T12:00:00Z`; an unknown one is `-`."""
     if time_ns is None:
         return "-"
     try:
         return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
-        return "-"  # a header can say anything
+        return "-"  # a damaged header can hold any number
 
 
 _BUCKET_SECONDS = 0.25
@@ -58,21 +55,21 @@ HISTORY_SECONDS = 60
 
 
 class Amount(NamedTuple):
-    """Records, and the bytes that they take in the log."""
+    """A count of records, and the bytes that they take in the log."""
 
     records: float
     bytes: float
 
 
 class RateMeter:
-    """Counts what came in buckets of a quarter of a second.  Times are those of a monotonic clock, in seconds."""
+    """The rate of records over the last minute, in buckets of 0.25 s.  Times are monotonic, in seconds."""
 
     def __init__(self, now: float) -> None:
         self._started = now
         self._buckets: deque[tuple[int, Amount]] = deque()
 
     def add(self, now: float, amount: Amount) -> None:
-        """Count what came just now."""
+        """Count records that arrived now."""
         index = int(now / _BUCKET_SECONDS)
         if self._buckets and self._buckets[-1][0] == index:
             before = self._buckets.pop()[1]
@@ -82,7 +79,7 @@ class RateMeter:
             self._buckets.popleft()
 
     def per_second(self, now: float, seconds: float) -> Amount:
-        """The rate over the last seconds, or since the start where that is less."""
+        """Return the rate over the last `seconds`, or since the start if that is shorter."""
         first = int((now - seconds) / _BUCKET_SECONDS) + 1
         covered = max(now - max(first * _BUCKET_SECONDS, self._started), _BUCKET_SECONDS)
         counted = [amount for index, amount in self._buckets if index >= first]
@@ -91,7 +88,7 @@ class RateMeter:
         )
 
     def history(self, now: float) -> list[float]:
-        """The records of each of the last 60 whole seconds, the latest last."""
+        """Return the record count of each of the last 60 whole seconds, the latest last."""
         seconds = [0.0] * HISTORY_SECONDS
         this = int(now)
         for index, amount in self._buckets:

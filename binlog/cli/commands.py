@@ -1,4 +1,4 @@
-"""The subcommands by name, each imported when it is used: `binlog cat` does not pay for the live display."""
+"""The table of subcommands, each imported on first use so that `binlog cat` starts quickly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = (*_OF_A_LOG, "shell", "commitlog", "journal", "paging", "pagestore", "sp
 
 
 class Commands(click.Group):
-    """A group whose commands are the modules of a package that `names` lists, each with a `command`."""
+    """A click group that imports its commands, one module each, from `package` when they are used."""
 
     package = "binlog.cli"
     names: tuple[str, ...] = NAMES
@@ -26,7 +26,7 @@ class Commands(click.Group):
 
 
 def load(name: str, package: str = "binlog.cli") -> click.Command:
-    """The command with a name from NAMES, or from those of another package."""
+    """Import a command by its name and return it."""
     if package == "binlog.cli" and name in _OF_A_LOG:
         package = "binlog.cli.log"
     command = importlib.import_module(f"{package}.{name}").command

@@ -1,7 +1,4 @@
-"""From errors to exit codes, and to one line on standard error.
-
-Whom a command is to be run as, where its own user may not do it.
-"""
+"""Turn exceptions into exit codes and one-line messages on standard error."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from binlog.errors import AccessError, BinlogError, BusyError, FullError
 
 
 def advice(error: BaseException) -> str:
-    """Return the line that works, to follow the error's message; nothing if no other user is known to help."""
+    """Return a hint to append to the error's message: the command to run as another user, or nothing."""
     user = _user(error)
     if user is None or os.geteuid() == 0:
         return ""
@@ -48,17 +45,17 @@ def _user(error: BaseException) -> str | None:
 
 
 class ExitCode(enum.IntEnum):
-    """What the process returns.  Scripts rely on these; docs/operations.md and `binlog --help` list them."""
+    """The exit codes.  Scripts rely on them; docs/operations.md and `binlog --help` list them."""
 
     OK = 0
-    FAILED = 1  # problems were found, or it went wrong after it had begun
+    FAILED = 1  # the command found problems, or failed after it had started
     USAGE = 2
     CANNOT_OPEN = 3
     BUSY = 4
 
 
 class CommandError(Exception):
-    """Ends the command with a message and a code."""
+    """An error that ends the command with a message and an exit code."""
 
     def __init__(self, message: str, code: ExitCode) -> None:
         super().__init__(message)
@@ -66,7 +63,7 @@ class CommandError(Exception):
 
 
 class Signalled(BaseException):
-    """A signal came that is to end the process, once everything was put back in order."""
+    """A signal that ends the process after everything has been put back in order."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number)
@@ -75,9 +72,9 @@ class Signalled(BaseException):
 
 @contextmanager
 def opening() -> Iterator[None]:
-    """Whatever of ours is raised here means that the log cannot be opened, or that a ref was a wrong one.
+    """Turn our errors into CommandError: the log cannot be opened, or an argument is wrong.
 
-    Busy stays busy, and a full disk a failure: both pass.
+    BusyError and FullError pass through: they have other exit codes.
     """
     try:
         yield
@@ -90,9 +87,10 @@ def opening() -> Iterator[None]:
 
 
 def run(action: Callable[[], object]) -> int:
-    """Call `action`, report what went wrong in one line, and return the exit code.
+    """Call `action`, report an error in one line, and return the exit code.
 
-    An action may return an ExitCode; anything else is OK.  A broken pipe and Ctrl-C are left to the caller.
+    If the action returns an ExitCode, that is the code; any other result means OK.  The caller handles a broken pipe
+    and Ctrl-C.
     """
     try:
         result = action()
@@ -100,23 +98,23 @@ def run(action: Callable[[], object]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        complain(_usage_text(error))
+        print_error(_usage_text(error))
         return ExitCode.USAGE
     except CommandError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.code
     except BinlogError as error:
-        complain(f"{error}{advice(error)}")
+        print_error(f"{error}{advice(error)}")
         return ExitCode.BUSY if isinstance(error, BusyError) else ExitCode.FAILED
     except BrokenPipeError:
         raise
     except OSError as error:
-        complain(system_text(error))
+        print_error(system_text(error))
         return ExitCode.FAILED
 
 
-def complain(message: str) -> None:
-    """One line on standard error.  Nowhere to write it is no reason to fail otherwise than we do."""
+def print_error(message: str) -> None:
+    """Write one line to standard error.  If that fails, ignore it: the exit code still reports the error."""
     line = f"binlog: {printable(' '.join(message.split()))}\n"
     try:
         sys.stderr.write(line)
@@ -126,15 +124,15 @@ def complain(message: str) -> None:
 
 
 def system_text(error: OSError) -> str:
-    """`name: No such file or directory`, without the number."""
+    """Format a system error without its number: `name: No such file or directory`."""
     return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part is not None)
 
 
-def die_of(number: signal.Signals) -> int:
-    """End the process by a signal, as if it had never been caught."""
+def die_by_signal(number: signal.Signals) -> int:
+    """Kill this process with a signal, as if it had never been caught."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-    return 128 + number  # only where the signal is blocked
+    return 128 + number  # reached only if the signal is blocked
 
 
 def _usage_text(error: click.ClickException) -> str:
@@ -143,5 +141,5 @@ def _usage_text(error: click.ClickException) -> str:
     if context is None:
         return message
     command = context.command_path.removeprefix("binlog").strip()
-    where = f"{command}: " if command else ""
-    return f"{where}{message} (see '{context.command_path} --help')"
+    prefix = f"{command}: " if command else ""
+    return f"{prefix}{message} (see '{context.command_path} --help')"

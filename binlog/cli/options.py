@@ -1,9 +1,4 @@
-"""Arguments and options that several commands share, and their types.
-
-Callbacks for options that take an amount of bytes or of time, in the words that the API takes.
-
-Times as a person types them.
-"""
+"""Arguments and options that several commands share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -22,12 +17,12 @@ _T = TypeVar("_T")
 
 
 def byte_count_from(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """`512`, `10G`, `10GB`, `1.5MiB`: K, M, G, T and P stand for powers of 1024."""
+    """Parse a size: `512`, `10G`, `10GB`, `1.5MiB`.  K, M, G, T and P are powers of 1024."""
     return _parsed(binlog.parse_bytes, value)
 
 
 def seconds_from(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """`90`, `90s`, `5m` or `5min`, `12h`, `30d`, `2w`, `1h30m`."""
+    """Parse a duration: `90`, `90s`, `5m` or `5min`, `12h`, `30d`, `2w`, `1h30m`."""
     return _parsed(binlog.parse_seconds, value)
 
 
@@ -46,7 +41,7 @@ _StartCallback = Callable[[click.Context, click.Parameter, str | None], _Start |
 
 
 def start_from(*starts: binlog.Start) -> _StartCallback:
-    """A callback for an option that takes a ref, or one of these words for a place."""
+    """Return a callback for an option that takes a ref or one of these names of positions."""
     words = {start.value: start for start in starts}
 
     def convert(
@@ -63,7 +58,7 @@ def start_from(*starts: binlog.Start) -> _StartCallback:
 
 
 def ref_from(context: click.Context, parameter: click.Parameter, value: str | None) -> binlog.Ref | None:
-    """A callback for an option that takes a ref."""
+    """Parse a ref."""
     try:
         return None if value is None else binlog.Ref.parse(value)
     except ValueError as error:
@@ -71,73 +66,74 @@ def ref_from(context: click.Context, parameter: click.Parameter, value: str | No
 
 
 def pattern_from(context: click.Context, parameter: click.Parameter, value: str | None) -> re.Pattern[bytes] | None:
-    """A callback for an option that takes a regular expression for bytes."""
+    """Parse a regular expression that matches bytes."""
     try:
-        # The argument's bytes as they were given, whatever the locale.
+        # fsencode gives the bytes of the argument as they were passed, whatever the locale.
         return None if value is None else re.compile(os.fsencode(value))
     except re.error as error:
         raise click.BadParameter(f"not a regular expression: {error}") from error
 
 
 def directory_argument(command: _Command) -> _Command:
-    """DIR, the log's directory."""
+    """Add DIR, the log's directory."""
     return click.argument("directory", metavar="DIR", type=path_type())(command)
 
 
 def need_log(directory: str) -> None:
-    """Raise NotFoundError if the directory holds no log: no command reports on nothing, or makes what was mistyped."""
+    """Raise NotFoundError if the directory holds no log, so that no command reports on, or creates, a mistyped one."""
     binlog.file_sizes(directory)
 
 
 def path_type() -> click.Path:
-    """A path of which click checks nothing: whoever opens it tells what is wrong, with an exit code of its own."""
+    """Return a path type that checks nothing: opening the path reports the error, with its own exit code."""
     return click.Path(readable=False, allow_dash=True)
 
 
 def json_option(text: str) -> Callable[[_Command], _Command]:
-    """--json, with a text that says what it prints."""
+    """Add --json, with this help text."""
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
 def no_verify_option(command: _Command) -> _Command:
-    """--no-verify, to read what is there."""
+    """Add --no-verify, which reads damaged records as they are."""
     return click.option(
         "--no-verify",
         "verify",
         flag_value=False,
         default=True,
-        help="Read damaged records as they are, in place of an error before them, and compare nothing with the index.",
+        help="Print damaged records as they are instead of stopping before them; do not compare with the index.",
     )(command)
 
 
 def timeout_option(command: _Command) -> _Command:
-    """--timeout, how long to wait for the lock."""
+    """Add --timeout, the longest wait for the lock."""
     return click.option(
         "--timeout",
         callback=seconds_from,
         metavar="TIME",
-        help="How long to wait for another program that holds the log's lock; then exit with 4: 5, 5s, 1m. "
-        "Without it, wait for ever.",
+        help="Wait this long for another program that holds the log's lock, then exit with 4: 5, 5s, 1m. "
+        "By default, wait forever.",
     )(command)
 
 
 def file_system_option(command: _Command) -> _Command:
-    """--file-system, which file systems to write to."""
+    """Add --file-system, which selects the file systems that may be written to."""
     return click.option(
         "--file-system",
         type=click.Choice([kind.value for kind in binlog.FileSystem]),
         default=binlog.FileSystem.LOCAL.value,
         show_default=True,
-        help="'any' writes to NFS, CIFS and FUSE too: only where all programs that append run on this one machine.",
+        help="'any' also writes to NFS, CIFS and FUSE. Use it only if all programs that append run on this machine.",
     )(command)
 
+    # A bare number is refused: it could be a year or a time ago.
 
-# A number alone would be a year to some, and a time ago to others.
+
 _NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 
 
 def parse_since(text: str) -> binlog.Since:
-    """`2025-01-31T12:00:00Z`, with any other offset, or without one for UTC; `5m`, `2h ago`, `1.5d` before now.
+    """Parse a time: `2025-01-31T12:00:00Z`, UTC if it has no offset; or `5m`, `2h ago`, `1.5d`, counted back from now.
 
     Raises: ValueError.
     """
@@ -148,18 +144,18 @@ def parse_since(text: str) -> binlog.Since:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ValueError(f"not a time, as 2025-01-31T12:00:00Z or 5m, 2h, 1d ago: {text!r}") from None
+        raise ValueError(f"not a time such as 2025-01-31T12:00:00Z or 5m, 2h, 1d ago: {text!r}") from None
     return binlog.Since(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
 
 
 def since_option(command: _Command) -> _Command:
-    """--since, a time to start at."""
+    """Add --since, the time to start at."""
     return click.option(
         "--since",
         metavar="TIME",
         callback=_since,
-        help="Start with what was appended then or later: 2025-01-31T12:00:00Z (without an offset, UTC), or 5m, 2h, 1d "
-        "ago. Up to a second or 64 KiB of earlier records may come first.",
+        help="Start with the records appended at this time or later: 2025-01-31T12:00:00Z (UTC if it has no offset), "
+        "or 5m, 2h, 1d ago. Up to a second or 64 KiB of earlier records may come first.",
     )(command)
 
 

@@ -1,15 +1,13 @@
-"""Writing to standard output, past Python's own buffer: to a pipe or file as it is, to a terminal harmless.
+"""Unbuffered writes to standard output, safe for terminals; plain-text tables.
 
-Whoever appends a record, or names a file, may put control characters into it, which a terminal obeys: they set its
-title, clear it, or paint a prompt that is none.  So everything that a command prints passes `write`, which escapes them
-if standard output is a terminal.  Names and messages are `printable` wherever they go.
+Records and file names can contain control characters, which a terminal obeys: they set its title, clear it, or paint a
+fake prompt.  So everything that a command prints goes through `write`, which escapes them if standard output is a
+terminal.  Names and messages are made `printable` wherever they are written to.
 
 Facts relied on:
-- write(2) may take a part, and says EAGAIN where somebody made the terminal or pipe non-blocking.
+- write(2) may write only a part, and fails with EAGAIN if another program made the terminal or pipe non-blocking.
 - A process started with `>&-` has no descriptor 1, and the next file that it opens gets that number.
-- poll(2): the write end of a pipe shows POLLERR once there is no reader.
-
-Tables that commands end with: plain text, numbers to the right.
+- poll(2): the write end of a pipe shows POLLERR once it has no reader.
 """
 
 from __future__ import annotations
@@ -24,26 +22,26 @@ from collections.abc import Sequence
 
 STANDARD_OUTPUT = 1
 
-# Other control characters, format characters (which reorder or hide what is around them), lone surrogates, and
-# separators of lines.  The two joiners only join the letters of a word, or the parts of an emoji.
+# Other control characters; format characters, which reorder or hide their neighbours; lone surrogates; line separators.
+# The two joiners are harmless: they join the letters of a word, or the parts of an emoji.
 _ACTED_UPON = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _JOINERS = "\u200c\u200d"
-# What ASCII has of them, without the newline and the tab: the text of most records has none, and no other letters.
+# The ASCII characters among them, except newline and tab.  Most records have none, and nothing outside of ASCII.
 _ASCII_ACTED_UPON = re.compile(rb"[^\t\n\x20-\x7e]")
 
 
 def guard_standard_descriptors() -> None:
-    """Keep the numbers 0 to 2 from files of ours, so that no message lands in a log file."""
+    """Occupy the descriptors 0 to 2 if they are closed, so that no message ends up in a log file."""
     for fd, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDWR)):
         try:
             os.fstat(fd)
         except OSError:
-            # Opened the wrong way round: using it is an error, as it would be on the closed descriptor.
-            os.open(os.devnull, flags)  # the lowest free number, which is `fd`
+            # Opened the wrong way round, so that using it fails, as using the closed descriptor would.
+            os.open(os.devnull, flags)  # gets the lowest free number, which is `fd`
 
 
 def write(data: bytes) -> None:
-    """Write all of `data` to standard output: as it is, or if that is a terminal as `terminal_bytes` has it.
+    """Write all of `data` to standard output, escaped by `terminal_bytes` if that is a terminal.
 
     data: whole lines.  Raises: BrokenPipeError; OSError that names standard output.
     """
@@ -61,12 +59,12 @@ def write(data: bytes) -> None:
 
 
 def write_line(text: str) -> None:
-    """A line of text."""
+    """Write one line of text."""
     write(text.encode("utf-8", "backslashreplace") + b"\n")
 
 
-def refuse_without_reader() -> None:
-    """Raise BrokenPipeError where standard output is a pipe that nobody reads any more."""
+def raise_without_reader() -> None:
+    """Raise BrokenPipeError if standard output is a pipe without a reader."""
     mode = os.fstat(STANDARD_OUTPUT).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return
@@ -77,7 +75,7 @@ def refuse_without_reader() -> None:
 
 
 def terminal_bytes(data: bytes) -> bytes:
-    """Return UTF-8 text in which a terminal finds nothing to act upon but newlines and tabs."""
+    """Return UTF-8 text in which a terminal finds no control characters but newlines and tabs."""
     if _ASCII_ACTED_UPON.search(data) is None:
         return data
     text = data.decode("utf-8", "backslashreplace")
@@ -86,7 +84,7 @@ def terminal_bytes(data: bytes) -> bytes:
 
 
 def printable(text: str) -> str:
-    """Return the text on one line, with everything escaped that a terminal acts upon instead of showing it."""
+    """Return the text on one line, with everything escaped that a terminal would act on."""
     if text.isprintable():
         return text
     return "".join(char if _is_shown(char) else _escaped(char) for char in text)
@@ -97,7 +95,7 @@ def _is_shown(char: str) -> bool:
 
 
 def _escaped(char: str) -> str:
-    # Beyond ASCII as JSON has it: in the lines of --json, which have no other control characters, it stays JSON.
+    # Beyond ASCII, escape as JSON does: the lines of --json, which have no other control characters, stay JSON.
     return char.encode("unicode_escape").decode("ascii") if char < " " else json.dumps(char)[1:-1]
 
 
@@ -105,26 +103,26 @@ _GAP = "  "
 
 
 def write_table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), least: Sequence[str] = ()
+    names: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), droppable: Sequence[str] = ()
 ) -> None:
-    """A line for the names and one for each row.
+    """Print a header line and one line for each row.
 
-    left: the names of columns that are text.  least: of those that a terminal too narrow for all goes without, the
-    first one first.
+    left: names of the columns that hold text.  droppable: names of the columns to leave out on a narrow terminal, in
+    this order.
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in (names, *cells)) for at in range(len(names))]
-    shown = _fitting(names, widths, least)
+    shown = _fitting_columns(names, widths, droppable)
     for row in (names, *cells):
         line = (row[at].ljust(widths[at]) if names[at] in left else row[at].rjust(widths[at]) for at in shown)
         write_line(_GAP.join(line).rstrip())
 
 
-def _fitting(names: Sequence[str], widths: Sequence[int], least: Sequence[str]) -> list[int]:
-    """The columns that are shown."""
+def _fitting_columns(names: Sequence[str], widths: Sequence[int], droppable: Sequence[str]) -> list[int]:
+    """Return the indexes of the columns that fit."""
     shown = list(range(len(names)))
     room = os.get_terminal_size(STANDARD_OUTPUT).columns if os.isatty(STANDARD_OUTPUT) else 0
-    for name in least if room else ():
+    for name in droppable if room else ():
         if sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1) <= room:
             break
         shown.remove(names.index(name))

@@ -1,7 +1,7 @@
-"""`binlog shell`: commands at a prompt, or from a script's line.
+"""`binlog shell`: commands at a prompt or in a script's line.
 
-Built on the standard library's `cmd`: with readline it has history, editing and completion, which is all that a few
-commands for one directory need, and adds no dependency.
+It is built on the standard library's `cmd`, which gives history, editing and completion with readline and adds no
+dependency.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterable
 import click
 
 from binlog.cli.commands import load
-from binlog.cli.exits import CommandError, ExitCode, complain, run
+from binlog.cli.exits import CommandError, ExitCode, print_error, run
 from binlog.cli.options import directory_argument
 from binlog.cli.output import printable
 
-# The commands at a prompt: one of binlog's each, with some options, and given DIR.  `monitor` does what it does in
-# the shell of jPOS: it prints the records as they come.
+# Each command of the prompt is one of binlog's with some options, applied to DIR.  As in the shell of jPOS, `monitor`
+# prints the records as they arrive.
 _COMMANDS = {
     "monitor": ("tail", "-f", "-n", "0"),
     "watch": ("monitor",),
@@ -30,31 +30,31 @@ _COMMANDS = {
     "tail": ("tail",),
     "cat": ("cat",),
 }
-_HELP = {"monitor": "Print records as they come, until Ctrl-C."}
+_HELP = {"monitor": "Print records as they arrive, until Ctrl-C."}
 _WORDS = (*_COMMANDS, "help", "exit")
 
 
-@click.command("shell", short_help="Work on a log at a prompt, or from cron.")
+@click.command("shell", short_help="Run commands on one log, at a prompt or from cron.")
 @directory_argument
 @click.option(
     "-c",
     "line",
     metavar="COMMANDS",
-    help="Run the commands, separated by ';', and end; the first that fails ends it, with its exit code.",
+    help="Run these commands, separated by ';', and exit. The first that fails ends the shell with its exit code.",
 )
 def command(directory: str, line: str | None) -> ExitCode:
-    """Work on the log in DIR at a prompt: monitor, watch, cutover, stat, check, tail, cat, help, exit.
+    """Run commands on the log in DIR at a prompt: monitor, watch, cutover, stat, check, tail, cat, help, exit.
 
-    'monitor' prints records as they come, until Ctrl-C; 'watch' is the live view of 'binlog monitor'.
+    'monitor' prints records as they arrive, until Ctrl-C; 'watch' is the live view of 'binlog monitor'.
 
-    Commands take the options that they have outside ('cutover --expected 3', 'tail -n 5'). Ctrl-C ends a command and
-    comes back to the prompt; Ctrl-D or 'exit' leaves.
+    The commands take the same options as outside of the shell ('cutover --expected 3', 'tail -n 5'). Ctrl-C ends a
+    command and returns to the prompt; Ctrl-D or 'exit' leaves the shell.
 
-    For cron: binlog shell DIR -c "cutover; exit". Lines from a pipe or a file run in the same way: the first command
-    that fails ends it, with its exit code.
+    For cron: binlog shell DIR -c "cutover; exit". Commands from a pipe or a file run in the same way: the first one
+    that fails ends the shell with its exit code.
     """
     if not os.path.isdir(directory):
-        raise CommandError(f"{directory}: there is no such directory", ExitCode.CANNOT_OPEN)
+        raise CommandError(f"{directory}: no such directory", ExitCode.CANNOT_OPEN)
     shell = Shell(directory, interactive=line is None and os.isatty(0))
     if line is not None:
         shell.onecmd(line)
@@ -64,7 +64,7 @@ def command(directory: str, line: str | None) -> ExitCode:
 
 
 class Shell(cmd.Cmd):
-    """The prompt.  `code` is that of the last command run; interactively 0, for each failure was seen."""
+    """The prompt.  `code` is that of the last command; always 0 if interactive, because the user saw each failure."""
 
     def __init__(self, directory: str, *, interactive: bool) -> None:
         super().__init__()
@@ -73,10 +73,10 @@ class Shell(cmd.Cmd):
         self._interactive = interactive
         self.prompt = "binlog> " if interactive else ""
         if interactive:
-            self.intro = f"The log in {printable(directory)}. 'help' lists the commands, 'exit' leaves."
+            self.intro = f"Log in {printable(directory)}. Type 'help' for the commands, 'exit' to leave."
 
     def run(self) -> None:
-        """Read and run commands until the input ends, or 'exit'."""
+        """Read and run commands until the end of the input or 'exit'."""
         while True:
             try:
                 self.cmdloop()
@@ -92,20 +92,20 @@ class Shell(cmd.Cmd):
                 self.intro = None
 
     def onecmd(self, line: str) -> bool:
-        """Run the commands of a line; whether that was the end.  An empty line repeats nothing, unlike cmd's own."""
-        if line == "EOF":  # how cmd spells the end of input
+        """Run the commands of a line; return True to leave.  Unlike in `cmd`, an empty line repeats nothing."""
+        if line == "EOF":  # `cmd` passes this at the end of the input
             if self._interactive:
                 click.echo()
             return True
         try:
             commands = list(_split(line))
         except ValueError as error:
-            complain(f"{error} in: {line}")
+            print_error(f"{error} in: {line}")
             return self._failed(ExitCode.USAGE)
         return any(self._run(*words) for words in commands)
 
     def completenames(self, text: str, *ignored: object) -> list[str]:
-        """The commands that begin with the text."""
+        """Return the commands that start with the text."""
         return [word for word in _WORDS if word.startswith(text)]
 
     def _run(self, name: str, *arguments: str) -> bool:
@@ -115,7 +115,7 @@ class Shell(cmd.Cmd):
             self._help(arguments)
             return False
         if name not in _COMMANDS:
-            complain(f"{name}: no such command; there are {', '.join(_WORDS)}")
+            print_error(f"{name}: no such command; use one of {', '.join(_WORDS)}")
             return self._failed(ExitCode.USAGE)
         code = ExitCode(run(lambda: self._invoke(name, arguments)))
         return self._failed(code) if code != ExitCode.OK else False
@@ -123,7 +123,7 @@ class Shell(cmd.Cmd):
     def _invoke(self, name: str, arguments: Iterable[str]) -> object:
         command, *options = _COMMANDS[name]
         entry = load(command)
-        # The directory comes last, and is not to be taken for an option.
+        # The directory comes last and must not be taken for an option.
         given = [*options, *arguments, "--", self._directory]
         with entry.make_context(name, given, help_option_names=["-h", "--help"]) as context:
             return entry.invoke(context)
@@ -143,12 +143,12 @@ class Shell(cmd.Cmd):
         for name in _COMMANDS:
             text = _HELP.get(name) or load(_COMMANDS[name][0]).get_short_help_str(80)
             click.echo(f"{name:8}  {text}")
-        click.echo("help      This list; 'help cutover' says more about a command.")
-        click.echo("exit      Leave; so does Ctrl-D.")
+        click.echo("help      Show this list; 'help cutover' explains a command.")
+        click.echo("exit      Leave the shell; so does Ctrl-D.")
 
 
 def _split(line: str) -> Iterable[list[str]]:
-    """The words of each command of a line; quotes hold words together, ';' ends a command."""
+    """Split a line into commands and their words.  Quotes hold words together; ';' ends a command."""
     words = shlex.shlex(line, posix=True, punctuation_chars=";")
     words.whitespace_split = True
     words.commenters = ""

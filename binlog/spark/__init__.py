@@ -1,14 +1,14 @@
-"""The data pipeline over the log, on Apache Spark: a data source named `binlog` on PySpark's Python data source API.
+"""Spark over logs: a data source named `binlog`, built on PySpark's Python data source API.
 
     from binlog.spark import session
 
     with session("extract") as spark:
         spark.read.format("binlog").load("/var/log/audit").show()
 
-Any other Spark session knows the source, if binlog is installed with its extra: `pip install '.[spark]'` in a checkout.
-The columns are in `binlog.spark.schema`.  Importing this package imports neither PySpark nor PyArrow.
+If binlog is installed with its extra (`pip install '.[spark]'` in a checkout), every other Spark session knows the
+source too.  binlog.spark.schema lists the columns.  Importing this package imports neither PySpark nor PyArrow.
 """
 
-from binlog.spark.local_session import LOW_LATENCY, session, session_beside
+from binlog.spark.local_session import LOW_LATENCY, session, sibling_session
 
-__all__ = ["LOW_LATENCY", "session", "session_beside"]
+__all__ = ["LOW_LATENCY", "session", "sibling_session"]

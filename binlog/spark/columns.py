@@ -1,11 +1,11 @@
-"""Arrow columns made from a stretch of records, with no Python object for any record.
+"""Build Arrow columns from a batch of records, without a Python object for any record.
 
 Facts relied on:
 
-- An Arrow `binary` column is one run of bytes, and int32 bounds before, between and after its values: just what
-  `Batch.packed()` gives.
-- PySpark passes a RecordBatch through as it is where its schema is exactly the one expected: names, order, types, and
-  whether each field may be null.
+- An Arrow `binary` column is a buffer of bytes with int32 bounds before, between and after the values, which is what
+  `Batch.packed()` returns.
+- PySpark passes a RecordBatch through unchanged if its schema equals the expected one in names, order, types and
+  nullability.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DAMAGE_TYPE = pa.struct([pa.field("end", pa.int64()), pa.field("reason", pa.stri
 
 
 class Damage(NamedTuple):
-    """Bytes of a file, from one offset to before another, of which no records can be had."""
+    """A range of bytes in a file from which no records can be read."""
 
     start: int
     end: int
@@ -35,12 +35,12 @@ class Damage(NamedTuple):
 
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
-    """The schema of the batches that are made here."""
+    """Return the schema of the batches that this module makes."""
     return schema_of_types(fields, _TYPES)
 
 
 def schema_of_types(fields: Sequence[Field], types: Mapping[str, pa.DataType]) -> pa.Schema:
-    """The schema of these fields.  types: by column, of those whose fields do not say it themselves."""
+    """Return the schema of these fields.  types: by column, for fields without a type of their own."""
     kinds = [types[field.column] if field.kind is None else arrow_type(field.kind) for field in fields]
     each = zip(fields, kinds, strict=True)
     return pa.schema([pa.field(field.name, kind, field.nullable) for field, kind in each])
@@ -49,7 +49,7 @@ def schema_of_types(fields: Sequence[Field], types: Mapping[str, pa.DataType]) -
 def record_batch(
     stretch: Stretch, source: str, fields: Sequence[Field], schema: pa.Schema, parser: RecordParser | None = None
 ) -> pa.RecordBatch:
-    """The columns asked for, of the records of a stretch.  source: its log.  schema: `arrow_schema(fields)`."""
+    """Return the columns asked for of a batch of records.  source: its log.  schema: `arrow_schema(fields)`."""
     made: dict[str, pa.Array] = {}
     if parser is not None:
         made["parsed"], made["bad"], made["error"] = parser.parse(_data(stretch, source))
@@ -62,7 +62,7 @@ def record_batch(
 def damage_batch(
     source: str, number: int, damage: Damage, fields: Sequence[Field], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """One row that stands for damaged bytes of a file."""
+    """Return one row that reports damaged bytes of a file."""
     what = {"end": damage.end, "reason": str(damage.error)}
     row = {"source": source, "number": number, "offset": damage.start, "damage": what}
     each = zip(fields, schema, strict=True)
@@ -79,7 +79,7 @@ def _number(stretch: Stretch, _: str) -> pa.Array:
 
 def _offset(stretch: Stretch, _: str) -> pa.Array:
     batch = stretch.batch
-    # One more offset is there than records; Arrow looks at as many as it is told.
+    # There is one more offset than records; Arrow uses only the first len(batch).
     offsets = pa.Array.from_buffers(pa.uint32(), len(batch), [None, pa.py_buffer(batch.offsets)])
     return pc.add(offsets.cast(pa.int64()), pa.scalar(batch.offset, pa.int64()))
 
@@ -88,7 +88,7 @@ def _sequence(stretch: Stretch, _: str) -> pa.Array:
     batch = stretch.batch
     if batch.first_sequence is None:
         return pa.nulls(len(batch), pa.int64())
-    # The running sum of ones that begins at first - 1 is first, first + 1, ...
+    # The running sum of ones that starts at first - 1 is first, first + 1, ...
     ones = pa.repeat(pa.scalar(1, pa.int64()), len(batch))
     return pc.cumulative_sum(ones, start=pa.scalar(batch.first_sequence - 1, pa.int64()))
 
@@ -98,7 +98,7 @@ def _time(stretch: Stretch, _: str) -> pa.Array:
     if not stretch.ends:
         return pa.nulls(count, _TIME)
     starts = (0, *stretch.ends[:-1])
-    # A value as bytes, as often as there are records, is made faster than Arrow decodes runs.
+    # Repeating the bytes of each value is faster than having Arrow decode runs.
     values = b"".join(
         (time_ns // 1000).to_bytes(8, sys.byteorder) * (end - start)
         for start, end, time_ns in zip(starts, stretch.ends, stretch.times_ns, strict=True)

@@ -1,6 +1,6 @@
-"""What a query's filters say of its rows' columns, so that what none of them can pass is never read.
+"""Bounds from a query's filters, so that rows that no filter passes are not read.
 
-A filter only ever narrows what is read: Spark applies all of them again to the rows.
+They only narrow what is read: Spark applies all filters again to the rows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass
 class Filters:
-    """The lowest and the highest that is wanted of each column, None for no bound: of whole numbers, texts, and times.
+    """The lowest and highest value wanted of each column: integers, strings, or times.  None means no bound.
 
-    A time is in microseconds since 1970 UTC.
+    Times are in microseconds since 1970 UTC.
     """
 
     COLUMNS: ClassVar[tuple[str, ...]] = ()
@@ -28,31 +28,31 @@ class Filters:
     bounds: dict[str, Bounds] = field(default_factory=dict)
 
     def add(self, filters: Iterable[Any]) -> None:
-        """Take in what filters say, all of which a row must pass; those that say nothing of COLUMNS are passed over."""
+        """Apply filters, all of which a row must pass.  Filters on other columns than COLUMNS are ignored."""
         for each in filters:
             found = _bounds_of(each, self.COLUMNS)
             if found is not None:
                 column, (low, high) = found
                 lowest, highest = self.of(column)
-                self.bounds[column] = (_most(max, lowest, low), _most(min, highest, high))
+                self.bounds[column] = (_tighter(max, lowest, low), _tighter(min, highest, high))
 
     def of(self, column: str) -> Bounds:
-        """What is wanted of a column."""
+        """Return the bounds of a column."""
         return self.bounds.get(column, ANY)
 
-    def allow(self, column: str, value: Any) -> bool:
-        """Whether a row may be wanted that has a value there."""
+    def allows(self, column: str, value: Any) -> bool:
+        """Return whether a row with this value in the column may pass."""
         lowest, highest = self.of(column)
         return (lowest is None or lowest <= value) and (highest is None or value <= highest)
 
 
-def _most(choose: Any, one: Any, other: Any) -> Any:
+def _tighter(choose: Any, one: Any, other: Any) -> Any:
     known = [value for value in (one, other) if value is not None]
     return choose(known) if known else None
 
 
 def _bounds_of(each: Any, columns: tuple[str, ...]) -> tuple[str, Bounds] | None:
-    """The column that a filter is about, and what it leaves of it; None for a filter that is no comparison."""
+    """Return the column of a filter and the bounds it sets, or None if it is not a comparison of a column."""
     kind = type(each).__name__
     path: tuple[str, ...] = getattr(each, "attribute", ())
     column = path[0].lower() if len(path) == 1 else ""
@@ -83,5 +83,5 @@ def _comparable(value: Any) -> int | str | None:
 
 
 def _next(value: Any, step: int) -> Any:
-    """The number beside one; of a text, itself, for there is none."""
+    """Return the next number in the direction of `step`; a string has none, so return it unchanged."""
     return value + step if isinstance(value, int) else value

@@ -1,4 +1,4 @@
-"""A Spark session on this machine, set up as binlog runs best."""
+"""Local Spark sessions with the settings that suit binlog."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from binlog.spark.worker import CORES, check_worker_python
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 _SETTINGS = {
-    # Over TCP each task waits some 40 ms for its second packet.  Spark 4.0 does not know the setting, and ignores it.
+    # Over TCP each task waits about 40 ms for its second packet.  Spark 4.0 ignores this unknown setting.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Rows go to Python 10,000 at a time otherwise, megabytes that no processor's cache holds on their way.
+    # The default sends 10,000 rows at a time to Python: megabytes, which do not fit into the processor's cache.
     "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
-    # After a few large values Java's G1 gives memory of its heap back to the kernel, again and again, and takes it page
-    # by page for the next query.  The options of a session's own, extraJavaOptions, come behind these.
+    # After a few large values Java's G1 keeps returning heap memory to the kernel and faulting it in again for the next
+    # query.  A session's own extraJavaOptions are added after these.
     "spark.driver.defaultJavaOptions": "-XX:MaxHeapFreeRatio=100",
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -33,31 +33,31 @@ _SETTINGS = {
 LOW_LATENCY: Mapping[str, str] = MappingProxyType(
     {
         **_SETTINGS,
-        # The usual one forks a process for each look at a link, nine times a batch.  This one takes a name after it
-        # saw that it is free, so two drivers that run one query with one checkpoint are noticed less surely.
+        # The default forks a process for each check of a link, nine times per batch.  This one checks for a name before
+        # it creates it, so it may fail to notice that two drivers run one query with one checkpoint.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        "spark.sql.adaptive.enabled": "false",  # a batch without a shuffle gains nothing by planning twice
+        "spark.sql.adaptive.enabled": "false",  # planning twice gains nothing for a batch without a shuffle
     }
 )
-"""Settings of a session whose streams are to be quick, for a checkpoint in a local directory; Spark 4.1 or later.
+"""Settings for streams with low latency and a checkpoint in a local directory; Spark 4.1 or later.
 
-`session(settings=LOW_LATENCY)`, or one by one for a session of one's own.
+Pass them as `session(settings=LOW_LATENCY)`, or set them one by one in a session of your own.
 """
 
 
 def session(
     name: str = "binlog", *, cores: int | None = None, settings: Mapping[str, str] = _NONE, folders: Sequence[str] = ()
 ) -> Any:
-    """Return a SparkSession of this process's own, `local[cores]`; one that is there already is returned as it is.
+    """Return this process's active SparkSession, or start one as `local[cores]`.
 
-    cores: how many tasks run at once; as many as this process may use, unless told.
-    settings: Spark's own, by their names; they come before those chosen here.
-    folders: where tasks look for modules too, on this machine.
+    cores: how many tasks run at once; by default, as many as this process may use.
+    settings: Spark settings by name; they override those of this module.
+    folders: where tasks on this machine also search for modules.
     Leaving its `with` block stops it.
-    Blocks: some 5 s, for the Java virtual machine.
-    Raises: StateError if no Java for Spark is found, or PYSPARK_PYTHON names a Python without binlog; ImportError if
+    Blocks for about 5 s while the Java virtual machine starts.
+    Raises: StateError if no Java for Spark is found, or if PYSPARK_PYTHON names a Python without binlog; ImportError if
     PySpark is not installed.
     """
     from pyspark.sql import SparkSession
@@ -71,26 +71,27 @@ def session(
         builder = builder.config(key, value)
     environment = {**_spark_environment(folders), CORES: str(count)}
     check_worker_python(settings, environment)
-    # Spark looks at the environment once, when it starts Java.
+    # Spark reads the environment once, when it starts Java.
     with _environment(environment):
         spark = builder.getOrCreate()
-    # Spark finds the source by itself, but for one case: installed under a path with a space, it looks for none (its
-    # own jar's path comes to it with %20, is not there, and it takes Python to be missing; seen on 4.3).
+    # Spark finds the source automatically unless it is installed under a path with a space: Spark then gets the path of
+    # its own jar with %20, does not find it, and assumes that Python is missing (seen on 4.3).
     return _registered(spark)
 
 
-def session_beside(spark: Any) -> Any:
-    """Return another session of the same application and settings, for one of several streams that run at one time.
+def sibling_session(spark: Any) -> Any:
+    """Return another session of the same application and settings, for one of several concurrent streams.
 
-    All streams of one session share a table of environment variables that Spark changes as it begins one, while it may
-    be sending it with a task of another: that one then fails with Java's OptionalDataException (seen on 4.3, now and
-    then).  Each session has its own.  It is not to be stopped: that ends the application.
+    All streams of a session share a table of environment variables.  When Spark starts a stream, it changes the table,
+    possibly while it sends it with a task of another stream, which then sometimes fails with Java's
+    OptionalDataException (seen on 4.3).  Each session has its own table.  Do not stop the returned session: that stops
+    the application.
     """
     beside = spark.newSession()
     for key, value in spark.conf.getAll.items():
         if beside.conf.isModifiable(key):
             beside.conf.set(key, value)
-    # Also if Spark has found the source by itself, and warns: the table belongs to a registration.
+    # Register even if Spark has found the source already, which makes it warn: the table belongs to a registration.
     return _register(beside)
 
 
@@ -108,14 +109,14 @@ def _register(spark: Any) -> Any:
     try:
         spark.dataSource.register(BinlogDataSource)
     except AnalysisException as error:
-        # Spark 4.0 lets nobody replace the one that it has found by itself, which is this one.
+        # Spark 4.0 refuses to replace the source that it has found automatically, which is this one.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
     return spark
 
 
 def _has_source(spark: Any, name: str) -> bool:
-    """Whether Spark has found the source by itself: it warns of whoever registers one that it has."""
+    """Return whether Spark has found the source automatically: registering it again would make Spark warn."""
     from py4j.protocol import Py4JError
 
     try:
@@ -126,15 +127,15 @@ def _has_source(spark: Any, name: str) -> bool:
 
 def _spark_environment(folders: Sequence[str] = ()) -> dict[str, str]:
     environment = {"JAVA_HOME": str(find_java_home())}
-    # Otherwise Spark looks up the address of this machine's name, which not every machine has.
+    # Otherwise Spark resolves this machine's host name, which may have no address.
     if "SPARK_LOCAL_IP" not in os.environ:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # Otherwise Spark's workers are the first python3 on the path, which may be another one.
+    # Otherwise Spark's workers run the first python3 on the path, which may be another one.
     if "PYSPARK_PYTHON" not in os.environ:
         environment["PYSPARK_PYTHON"] = sys.executable
     root = str(Path(binlog.__file__).resolve().parent.parent)
     if root not in map(os.path.realpath, (*site.getsitepackages(), site.getusersitepackages())):
-        # A checkout: the workers see it only where they are told, and Spark looks for sources only in plain folders.
+        # A checkout: workers need its path, and Spark searches for sources only in plain folders.
         folders = (root, *folders)
     if folders:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (*folders, os.environ.get("PYTHONPATH"))))

@@ -1,4 +1,4 @@
-"""What the text of an option stands for, and which options there are."""
+"""Parsers of option values, and the tables that name the options."""
 
 from __future__ import annotations
 
@@ -7,71 +7,72 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Options = Mapping[str, tuple[str, Callable[[str, str], Any]]]
-"""By its name what an option is the value of, and what makes that of its name and its text."""
+"""For each option by its name: the field that it sets, and the parser of its name and text."""
 
 _RECORD_BYTES_FORMAT_MAX = 2**31 - 1
 
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
-def refuse_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
-    """Raise ValueError where options are left that nobody has taken."""
+def reject_unknown(given: Mapping[str, str], known: Sequence[str]) -> None:
+    """Raise ValueError if an unknown option was given."""
     if given:
         names = ", ".join(map(repr, sorted(given)))
-        raise ValueError(f"binlog: there is no option {names}; there are path, {', '.join(known)}")
+        raise ValueError(f"binlog: unknown option {names}; the options are path, {', '.join(known)}")
 
 
-def taken(given: dict[str, str], options: Options, *known: str) -> dict[str, Any]:
-    """What the options say, by their fields; each is taken out of those given, which are in lower case.
+def parse_known(given: dict[str, str], options: Options, *known: str) -> dict[str, Any]:
+    """Parse the options of a table, remove them from `given`, and return their values by field.
 
-    known: more that there are.  Raises: ValueError where others are left, and as the options' functions.
+    given: the options, in lower case.  known: further options that exist.
+    Raises: ValueError for an unknown option or a wrong value.
     """
     found: dict[str, Any] = {}
     for name, (field, parse) in options.items():
         text = given.pop(name.lower(), None)
         if text is not None:
             found[field] = parse(name, text)
-    refuse_unknown(given, (*options, *known))
+    reject_unknown(given, (*options, *known))
     return found
 
 
 def count(name: str, text: str) -> int:
-    """A whole number from 1 on.  Raises: ValueError, as all of these do."""
+    """Parse an integer of at least 1.  All parsers here raise ValueError."""
     if not text.strip().isdecimal() or int(text) < 1:
-        raise ValueError(f"binlog: {name} is a whole number from 1 on, not {text!r}")
+        raise ValueError(f"binlog: {name} must be an integer of at least 1, not {text!r}")
     return int(text)
 
 
 def size(name: str, text: str) -> int:
-    """Bytes, as Spark's own settings write sizes, in which k is 1024."""
+    """Parse a size in bytes as Spark does: k is 1024."""
     parts = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     found = 0 if parts is None else int(parts[1]) << _UNITS[parts[2]]
     if found < 1:
-        raise ValueError(f"binlog: {name} is a size such as 1048576, 64m or 1g, not {text!r}")
+        raise ValueError(f"binlog: {name} must be a size such as 1048576, 64m or 1g, not {text!r}")
     return found
 
 
 def record_bytes(name: str, text: str) -> int:
-    """The size of a record."""
+    """Parse the size of a record, capped at the format's limit."""
     return min(size(name, text), _RECORD_BYTES_FORMAT_MAX)
 
 
 def boolean(name: str, text: str) -> bool:
-    """Whether it is true."""
+    """Parse true or false."""
     if text.strip().lower() not in ("true", "false"):
-        raise ValueError(f"binlog: {name} is true or false, not {text!r}")
+        raise ValueError(f"binlog: {name} must be true or false, not {text!r}")
     return text.strip().lower() == "true"
 
 
 def permissive(name: str, text: str) -> bool:
-    """Whether damage becomes a row, or is an error."""
+    """Parse the mode: True if damage becomes a row, False if it is an error."""
     if text.strip().upper() not in ("FAILFAST", "PERMISSIVE"):
-        raise ValueError(f"binlog: {name} is FAILFAST or PERMISSIVE, not {text!r}")
+        raise ValueError(f"binlog: {name} must be FAILFAST or PERMISSIVE, not {text!r}")
     return text.strip().upper() == "PERMISSIVE"
 
 
 def some_text(name: str, text: str) -> str:
-    """A text that is not empty."""
+    """Parse a text that must not be empty."""
     if not text.strip():
-        raise ValueError(f"binlog: {name} is empty")
+        raise ValueError(f"binlog: {name} must not be empty")
     return text.strip()

@@ -1,9 +1,7 @@
-"""The columns of the data source, and which of them a read asks for.
+"""The columns of the data source, and the fields that a read asks for.
 
-Spark tells a Python data source nothing of the columns that a query uses.  A schema of the user's own does: with
-`spark.read.schema("data binary")` nothing but `data` is built and sent.
-
-Types as Spark's SQL writes them, with names quoted, as `simpleString()` does not.
+Spark does not tell a Python data source which columns a query uses.  A user's schema does: with
+`spark.read.schema("data binary")`, only `data` is built and sent.
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("number", "bigint", True, "the number of the file that the record lies in"),
+    Column("number", "bigint", True, "the number of the record's file"),
     Column("offset", "bigint", True, "bytes from that file's start to the record"),
-    Column("sequence", "bigint", False, "records before it in the log; null where the file does not tell"),
-    Column("time", "timestamp", False, "when it was in the file, by the index; null where that does not tell"),
+    Column("sequence", "bigint", False, "records before it in the log; null if the file does not say"),
+    Column("time", "timestamp", False, "the time of the append, from the index; null if the index does not say"),
     Column("data", "binary", True, "the record, exactly as it was appended"),
 )
 
@@ -34,23 +32,23 @@ DAMAGE = Column(
     "damage",
     "struct<end:bigint,reason:string>",
     False,
-    "null in a record's row; where bytes are damaged, the offset at which that ends, and what is wrong",
+    "null in a record's row; in a row for damaged bytes, the offset at which they end, and the reason",
 )
 
-BAD = Column("bad", "binary", False, "the record, where the parser could make nothing of it; null elsewhere")
-ERROR = Column("error", "string", False, "why the parser could make nothing of it; null elsewhere")
+BAD = Column("bad", "binary", False, "the record, if the parser failed; otherwise null")
+ERROR = Column("error", "string", False, "why the parser failed; otherwise null")
 
 
 def parsed(fields: str) -> Column:
-    """What a parser gives.  fields: of the struct, as Spark's SQL writes them."""
-    return Column("parsed", f"struct<{fields}>", False, "what the parser made of the record; else null")
+    """Return the column of a parser's result.  fields: of the struct, in Spark's SQL."""
+    return Column("parsed", f"struct<{fields}>", False, "the parser's result for the record; null if it failed")
 
 
 def columns(*, several: bool, permissive: bool, parsed_fields: str | None = None) -> tuple[Column, ...]:
-    """Those that a read gives that asks for none in particular.
+    """Return the columns of a read without a schema.
 
-    several: of more than one log.  permissive: damage becomes rows, in which a record's columns but `number` and
-    `offset` are null.  parsed_fields: what a parser gives in place of the data, where there is one.
+    several: of more than one log.  permissive: damage becomes rows, in which all columns of a record but `number` and
+    `offset` are null.  parsed_fields: the result of a parser, which replaces the data.
     """
     offered = COLUMNS if not permissive else tuple(column._replace(known=column.name != "data") for column in COLUMNS)
     if parsed_fields is not None:
@@ -59,14 +57,14 @@ def columns(*, several: bool, permissive: bool, parsed_fields: str | None = None
 
 
 def ddl(offered: Sequence[Column]) -> str:
-    """The columns as Spark's SQL writes a schema."""
+    """Format the columns as a schema in Spark's SQL."""
     return ", ".join(f"{column.name} {column.spark_type}" for column in offered)
 
 
 class Field(NamedTuple):
-    """A column as a read asks for it: under the user's spelling of its name.
+    """A column that a read asks for, under the user's spelling of its name.
 
-    kind: Spark's type, where it has parts: as the user says whether those may be null.
+    kind: Spark's type, for a type with elements: the user decides whether those may be null.
     """
 
     column: str
@@ -78,9 +76,9 @@ class Field(NamedTuple):
 def chosen_fields(
     schema: Any, *, several: bool = False, permissive: bool = False, parsing: bool = False
 ) -> tuple[Field, ...]:
-    """The fields of a StructType, which is a user's or that of `ddl`.
+    """Return the fields of a StructType, which comes from a user or from `ddl`.
 
-    Raises: ValueError where the source cannot give what is asked for.
+    Raises: ValueError if the source does not have them.
     """
     offered = columns(several=several, permissive=permissive)
     if not several:
@@ -90,35 +88,35 @@ def chosen_fields(
     fields = chosen_among(schema, offered)
     names = {field.column for field in fields}
     if permissive and DAMAGE.name not in names:
-        text = "binlog: with mode=PERMISSIVE the schema has to have a column"
-        raise ValueError(f"{text} {ddl([DAMAGE])}, so that damage is seen")
+        text = "binlog: with mode=PERMISSIVE the schema must have a column"
+        raise ValueError(f"{text} {ddl([DAMAGE])}, which reports damage")
     if ("parsed" in names) != (BAD.name in names) or (ERROR.name in names and BAD.name not in names):
-        raise ValueError(f"binlog: the columns parsed and {ddl([BAD])} go together, so that no record is lost")
+        raise ValueError(f"binlog: the column parsed needs {ddl([BAD])}, so that no record is lost")
     return fields
 
 
 def chosen_among(schema: Any, offered: Sequence[Column]) -> tuple[Field, ...]:
-    """The fields of a StructType, each of which is one of the columns offered.  Raises: ValueError."""
+    """Return the fields of a StructType, each of which must be a column offered.  Raises: ValueError."""
     by_name = {column.name: column for column in offered}
     fields = tuple(_chosen_field(field, by_name) for field in schema.fields)
     if not fields:
-        raise ValueError(f"binlog: the schema has no columns; there are {ddl(offered)}")
+        raise ValueError(f"binlog: the schema has no columns; the columns are {ddl(offered)}")
     if len({field.column for field in fields}) < len(fields):
-        raise ValueError("binlog: the schema names a column twice")
+        raise ValueError("binlog: the schema has a column twice")
     return fields
 
 
 def _chosen_field(field: Any, by_name: dict[str, Column]) -> Field:
     column = by_name.get(field.name.lower())
     if column is None:
-        raise ValueError(f"binlog: there is no column {field.name!r}; there are {ddl(list(by_name.values()))}")
+        raise ValueError(f"binlog: unknown column {field.name!r}; the columns are {ddl(list(by_name.values()))}")
     asked = field.dataType.simpleString()
     if column.name == "parsed" and asked.startswith("struct<"):
         if not field.nullable or not all(each.nullable for each in field.dataType.fields):
-            raise ValueError("binlog: what a parser gives cannot be NOT NULL")
+            raise ValueError("binlog: the fields of a parser's result cannot be NOT NULL")
         return Field(column.name, field.name, True, field.dataType)
     if asked != column.spark_type:
-        raise ValueError(f"binlog: the column {column.name!r} is of type {column.spark_type}, not {asked}")
+        raise ValueError(f"binlog: the type of column {column.name!r} is {column.spark_type}, not {asked}")
     if not (field.nullable or column.known):
         raise ValueError(f"binlog: the column {column.name!r} cannot be NOT NULL: {column.meaning}")
     kind = field.dataType if column.spark_type.startswith(("array<", "map<")) else None
@@ -126,12 +124,12 @@ def _chosen_field(field: Any, by_name: dict[str, Column]) -> Field:
 
 
 def fields_ddl(struct: Any) -> str:
-    """The fields of a StructType: `id`: bigint, `name`: string."""
+    """Format the fields of a StructType, with quoted names, unlike `simpleString()`: `id`: bigint, `name`: string."""
     return ", ".join(f"{_quoted(field.name)}: {type_ddl(field.dataType)}" for field in struct.fields)
 
 
 def type_ddl(kind: Any) -> str:
-    """A type.  That of what is null wherever it was looked at is a string."""
+    """Format a type.  The type of a column that is always null becomes string."""
     name = kind.typeName()
     if name == "struct":
         return f"struct<{fields_ddl(kind)}>"

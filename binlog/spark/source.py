@@ -1,4 +1,4 @@
-"""The data source `binlog`, as Spark sees it."""
+"""The data source `binlog` as Spark sees it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import pyarrow as pa  # noqa: F401 - whoever lacks it is told so at once, though
 from pyspark.sql.datasource import DataSource
 
 from binlog.spark.log.options import ENGINE
-from binlog.spark.worker import settle_worker
+from binlog.spark.worker import tune_worker
 from binlog.spark.writing.write_options import WriteOptions, chosen_column, parse_write_options
 
-# What the one process has loaded that asks a reader for its filters.
+# Loaded only in the process in which Spark pushes filters down to a reader.
 _PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class Engine(Protocol):
-    """One of binlog's engines, as it is read."""
+    """The reading side of one of binlog's engines."""
 
     def schema(self) -> str:
-        """All columns that it has."""
+        """Return all columns."""
 
     def reader(self, schema: Any, *, filtering: bool) -> Any:
-        """A reader of the columns in a StructType.  filtering: whether it may be asked for its filters."""
+        """Return a reader of the columns in a StructType.  filtering: whether Spark may push filters down to it."""
 
     def stream_reader(self, schema: Any) -> Any:
-        """The same for a stream."""
+        """Return a stream reader of the columns in a StructType."""
 
 
 def _log_engine(given: Mapping[str, str]) -> Engine:
@@ -49,27 +49,27 @@ def _journal_engine(given: Mapping[str, str]) -> Engine:
 
 
 _LOG = "log"
-# Each is imported where it is asked for: Spark asks in one process after the other, and waits for what each imports.
+# Each is imported on use: Spark asks in several processes, one after the other, and waits for all their imports.
 _ENGINES: dict[str, Callable[[Mapping[str, str]], Engine]] = {
     _LOG: _log_engine,
     "commitlog": _commit_log_engine,
     "journal": _journal_engine,
 }
-# Of what Spark does not write, and why.
+# Why Spark does not write to these engines.
 _NOT_WRITTEN = {
-    "commitlog": "a commit log is written by the one process that has its store open, not by Spark",
-    "journal": "a journal is written by the one process that has it open, not by Spark",
+    "commitlog": "only the process that has a commit log open can write to it, not Spark",
+    "journal": "only the process that has a journal open can write to it, not Spark",
 }
 
 
 class BinlogDataSource(DataSource):
-    """Reads logs: `spark.read.format("binlog").load(path)`, and `spark.readStream`; with another engine, what that has.
+    """The source of `spark.read.format("binlog").load(path)` and `spark.readStream`.
 
-    The options are in binlog.spark.log.options, the columns in binlog.spark.schema; those of commit logs in
-    binlog.spark.commitlog, of journals in binlog.spark.journal.  A batch query reads what the log held when it was
-    planned.  PySpark 4.3 plans a frame once, when it is first used, and 4.0 each of its queries (seen): so
-    load() again for what came since.
-    Raises: ValueError for options.
+    For a log, binlog.spark.log.options lists the options and binlog.spark.schema the columns; binlog.spark.commitlog
+    and binlog.spark.journal have those of the other engines.  A batch query reads what the log held when the query was
+    planned.  PySpark 4.3 plans a frame once, when it is first used; 4.0 plans each of its queries (seen).  Call load()
+    again to read later records.
+    Raises: ValueError for wrong options.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -78,58 +78,58 @@ class BinlogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name in `format(...)`."""
+        """Return the name for `format(...)`."""
         return "binlog"
 
     def schema(self) -> str:
-        """All columns, for a user who asks for none in particular."""
-        # Asked for by load(): that is where a user looks for the mistake in an option, not where the query runs.
+        """Return all columns, for a read without a schema."""
+        # Called by load(), so that a wrong option fails there, and not later in the query.
         return self._engine().schema()
 
     def reader(self, schema: Any) -> Any:
-        """A reader of the columns in a StructType.  Raises: ValueError for one that the source cannot give."""
+        """Return a reader of the columns in a StructType.  Raises: ValueError for an unknown column."""
         return self._engine().reader(schema, filtering=_PUSHDOWN in sys.modules)
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
-        """The same for a stream.  Raises: ValueError, also where PySpark is older than 4.2, the first with limits."""
+        """Return a stream reader.  Raises: ValueError, also if PySpark is older than 4.2, which added read limits."""
         engine = self._engine()
         try:
             return engine.stream_reader(schema)
         except ImportError as error:
-            raise ValueError(f"binlog: following a log takes PySpark 4.2 or later ({error})") from error
+            raise ValueError(f"binlog: following a log needs PySpark 4.2 or later ({error})") from error
 
     def _engine(self) -> Engine:
-        """What reads.  Raises: ValueError for options."""
-        settle_worker()
+        """Return the engine to read with.  Raises: ValueError for wrong options."""
+        tune_worker()
         given = {name: value for name, value in self._given.items() if name.lower() != ENGINE}
         return _ENGINES[self._engine_name()](given)
 
     def _engine_name(self) -> str:
         [text] = [value for name, value in self._given.items() if name.lower() == ENGINE] or [_LOG]
         if text.strip().lower() not in _ENGINES:
-            raise ValueError(f"binlog: {ENGINE} is one of {', '.join(_ENGINES)}, not {text!r}")
+            raise ValueError(f"binlog: {ENGINE} must be one of {', '.join(_ENGINES)}, not {text!r}")
         return text.strip().lower()
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        """Appends rows.  Raises: ValueError for an option or column, and for mode("overwrite")."""
+        """Return a writer that appends rows.  Raises: ValueError, also for mode("overwrite")."""
         from binlog.spark.writing.writing import BatchWriter
 
         return BatchWriter(*self._write(schema, overwrite=overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's
-        """Appends a stream's rows, exactly once.  Raises: as `writer`; and where PySpark is older than 4.1."""
+        """Return a writer that appends a stream's rows exactly once.  Raises: as `writer`; needs PySpark 4.1."""
         try:
             from binlog.spark.writing.writing import StreamWriter
         except ImportError as error:
-            raise ValueError(f"binlog: writing a stream takes PySpark 4.1 or later ({error})") from error
+            raise ValueError(f"binlog: writing a stream needs PySpark 4.1 or later ({error})") from error
         return StreamWriter(*self._write(schema, overwrite=overwrite))
 
     def _write(self, schema: Any, *, overwrite: bool) -> tuple[WriteOptions, str]:
-        settle_worker()
+        tune_worker()
         engine = self._engine_name()
         if engine in _NOT_WRITTEN:
             raise ValueError(f"binlog: {_NOT_WRITTEN[engine]}")
         given = {name: value for name, value in self._given.items() if name.lower() != ENGINE}
         if overwrite:
-            raise ValueError('binlog: a log is only ever appended to: use mode("append")')
+            raise ValueError('binlog: a log can only be appended to: use mode("append")')
         return parse_write_options(given), chosen_column(schema)

@@ -1,6 +1,6 @@
-"""What a task is told, and what all tasks do, whatever they read.
+"""Planning and running the tasks of a read, for all engines.
 
-On a cluster a task has nothing in common with the driver but what Spark pickles, and the directory that it reads.
+On a cluster, a task shares with the driver only what Spark pickles and the directory that it reads.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from pyspark.sql.datasource import InputPartition
 
 import binlog
 from binlog.errors import GoneError, StateError
-from binlog.spark.other_machine import this_machine
-from binlog.spark.worker import CORES, settle_worker
+from binlog.spark.shared_fs import this_machine
+from binlog.spark.worker import CORES, tune_worker
 
-# What a task may have over what it should, so that a last small piece does not become a task.
-OVER = 1.2
+# How far a task may exceed its size, so that a small remainder does not become a task of its own.
+OVERSHOOT = 1.2
 
 _TASK_BYTES = 128 << 20
 _TASK_BYTES_MAX = 512 << 20
 
 
 class Part(Protocol):
-    """Something to read that lies together."""
+    """A piece of data to read in one go."""
 
     @property
     def size(self) -> int:
-        """How many bytes that is about."""
+        """Return its size in bytes, approximately."""
 
 
 P = TypeVar("P", bound=Part)
@@ -39,13 +39,13 @@ P = TypeVar("P", bound=Part)
 
 @dataclass(frozen=True)
 class Task(InputPartition, Generic[P]):
-    """What one task reads, in order."""
+    """The parts that one task reads, in order."""
 
     ranges: tuple[P, ...]
 
 
-class Sizes(Protocol):
-    """What a user says of tasks: how much one reads, if anything, and how many there are at least."""
+class TaskLimits(Protocol):
+    """A user's wishes: how much a task reads, or None; how many tasks to have at least."""
 
     @property
     def partition_bytes(self) -> int | None: ...
@@ -54,30 +54,30 @@ class Sizes(Protocol):
     def partitions_min(self) -> int: ...
 
 
-def target_bytes(parts: Sequence[Part], sizes: Sizes) -> int:
-    """How much a task should read where these are to be read."""
+def target_bytes(parts: Sequence[Part], sizes: TaskLimits) -> int:
+    """Return how much each task should read of these parts."""
     total = sum(part.size for part in parts)
-    most = _usual_bytes(total) if sizes.partition_bytes is None else sizes.partition_bytes
+    most = _default_bytes(total) if sizes.partition_bytes is None else sizes.partition_bytes
     return max(min(most, -(-total // sizes.partitions_min)), 1)
 
 
-def _usual_bytes(total: int) -> int:
-    """How much a task reads unless told: 128 MiB; more of a large read, where it is known for how many cores it is.
+def _default_bytes(total: int) -> int:
+    """Return the default size of a task: 128 MiB, or more for a large read if the number of cores is known.
 
-    Each task costs some 30 ms, but where cores idle there are too few.
+    Each task costs about 30 ms, but with fewer tasks than cores some cores would idle.
     """
     cores = os.environ.get(CORES, "")
     share = total // int(cores) if cores.isdecimal() and int(cores) else 0
     return min(max(share, _TASK_BYTES), _TASK_BYTES_MAX)
 
 
-def put_together(pieces: Iterable[P], target: int) -> list[Task[P]]:
-    """Tasks of about so many bytes, in the order of the pieces, none of which is divided."""
+def pack_tasks(pieces: Iterable[P], target: int) -> list[Task[P]]:
+    """Group pieces, in order and undivided, into tasks of about the target size."""
     tasks: list[Task[P]] = []
     together: list[P] = []
     size = 0
     for piece in pieces:
-        if together and size + piece.size > target * OVER:
+        if together and size + piece.size > target * OVERSHOOT:
             tasks.append(Task(tuple(together)))
             together, size = [], 0
         together.append(piece)
@@ -86,9 +86,9 @@ def put_together(pieces: Iterable[P], target: int) -> list[Task[P]]:
 
 
 class TaskReader(Generic[P]):
-    """Reads what one task is told to.  Made on the driver, and pickled to the tasks.
+    """Reads the parts of one task.  Made on the driver, and pickled to the tasks.
 
-    fail_on_data_loss: whether what is not there any more is an error, or is passed over.
+    fail_on_data_loss: whether data that was removed is an error, or is skipped.
     """
 
     def __init__(self, *, fail_on_data_loss: bool) -> None:
@@ -102,27 +102,27 @@ class TaskReader(Generic[P]):
         self.__dict__.update(state)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task, in order.
+        """Yield the rows of one task, in order.
 
         Raises: CorruptError, AccessError, GoneError, FullError for a record over the limit.
         """
-        # Where there is nothing to read, Spark makes up a partition of its own.
+        # If there is nothing to read, Spark makes up a partition of its own.
         if not isinstance(partition, Task):
             return
-        settle_worker()
-        read = self._begin()
+        tune_worker()
+        read = self._part_reader()
         for part in partition.ranges:
             try:
                 yield from read(part)
             except GoneError as error:
-                self._pass_over(error)
+                self._skip_or_raise(error)
 
-    def _pass_over(self, error: GoneError) -> None:
-        """Tell of what is not there any more, and go on; or raise the error, where that is not wanted."""
+    def _skip_or_raise(self, error: GoneError) -> None:
+        """Report data that was removed and continue, or raise the error if the user wants that."""
         if self._fail_on_data_loss:
             raise error
-        print(f"binlog: passed over, with failOnDataLoss=false: {error}", file=sys.stderr)
+        print(f"binlog: skipped, because failOnDataLoss=false: {error}", file=sys.stderr)
 
-    def _begin(self) -> Callable[[P], Iterator[pa.RecordBatch]]:
-        """What reads a part, made once for a task."""
+    def _part_reader(self) -> Callable[[P], Iterator[pa.RecordBatch]]:
+        """Return a function that reads a part; it is made once for each task."""
         raise NotImplementedError

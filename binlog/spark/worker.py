@@ -1,7 +1,4 @@
-"""What a Python process of Spark's own is told, in which a task runs, or a source or sink is asked.
-
-The Python that Spark's workers run, if the user chose another than the driver's.
-"""
+"""Check and tune the Python processes in which Spark runs tasks, sources and sinks."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from binlog.errors import StateError
 
 CORES = "BINLOG_SPARK_CORES"
-"""In the environment of Java, and so of the process that plans a read: how many tasks run at once."""
+"""The environment variable that says how many tasks run at once, set for Java and the process that plans a read."""
 
 # mallopt(3), malloc.h of glibc.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-# More than a task has at once of the runs of records that it reads, and the largest threshold for one mapping.
+# More than the batches of records that a task holds at once; and the largest mmap threshold.
 _KEPT_BYTES = 64 << 20
 _MAPPED_BYTES = 32 << 20
 
@@ -31,15 +28,15 @@ _DAEMON = "pyspark.daemon"
 _calls = itertools.count()
 
 
-def settle_worker() -> None:
-    """Let a worker do without what costs each task time and brings it nothing; any other process is left as it is.
+def tune_worker() -> None:
+    """Avoid per-task costs of a worker process; in any other process do nothing.
 
-    After each task, and after each look at a source or a sink, it collects garbage, and walks every object of every
-    module that was imported, some 30 ms: so those are left alone.  The first calls of a process only, so that no task's
-    own objects pile up.
+    After each task, and each call of a source or a sink, a worker collects garbage and so walks every object of every
+    imported module, which takes about 30 ms.  Freezing these objects avoids that.  Only the first calls freeze, so that
+    the objects of later tasks are still collected.
 
-    And glibc gives memory that is free back to the kernel at once, which clears it page by page when it is asked for
-    again: half of the time of reading, in runs of a megabyte.  So up to 64 MiB are kept.
+    glibc returns free memory to the kernel at once, and the kernel clears it page by page when it is allocated again:
+    half of the reading time, for buffers of a megabyte.  So up to 64 MiB are kept.
     """
     if not _is_worker():
         return
@@ -51,7 +48,7 @@ def settle_worker() -> None:
 
 
 def _is_worker() -> bool:
-    """Whether Spark made this process: all are children of one program, which goes on in them."""
+    """Return whether Spark started this process: all its workers are forked from one program."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name == _DAEMON
 
@@ -63,25 +60,25 @@ def _keep_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-# Spark's settings, and the variables that name the same; the first of each pair wins.
+# Spark's settings and the variables with the same meaning; the first of each pair wins.
 _NAMES = (("spark.pyspark.python", "PYSPARK_PYTHON"), ("spark.pyspark.driver.python", "PYSPARK_DRIVER_PYTHON"))
-# What a worker imports first of ours; PySpark comes to workers from Spark itself.
+# What a worker imports first of our code; PySpark itself is provided by Spark.
 _PROGRAM = "import binlog, pyarrow"
 
 
 def check_worker_python(settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """Refuse a Python for Spark's workers that cannot run binlog, before Spark starts.
+    """Refuse a Python for Spark's workers that cannot import binlog, before Spark starts.
 
-    settings: the session's.  environment: what Java and its workers get beyond this process's environment.
-    Blocks: some 0.3 s if that Python is another than this process's.
-    Raises: StateError, which names both and what chose the workers' one.
+    settings: of the session.  environment: what Java and its workers get in addition to this process's environment.
+    Blocks for about 0.3 s if that Python is not this process's own.
+    Raises: StateError, which names both Pythons and the setting that chose the workers' one.
     """
     for name, command in _chosen(settings):
         if _path(command) != os.path.abspath(sys.executable):
             problem = _problem(command, environment)
             if problem:
                 raise StateError(
-                    f"Spark's workers would run {command}, as {name} says, which cannot import binlog: {problem}; "
+                    f"Spark's workers would run {command}, set by {name}, which cannot import binlog: {problem}; "
                     f"this process runs {sys.executable}: unset {name}, or set it to a Python with binlog installed"
                 )
 
@@ -95,12 +92,12 @@ def _chosen(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _path(command: str) -> str:
-    # Not the real path: that of a virtual environment's Python is the one without its packages.
+    # Not the real path, which for the Python of a virtual environment would be one without its packages.
     return os.path.abspath(shutil.which(command) or command)
 
 
 def _problem(command: str, environment: Mapping[str, str]) -> str | None:
-    """Return what keeps this Python from importing binlog."""
+    """Return why this Python cannot import binlog, or None."""
     try:
         done = subprocess.run(
             [command, "-c", _PROGRAM],

@@ -1,1 +1,1 @@
-"""A Spark cluster on this machine, whose workers are killed while they work."""
+"""A Spark cluster on this machine, whose workers are killed during jobs."""

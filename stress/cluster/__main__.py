@@ -1,8 +1,8 @@
 """Prove the data source on a Spark cluster: python -m stress.cluster [--only WORD], or `make cluster-test`.
 
-A standalone master and two workers on this machine, on the loopback address, in empty folders and with a clean
-environment: Spark, and a Python environment that the wheel of this checkout was installed into.  Workers are killed in
-the middle of jobs.  Exit codes: 0 all is as promised, 1 it is not, 130 Ctrl-C.
+It starts a standalone master and two workers on the loopback address, in empty folders and with a clean environment:
+Spark, and a Python environment with the wheel of this checkout.  Workers are killed in the middle of jobs.
+Exit codes: 0 passed, 1 failed, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def _table(rows: list[Row]) -> None:
 
 
 def main() -> int:
-    """See the module."""
+    """Run all cases and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m stress.cluster", description="Kill workers of a Spark cluster.")
-    parser.add_argument("--only", default="", metavar="WORD", help="what has it in its name, as the table shows it")
+    parser.add_argument("--only", default="", metavar="WORD", help="run only the cases with WORD in their names")
     given = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -67,7 +67,7 @@ def main() -> int:
         print(f"cluster: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("cluster: interrupted; every process that it started has ended", file=sys.stderr)
+        print("cluster: interrupted; all processes have been stopped", file=sys.stderr)
         return 130
     _table(rows)
     return int(any(row.wrong for row in rows))

@@ -1,4 +1,4 @@
-"""The driver program as the director sees it: requests, answers, and how far it is in between."""
+"""A handle of the driver program: send requests, receive answers and progress."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Progress = dict[str, int]
 
 
 class Driver:
-    """A Spark application.  Leaving the `with` block ends it.
+    """A Spark application.  Leaving the `with` block stops it.
 
-    Raises, as all of its methods: ClusterError where it ends, or says nothing for minutes.
+    Raises, in all methods: ClusterError if it exits, or is silent for minutes.
     """
 
     def __init__(self, folder: Path, installation: Installation, master: str) -> None:
@@ -54,12 +54,12 @@ class Driver:
             raise
 
     def ask(self, do: str, *, on_progress: Callable[[Progress], object] | None = None, **arguments: object) -> Any:
-        """The answer to a request.  on_progress: is told how far it is."""
+        """Send a request and return the answer.  on_progress: called with the progress meanwhile."""
         self._request(do, **arguments)
         return self._answer(on_progress)
 
     def wait_until(self, reached: Callable[[Progress], bool]) -> Progress:
-        """How far it is, once it is far enough; for what goes on by itself."""
+        """Wait until a running job has reached some progress, and return that."""
         while True:
             told = self._next()
             if "progress" in told and reached(told["progress"]):
@@ -84,23 +84,23 @@ class Driver:
         try:
             told = self._told.get(timeout=_SILENCE_SECONDS_MAX)
         except queue.Empty:
-            raise ClusterError(f"nothing was heard of the driver:\n{self._machine.said()}") from None
+            raise ClusterError(f"the driver is silent:\n{self._machine.said()}") from None
         if told is None:
             raise self._ended()
         return told
 
     def _ended(self) -> ClusterError:
-        return ClusterError(f"the driver has ended:\n{self._machine.said()}")
+        return ClusterError(f"the driver has exited:\n{self._machine.said()}")
 
     def _hear(self) -> None:
         assert self._machine.process.stdout is not None
         for line in self._machine.process.stdout:
-            if line.startswith("{"):  # Java may have something to say there too
+            if line.startswith("{"):  # Java may print other lines
                 self._told.put(json.loads(line))
         self._told.put(None)
 
     def close(self) -> None:
-        """End it, and all that it started."""
+        """Stop it and everything that it started."""
         self._machine.kill()
 
     def __enter__(self) -> Self:

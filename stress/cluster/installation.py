@@ -1,4 +1,4 @@
-"""What the machines of the cluster have: Spark, and a Python environment with nothing of ours but the wheel."""
+"""The software of the cluster's machines: Spark, and a Python environment with our wheel."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ OTHER_VERSION = "0.0.0"
 
 
 class InstallationError(Exception):
-    """Something cannot be built or installed; the text says what."""
+    """A build or an installation failed."""
 
 
 @dataclass(frozen=True)
 class Installation:
-    """What is the same on all machines.
+    """The software that all machines share.
 
-    python: of the environment.  packages: its folder of them.  other: a folder with the wheel's packages, but that they
-    say to be of another version.
+    python: of the environment.  packages: its site-packages.  other: a folder with the same packages under another
+    version number.
     """
 
     python: Path
@@ -42,9 +42,9 @@ class Installation:
     java_home: Path
 
     def environment(self, home: Path, **more: str) -> Mapping[str, str]:
-        """All variables of a process whose own folder is `home`: nothing is taken over from here."""
+        """Return all variables for a process with the folder `home`; none are inherited from this process."""
         return {
-            # Executors start `python3`, whichever that is where they are.
+            # Executors start the first `python3` on their path.
             "PATH": f"{self.python.parent}:/usr/bin:/bin",
             "HOME": str(home),
             "LANG": "C.UTF-8",
@@ -52,7 +52,7 @@ class Installation:
             "JAVA_HOME": str(self.java_home),
             "SPARK_HOME": str(self.spark_home),
             "SPARK_LOCAL_DIRS": str(home),
-            # Otherwise Spark looks up the address of this machine's name, which not every machine has.
+            # Otherwise Spark resolves this machine's host name, which may have no address.
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_PUBLIC_DNS": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
@@ -61,24 +61,24 @@ class Installation:
         }
 
     def spark_path(self) -> str:
-        """Where Python finds PySpark: in Spark's own folder, as spark-submit has it."""
+        """The PYTHONPATH to PySpark in Spark's own folder, as spark-submit sets it."""
         return os.pathsep.join(map(str, sorted((self.spark_home / "python" / "lib").glob("*.zip"))))
 
 
 def install(folder: Path) -> Installation:
-    """Build the wheel of this checkout and install it, with what it needs, and what reading over HTTP takes.
+    """Build the wheel of this checkout and install it, with its requirements and those of HTTP.
 
-    Raises: InstallationError; StateError where there is no Java for Spark.
+    Raises: InstallationError; StateError if there is no Java for Spark.
     """
     wheel = _build(folder / "build")
     environment = folder / "environment"
     venv.create(environment, with_pip=False, symlinks=True)
     python = environment / "bin" / "python3"
-    # The PyArrow that is tested with, so that it need not be downloaded again.
+    # Use the PyArrow of this environment, so that it need not be downloaded again.
     arrow = f"pyarrow=={importlib.metadata.version('pyarrow')}"
     _pip("--python", python, "install", wheel, arrow, "fsspec", "aiohttp")
     other = folder / "other"
-    # Not compiled: what was, of a source as long and of the same second, would be taken for that of the changed one.
+    # Without bytecode: that of a source with equal size and time would be used for the changed source.
     _pip("install", "--no-deps", "--no-compile", "--target", other, wheel)
     source = other / "binlog" / "__init__.py"
     source.write_text(
@@ -92,7 +92,7 @@ def install(folder: Path) -> Installation:
 
 
 def _build(folder: Path) -> Path:
-    """The wheel, built in a copy: a build writes into its tree."""
+    """Build the wheel in a copy of the checkout, because a build writes into its tree."""
     tree = folder / "tree"
     tree.mkdir(parents=True)
     for name in _COPIED:
@@ -110,5 +110,5 @@ def _pip(*arguments: str | Path) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *map(str, arguments)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
-        raise InstallationError(f"pip {arguments[0]} failed: {said[-1]}")
+        output = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
+        raise InstallationError(f"pip {arguments[0]} failed: {output[-1]}")

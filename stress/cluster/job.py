@@ -1,8 +1,8 @@
-"""The driver program: does what its standard input says, and tells how far it is.  Run where nothing but the wheel is.
+"""The driver program, which runs with nothing but the wheel: it executes requests and reports its progress.
 
-It is copied to an empty folder, and imports nothing of ours: Spark finds the data source by itself.  A line of its
-input is a request, as JSON; `do` names one of the functions below, the rest are its arguments.  A line of its output
-is {"progress": ...} or {"answer": ...}.
+It is copied to an empty folder and imports nothing of ours: Spark finds the data source automatically.  Each line of
+its input is a request, as JSON; `do` names one of the functions below, and the other members are its arguments.  Each
+line of its output is {"progress": ...} or {"answer": ...}.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pyspark.sql import SparkSession
 
 _LOOK_SECONDS = 0.02
 
-# A row takes some tenth of a millisecond, so that a task takes long enough to be killed in.
+# A row takes about a tenth of a millisecond, so that a task is long enough to be killed.
 _WORK = "length(sha2(repeat(hex(data), 60), 512)) = 128"
 
 
-def tell(**what: Any) -> None:
-    """Write one line."""
+def send(**what: Any) -> None:
+    """Write one line of JSON."""
     print(json.dumps(what), flush=True)
 
 
 class Watch:
-    """Tells of the stages that run, whenever something changed, for as long as the block runs."""
+    """Reports changes in the running stages for the duration of the block."""
 
     def __init__(self, spark: Any, query: Any = None) -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -39,7 +39,7 @@ class Watch:
 
     @property
     def failed(self) -> int:
-        """How many tasks failed, or were lost with their executor."""
+        """The number of tasks that failed, or were lost with their executor."""
         return sum(self._failed.values())
 
     def __enter__(self) -> Self:
@@ -55,7 +55,7 @@ class Watch:
         while not self._end.wait(_LOOK_SECONDS):
             now = self._look()
             if now is not None and now != before:
-                tell(progress=now)
+                send(progress=now)
                 before = now
 
     def _look(self) -> dict[str, int] | None:
@@ -77,9 +77,9 @@ class Watch:
 
 
 def executors(spark: Any, count: int) -> list[dict[str, Any]]:
-    """Wait until there are so many executors; what Python sees on them."""
+    """Wait for a number of executors, and return Python's view of each."""
     tracker = spark.sparkContext._jsc.sc().statusTracker()
-    while len(tracker.getExecutorInfos()) - 1 != count:  # the driver is one of them
+    while len(tracker.getExecutorInfos()) - 1 != count:  # the driver counts as one
         time.sleep(_LOOK_SECONDS)
 
     def seen(_: int) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def executors(spark: Any, count: int) -> list[dict[str, Any]]:
 
 
 def load(spark: Any, path: str, options: dict[str, str]) -> Any:
-    """A frame of a log."""
+    """Return a frame of a log."""
     return spark.read.format("binlog").options(**options).load(path)
 
 
@@ -100,19 +100,19 @@ _SUMMARY = "count(*)", "count(distinct number, offset)", "sum(crc32(data))", "mi
 
 
 def read(spark: Any, path: str, options: dict[str, str]) -> dict[str, Any]:
-    """What a log holds, in numbers that no record can be missing from, or be in twice, without their being others."""
+    """Return a summary of a log that changes if any record is missing or duplicated."""
     with Watch(spark) as watch:
         row = load(spark, path, options).where(_WORK).selectExpr(*_SUMMARY).first()
     return {"found": list(row), "failed": watch.failed}
 
 
 def parquet(spark: Any, path: str) -> dict[str, Any]:
-    """The same of what a stream wrote as Parquet."""
+    """Return the same summary of a stream's Parquet output."""
     return {"found": list(spark.read.parquet(path).selectExpr(*_SUMMARY).first())}
 
 
 def refused(spark: Any, path: str, options: dict[str, str]) -> str:
-    """What is said where a log cannot be read; empty where it can."""
+    """Return the error of reading a log, or nothing if it can be read."""
     try:
         load(spark, path, options).count()
     except Exception as error:  # noqa: BLE001 - whatever Spark makes of it
@@ -121,7 +121,7 @@ def refused(spark: Any, path: str, options: dict[str, str]) -> str:
 
 
 def write(spark: Any, path: str, count: int, tasks: int) -> dict[str, Any]:
-    """Write numbers, each with some bytes behind it, in the order of their partitions; each task's become a file."""
+    """Write numbers with some bytes after each, in the order of partitions; each task's output becomes a file."""
     rows = spark.range(0, count, 1, tasks).selectExpr("cast(id || repeat(' some bytes', 25) AS binary) AS data")
     with Watch(spark) as watch:
         writing = rows.where(_WORK).write.format("binlog").mode("append")
@@ -130,14 +130,14 @@ def write(spark: Any, path: str, count: int, tasks: int) -> dict[str, Any]:
 
 
 class Streams:
-    """The one stream that runs."""
+    """The one running stream."""
 
     query: Any = None
     watch: Any = None
 
 
 def stream(spark: Any, source: str, target: str, form: str, checkpoint: str, options: dict[str, str]) -> None:
-    """Begin to copy a log, as it grows, into Parquet or another log."""
+    """Start copying a log, as it grows, to Parquet or to another log."""
     rows = spark.readStream.format("binlog").options(**options).load(source).where(_WORK)
     columns = ("data",) if form == "binlog" else ("number", "offset", "sequence", "data")
     writing = rows.select(*columns).writeStream.format(form).option("checkpointLocation", checkpoint)
@@ -146,7 +146,7 @@ def stream(spark: Any, source: str, target: str, form: str, checkpoint: str, opt
 
 
 def finish(_: Any) -> dict[str, Any]:
-    """Wait until the stream has all there is, and stop it."""
+    """Wait until the stream has copied everything, and stop it."""
     Streams.query.processAllAvailable()
     batches = Streams.query.lastProgress["batchId"]
     Streams.query.stop()
@@ -158,17 +158,17 @@ _REQUESTS = {each.__name__: each for each in (executors, read, parquet, refused,
 
 
 def main() -> None:
-    """Do what is asked for until there is nothing more.  The argument is the master's URL, then settings."""
+    """Execute requests until the end of the input.  The arguments are the master's URL, then settings."""
     master, *settings = sys.argv[1:]
     builder = SparkSession.builder.appName("binlog cluster").master(master)
     for setting in settings:
         builder = builder.config(*setting.split("=", 1))
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
-    tell(answer="ready")
+    send(answer="ready")
     for line in sys.stdin:
         request = json.loads(line)
-        tell(answer=_REQUESTS[request.pop("do")](spark, **request))
+        send(answer=_REQUESTS[request.pop("do")](spark, **request))
     spark.stop()
 
 

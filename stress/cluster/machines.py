@@ -1,10 +1,10 @@
-"""The machines of the cluster: a master, and workers that come and go.  Each is a session of processes of its own.
+"""The machines of the cluster, a master and workers, each a session of processes.
 
 Facts relied on:
 
-- setsid(2): all that a session's leader starts is in its session.  `spark-class` replaces itself with Java, which leads
-  it then; PySpark's daemon makes a process group of its own, and stays in the session.
-- A standalone master tells as JSON, at /json/ of its web page, what workers there are and which are alive.
+- setsid(2): all processes that a session's leader starts are in its session.  `spark-class` replaces itself with Java,
+  which then leads the session; PySpark's daemon makes its own process group, but stays in the session.
+- A standalone master lists its workers, and which are alive, as JSON at /json/ of its web page.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _LOG_LINES = 15
 
 
 class ClusterError(Exception):
-    """The cluster does not do what it should; the text says what was waited for, and what was said."""
+    """The cluster failed; the text has the awaited event and the output."""
 
 
 class Machine:
-    """A process that leads a session, and so everything that it starts.
+    """A process that leads a session with everything that it starts.
 
-    folder: its own; its output goes to the file `output` there, but for its standard output where `piped`.
+    folder: its own; its output goes to the file `output` there, except standard output if `piped`.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Machine:
             )
 
     def kill(self) -> int:
-        """End all of it at once, as when its power is cut; how many processes that were."""
+        """Kill the whole session at once, as a power cut would, and return the number of processes."""
         killed: set[int] = set()
         if self.process.returncode is not None:
             return 0
-        # Its id, and so its session's, is nobody else's for as long as it was not waited for.
+        # Its id, and so the session's, is not reused before it is waited for.
         while living := set(self._living()):
             for pid in living:
                 _kill(pid)
@@ -80,20 +80,20 @@ class Machine:
             try:
                 text = Path("/proc", name, "stat").read_text() if name.isdigit() else ""
             except OSError:
-                continue  # it has ended
-            # The name, in brackets, may hold anything.
+                continue  # the process has exited
+            # The name, in brackets, may contain anything.
             state, _, _, session, *_ = text.rpartition(")")[2].split() or ("Z", "", "", "")
             if state not in "ZX" and int(session) == self.process.pid:
                 yield int(name)
 
     @property
     def ended(self) -> bool:
-        """Whether the process itself has ended; it is not waited for."""
+        """Return whether the process has exited, without waiting for it."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return self.process.returncode is not None or os.waitid(os.P_PID, self.process.pid, flags) is not None
 
     def said(self) -> str:
-        """The end of its output."""
+        """Return the end of its output."""
         lines = self._output.read_text(errors="replace").splitlines()
         return "\n".join(lines[-_LOG_LINES:])
 
@@ -114,7 +114,7 @@ def _close(pipe: IO[str] | None) -> None:
 
 
 class Cluster:
-    """A master and its workers, on the loopback address.  Leaving the `with` block ends them all."""
+    """A master and its workers on the loopback address.  Leaving the `with` block stops all of them."""
 
     def __init__(self, folder: Path, installation: Installation) -> None:
         self._folder = folder
@@ -131,27 +131,27 @@ class Cluster:
             raise
 
     def add_worker(self, **environment: str) -> Machine:
-        """Start one more.  environment: more variables, for it and its executors."""
+        """Start another worker.  environment: more variables for it and its executors."""
         self._count += 1
         name = f"worker-{self._count}"
         options = ["--cores", str(WORKER_CORES), "--memory", WORKER_MEMORY, "--webui-port", "0"]
-        options += ["--work-dir", str(self._folder / name)]  # it would be in Spark's own folder
+        options += ["--work-dir", str(self._folder / name)]  # by default it is in Spark's own folder
         worker = self._start(name, options, self.url, **environment)
         self.workers.append(worker)
         return worker
 
     def wait_for_workers(self) -> None:
-        """Wait until the master knows as many as there are.  Raises: ClusterError."""
+        """Wait until the master knows all workers.  Raises: ClusterError."""
         self._wait(lambda: self._alive() == len(self.workers), "the workers", self.workers[-1])
 
     def kill_worker(self) -> int:
-        """Kill the one that was there first, and start another in its place; how many processes were killed."""
+        """Kill the oldest worker, start a new one, and return the number of processes killed."""
         count = self.workers.pop(0).kill()
         self.add_worker()
         return count
 
     def kill_workers(self) -> None:
-        """Kill all of them, and start none."""
+        """Kill all workers, and start none."""
         while self.workers:
             self.workers.pop().kill()
 
@@ -175,7 +175,7 @@ class Cluster:
         return Machine(command, folder, self._installation.environment(folder, **environment))
 
     def _alive(self) -> int | None:
-        """How many workers the master has; None where it does not answer."""
+        """Return the number of workers that the master knows, or None if it does not answer."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=_ANSWER_SECONDS_MAX) as page:
                 told: Any = json.load(page)
@@ -187,7 +187,7 @@ class Cluster:
         deadline = time.monotonic() + _START_SECONDS_MAX
         while not until():
             if machine.ended or time.monotonic() > deadline:
-                raise ClusterError(f"{what} did not come up:\n{machine.said()}")
+                raise ClusterError(f"{what} did not start:\n{machine.said()}")
             time.sleep(_LOOK_SECONDS)
 
 

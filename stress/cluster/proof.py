@@ -1,7 +1,7 @@
-"""What is tried on the cluster, and what has to come of it.
+"""The cases that are run on the cluster, with their expected results.
 
-A worker is killed once some tasks of a job are done, as many run as can, and there are more to come; so it dies with a
-task in hand, and Spark itself has to tell of a task that was lost.
+A worker is killed when some tasks of a job are done, as many as possible are running, and others are still waiting.  So
+it dies in the middle of a task, and Spark itself must report a lost task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RECORDS = 40_000
 _RECORDS_LATER = 4_000
 _RECORDS_A_CALL = 100
 _TASKS = 20
-# A twentieth of the log, so that there are as many tasks.
+# A twentieth of the log, to get that many tasks.
 _TASK_BYTES = "600k"
 _RECORDS_A_BATCH = 6000
 
@@ -34,12 +34,12 @@ _TASKS_BEFORE = 3
 _BATCHES_BEFORE = 2
 
 Summary = list[int]
-"""How many rows, how many places, the sum of their CRCs, the first and the last sequence number."""
+"""The number of rows, of distinct positions, the sum of their CRCs, and the first and last sequence number."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was tried, what was seen, and what is wrong; nothing where that is empty."""
+    """The result of a case: what was done, what was observed, and the errors."""
 
     what: str
     seen: str
@@ -48,9 +48,9 @@ class Row:
 
 
 class Proof:
-    """Everything that is tried, one after the other, in one application.
+    """All cases, run one after the other in one application.
 
-    shared: the folder that all machines have.
+    shared: the folder that all machines share.
     """
 
     def __init__(self, folder: Path, installation: Installation, cluster: Cluster, driver: Driver) -> None:
@@ -63,7 +63,7 @@ class Proof:
         self._log = self._shared / "log"
 
     def run(self, only: str) -> Iterator[Row]:
-        """Try it all, or what has a word in its name."""
+        """Run all cases, or those with a word in their names."""
         _append(self._log, 0, _RECORDS)
         self._executors()
         tried: dict[str, Callable[[], tuple[str, list[str]]]] = {
@@ -75,7 +75,7 @@ class Proof:
             "file://": partial(self._read, f"file://{self._log}"),
             "closed files over fsspec's http://": self._read_over_http,
             "closed files over fsspec's local://": partial(self._read_closed, f"local://{self._log}"),
-            # The last, for it leaves no good executor.
+            # The last one, because it leaves no usable executor.
             "another version on an executor": self._other_version,
         }
         for what, try_it in tried.items():
@@ -85,7 +85,7 @@ class Proof:
                 yield Row(what, seen, wrong, time.monotonic() - began)
 
     def _where(self) -> tuple[str, list[str]]:
-        """Executors import the wheel's packages, in folders of their own, and know nothing of this checkout."""
+        """Executors import the packages of the wheel, in folders of their own, and do not see this checkout."""
         found = self._executors()
         packages = str(self._installation.packages)
         wrong = [f"an executor has {each['binlog']}" for each in found if not each["binlog"].startswith(packages)]
@@ -136,7 +136,7 @@ class Proof:
                 options={"maxRecordsPerTrigger": str(_RECORDS_A_BATCH), "maxPartitionBytes": _TASK_BYTES},
             )
             self._driver.wait_until(killer.strikes)
-            # And what is appended meanwhile, in the next file too.
+            # Also append records meanwhile, to the next file too.
             _append(source, _RECORDS, _RECORDS_LATER)
             answer = self._driver.ask("finish")
         wrong += killer.wrong(answer["failed"])
@@ -160,7 +160,7 @@ class Proof:
         answer = self._driver.ask("read", path=url, options=options)
         wrong = _differences(answer["found"], _summary(self._log, files={file.number for file in closed}))
         said = self._driver.ask("refused", path=url, options={})
-        if "is open, and a remote file system cannot tell" not in said:
+        if "is open, and a remote file system does not say" not in said:
             wrong.append(f"an open file is not refused: {said[:300]!r}")
         return f"{answer['found'][0]:,} records of {len(closed)} files; the open file is refused", wrong
 
@@ -169,10 +169,10 @@ class Proof:
             seen, wrong = self._read_closed(f"{url}/log")
             said = self._driver.ask("refused", path=f"{url}/none", options={})
             if f"AccessError: {url}/none: No such file or directory" not in said:
-                wrong.append(f"a missing directory is not told: {said[:300]!r}")
+                wrong.append(f"a missing directory is not reported: {said[:300]!r}")
         said = self._driver.ask("refused", path="dav://host/log", options={})
-        if "neither pyarrow nor fsspec knows it" not in said:
-            wrong.append(f"an unknown kind of URL is not told: {said[:300]!r}")
+        if "neither pyarrow nor fsspec supports it" not in said:
+            wrong.append(f"an unknown kind of URL is not reported: {said[:300]!r}")
         return seen, wrong
 
     def _other_version(self) -> tuple[str, list[str]]:
@@ -181,11 +181,11 @@ class Proof:
         self._cluster.wait_for_workers()
         said = self._driver.ask("refused", path=str(self._log), options={})
         text = f"the driver has binlog {binlog.__version__}, and this executor {OTHER_VERSION}"
-        return f'"{text}"', [] if text in said else [f"it is not told: {said[-300:]!r}"]
+        return f'"{text}"', [] if text in said else [f"it is not reported: {said[-300:]!r}"]
 
 
 class _Killer:
-    """Kills a worker when a job is in the middle; once more where it had just ended its task, and none was lost."""
+    """Kills a worker in the middle of a job, and again if the worker had just finished its task and lost none."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -193,7 +193,7 @@ class _Killer:
         self._processes = 0
 
     def strikes(self, progress: Progress) -> bool:
-        """Kill where it is time to; whether a task was lost by it."""
+        """Kill if it is time, and return whether a task was lost."""
         if progress["lost"]:
             return True
         if _in_the_middle(progress) and (self._at is None or _is_beyond(progress, self._at)):
@@ -211,10 +211,10 @@ class _Killer:
         return f"{self._processes} processes killed with {place}, {failed} tasks lost"
 
     def wrong(self, failed: int) -> list[str]:
-        """What of the kill itself was not as it should be."""
+        """Return errors about the kill itself."""
         if self._at is None:
             return ["the job was never in the middle, and no worker was killed"]
-        return [] if failed else ["no task was lost: the worker did not die in the middle of one"]
+        return [] if failed else ["no task was lost: the worker did not die in the middle of a task"]
 
 
 def _in_the_middle(progress: Progress) -> bool:
@@ -222,17 +222,17 @@ def _in_the_middle(progress: Progress) -> bool:
         return False
     if progress["batches"] >= 0:
         return progress["batches"] >= _BATCHES_BEFORE
-    many = progress["of"] >= _TASKS // 2  # what comes after the reading has a task or two
+    many = progress["of"] >= _TASKS // 2  # the stages after the reading have only a task or two
     return many and _TASKS_BEFORE <= progress["done"] <= progress["of"] * 3 // 4
 
 
 def _is_beyond(progress: Progress, before: Progress) -> bool:
-    """Whether so much was done since that a lost task would have been told."""
+    """Return whether enough was done since then that a lost task would have been reported."""
     return progress["batches"] > before["batches"] + 1 or progress["done"] > before["done"] + _TASKS_BEFORE
 
 
 def _append(log: Path, first: int, count: int) -> None:
-    """Append records that differ, and cut over twice on the way."""
+    """Append distinct records, with two cutovers in between."""
     with Writer(log) as writer:
         for number in range(first, first + count, _RECORDS_A_CALL):
             records = [b"%d:" % each + b"x" * (each * 37 % 500) for each in range(number, number + _RECORDS_A_CALL)]
@@ -242,7 +242,7 @@ def _append(log: Path, first: int, count: int) -> None:
 
 
 def _summary(log: Path, files: set[int] | None = None) -> Summary:
-    """What has to be read of a log; of some files, where they are named."""
+    """Return the expected summary of a log, or of some of its files."""
     with Reader(log) as reader:
         found = [
             (sequence, zlib.crc32(entry.data))
@@ -253,9 +253,9 @@ def _summary(log: Path, files: set[int] | None = None) -> Summary:
 
 
 def _differences(found: Summary, expected: Summary) -> list[str]:
-    names = ("rows", "places", "sum of CRCs", "first sequence", "last sequence")
+    names = ("rows", "positions", "sum of CRCs", "first sequence", "last sequence")
     pairs = zip(names, found, expected, strict=True)
-    return [f"{name}: {one}, and not {other}" for name, one, other in pairs if one != other]
+    return [f"{name}: {one}, expected {other}" for name, one, other in pairs if one != other]
 
 
 def _records(log: Path) -> list[bytes]:
@@ -267,15 +267,15 @@ def _record_differences(found: list[bytes], expected: list[bytes]) -> list[str]:
     if found == expected:
         return []
     missing, twice = len(set(expected) - set(found)), len(found) - len(set(found))
-    return [f"{len(found)} records of {len(expected)}: {missing} missing, {twice} twice or more, or out of order"]
+    return [f"{len(found)} records of {len(expected)}: {missing} missing, {twice} duplicated, or out of order"]
 
 
 @contextmanager
 def _nothing_left(target: Path) -> Iterator[list[str]]:
-    """What is wrong, to which is added what is left behind of a job when the block ends."""
+    """Yield a list of errors, to which task output that a job left is added at the end of the block."""
     wrong: list[str] = []
     yield wrong
-    if (target / ".aside").exists():
-        wrong.append(f"left aside: {sorted(path.name for path in (target / '.aside').rglob('*'))[:5]}")
+    if (target / ".task-output").exists():
+        wrong.append(f"task output left: {sorted(path.name for path in (target / '.task-output').rglob('*'))[:5]}")
     if (target / "00000001.dat").exists():
         wrong += [str(problem) for problem in binlog.check(target)]

@@ -1,4 +1,4 @@
-"""Serves a folder over HTTP on the loopback address, with the range requests that reading from the middle takes."""
+"""Serve a folder over HTTP on the loopback address, with range requests."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)", re.ASCII)
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    """As the one of the standard library, which knows no ranges."""
+    """The standard library's handler, with support for ranges."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Send a part of a file where one is asked for, else what the standard library sends."""
+        """Send the requested range of a file, or let the standard library send all of it."""
         asked = _RANGE.fullmatch(self.headers.get("Range", ""))
         path = Path(self.translate_path(self.path))
         if asked is None or not path.is_file():
@@ -41,7 +41,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         self.wfile.write(data)
 
     def end_headers(self) -> None:
-        """Say in every answer that ranges are known."""
+        """Announce range support in every answer."""
         self.send_header("Accept-Ranges", "bytes")
         super().end_headers()
 
@@ -53,12 +53,12 @@ class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: Any) -> None:
-        """A client that goes away in the middle, as a killed one does, is nothing to tell."""
+        """Ignore clients that close the connection, as killed ones do."""
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The URL under which a folder is served for as long as the block runs."""
+    """Serve a folder for the duration of the block, and yield its URL."""
 
     def handler(*arguments: Any) -> _Handler:
         return _Handler(*arguments, directory=str(folder))

@@ -1,6 +1,6 @@
-"""Run the main job: python -m stress.demo [--events N] [--writers W] [--input FILE...] [--keep DIR].
+"""Run the demo: python -m stress.demo [--events N] [--writers W] [--input FILE...] [--keep DIR].
 
-Exit codes: 0 all is as promised, 1 it is not, 2 wrong usage, 130 Ctrl-C.
+Exit codes: 0 passed, 1 failed, 2 wrong usage, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _WRITERS = 4
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m stress.demo",
-        description="Several processes append to one log, one is killed and its work taken over, a follower reads "
-        "along, Spark extracts everything to Parquet; at the end all of it is compared.",
+        description="Several processes append to one log, one is killed and its work is taken over, a follower reads "
+        "the log, and Spark extracts it to Parquet. At the end everything is compared.",
     )
-    parser.add_argument("--events", type=int, metavar="N", help="how many (default: what takes some eight seconds)")
-    parser.add_argument("--writers", type=int, default=_WRITERS, metavar="W", help=f"how many (default: {_WRITERS})")
+    parser.add_argument("--events", type=int, metavar="N", help="number (default: about eight seconds' worth)")
+    parser.add_argument("--writers", type=int, default=_WRITERS, metavar="W", help=f"number (default: {_WRITERS})")
     parser.add_argument(
-        "--input", type=Path, nargs="+", metavar="FILE", help="your own files, an event a line, for Python's own"
+        "--input", type=Path, nargs="+", metavar="FILE", help="your own files, one event per line, instead of Python's"
     )
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="a new or empty directory, for all that is made")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="a new or empty directory in which to keep the result")
     given = parser.parse_args()
     if given.writers < 2:
-        parser.error("--writers is 2 or more")
+        parser.error("--writers must be at least 2")
     if given.events is not None and given.events < stages.SHARE_MIN * given.writers:
-        parser.error(f"--events is {stages.SHARE_MIN * given.writers} or more for {given.writers} writers")
+        parser.error(f"--events must be at least {stages.SHARE_MIN * given.writers} for {given.writers} writers")
     for path in given.input or ():
         if not (path.is_file() and os.access(path, os.R_OK)):
-            parser.error(f"--input: {path} is not a file that can be read")
+            parser.error(f"--input: {path} is not a readable file")
     if given.keep and given.keep.exists() and not (given.keep.is_dir() and not any(given.keep.iterdir())):
         parser.error(f"--keep: {given.keep} is not a new or empty directory")
     return given
@@ -56,7 +56,7 @@ def _run(given: argparse.Namespace, place: Place, display: Display) -> bool:
     stages.append_and_follow(place, display, items, events, given.writers)
     stages.extract(place, display)
     same = stages.compare(place, display)
-    display.say("the demo is done: all is as promised" if same else "the demo is done: it is NOT as promised")
+    display.say("the demo has passed: everything is as promised" if same else "the demo has FAILED")
     if given.keep:
         display.say(f"kept: the log in {place.log}, the extract in {place.parquet}")
     return same
@@ -64,19 +64,19 @@ def _run(given: argparse.Namespace, place: Place, display: Display) -> bool:
 
 @contextmanager
 def _directory(keep: Path | None) -> Iterator[Path]:
-    """The directory of this run: one to keep, or one that is removed at the end."""
+    """Yield the directory of this run: one to keep, or one that is removed at the end."""
     if keep:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep.resolve()
         return
-    # Where /tmp lies in memory, nothing is ever synced.
+    # Not /tmp, which may be in memory, where a sync does nothing.
     disk = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="binlog-demo-", dir=disk) as directory:
         yield Path(directory)
 
 
 def main() -> int:
-    """See the module."""
+    """Run the demo and return the exit code."""
     given = _arguments()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -87,7 +87,7 @@ def main() -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("demo: interrupted; every process that it started has ended", file=sys.stderr)
+        print("demo: interrupted; all processes have been stopped", file=sys.stderr)
         return 130
 
 

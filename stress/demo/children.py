@@ -1,4 +1,4 @@
-"""The processes that the director starts: what they tell it, and their end."""
+"""The processes that the director starts: their messages and their end."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import IO, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# A writer is never further ahead of the director than fits in here: some twenty records.
+# A writer is ahead of the director by at most what fits in the pipe: some twenty records.
 _PIPE_BYTES = 4096
 
 _END_SECONDS_MAX = 10
 
-# Far longer than anything takes; only a hang is that silent.
+# Far longer than any step takes; only a hang is silent for so long.
 _SILENCE_SECONDS_MAX = 300
 
 
 class Child:
-    """One process, in one role."""
+    """A process in a role."""
 
     def __init__(self, role: str, arguments: list[str], errors: IO[bytes] | None) -> None:
         self.role = role
         self._rest = b""
-        # A group of its own, so that Ctrl-C reaches the director alone, and all that a child starts ends with it.
+        # Its own process group, so that Ctrl-C reaches only the director, and all that a child starts ends with it.
         self.process = subprocess.Popen(
             [sys.executable, "-m", f"stress.demo.{role}", *arguments],
             cwd=ROOT,
@@ -43,7 +43,7 @@ class Child:
         self.pipe: IO[bytes] = self.process.stdout
 
     def read(self) -> Iterator[list[str] | None]:
-        """What it has told since the last time, in words; None at the end."""
+        """Yield its messages since the last call, split into words; None at the end."""
         data = os.read(self.pipe.fileno(), _PIPE_BYTES)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -52,12 +52,12 @@ class Child:
             yield None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to this process alone, which may have ended but was not waited for."""
+        """Send a signal to this process alone; it may have exited, but has not been waited for."""
         os.kill(self.process.pid, number)
 
     def end(self) -> None:
-        """End it and what it started, and wait for them all."""
-        # Its id, and so its group's, is nobody else's for as long as it was not waited for.
+        """Kill it and everything that it started, and wait for all of them."""
+        # Its id, and so its group's, is not reused before it is waited for.
         os.killpg(self.process.pid, signal.SIGTERM)
         if not self._drained():
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -65,7 +65,7 @@ class Child:
         self.pipe.close()
 
     def _drained(self) -> bool:
-        """Whether everyone who has the other end of the pipe has ended, within some seconds."""
+        """Return whether all processes with the other end of the pipe exit within some seconds."""
         deadline = time.monotonic() + _END_SECONDS_MAX
         with selectors.DefaultSelector() as selector:
             selector.register(self.pipe, selectors.EVENT_READ)
@@ -76,14 +76,14 @@ class Child:
 
 
 class Children:
-    """All of them.  Leaving the `with` block ends those that still run."""
+    """All child processes.  Leaving the `with` block kills those that still run."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._running: list[Child] = []
 
     def start(self, role: str, *, errors: IO[bytes] | None = None, **arguments: object) -> Child:
-        """Start a process in a role.  errors: where its standard error goes, if not to ours."""
+        """Start a process in a role.  errors: for its standard error, if not ours."""
         words = [word for name, value in arguments.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         child = Child(role, words, errors)
         self._running.append(child)
@@ -91,14 +91,14 @@ class Children:
         return child
 
     def messages(self) -> Iterator[tuple[Child, list[str] | None]]:
-        """What any of them tells, as it comes, in words; None when one has ended.  Ends when all have.
+        """Yield the messages of all children, split into words; None when one exits.  Ends when the last one exits.
 
-        Raises: TimeoutError where all are silent for minutes.
+        Raises: TimeoutError if all are silent for minutes.
         """
         while self._running:
             ready = self._selector.select(_SILENCE_SECONDS_MAX)
             if not ready:
-                raise TimeoutError(f"nothing was heard of {', '.join(child.role for child in self._running)}")
+                raise TimeoutError(f"no message from {', '.join(child.role for child in self._running)}")
             for key, _ in ready:
                 child: Child = key.data
                 for words in child.read():

@@ -1,7 +1,7 @@
-"""The director of the demo: starts the processes, and makes happen to them what happens to processes.
+"""The director of the demo: starts the processes, kills and stops some of them, and cuts the log over.
 
-It believes nothing but what they tell it.  What a writer told before it was killed is still in the pipe, and is read;
-so it knows to the record what that writer was promised.
+It believes only their messages.  Those that a writer sent before it was killed are still in the pipe and are read, so
+the director knows exactly which records were acknowledged.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from stress.demo.events import Key, share
 
 SAMPLES = 12
 
-# Every writer tells two in each of its appends.
+# Every writer sends two with each append.
 _KILL_MESSAGES_MAX = 24
 
 
 class DemoError(Exception):
-    """Something went wrong that the demo is not about."""
+    """A failure of the demo itself, not of the log."""
 
 
 class Place:
-    """The directory of one run, and what lies in it."""
+    """The directory of one run, and the paths in it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -44,19 +44,19 @@ class Place:
 
 @dataclass
 class WriterState:
-    """What is known of a writer.
+    """The director's knowledge of a writer.
 
-    sequence: of its first event that is not known to be kept.  last: where the one before lies.
+    sequence: of its first event that is not known to be acknowledged.  last: the ref of the one before.
     """
 
     number: int
     sequence: int = 0
     last: Ref | None = None
-    in_hand: Key | None = None
+    in_flight: Key | None = None
 
 
 class Director:
-    """The part with writers and a follower; the ledger says what came of it."""
+    """The stage with writers and a follower, which fills the ledger."""
 
     def __init__(self, place: Place, children: Children, display: Display, ledger: Ledger) -> None:
         self._place = place
@@ -76,7 +76,7 @@ class Director:
         self._kill_at = share(ledger.events, writer=ledger.writers - 1, writers=ledger.writers) // 3
 
     def run(self) -> None:
-        """Append everything, with all that happens meanwhile, until the follower has read it.  Raises: DemoError."""
+        """Append everything, with all incidents, until the follower has read it.  Raises: DemoError."""
         self._place.log.mkdir()
         for number in range(self._ledger.writers):
             self._start_writer(WriterState(number))
@@ -98,42 +98,42 @@ class Director:
 
     def _hear_writer(self, child: Child, state: WriterState, words: list[str] | None) -> None:
         match words:
-            case ["hand", sequence, digest]:
-                state.in_hand = Key(state.number, int(sequence), digest)
+            case ["appending", sequence, digest]:
+                state.in_flight = Key(state.number, int(sequence), digest)
                 self._choose_victim(child, state)
-            case ["kept", sequence, digest, ref]:
+            case ["acknowledged", sequence, digest, ref]:
                 self._kept(state, Key(state.number, int(sequence), digest), Ref.parse(ref))
             case ["found", sequence, digest, ref]:
                 self._ledger.found[Key(state.number, int(sequence), digest)] += 1
                 self._display.say(
-                    f"writer {state.number}: record {sequence} is in the log, at {ref}; going on after it"
+                    f"writer {state.number}: record {sequence} is in the log, at {ref}; continuing after it"
                 )
             case ["absent", sequence]:
-                self._display.say(f"writer {state.number}: record {sequence} is not in the log; going on with it")
+                self._display.say(f"writer {state.number}: record {sequence} is not in the log; continuing with it")
             case None:
                 self._writer_ended(child, state)
             case _:
-                raise DemoError(f"writer {state.number} said {words}")
+                raise DemoError(f"writer {state.number} sent {words}")
 
     def _choose_victim(self, child: Child, state: WriterState) -> None:
-        """Choose the last writer, a third through its share, to be killed at a moment that nobody can foresee."""
+        """Choose the last writer, a third through its share, to be killed at an unpredictable moment."""
         last = self._ledger.writers - 1
         if self._victim is None and state.number == last and state.sequence >= self._kill_at:
             self._victim = child
             self._kill_in = random.randrange(_KILL_MESSAGES_MAX)
 
     def _kill_when_due(self) -> None:
-        """Kill the victim in mid-append, so many messages later: while it waits for the lock, or writes, or syncs."""
+        """Kill the victim after that many messages, in mid-append: while it waits for the lock, writes or syncs."""
         if self._victim is None or self._killed:
             return
         self._kill_in -= 1
-        if self._kill_in < 0 and self._writers[self._victim].in_hand is not None:
+        if self._kill_in < 0 and self._writers[self._victim].in_flight is not None:
             self._victim.signal(signal.SIGKILL)
             self._killed = True
 
     def _kept(self, state: WriterState, key: Key, ref: Ref) -> None:
-        self._ledger.kept[key] += 1
-        state.sequence, state.last, state.in_hand = key.sequence + 1, ref, None
+        self._ledger.acknowledged[key] += 1
+        state.sequence, state.last, state.in_flight = key.sequence + 1, ref, None
         self._kept_count = count = self._kept_count + 1
         self._display.bar("appended", count, self._ledger.events)
         if self._open_file == 1 and count >= self._ledger.events // 2:
@@ -152,17 +152,17 @@ class Director:
         if child is self._victim:
             self._take_over(child, state)
         elif code:
-            raise DemoError(f"writer {state.number} ended with exit code {code}")
+            raise DemoError(f"writer {state.number} exited with code {code}")
         self._stop_follower_at_tail()
 
     def _take_over(self, child: Child, state: WriterState) -> None:
         if child.process.returncode != -signal.SIGKILL:
-            raise DemoError(f"writer {state.number} was done before it could be killed")
-        self._ledger.in_hand = state.in_hand
-        hand = "nothing" if state.in_hand is None else f"record {state.in_hand.sequence}"
+            raise DemoError(f"writer {state.number} finished before it could be killed")
+        self._ledger.in_flight = state.in_flight
+        in_flight_text = "nothing" if state.in_flight is None else f"record {state.in_flight.sequence}"
         self._display.say(
-            f"kill -9 of writer {state.number} (process {child.process.pid}): it was told that {state.sequence:,} "
-            f"records are kept, and had {hand} in hand"
+            f"kill -9 of writer {state.number} (process {child.process.pid}): {state.sequence:,} records were "
+            f"acknowledged, and {in_flight_text} was in flight"
         )
         after: dict[str, Any] = {} if state.last is None else {"after": state.last}
         successor = self._children.start(
@@ -174,7 +174,7 @@ class Director:
             sequence=state.sequence,
             **after,
         )
-        self._display.say(f"process {successor.process.pid} takes its work over, and looks in the log")
+        self._display.say(f"process {successor.process.pid} takes over its work, and searches the log")
         self._writers[successor] = WriterState(state.number, state.sequence, state.last)
 
     def _start_follower(self) -> None:
@@ -189,7 +189,7 @@ class Director:
             return
         ref, count = Ref.parse(words[0]), int(words[1])
         if word == "from" and self._restarted:
-            self._display.say(f"the follower goes on from its stored ref, {ref}, after {count:,} records")
+            self._display.say(f"the follower resumes at its stored ref, {ref}, after {count:,} records")
         self._followed = ref, count
         self._display.bar("followed", count, self._ledger.events)
         self._stop_follower_at_tail()
@@ -207,12 +207,12 @@ class Director:
 
     def _stop_follower(self) -> None:
         assert self._follower is not None
-        # It may be anywhere in its work: it keeps its journal so that it does not matter.
+        # It may be stopped anywhere: its journal makes that safe.
         self._follower.signal(signal.SIGTERM)
         self._follower = None
 
     def _follower_ended(self, child: Child) -> None:
         if child.process.returncode != -signal.SIGTERM:
-            raise DemoError(f"the follower ended with exit code {child.process.returncode}")
+            raise DemoError(f"the follower exited with code {child.process.returncode}")
         if not self._done:
             self._start_follower()

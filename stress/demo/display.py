@@ -1,4 +1,4 @@
-"""What a person sees of the demo: what happens, one line each, and how far it is, on a terminal as moving bars."""
+"""The output of the demo: one line for each event, and progress bars on a terminal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-# Of a bar, where there is no terminal to move one on.
+# Of a progress bar, if there is no terminal to draw it on.
 _QUARTERS = 4
 
 
 class Display:
-    """Standard output.  Use as a context manager."""
+    """Standard output, as a context manager."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True)
@@ -32,19 +32,19 @@ class Display:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Return the time since the start."""
         return time.monotonic() - self._started
 
     def say(self, text: str) -> None:
-        """Tell that something happened."""
+        """Print an event."""
         self.show(f"{self.seconds:6.1f} s  {text}", style="bold")
 
     def show(self, text: str, style: str = "") -> None:
-        """Print something as it is."""
+        """Print a text unchanged."""
         self._console.print(text, style=style, markup=False)
 
     def bar(self, name: str, count: int, total: int | None) -> None:
-        """Tell how far something is; of a total of None nobody knows."""
+        """Show progress; total: None if unknown."""
         if name not in self._bars:
             self._bars[name] = self._progress.add_task(name, total=total)
         self._progress.update(self._bars[name], completed=count)
@@ -54,7 +54,7 @@ class Display:
             self.show(f"{self.seconds:6.1f} s  {name}: {count:,} of {total:,}")
 
     def end_bars(self) -> None:
-        """Take the bars away."""
+        """Remove the bars."""
         for bar in self._bars.values():
             self._progress.remove_task(bar)
         self._bars.clear()

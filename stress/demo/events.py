@@ -1,8 +1,8 @@
-"""The events of the demo: where they come from, how they are written as records, and how records are told apart.
+"""The events of the demo: their source, their records, and the keys that identify them.
 
-A work list is a text file with one event to be made per line, as JSON; it is written once, so that whoever takes a
-share of it over sees the same.  Of `writers` writers, writer w makes the events of lines w, w + writers, ... and gives
-them the numbers 0, 1, ... in that order: its own sequence, which says nothing of where a record lies in the log.
+A work list is a text file with one event per line, as JSON.  It is written once, so that a successor sees the same
+share.  With `writers` writers, writer w makes the events of lines w, w + writers, ... and numbers them 0, 1, ... in
+that order: this is its own sequence, which is unrelated to the position in the log.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# A few huge files would take the time of thousands of others.
+# Without a limit, a few huge files would take as long as thousands of others.
 _FILE_BYTES_MAX = 1 << 20
 
 Item = dict[str, Any]
 
 
 class Key(NamedTuple):
-    """What tells a record from all others, and one of its bytes changed from itself."""
+    """The identity of a record, which a change of any byte changes."""
 
     writer: int
     sequence: int
@@ -35,13 +35,13 @@ class Key(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Key:
-        """Read what `str()` wrote."""
+        """Parse the result of `str()`."""
         writer, sequence, digest = text.split()
         return cls(int(writer), int(sequence), digest)
 
 
 def key_of(record: bytes) -> Key:
-    """The key of an event's record.  Raises: ValueError where it is not one."""
+    """Return the key of an event's record.  Raises: ValueError if it is not one."""
     try:
         event = json.loads(record)
         return Key(event["writer"], event["writer_sequence"], hash_of(record))
@@ -50,18 +50,18 @@ def key_of(record: bytes) -> Key:
 
 
 def hash_of(record: bytes) -> str:
-    """The SHA-256 of a record, in hexadecimal."""
+    """Return the SHA-256 of a record, in hexadecimal."""
     return hashlib.sha256(record).hexdigest()
 
 
 def make_record(item: Item, *, writer: int, sequence: int) -> bytes:
-    """Make the event of one line of the work list, as it is appended."""
+    """Make the record of a line of the work list."""
     event = {"writer": writer, "writer_sequence": sequence, **(item if "line" in item else _measured(item))}
     return json.dumps(event, separators=(",", ":")).encode()
 
 
 def _measured(item: Item) -> Item:
-    """What there is to say about a file now."""
+    """Return an item with the current attributes of its file."""
     path: str = item["path"]
     printable = os.fsencode(path).decode(errors="backslashreplace")
     event = {**item, "path": printable}
@@ -75,7 +75,7 @@ def _measured(item: Item) -> Item:
 
 
 def python_files() -> list[Path]:
-    """The files of the Python standard library and of the installed packages, but for very large ones."""
+    """Return the files of the Python standard library and of the installed packages, except very large ones."""
     roots = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
     files: set[Path] = set()
     for root in roots:
@@ -93,7 +93,7 @@ def _is_small_file(path: Path) -> bool:
 
 
 def file_items(files: Iterable[Path]) -> Iterator[Item]:
-    """One item a file, and again from the first after the last, without end."""
+    """Yield one item per file, endlessly: after the last file, the first one again."""
     listed = list(files)
     if not listed:
         return
@@ -103,7 +103,7 @@ def file_items(files: Iterable[Path]) -> Iterator[Item]:
 
 
 def line_items(files: Iterable[Path]) -> Iterator[Item]:
-    """One item for each line of a person's own files: its text, or base64 where it is not UTF-8."""
+    """Yield one item for each line of the user's files: its text, or base64 if it is not UTF-8."""
     for path in files:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
@@ -118,7 +118,7 @@ def _as_json(line: bytes) -> dict[str, str]:
 
 
 def write_work(path: Path, items: Iterable[Item], count_max: int | None) -> int:
-    """Write the work list, and return how many events it has."""
+    """Write the work list, and return its number of events."""
     count = 0
     with path.open("w") as file:
         for item in itertools.islice(items, count_max):
@@ -128,7 +128,7 @@ def write_work(path: Path, items: Iterable[Item], count_max: int | None) -> int:
 
 
 def read_work(path: Path, *, writer: int, writers: int, first: int = 0) -> Iterator[tuple[int, Item]]:
-    """The share of one writer, from its sequence `first` on: each sequence with its item."""
+    """Yield the share of one writer from its sequence `first` on: each sequence with its item."""
     with path.open() as file:
         lines = itertools.islice(file, writer + first * writers, None, writers)
         for sequence, line in enumerate(lines, start=first):
@@ -136,5 +136,5 @@ def read_work(path: Path, *, writer: int, writers: int, first: int = 0) -> Itera
 
 
 def share(count: int, *, writer: int, writers: int) -> int:
-    """How many of `count` events one writer makes."""
+    """Return how many of `count` events one writer makes."""
     return len(range(writer, count, writers))

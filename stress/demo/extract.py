@@ -1,6 +1,6 @@
-"""The extract of the demo, a process of its own: a Spark job that writes the log to Parquet and shows tables of it.
+"""The extract of the demo, a process of its own: a Spark job that writes the log to Parquet and shows tables.
 
-The Parquet files keep each record as it is, in the column `data`, beside what its JSON says.
+The Parquet files hold each record unchanged, in the column `data`, next to the fields of its JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from binlog.spark import session
-from stress.demo.messages import end_with_director, tell
+from stress.demo.messages import end_with_director, send
 
 _EVENT = """
     writer INT, writer_sequence BIGINT, path STRING,
@@ -35,7 +35,7 @@ _LINES = "SELECT path, count(*) AS lines FROM extract GROUP BY path ORDER BY pat
 
 
 def write_parquet(spark: Any, log: Path, target: Path) -> None:
-    """Write what the log holds to a directory of Parquet files that is not there yet."""
+    """Write the log to a new directory of Parquet files."""
     from pyspark.sql.functions import col, from_json
 
     records = spark.read.format("binlog").load(str(log))
@@ -44,10 +44,10 @@ def write_parquet(spark: Any, log: Path, target: Path) -> None:
 
 
 def show_tables(spark: Any, target: Path) -> None:
-    """Show what the Parquet files hold."""
+    """Show the contents of the Parquet files."""
     extract = spark.read.parquet(str(target))
     extract.createOrReplaceTempView("extract")
-    lines = extract.first().line is not None  # a person's own files
+    lines = extract.first().line is not None  # the events are lines of the user's files
     tables = {
         "Per writer:": _PER_WRITER,
         **({"Lines per file:": _LINES} if lines else {"Largest files:": _LARGEST_FILES}),
@@ -62,15 +62,15 @@ def main() -> None:
     """Run the role."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--log", type=Path, required=True, help="the log's directory")
-    arguments.add_argument("--parquet", type=Path, required=True, help="where to write; made here")
+    arguments.add_argument("--parquet", type=Path, required=True, help="the directory to create")
     given = arguments.parse_args()
     end_with_director()
-    tell("step", "starting Spark")
+    send("step", "starting Spark")
     spark = session("binlog demo", settings={"spark.ui.showConsoleProgress": "false"})
     try:
-        tell("step", "writing the log to Parquet")
+        send("step", "writing the log to Parquet")
         write_parquet(spark, given.log, given.parquet)
-        tell("step", "reading the Parquet files")
+        send("step", "reading the Parquet files")
         show_tables(spark, given.parquet)
     finally:
         spark.stop()

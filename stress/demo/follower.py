@@ -1,8 +1,8 @@
-"""The follower of the demo, a process of its own: it reads the records as they come.
+"""The follower of the demo, a process of its own: it reads records as they are appended.
 
-It keeps a journal, one line for each record: its key, and the ref where the next record will lie.  So what it has read
-and where to go on are stored together, and it may be stopped at any moment, by any signal: a line that was half written
-is cut off, and the record it stood for is read again.
+Its journal has a line for each record: the key, and the ref of the next record.  So the records read and the position
+are stored together, and any signal may stop the process at any moment: an incomplete line is removed, and its record is
+read again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from binlog import Entry, Reader, Ref, Start
 from stress.demo.events import Key, key_of
-from stress.demo.messages import end_with_director, tell
+from stress.demo.messages import end_with_director, send
 
 _TELL_EVERY = 500
 
 
 class Journal:
-    """What a follower has read so far.  start: where to go on."""
+    """The records that a follower has read.  start: the position to resume at."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a+b")
@@ -33,29 +33,29 @@ class Journal:
         self.start: Ref | Start = Ref.parse(lines[-1].split()[-1].decode()) if lines else Start.BEGINNING
 
     def add(self, key: Key, next_ref: Ref) -> None:
-        """Note a record that was read."""
+        """Add a record."""
         self._file.write(f"{key} {next_ref}\n".encode())
         self.count += 1
 
     def store(self) -> None:
-        """Hand everything noted to the kernel, where it outlives this process."""
+        """Flush everything added, so that it survives this process."""
         self._file.flush()
 
 
 def read_journal(path: Path) -> Counter[Key]:
-    """The keys of all records in a journal."""
+    """Return the keys of all records in a journal."""
     return Counter(Key.parse(line.rpartition(" ")[0]) for line in path.read_text().splitlines())
 
 
 def follow(log: Path, journal: Journal, sample_every: int) -> None:
-    """Read for ever, and tell the director where this is, and a record now and then."""
+    """Read forever, and send the director the position and some samples."""
     with Reader(log, journal.start) as reader:
-        tell("from", reader.next_ref, journal.count)
+        send("from", reader.next_ref, journal.count)
         while True:
             for entry in reader:
                 journal.add(key_of(entry.data), reader.next_ref)
                 if journal.count % sample_every == 0:
-                    tell("sample", describe(entry))
+                    send("sample", describe(entry))
                 if journal.count % _TELL_EVERY == 0:
                     _report(journal, reader)
             _report(journal, reader)
@@ -63,13 +63,13 @@ def follow(log: Path, journal: Journal, sample_every: int) -> None:
 
 
 def _report(journal: Journal, reader: Reader) -> None:
-    # In this order: what the director has been told of is stored, so it may stop this process at once.
+    # In this order: everything reported to the director is stored, so it may stop this process at once.
     journal.store()
-    tell("at", reader.next_ref, journal.count)
+    send("at", reader.next_ref, journal.count)
 
 
 def describe(entry: Entry) -> str:
-    """One record in one line, for people."""
+    """Format a record on one line for people."""
     event = json.loads(entry.data)
     name = os.path.join(*Path(event["path"]).parts[-3:])
     if "line" in event:
@@ -85,8 +85,8 @@ def main() -> None:
     """Run the role."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--log", type=Path, required=True, help="the log's directory")
-    arguments.add_argument("--journal", type=Path, required=True, help="where to keep what was read")
-    arguments.add_argument("--sample-every", type=int, default=1000, help="show one record of so many")
+    arguments.add_argument("--journal", type=Path, required=True, help="the file for the records read")
+    arguments.add_argument("--sample-every", type=int, default=1000, help="show one of this many records")
     given = arguments.parse_args()
     end_with_director()
     follow(given.log, Journal(given.journal), given.sample_every)

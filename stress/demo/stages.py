@@ -1,4 +1,4 @@
-"""What the demo does, in three stages: append and follow, extract with Spark, compare."""
+"""The stages of the demo: append and follow, extract with Spark, compare."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stress.demo.director import DemoError, Director, Place
 from stress.demo.display import Display
 from stress.demo.events import Item, write_work
 
-# What the appending is to take; how long it does is known only afterwards.
+# The target duration of the first stage; the actual one is known only afterwards.
 _APPEND_SECONDS = 8
 _EVENTS_MIN, _EVENTS_MAX = 2_000, 16_000
 _MEASURE_SECONDS = 0.5
 
-# A writer is killed after a third of its share, and may be some twenty records further than the director knows.
+# A writer is killed after a third of its share, and may be some twenty records ahead of the director.
 SHARE_MIN = 50
 
 
 def choose_events(place: Place, display: Display) -> int:
-    """How many events this machine appends in some eight seconds, each synced before the next."""
+    """Return how many events this machine appends in about eight seconds, each synced before the next."""
     scratch = place.directory / "measured"
     record = bytes(300)
     started = time.monotonic()
@@ -36,16 +36,16 @@ def choose_events(place: Place, display: Display) -> int:
                 break
     rate = count / seconds
     chosen = int(min(max(_APPEND_SECONDS * rate, _EVENTS_MIN), _EVENTS_MAX)) // 100 * 100
-    display.say(f"one writer alone appends {rate:,.0f} records a second here, each on stable storage")
+    display.say(f"one writer alone appends {rate:,.0f} records per second here, each synced")
     return chosen
 
 
 def append_and_follow(place: Place, display: Display, items: Iterable[Item], events: int | None, writers: int) -> int:
-    """Append the events by several writers, and follow them; return how many.  Raises: DemoError."""
+    """Append the events with several writers, follow them, and return their number.  Raises: DemoError."""
     count = write_work(place.work, items, events)
     if count < SHARE_MIN * writers:
-        raise DemoError(f"{count:,} events are too few for {writers} writers, each of which needs {SHARE_MIN}")
-    display.say(f"{writers} writers append {count:,} events; a follower reads them as they come")
+        raise DemoError(f"{count:,} events are too few for {writers} writers; each needs {SHARE_MIN}")
+    display.say(f"{writers} writers append {count:,} events; a follower reads them")
     ledger = Ledger(count, writers)
     started = display.seconds
     with Children() as children:
@@ -55,12 +55,12 @@ def append_and_follow(place: Place, display: Display, items: Iterable[Item], eve
     files = binlog.stat(place.log).files
     rate = count / (display.seconds - started)
     sizes = " and ".join(f"{file.tail:,}" for file in files)
-    display.say(f"all appended and followed, {rate:,.0f} a second; the log's files have {sizes} bytes")
+    display.say(f"all appended and followed, {rate:,.0f} per second; the log's files have {sizes} bytes")
     return count
 
 
 def extract(place: Place, display: Display) -> None:
-    """Write the log to Parquet with Spark, and show tables of it.  Raises: DemoError."""
+    """Write the log to Parquet with Spark, and show tables.  Raises: DemoError."""
     with place.spark_errors.open("wb") as errors, Children() as children:
         child = children.start("extract", errors=errors, log=place.log, parquet=place.parquet)
         for _, words in children.messages():
@@ -72,11 +72,11 @@ def extract(place: Place, display: Display) -> None:
     display.end_bars()
     if child.process.returncode:
         display.show(_last_lines(place.spark_errors))
-        raise DemoError(f"the Spark job ended with exit code {child.process.returncode}")
+        raise DemoError(f"the Spark job exited with code {child.process.returncode}")
 
 
 def compare(place: Place, display: Display) -> bool:
-    """Have everything read again and compared; whether all is as promised."""
+    """Read everything again and compare it; return whether everything is as promised."""
     display.say("a fresh process reads everything again and compares")
     with Children() as children:
         child = children.start(
@@ -86,7 +86,7 @@ def compare(place: Place, display: Display) -> bool:
             if words is not None:
                 display.show(" ".join(words))
     if child.process.returncode not in (0, 1):
-        raise DemoError(f"the comparison ended with exit code {child.process.returncode}")
+        raise DemoError(f"the comparison exited with code {child.process.returncode}")
     return child.process.returncode == 0
 
 

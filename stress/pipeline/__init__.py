@@ -1,1 +1,1 @@
-"""The pipeline under kills: processes append, Spark follows into Parquet and into another log, and is killed."""
+"""The pipeline under kills: processes append, and a Spark job that copies the log is killed."""

@@ -1,10 +1,10 @@
 """Kill the pipeline again and again: python -m stress.pipeline [--kills N] [--seed N], or `make stress`.
 
-Four processes append to a log and cut it over.  A Spark job follows it into Parquet and into another log, and is killed
-at random moments; most of them while a batch is on its way into the log: from its first byte written aside to the end
-of its commit.  What its tasks write is copied into the other log by one job, and becomes files of it by the next.  At
-the end each record is in both, once, in the order of the log.
-Exit codes: 0 it is so, 1 it is not.
+Four processes append to a log and cut it over.  A Spark job follows it to Parquet and to another log, and is killed at
+random moments, most of them while a batch is under way to the log, from the first byte of task output to the end of the
+commit.  One job copies its task output to the other log, and the next one makes files from it.  At the end each record
+must be in both outputs once, in the order of the log.
+Exit codes: 0 passed, 1 failed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from stress.pipeline.driver import SOURCE, TARGET
 _APPENDERS = 4
 _START_SECONDS_MAX = 120.0
 _LAST_SECONDS_MAX = 240.0
-# A batch is on its way for so long, about.
+# How long a batch is under way, approximately.
 _ON_ITS_WAY_SECONDS = 0.15
 
 
@@ -48,7 +48,7 @@ class Pipeline:
     def kill(self) -> None:
         """Start the job, let it work for a while, and kill it."""
         driver = self._start(*["--files"] * (self.kills % 2))
-        # Chance alone may give too few of the kills that matter most.
+        # Pure chance may give too few of the most important kills.
         aimed = self._chance.random() < 0.75 or 3 * self.on_the_way <= self.kills
         try:
             begun = self._copied()
@@ -58,14 +58,14 @@ class Pipeline:
                 if aimed:
                     self._wait(self._is_on_the_way, "a batch on its way", driver)
                     time.sleep(self._chance.random() * _ON_ITS_WAY_SECONDS)
-                # What is stopped does not move any more while it is looked at.
+                # Stop the job, so that its state does not change while it is checked.
                 os.killpg(driver.pid, signal.SIGSTOP)
                 on_the_way = self._is_on_the_way()
                 if on_the_way or not aimed:
                     break
                 os.killpg(driver.pid, signal.SIGCONT)
         finally:
-            os.killpg(driver.pid, signal.SIGKILL)  # it leads a session, and so a group, with its Java and its workers
+            os.killpg(driver.pid, signal.SIGKILL)  # it leads a session, and so a group, with Java and the workers
             driver.wait()
             assert driver.stdout is not None
             driver.stdout.close()
@@ -73,7 +73,7 @@ class Pipeline:
         self.on_the_way += on_the_way
 
     def finish(self) -> list[str]:
-        """End the appending, have the job read the rest, and say what is wrong."""
+        """Stop appending, let the job read the rest, and return the errors."""
         counts = []
         for appender in self._appenders:
             said, _ = appender.communicate("\n", timeout=60)
@@ -86,20 +86,20 @@ class Pipeline:
                 os.killpg(driver.pid, signal.SIGKILL)
                 driver.wait()
         if driver.returncode != 0:
-            return [f"the last job ended with {driver.returncode}"]
+            return [f"the last job exited with code {driver.returncode}"]
         with Reader(self._folder / SOURCE) as source, Reader(self._folder / TARGET) as target:
             appended, copied = ([entry.data.decode() for entry in reader] for reader in (source, target))
         wrong = [str(problem) for name in (SOURCE, TARGET) for problem in binlog.check(self._folder / name)]
         if len(appended) != sum(counts):
-            wrong.append(f"{sum(counts)} records were appended, and the log has {len(appended)}")
+            wrong.append(f"{sum(counts)} records were appended, but the log has {len(appended)}")
         for name, found in (("the copy", copied), ("Parquet", json.loads(said.splitlines()[-1]))):
             wrong += _differences(name, appended, found)
-        if (self._folder / TARGET / ".aside").exists():
-            wrong.append("something is left aside")
+        if (self._folder / TARGET / ".task-output").exists():
+            wrong.append("task output is left")
         return wrong
 
     def stop(self) -> None:
-        """End what still runs."""
+        """Stop all running processes."""
         for appender in self._appenders:
             appender.kill()
             appender.wait()
@@ -116,7 +116,7 @@ class Pipeline:
             time.sleep(0.002)
 
     def _is_on_the_way(self) -> bool:
-        return (self._folder / TARGET / ".aside").exists()
+        return (self._folder / TARGET / ".task-output").exists()
 
     def _copied(self) -> int:
         path = self._folder / TARGET
@@ -128,11 +128,11 @@ def _differences(name: str, appended: list[str], found: list[str]) -> list[str]:
         return []
     twice = len(found) - len(set(found))
     lost = len(set(appended) - set(found))
-    return [f"{name}: {len(found)} records of {len(appended)}, {lost} missing, {twice} twice or more, or out of order"]
+    return [f"{name}: {len(found)} records of {len(appended)}, {lost} missing, {twice} duplicated, or out of order"]
 
 
 def main() -> int:
-    """See the module."""
+    """Kill the pipeline N times, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m stress.pipeline", description="Kill the pipeline again and again.")
     parser.add_argument("--kills", type=int, default=20, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N")

@@ -1,4 +1,4 @@
-"""A process that appends until its standard input ends: python -m stress.pipeline.appender LOG WRITER."""
+"""Append until standard input ends: python -m stress.pipeline.appender LOG WRITER."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MODES = (Mode.SYNC, Mode.FLUSH, Mode.FLUSH)
 
 
 def record_of(writer: int, index: int) -> bytes:
-    """A record that says whose it is, and which."""
+    """Return a record that names its writer and its index."""
     return b"%d:%d:" % (writer, index) + b"x" * (index * 37 % 300)
 
 
 def main() -> None:
-    """Append record after record, and cut over now and then; then say how many there were."""
+    """Append records, with occasional cutovers; then print their number."""
     log, writer = sys.argv[1], int(sys.argv[2])
     chance = random.Random(writer)
     index = 0

@@ -1,8 +1,8 @@
 """The Spark job: python -m stress.pipeline.driver FOLDER [--last] [--files].
 
-Two queries follow the log in the folder: one into Parquet, one into another log.  With --last they read what there is,
-and what came of it in Parquet is printed, as JSON.  With --files what a task writes becomes a file of the other log,
-however small it is; otherwise it is copied.
+Two queries follow the log in the folder, one to Parquet and one to another log.  With --last they read up to the
+current end, and the records in Parquet are printed as JSON.  With --files the output of each task becomes a file of the
+other log, however small it is; otherwise it is copied.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from binlog.spark import session, session_beside
+from binlog.spark import session, sibling_session
 
 SOURCE, TARGET, PARQUET = "log", "copy", "parquet"
 
@@ -21,7 +21,7 @@ _RECORDS_A_BATCH_LAST = 100_000
 
 _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
-    # It lives for seconds: code made ready quickly is worth more to it than code that is quick.
+    # The job lives for seconds, so a fast compiler matters more than fast code.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
@@ -30,7 +30,7 @@ def _query(
     spark: Any, folder: Path, name: str, columns: tuple[str, ...], form: str, *, last: bool, **options: str
 ) -> Any:
     most = _RECORDS_A_BATCH_LAST if last else _RECORDS_A_BATCH
-    records = session_beside(spark).readStream.format("binlog").option("maxRecordsPerTrigger", most)
+    records = sibling_session(spark).readStream.format("binlog").option("maxRecordsPerTrigger", most)
     writing = (
         records.load(str(folder / SOURCE))
         .select(*columns)
@@ -44,7 +44,7 @@ def _query(
 
 
 def main() -> None:
-    """Run the queries; without --last, until somebody ends this process."""
+    """Run the queries; without --last, until this process is killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--last", action="store_true")

@@ -1,4 +1,4 @@
-"""One Spark session for all tests here: they name one xdist group, and so run on one worker."""
+"""One Spark session for all tests here, which run on one worker because they are in one xdist group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from binlog.cli.main import main
 from binlog.spark import session
-from tests.spark.commands import Ran, Run
+from tests.spark.jobs.commands import Ran, Run
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
     }
     spark = session("binlog tests", cores=2, settings=settings)
-    spark.sparkContext.setLogLevel("OFF")  # the errors that tests provoke are looked at in the driver
+    spark.sparkContext.setLogLevel("OFF")  # tests check the errors in the driver
     yield spark
     spark.stop()
 
@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(spark: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run `binlog spark` with arguments."""
-    monkeypatch.setattr("binlog.cli.spark.display._LINE_SECONDS", math.inf)  # how long it takes is not what is tested
+    monkeypatch.setattr("binlog.cli.spark.display._LINE_SECONDS", math.inf)  # progress lines depend on the time
 
     def run(*arguments: object) -> Ran:
         capfd.readouterr()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from binlog import Mode, Writer
-from tests.spark.test_reading import in_the_log, rows
+from tests.spark.test_reading import log_records, rows
 from tests.support.archives import archive_path, archived, fill, frames_of, small_frames
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -23,9 +23,9 @@ def _reader(spark: Any, **options: str) -> Any:
     return spark.read.format("binlog").options(**options)
 
 
-def test_files_and_archives_are_read_alike_by_several_tasks(spark: Any, log: Path) -> None:
+def test_several_tasks_read_files_and_archives_alike(spark: Any, log: Path) -> None:
     fill(log, files=3, records=2000)
-    expected = in_the_log(log)
+    expected = log_records(log)
     assert archived(log, keep_last=1) == [1, 2]
     frame = _reader(spark, maxPartitionBytes="20k").load(str(log))
     assert frame.rdd.getNumPartitions() > 6
@@ -48,7 +48,7 @@ def test_a_damaged_frame_is_a_row(spark: Any, log: Path) -> None:
     assert frame.where("number = 2").count() == 2000
 
 
-def test_a_stream_goes_on_where_files_became_archives(spark: Any, log: Path, tmp_path: Path) -> None:
+def test_a_stream_resumes_in_files_that_became_archives(spark: Any, log: Path, tmp_path: Path) -> None:
     fill(log, files=2)
     fresh = tmp_path / "out"
 

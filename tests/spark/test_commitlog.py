@@ -1,4 +1,4 @@
-"""Messages of a commit log in Spark: in batch, and as a stream that is killed and goes on."""
+"""Messages of a commit log in Spark: in batch, and as a stream that is killed and resumes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from binlog.spark import session_beside
+from binlog.spark import sibling_session
 from tests.support.checkout import ROOT
 from tests.support.stores import append_numbers
 
@@ -31,7 +31,7 @@ def source(reader: Any, **options: str) -> Any:
     return reader.format("binlog").option("engine", "commitlog").options(**options)
 
 
-def test_a_row_a_message_with_every_field_as_a_column(spark: Any, store: Path) -> None:
+def test_each_message_is_a_row_with_a_column_for_every_field(spark: Any, store: Path) -> None:
     frame = source(spark.read).load(str(store))
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     assert list(kinds) == [
@@ -49,7 +49,7 @@ def test_a_row_a_message_with_every_field_as_a_column(spark: Any, store: Path) -
     assert found == 1
 
 
-def test_options_a_schema_of_ones_own_and_filters(spark: Any, store: Path) -> None:
+def test_options_a_schema_and_filters(spark: Any, store: Path) -> None:
     frame = source(spark.read, topic="t", queue="1", tag="even", minPartitions="4").schema("BODY binary, tag string")
     assert sorted(int(row.BODY) for row in frame.load(str(store)).collect()) == list(range(1, 600, 6))
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
@@ -68,24 +68,26 @@ def error_of(action: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_what_goes_wrong_is_named(spark: Any, store: Path) -> None:
+def test_errors_name_the_cause(spark: Any, store: Path) -> None:
     def load(**options: str) -> Callable[[], object]:
         return lambda: spark.read.format("binlog").options(**options).load(str(store)).count()
 
-    assert "binlog: engine is one of log, commitlog, journal, not 'x'" in error_of(load(engine="x"))
-    assert "binlog: there is no option 'mode'; there are path, topic" in error_of(load(engine="commitlog", mode="x"))
+    assert "binlog: engine must be one of log, commitlog, journal, not 'x'" in error_of(load(engine="x"))
+    assert "binlog: unknown option 'mode'; the options are path, topic" in error_of(load(engine="commitlog", mode="x"))
     assert "has no topic 'x'" in error_of(load(engine="commitlog", topic="x"))
     write = spark.createDataFrame([("a",)], "data string").write.format("binlog").option("engine", "commitlog")
-    assert "binlog: a commit log is written by" in error_of(lambda: write.mode("append").save(str(store)))
+    assert "binlog: only the process that has a commit log open" in error_of(
+        lambda: write.mode("append").save(str(store))
+    )
 
 
-def test_a_stream_goes_on_exactly_from_its_checkpoint(spark: Any, store: Path, tmp_path: Path) -> None:
-    """Also after a batch whose end Spark has not noted, and with queues and topics that come."""
+def test_a_stream_resumes_exactly_at_its_checkpoint(spark: Any, store: Path, tmp_path: Path) -> None:
+    """Also after a batch whose commit Spark has not noted, and with new queues and topics."""
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
 
     def run() -> list[int]:
         query = (
-            source(session_beside(spark).readStream, maxRecordsPerTrigger="250")
+            source(sibling_session(spark).readStream, maxRecordsPerTrigger="250")
             .load(str(store))
             .select("body")
             .writeStream.option("checkpointLocation", str(checkpoint))
@@ -108,7 +110,7 @@ def test_a_stream_goes_on_exactly_from_its_checkpoint(spark: Any, store: Path, t
     assert '{"new":{"0":10},"other":{"0":3},"t":{' in offset.replace(" ", "")
 
 
-def test_what_the_document_shows_works(spark: Any, store: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_documented_example_works(spark: Any, store: Path, capfd: pytest.CaptureFixture[str]) -> None:
     append_numbers(store, 3000, 3010, topic="orders")
     text = (ROOT / "docs" / "spark.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
@@ -121,8 +123,8 @@ def test_what_the_document_shows_works(spark: Any, store: Path, capfd: pytest.Ca
     assert lines[-1] == "10"
 
 
-def test_a_stream_follows_what_is_appended(spark: Any, store: Path) -> None:
-    beside = session_beside(spark)
+def test_a_stream_follows_appends(spark: Any, store: Path) -> None:
+    beside = sibling_session(spark)
     query = (
         source(beside.readStream, startingPosition="latest", topic="t")
         .load(str(store))
@@ -132,7 +134,7 @@ def test_a_stream_follows_what_is_appended(spark: Any, store: Path) -> None:
         .start()
     )
     try:
-        query.processAllAvailable()  # by then it knows where it begins
+        query.processAllAvailable()  # now it has its start
         found = beside.table("followed")
         for first in (600, 603):
             append_numbers(store, first, first + 3)

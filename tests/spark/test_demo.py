@@ -1,4 +1,4 @@
-"""The main job, end to end, in its small form."""
+"""The demo, end to end, with few events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def demo(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "stress.demo", *arguments]
 
 
-def test_the_demo_keeps_what_it_promises(tmp_path: Path) -> None:
+def test_the_demo_keeps_its_promises(tmp_path: Path) -> None:
     keep = tmp_path / "kept"
     command = demo("--events", "400", "--keep", str(keep))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -29,14 +29,14 @@ def test_the_demo_keeps_what_it_promises(tmp_path: Path) -> None:
     for sentence in (
         "4 writers append 400 events",
         "kill -9 of writer 3",
-        "takes its work over, and looks in the log",
+        "takes over its work, and searches the log",
         "half-way: cut over to file 2",
-        "the follower goes on from its stored ref",
+        "the follower resumes at its stored ref",
         "Per writer:",
         "Largest files:",
         "The three are equal, as multisets of (writer, sequence, hash).",
-        "Everything that a writer was told was kept is there, once.",
-        "the demo is done: all is as promised",
+        "Every acknowledged record is in the log exactly once.",
+        "the demo has passed: everything is as promised",
     ):
         assert sentence in done.stdout
     assert done.stderr == ""
@@ -45,7 +45,7 @@ def test_the_demo_keeps_what_it_promises(tmp_path: Path) -> None:
 
 
 def assert_same_bytes(keep: Path) -> None:
-    """Compare log and Parquet files with nothing of the demo's own code."""
+    """Compare log and Parquet files without the demo's own code."""
     import pyarrow.parquet
 
     table = pyarrow.parquet.read_table(keep / "extract.parquet", columns=["number", "offset", "sequence", "data"])
@@ -86,8 +86,8 @@ def test_an_interrupt_while_spark_works_ends_everything(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
     assert process.returncode == 130
-    assert errors == "demo: interrupted; every process that it started has ended\n"
-    # One that has ended may still be listed, without a command line, until its new parent looks.
+    assert errors == "demo: interrupted; all processes have been stopped\n"
+    # A dead process is listed, without a command line, until its new parent waits for it.
     assert [command_line(pid) for pid in processes() if group_of(pid) == group and command_line(pid)] == []
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong is named by an error of ours, with the file and the place, in what the driver raises."""
+"""The driver's errors contain ours, with the file and the offset."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_damaged_record(log: Path, refs: list[Ref], count: Callable[..., int])
     offset = refs[40].offset
     data[offset : offset + 4] = b"\xff\xff\xff\xff"
     path.write_bytes(data)
-    # By the index all that was synced together is damaged; without one, nothing is known from the record on.
+    # With an index, the whole commit is damaged; without one, everything from the record on.
     assert f"binlog.errors.CorruptError: {path} at offset 256: the bytes from here to" in error_of(count)
     (log / "00000001.idx").unlink()
     text = error_of(count)
@@ -66,7 +66,7 @@ def test_damage_as_rows(spark: Any, log: Path, refs: list[Ref]) -> None:
 
     good, [row] = damaged()
     assert (good, *row[:4]) == (1, 1, 256, None, refs[-1].offset + 6)
-    assert "are not what was written" in row.reason
+    assert "do not match the index" in row.reason
     (log / "00000001.idx").unlink()
     good, [row] = damaged()
     assert (good, *row[:4]) == (41, 1, refs[40].offset, None, refs[-1].offset + 6)
@@ -89,7 +89,7 @@ def test_a_missing_file_in_the_middle_or_at_the_end(log: Path, refs: list[Ref], 
     (log / "00000002.dat").unlink()
     text = error_of(count)
     assert "binlog.errors.CorruptError" in text
-    assert "leads to file 2, which is not there" in text
+    assert "its next file, 2, is missing" in text
 
 
 def test_a_missing_directory(count: Callable[..., int], log: Path) -> None:
@@ -101,7 +101,9 @@ def test_a_file_for_a_directory(count: Callable[..., int], log: Path, refs: list
 
 
 def test_an_unknown_option(count: Callable[..., int], refs: list[Ref]) -> None:
-    assert "binlog: there is no option 'start'; there are path, startingPosition" in error_of(lambda: count(start="1"))
+    assert "binlog: unknown option 'start'; the options are path, startingPosition" in error_of(
+        lambda: count(start="1")
+    )
 
 
 def test_no_path(count: Callable[..., int]) -> None:
@@ -111,15 +113,15 @@ def test_no_path(count: Callable[..., int]) -> None:
 @pytest.mark.parametrize(
     ("schema", "text"),
     [
-        ("payload binary", "binlog: there is no column 'payload'"),
-        ("data string", "binlog: the column 'data' is of type binary, not string"),
+        ("payload binary", "binlog: unknown column 'payload'"),
+        ("data string", "binlog: the type of column 'data' is binary, not string"),
         ("sequence long NOT NULL", "binlog: the column 'sequence' cannot be NOT NULL"),
     ],
 )
-def test_a_schema_that_cannot_be_given(count: Callable[..., int], refs: list[Ref], schema: str, text: str) -> None:
+def test_an_unknown_schema(count: Callable[..., int], refs: list[Ref], schema: str, text: str) -> None:
     assert text in error_of(lambda: count(schema))
 
 
-def test_the_session_goes_on_after_errors(count: Callable[..., int], refs: list[Ref]) -> None:
+def test_the_session_works_after_errors(count: Callable[..., int], refs: list[Ref]) -> None:
     error_of(lambda: count("payload binary"))
     assert count() == 101

@@ -1,4 +1,4 @@
-"""A log that grows while it is read: one consistent answer, of the moment the query was planned."""
+"""A log that grows while it is read: each query shows the moment when it was planned."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def append_and_cut_over(log: Path, stop: Event) -> None:
-    """Append numbers, a record each, and cut over now and then, ever more rarely, until told to stop."""
+    """Append numbers and cut over, at growing intervals, until stopped."""
     number, next_cutover, parent = 0, 200, os.getppid()
     with Writer(log) as writer:
-        # It ends with its parent too, however that ends.
+        # Also stop when the parent dies.
         while not stop.is_set() and os.getppid() == parent:
             writer.append_many([b"%d" % value for value in range(number, number + 5)])
             number += 5
@@ -47,19 +47,19 @@ def load(spark: Any, log: Path) -> Any:
     return spark.read.format("binlog").load(str(log))
 
 
-def test_what_is_read_has_no_holes(spark: Any, growing_log: Path) -> None:
+def test_a_read_has_no_holes(spark: Any, growing_log: Path) -> None:
     counts: list[int] = []
     while len(counts) < 3 or counts[-1] == counts[0]:
         frame = load(spark, growing_log)
         summary = frame.selectExpr("count(*)", "max(sequence)", "min(cast(data AS string) = cast(sequence AS string))")
         count, last, equal = summary.first()
         assert (last, equal) == ((count - 1, True) if count else (None, None))
-        assert count % 5 == 0  # what was appended together is read together
+        assert count % 5 == 0  # records of one append are read together
         counts.append(count)
     assert counts == sorted(counts)
 
 
-def test_a_frame_is_of_the_moment_of_its_first_query(spark: Any, log: Path) -> None:
+def test_a_frame_shows_the_moment_of_its_first_query(spark: Any, log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
         frame = load(spark, log)

@@ -40,7 +40,7 @@ def source(reader: Any, **options: str) -> Any:
     return reader.format("binlog").option("engine", "journal").options(**options)
 
 
-def test_a_row_a_record_with_what_became_of_it(spark: Any, filled: Path) -> None:
+def test_each_record_is_a_row_with_its_state(spark: Any, filled: Path) -> None:
     frame = source(spark.read, minPartitions="3").load(str(filled))
     kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     assert kinds == {
@@ -54,7 +54,7 @@ def test_a_row_a_record_with_what_became_of_it(spark: Any, filled: Path) -> None
     assert len({row["file"] for row in rows}) > 1
 
 
-def test_a_schema_of_ones_own_and_filters(spark: Any, filled: Path) -> None:
+def test_a_schema_and_filters(spark: Any, filled: Path) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         frame = source(spark.read).schema("ID long, data binary, state string").load(str(filled))
@@ -73,30 +73,32 @@ def error_of(action: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_what_goes_wrong_is_named(spark: Any, filled: Path, tmp_path: Path) -> None:
+def test_errors_name_the_cause(spark: Any, filled: Path, tmp_path: Path) -> None:
     def load(path: Path = filled, **options: str) -> Callable[[], object]:
         return lambda: source(spark.read, **options).load(str(path)).count()
 
-    assert "binlog: there is no option 'startingposition'; there are path, prefix" in error_of(
+    assert "binlog: unknown option 'startingposition'; the options are path, prefix" in error_of(
         load(startingPosition="x")
     )
     assert "is no journal" in error_of(load(tmp_path))
     write = spark.createDataFrame([("a",)], "data string").write.format("binlog").option("engine", "journal")
-    assert "binlog: a journal is written by the one process" in error_of(lambda: write.mode("append").save(str(filled)))
+    assert "binlog: only the process that has a journal open" in error_of(
+        lambda: write.mode("append").save(str(filled))
+    )
     stream = source(spark.readStream).load(str(filled)).writeStream.format("noop")
     assert "binlog: a journal cannot be followed" in error_of(lambda: stream.start().processAllAvailable())
 
 
 def test_damage_is_an_error_or_a_row(spark: Any, filled: Path) -> None:
     flip(files(filled)[0], 100)
-    assert "mode=PERMISSIVE has a row" in error_of(source(spark.read).load(str(filled)).count)
+    assert "mode=PERMISSIVE returns a row" in error_of(source(spark.read).load(str(filled)).count)
     frame = source(spark.read, mode="PERMISSIVE").load(str(filled))
     [row] = frame.where("damage IS NOT NULL").collect()
     assert (row.file, row.offset, row.kind) == (files(filled)[0].name, 88, None)
     assert frame.where("damage IS NULL").count() == len(plain_rows(filled))
 
 
-def test_what_the_document_shows_works(spark: Any, filled: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_documented_example_works(spark: Any, filled: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "spark.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     [example] = [block for block in blocks if '"journal"' in block]

@@ -1,4 +1,4 @@
-"""Memory of Spark's Python workers, and records that are as large as one dares."""
+"""The memory of Spark's Python workers, and very large records."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spar
 
 MIB = 1 << 20
 SAMPLE_SECONDS = 0.02
-MOST_RECORDS = 8  # of those that a worker reads, as much memory as they take is what one may have
+MOST_RECORDS = 8  # a worker may take the memory of this many of its records
 
 
 def write_holes(log: Path, *, count: int, size: int) -> None:
-    """A log of one file, of records that are nothing but zeros, of which the disk holds only their lengths."""
+    """Write a log file whose records are holes, so that the disk holds only their lengths."""
     log.mkdir()
     tail = FIRST_OFFSET + count * (4 + size)
     header = new_log_header(number=1, uuid=os.urandom(16), first_sequence=0, created_ns=1, boot_id=boot_id())
@@ -46,7 +46,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _workers() -> list[int]:
-    """Spark's Python workers: what runs pyspark.daemon below this process."""
+    """Return Spark's Python workers: the descendants of this process that run pyspark.daemon."""
     parents = {}
     daemons = set()
     for path in Path("/proc").glob("[0-9]*"):
@@ -67,8 +67,8 @@ def _workers() -> list[int]:
 
 
 @contextmanager
-def watched() -> Iterator[list[int]]:
-    """What the largest of the workers took, every now and then."""
+def run_with_progress() -> Iterator[list[int]]:
+    """Sample the memory of the largest worker while a job runs."""
     samples: list[int] = []
     stop = threading.Event()
 
@@ -85,11 +85,11 @@ def watched() -> Iterator[list[int]]:
         thread.join()
 
 
-def test_a_worker_takes_no_more_for_more_records(spark: Any, log: Path, figure: Any) -> None:
+def test_a_worker_needs_no_more_memory_for_more_records(spark: Any, log: Path, figure: Any) -> None:
     size, count = 64 * MIB, int(os.environ.get("BINLOG_TEST_RECORDS", "24"))
     write_holes(log, count=count, size=size - 4)
     frame = spark.read.format("binlog").schema("data binary").load(str(log))
-    with watched() as samples:
+    with run_with_progress() as samples:
         begun = time.monotonic()
         assert tuple(frame.selectExpr("count(*)", "sum(length(data))").first()) == (count, count * (size - 4))
         seconds = time.monotonic() - begun

@@ -1,4 +1,4 @@
-"""The whole pipeline, killed: in a process of its own, with a Spark of its own."""
+"""The whole pipeline, with its own Spark, which is killed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 
 from tests.support.checkout import ROOT
 
-# In the group of those with a session of Spark: two of them at once would keep both cores busy with starting.
+# In the group of the Spark tests, because starting two Sparks at once would keep both cores busy.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 KILLS = 1
 
 
-def test_each_record_is_in_parquet_and_in_the_other_log_once_though_spark_is_killed(
+def test_each_record_arrives_once_although_spark_is_killed(
     figure: Callable[[str], None],
 ) -> None:
     command = [sys.executable, "-m", "stress.pipeline", "--kills", str(KILLS), "--seed", "1"]

@@ -1,4 +1,4 @@
-"""What a read gives: every record, exactly, in the columns asked for."""
+"""Reads return every record exactly, in the columns asked for."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def load(spark: Any, path: Path) -> Any:
 
 
 def rows(frame: Any) -> list[tuple[Any, ...]]:
-    """All rows in the order of the log, with data as bytes."""
+    """Return all rows in the order of the log, with data as bytes."""
     found = frame.drop("time").orderBy("number", "offset").collect()
     return [tuple(bytes(value) if isinstance(value, bytearray) else value for value in row) for row in found]
 
 
-def in_the_log(path: Path) -> list[tuple[int, int, int, bytes]]:
+def log_records(path: Path) -> list[tuple[int, int, int, bytes]]:
     with Reader(path) as reader:
         return [(*entry.ref, sequence, entry.data) for sequence, entry in enumerate(reader)]
 
@@ -50,7 +50,7 @@ def test_every_record_of_closed_and_open_files(spark: Any, log: Path) -> None:
         writer.cutover()  # a file without records
         writer.append_many([*RECORDS, b"last"])
     found = rows(load(spark, log))
-    assert found == in_the_log(log)
+    assert found == log_records(log)
     assert [row[3] for row in found] == [*RECORDS, *RECORDS, b"last"]
     assert {row[0] for row in found} == {1, 3}
 
@@ -61,7 +61,7 @@ def test_records_larger_than_a_batch(spark: Any, log: Path) -> None:
     frame = load(spark, log).selectExpr("number", "offset", "length(data)", "sha2(data, 256)")
     expected = load(spark, log).collect()
     assert [row[2] for row in rows(frame)] == [6, 3 << 20, 7, 1 << 20, 5]
-    assert sorted(bytes(row.data) for row in expected) == sorted(row[3] for row in in_the_log(log))
+    assert sorted(bytes(row.data) for row in expected) == sorted(row[3] for row in log_records(log))
 
 
 def test_many_tiny_records_take_several_batches(spark: Any, log: Path) -> None:
@@ -100,19 +100,19 @@ def test_count(spark: Any, log: Path) -> None:
 @pytest.mark.parametrize(
     "ddl", ["data binary", "offset long", "sequence bigint, number long", "DATA binary, Number long"]
 )
-def test_only_the_columns_of_the_users_schema(spark: Any, log: Path, ddl: str) -> None:
+def test_a_schema_selects_columns(spark: Any, log: Path, ddl: str) -> None:
     with Writer(log) as writer:
         writer.append_many(RECORDS)
     frame = spark.read.format("binlog").schema(ddl).load(str(log))
     names = [word.split()[0] for word in ddl.split(", ")]
     assert frame.columns == names
     whole = {name: position for position, name in enumerate(("number", "offset", "sequence", "data"))}
-    expected = [tuple(row[whole[name.lower()]] for name in names) for row in in_the_log(log)]
+    expected = [tuple(row[whole[name.lower()]] for name in names) for row in log_records(log)]
     found = [tuple(bytes(value) if isinstance(value, bytearray) else value for value in row) for row in frame.collect()]
     assert sorted(found) == sorted(expected)
 
 
-def test_the_users_schema_may_say_not_null(spark: Any, log: Path) -> None:
+def test_a_schema_may_be_not_null(spark: Any, log: Path) -> None:
     with Writer(log) as writer:
         writer.append_many(RECORDS)
     frame = spark.read.format("binlog").schema("data binary NOT NULL, offset long NOT NULL").load(str(log))
@@ -153,12 +153,12 @@ def test_the_path_may_be_a_uri(spark: Any, tmp_path: Path) -> None:
 
 
 def jpos_file(records: list[bytes]) -> bytes:
-    """The bytes of an open file as the real jPOS module writes it: zeros to the first record, at offset 248."""
+    """Return an open file as the jPOS module writes it: zeros up to the first record, at offset 248."""
     body = b"".join(struct.pack(">I", len(record)) + record for record in records)
     return struct.pack(">IHHQII", 252, 1, 0, 248 + len(body), 1, 0).ljust(248, b"\0") + body
 
 
-def test_a_file_that_jpos_made_has_no_sequence(spark: Any, log: Path) -> None:
+def test_a_jpos_file_has_no_sequence(spark: Any, log: Path) -> None:
     records = [b"hello", b"A" * 1000, b""]
     log.mkdir()
     (log / "00000001.dat").write_bytes(jpos_file(records))
@@ -169,7 +169,7 @@ def test_a_file_that_jpos_made_has_no_sequence(spark: Any, log: Path) -> None:
     ]
 
 
-def test_files_of_jpos_and_of_ours_in_one_log(spark: Any, log: Path) -> None:
+def test_jpos_and_native_files_in_one_log(spark: Any, log: Path) -> None:
     log.mkdir()
     (log / "00000001.dat").write_bytes(jpos_file([b"theirs"]))
     with Writer(log) as writer:

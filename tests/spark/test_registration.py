@@ -1,4 +1,4 @@
-"""Spark finds the source by its name alone, in a process that never heard of binlog, on the Java that was found."""
+"""Spark finds the source by its name, in a process that has not imported binlog, on the Java that we found."""
 
 from __future__ import annotations
 

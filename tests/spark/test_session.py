@@ -1,4 +1,4 @@
-"""What `session` has Java told and warns of, and what a session of one's own may change of it."""
+"""The Java options and warnings of `session`, and how a user's session can change them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_java_keeps_the_memory_of_its_heap(spark: Any) -> None:
 
 
 @pytest.mark.slow
-def test_options_of_a_sessions_own_come_behind_and_it_warns_of_nothing_that_is_ours(log: Path) -> None:
+def test_the_options_of_a_session_are_added_without_warnings(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"one")
     command = [sys.executable, "-m", __name__, str(log)]

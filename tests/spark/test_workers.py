@@ -1,4 +1,4 @@
-"""What a process of Spark's own is, as this version of Spark makes it."""
+"""Detecting Spark's Python workers in this version of Spark."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
-def test_a_worker_is_known_and_leaves_alone_what_was_imported(spark: Any) -> None:
+def test_a_worker_is_detected_and_freezes_imported_objects(spark: Any) -> None:
     def is_settled(_: int) -> bool:
         import gc
 
-        from binlog.spark.worker import settle_worker
+        from binlog.spark.worker import tune_worker
 
-        settle_worker()
+        tune_worker()
         return gc.get_freeze_count() > 0
 
     assert spark.sparkContext.parallelize([0], 1).map(is_settled).collect() == [True]

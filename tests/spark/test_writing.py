@@ -1,4 +1,4 @@
-"""Rows become records: all of a frame or none, and each batch of a stream once."""
+"""Writing: a frame is appended atomically, and each batch of a stream once."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ def other(tmp_path: Path) -> Path:
     return tmp_path / "other"
 
 
-def set_aside(log: Path) -> Path:
-    """Return the folder in which a job keeps what is not in the log yet."""
-    from binlog.spark.writing.writing import ASIDE  # not at the top: without Spark this module is still collected
+def task_output_folder(log: Path) -> Path:
+    """Return the folder for task output that is not in the log yet."""
+    from binlog.spark.writing.writing import (
+        TASK_OUTPUT_FOLDER,  # imported here, because this module is collected without Spark too
+    )
 
-    return log / ASIDE
+    return log / TASK_OUTPUT_FOLDER
 
 
 def error_of(action: Callable[[], object]) -> str:
@@ -42,16 +44,16 @@ def test_a_frame_is_appended_in_the_order_of_its_partitions(spark: Any, log: Pat
         writer.append(b"before")
     numbers(spark, 10_000).write.format("binlog").mode("append").save(str(log))
     assert read_all(log) == [b"before", *(b"%d" % number for number in range(10_000))]
-    assert not set_aside(log).exists()
+    assert not task_output_folder(log).exists()
 
 
-def test_a_log_is_made_where_there_is_none(spark: Any, log: Path) -> None:
+def test_a_missing_log_is_created(spark: Any, log: Path) -> None:
     frame = spark.createDataFrame([(1, b"\x00\xff"), (2, b"")], "number int, DATA binary")
     frame.coalesce(1).write.format("binlog").mode("append").save(str(log))
     assert read_all(log) == [b"\x00\xff", b""]
 
 
-def test_what_was_read_can_be_written(spark: Any, log: Path, other: Path) -> None:
+def test_read_rows_can_be_written(spark: Any, log: Path, other: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"%d" % number * 50 for number in range(20_000)])
     frame = spark.read.format("binlog").option("maxPartitionBytes", "300k").load(str(log))
@@ -59,7 +61,7 @@ def test_what_was_read_can_be_written(spark: Any, log: Path, other: Path) -> Non
     assert read_all(other) == read_all(log)
 
 
-def test_rows_come_to_python_a_megabyte_at_a_time(spark: Any, tmp_path: Path) -> None:
+def test_rows_reach_python_a_megabyte_at_a_time(spark: Any, tmp_path: Path) -> None:
     from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
     class Noting(DataSourceArrowWriter):
@@ -87,7 +89,7 @@ def test_rows_come_to_python_a_megabyte_at_a_time(spark: Any, tmp_path: Path) ->
     assert max(found) < 2_000_000
 
 
-def test_what_tasks_write_becomes_files_where_it_is_as_large_as_is_said(spark: Any, log: Path) -> None:
+def test_large_task_output_becomes_files(spark: Any, log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     # 10,000 rows in four parts, of which the last has rows of 30 letters.
@@ -98,14 +100,14 @@ def test_what_tasks_write_becomes_files_where_it_is_as_large_as_is_said(spark: A
     files = binlog.stat(log).files
     assert [file.record_count for file in files] == [1, 7500, 2500]  # the first three together
     assert [file.first_sequence for file in files] == [0, 1, 7501]
-    assert not set_aside(log).exists()
+    assert not task_output_folder(log).exists()
     assert binlog.check(log) == []
     found = spark.read.format("binlog").load(str(log)).selectExpr("max(sequence)", "count(time)").first()
     assert tuple(found) == (10_000, 10_001)
 
 
-def test_many_megabytes_are_files_of_their_own(spark: Any, log: Path) -> None:
-    """As the default has it: 64 MiB."""
+def test_by_default_many_megabytes_become_files(spark: Any, log: Path) -> None:
+    """The default is 64 MiB."""
     rows = spark.range(0, 140, 1, 2).selectExpr("cast(concat(id, repeat('x', 1000000)) AS binary) AS data")
     rows.write.format("binlog").mode("append").save(str(log))
     assert [file.record_count for file in binlog.stat(log).files] == [0, 70, 70]
@@ -113,7 +115,7 @@ def test_many_megabytes_are_files_of_their_own(spark: Any, log: Path) -> None:
     assert binlog.check(log) == []
 
 
-def test_a_job_that_fails_leaves_nothing(spark: Any, log: Path) -> None:
+def test_a_failed_job_leaves_nothing(spark: Any, log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     failing = spark.range(0, 10_000, 1, 4).selectExpr(
@@ -121,10 +123,10 @@ def test_a_job_that_fails_leaves_nothing(spark: Any, log: Path) -> None:
     )
     assert "no" in error_of(lambda: failing.write.format("binlog").mode("append").save(str(log)))
     assert read_all(log) == [b"before"]
-    assert not set_aside(log).exists()
+    assert not task_output_folder(log).exists()
 
 
-def test_a_job_whose_every_task_fails_leaves_nothing(spark: Any, log: Path) -> None:
+def test_a_job_with_only_failed_tasks_leaves_nothing(spark: Any, log: Path) -> None:
     failing = spark.range(0, 2, 1, 2).selectExpr("'12345678901' AS data")
     text = error_of(lambda: failing.write.format("binlog").mode("append").option("maxRecordBytes", "10").save(str(log)))
     assert "the limit is 10" in text
@@ -135,14 +137,14 @@ def test_a_job_whose_every_task_fails_leaves_nothing(spark: Any, log: Path) -> N
     ("columns", "options", "text"),
     [
         ("'x' AS a, 'y' AS b", {}, "the rows have a column named 'data', or one column alone; they have a, b"),
-        ("1 AS data", {}, "the column 'data' is binary or a string, not int"),
-        ("cast(null AS string) AS data", {}, "has null in it"),
-        ("'x' AS data", {"color": "red"}, "there is no option 'color'"),
-        ("'x' AS data", {"txnAppId": "a"}, "txnAppId and txnVersion go together"),
+        ("1 AS data", {}, "the column 'data' must be binary or a string, not int"),
+        ("cast(null AS string) AS data", {}, "contains null"),
+        ("'x' AS data", {"color": "red"}, "unknown option 'color'"),
+        ("'x' AS data", {"txnAppId": "a"}, "txnAppId and txnVersion must be given together"),
         ("'12345678901' AS data", {"maxRecordBytes": "10"}, "a record of 11 bytes; the limit is 10"),
     ],
 )
-def test_what_cannot_be_written_is_told(
+def test_rows_that_cannot_be_written_are_an_error(
     spark: Any, log: Path, columns: str, options: dict[str, str], text: str
 ) -> None:
     frame = spark.range(1).selectExpr(*columns.split(", "))
@@ -151,8 +153,8 @@ def test_what_cannot_be_written_is_told(
 
 
 @pytest.mark.parametrize("kind", ["binary", "string"])
-def test_with_large_types_in_arrow_all_is_the_same(spark: Any, log: Path, other: Path, kind: str) -> None:
-    """Spark's setting gives offsets of 64 bits."""
+def test_large_arrow_types_are_written_alike(spark: Any, log: Path, other: Path, kind: str) -> None:
+    """With this setting of Spark's, offsets have 64 bits."""
     spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
     try:
         rows = spark.range(0, 1000, 1, 2).selectExpr(f"cast(cast(id AS string) AS {kind}) AS data")
@@ -165,7 +167,7 @@ def test_with_large_types_in_arrow_all_is_the_same(spark: Any, log: Path, other:
 
 
 def test_a_log_is_never_overwritten(spark: Any, log: Path) -> None:
-    assert "only ever appended to" in error_of(
+    assert "can only be appended to" in error_of(
         lambda: numbers(spark, 1).write.format("binlog").mode("overwrite").save(str(log))
     )
 
@@ -180,7 +182,7 @@ def test_a_version_of_an_application_is_appended_once(spark: Any, log: Path) -> 
     write(7, 2)
     write(5, 1)
     assert read_all(log) == [b"%d" % number for number in [*range(5), *range(7)]]
-    assert "is in the log with 7 records, and has 8 now" in error_of(lambda: write(8, 2))
+    assert "is in the log with 7 records, but now has 8" in error_of(lambda: write(8, 2))
 
 
 @pytest.fixture
@@ -212,16 +214,16 @@ def test_a_stream_from_one_log_into_another(log: Path, other: Path, query: Calla
         writer.append_many([b"%d" % number for number in range(3000, 3100)])
         query()
     assert read_all(other) == read_all(log)
-    assert not set_aside(other).exists()
+    assert not task_output_folder(other).exists()
 
 
-def test_a_batch_whose_commit_is_not_known_is_given_again_and_not_appended(
+def test_a_batch_with_an_unnoted_commit_is_retried_but_not_appended(
     log: Path, other: Path, tmp_path: Path, query: Callable[..., Any]
 ) -> None:
     with Writer(log) as writer:
         writer.append_many([b"%d" % number for number in range(100)])
         query(maxRecordsPerTrigger="30")
-        # As a driver leaves it that died between the publishing and its own note of the commit.
+        # As after the death of a driver between publishing and its note of the commit.
         last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
         last.unlink()
         (last.parent / f".{last.name}.crc").unlink(missing_ok=True)

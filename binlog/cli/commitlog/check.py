@@ -6,8 +6,8 @@ import click
 
 from binlog.cli.commitlog.options import key_slots_option
 from binlog.cli.exits import ExitCode, opening
-from binlog.cli.log.check import tell
 from binlog.cli.options import directory_argument, json_option
+from binlog.cli.problems import print_problems
 from binlog.commitlog import check_store
 
 
@@ -24,4 +24,4 @@ def command(directory: str, key_slots: int | None, as_json: bool) -> ExitCode:
     """
     with opening():
         problems = check_store(directory, key_slots=key_slots)
-    return tell(problems, as_json=as_json)
+    return print_problems(problems, as_json=as_json)

@@ -72,7 +72,7 @@ def command(directory: str, key_slots: int | None, as_json: bool) -> None:
                 for queue in store.queues
             ],
             left=("TOPIC",),
-            least=("AT", "LAST AT", "FIRST STORED", "ON DISK", "LAST STORED"),
+            droppable=("AT", "LAST AT", "FIRST STORED", "ON DISK", "LAST STORED"),
         )
     if store.key_index:
         write_table(

@@ -8,7 +8,7 @@ from binlog.cli.commitlog.messages import messages_bytes
 from binlog.cli.commitlog.options import JSON_TEXT, check_queue, queue_option, topic_option
 from binlog.cli.exits import opening
 from binlog.cli.options import directory_argument, json_option
-from binlog.cli.output import refuse_without_reader, write
+from binlog.cli.output import raise_without_reader, write
 from binlog.commitlog import StoreReader, TopicReader
 
 _COUNT = 10
@@ -48,7 +48,7 @@ def command(directory: str, topic: str, queue_id: int | None, count: int, follow
             messages.start_at_last(count)
         _print_all(messages, as_json)
         while follow:
-            refuse_without_reader()
+            raise_without_reader()
             messages.wait(_LOOK_SECONDS)
             _print_all(messages, as_json)
 

@@ -9,9 +9,9 @@ import click
 from binlog.cli.amounts import things_text
 from binlog.cli.exits import ExitCode, opening
 from binlog.cli.journal.options import Files, files_options
-from binlog.cli.log.check import tell
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write_line
+from binlog.cli.problems import print_problems
 from binlog.journal import check_journal
 
 _QUARANTINE = "quarantine"
@@ -30,7 +30,7 @@ def command(directory: str, as_json: bool, files: Files) -> ExitCode:
     """
     with opening():
         problems = check_journal(directory, **files)
-    code = tell(problems, as_json=as_json)
+    code = print_problems(problems, as_json=as_json)
     aside = os.path.join(directory, _QUARANTINE)
     if not as_json and os.path.isdir(aside):
         write_line(f"{things_text(len(os.listdir(aside)), 'file')} that loads have set aside: {printable(aside)}")

@@ -7,7 +7,7 @@ from itertools import islice
 
 import click
 
-from binlog.cli.exits import ExitCode, complain, opening
+from binlog.cli.exits import ExitCode, opening, print_error
 from binlog.cli.journal.options import Files, files_options
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write
@@ -63,7 +63,7 @@ def command(
 def tell_damage(records: JournalRecords) -> ExitCode:
     """Tell what was damaged, and what the process then returns."""
     for problem in records.problems:
-        complain(str(problem))
+        print_error(str(problem))
     return ExitCode.FAILED if records.problems else ExitCode.OK
 
 

@@ -1,1 +1,1 @@
-"""The commands for a log."""
+"""The commands for a log, one module each."""

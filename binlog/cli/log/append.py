@@ -1,4 +1,4 @@
-"""`binlog append`: a record a line."""
+"""`binlog append`: append each line of the input as a record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 import binlog
 from binlog.cli.amounts import things_text
-from binlog.cli.exits import CommandError, ExitCode, complain, opening, system_text
+from binlog.cli.exits import CommandError, ExitCode, opening, print_error, system_text
 from binlog.cli.options import (
     byte_count_from,
     directory_argument,
@@ -26,7 +26,7 @@ from binlog.errors import BinlogError, BusyError
 
 _BATCH_RECORDS = 1000
 _RECORD_BYTES_MAX = 64 << 20
-# A character of a record may take six in JSON.
+# JSON may need six characters for one of a record.
 _JSON_BYTES_MAX = 6 * _RECORD_BYTES_MAX + 1024
 
 
@@ -40,42 +40,42 @@ _JSON_BYTES_MAX = 6 * _RECORD_BYTES_MAX + 1024
     metavar="N",
     default=_BATCH_RECORDS,
     show_default=True,
-    help="At most N records a sync; fewer when the input pauses, which is never waited for. "
-    "The records of one sync become visible together. 1 syncs each record by itself.",
+    help="Sync after every N records, or earlier when the input pauses: it never waits for more input. "
+    "Readers see the records of one sync all at once. 1 syncs each record alone.",
 )
 @click.option(
     "--mode",
     type=click.Choice([mode.name.lower() for mode in binlog.Mode]),
     default=binlog.Mode.SYNC.name.lower(),
     show_default=True,
-    help="How far a record is before the next is read: 'sync' on stable storage; 'flush' in the file, and synced "
-    "within half a second; 'stage' in shared memory, and in the file within 0.2 s. "
-    "All is durable when the command ends.",
+    help="How far to bring a record before reading the next one: 'sync', to stable storage; 'flush', to the file, "
+    "which is synced within 0.5 s; 'stage', to shared memory, which is written within 0.2 s. "
+    "Everything is durable when the command ends.",
 )
 @click.option(
     "--cutover-bytes",
     callback=byte_count_from,
     metavar="BYTES",
-    help="Close the open file once it has so many bytes, and go on in the next: 512M, 1G.",
+    help="Close the open file and continue in the next one when it reaches this size: 512M, 1G.",
 )
 @click.option(
     "--cutover-age",
     callback=seconds_from,
     metavar="TIME",
-    help="The same once it was made so long ago, and has records: 15m, 12h, 1d.",
+    help="Close the open file when it has records and is this old: 15m, 12h, 1d.",
 )
-@null_option("Records end with a NUL byte, as 'find -print0' and 'binlog cat -0' have them, and may have newlines.")
+@null_option("Records end with a NUL byte, as from 'find -print0' and 'binlog cat -0', and may contain newlines.")
 @click.option(
     "--from-json",
     "from_json",
     is_flag=True,
-    help='Each line is a JSON object, with the record as "text", or as "base64", as \'binlog cat --json\' prints it. '
-    "For records of any bytes.",
+    help='Each line is a JSON object with the record as "text" or "base64", as \'binlog cat --json\' prints it. '
+    "Use this for arbitrary bytes.",
 )
 @timeout_option
 @file_system_option
-@click.option("-q", "--quiet", is_flag=True, help="No summary at the end.")
-@json_option("Print a JSON object with the ref of each record, once the record is durable.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not print a summary.")
+@json_option("Print a JSON object with the ref of each record when the record is durable.")
 def command(
     directory: str,
     file: str | None,
@@ -92,20 +92,19 @@ def command(
 ) -> None:
     """Append each line of FILE, or of standard input, to the log in DIR.
 
-    A record is a line without its newline, the bytes as they are; --null and --from-json take records with newlines.
-    Each is appended as soon as it is read and, unless --mode says otherwise, is durable then: synced, so that it
-    survives a power cut, and only then published, so that readers see it. DIR is made where it is missing. A summary
-    goes to standard error.
+    A record is a line without its newline, byte for byte; use --null or --from-json for records with newlines. Each
+    record is appended as soon as it is read. By default it is synced, so that it survives a power cut, before readers
+    can see it. If DIR does not exist, it is created. A summary goes to standard error.
 
-    Ctrl-C ends it; lines that were not acknowledged by then may be in the log, or not. After an error, the message says
-    how many lines are in.
+    Ctrl-C ends the command; lines that were not acknowledged by then may or may not be in the log. After an error, the
+    message says how many lines were appended.
     """
     if as_json and mode == "stage":
-        raise click.UsageError("--json tells refs, and a staged record has none yet")
+        raise click.UsageError("--json prints refs, and a staged record has no ref yet")
     if cutover_bytes == 0 or cutover_age == 0:
-        raise click.UsageError("a limit is more than 0")
+        raise click.UsageError("a limit must be more than 0")
     if as_null and from_json:
-        raise click.UsageError("--null and --from-json exclude each other")
+        raise click.UsageError("--null and --from-json cannot be used together")
     tally = _Tally()
     source = _Source(b"\0" if as_null else b"\n", from_json=from_json)
     with _input(file) as fd:
@@ -124,18 +123,18 @@ def command(
                 if as_json:
                     write(ref_lines(refs))
     if not quiet and not as_json:
-        complain(str(tally))
+        print_error(str(tally))
 
 
 class _Source:
-    """Makes records of an input.  end: the byte that ends one.  from_json: whether each is a JSON object."""
+    """Splits the input into records.  end: the byte that ends one.  from_json: whether each is a JSON object."""
 
     def __init__(self, end: bytes, *, from_json: bool) -> None:
         self._end = end
         self._from_json = from_json
 
     def batches(self, fd: int, count_max: int) -> Iterator[list[bytes]]:
-        """The records, as they come.  Raises: LineTooLongError, ValueError, after those before; OSError."""
+        """Yield lists of records as they arrive, up to an error.  Raises: LineTooLongError, ValueError, OSError."""
         limit = _JSON_BYTES_MAX if self._from_json else _RECORD_BYTES_MAX
         for lines in batches(fd, count_max=count_max, line_bytes_max=limit, end=self._end):
             if not self._from_json:
@@ -152,7 +151,7 @@ class _Source:
 
 
 class _Tally:
-    """What was appended so far."""
+    """The records appended so far."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -194,7 +193,7 @@ def _append(
         code = ExitCode.BUSY if isinstance(error, BusyError) else ExitCode.FAILED
         raise CommandError(f"{error}; {tally}", code) from error
     except OSError as error:
-        raise CommandError(f"reading the input: {error.strerror}; {tally}", ExitCode.FAILED) from error
+        raise CommandError(f"cannot read the input: {error.strerror}; {tally}", ExitCode.FAILED) from error
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from binlog.cli.options import directory_argument, json_option, seconds_from
 from binlog.cli.output import printable, write_line
 from binlog.cli.records import object_line
 
-_COLUMNS = ("FILE", "CLOSED", "SIZE", "ARCHIVE", "SMALLER")
+_COLUMNS = ("FILE", "CLOSED", "SIZE", "ARCHIVE", "RATIO")
 _LEVEL_MAX = 19
 
 
@@ -25,22 +25,22 @@ _LEVEL_MAX = 19
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Leave the newest N closed files as they are.",
+    help="Do not compress the newest N closed files.",
 )
 @click.option(
     "--keep-age",
     callback=seconds_from,
     metavar="TIME",
-    help="Leave what was closed less than so long ago: 90s, 15m, 12h, 30d, 2w.",
+    help="Do not compress files closed less than this long ago: 90s, 15m, 12h, 30d, 2w.",
 )
 @click.option(
     "--level",
     type=click.IntRange(1, _LEVEL_MAX),
     default=3,
     show_default=True,
-    help="zstd's. Higher is smaller and slower to make, not to read.",
+    help="The zstd level. Higher levels compress better and more slowly; reading is not slower.",
 )
-@click.option("--dry-run", is_flag=True, help="Compress nothing, and tell what would be.")
+@click.option("--dry-run", is_flag=True, help="Compress nothing; print what would be compressed.")
 @json_option('Print one JSON object: dry_run, raw_bytes, archive_bytes, and "files" with one for each file.')
 def command(
     directory: str,
@@ -52,9 +52,9 @@ def command(
 ) -> ExitCode:
     """Compress the closed files of the log in DIR, oldest first: 00000001.dat becomes 00000001.dat.zst.
 
-    Everything goes on reading them: records keep their refs. A file goes only once its archive was read back from the
-    disk and found equal to it; one that is damaged, or that others may write to, is left as it is, told of, and makes
-    the command exit with 1. It may run beside writers and readers. Each archive is durable before its file goes.
+    Records keep their refs, and all commands and readers can still read them. A file is removed only after its archive
+    has been synced, read back from the disk and found equal. A damaged file, or one that other programs may write to,
+    is left as it is and reported, and the command exits with 1. Writers and readers may run meanwhile.
     """
     with opening():
         done = binlog.archive(directory, keep_last=keep_last, keep_seconds=keep_age, level=level, dry_run=dry_run)
@@ -68,16 +68,16 @@ def command(
     else:
         for line in _lines(done, dry_run=dry_run):
             write_line(printable(line))
-        what = f"{things_text(len(made), 'file')}, {size_text(raw_bytes)}"
-        write_line(f"would archive {what}" if dry_run else f"archived {what}, in {size_text(archive_bytes)}")
+        summary = f"{things_text(len(made), 'file')}, {size_text(raw_bytes)}"
+        write_line(f"would archive {summary}" if dry_run else f"archived {summary}, to {size_text(archive_bytes)}")
     return ExitCode.FAILED if len(made) < len(done) else ExitCode.OK
 
 
 def _lines(done: list[binlog.Archived], *, dry_run: bool) -> Iterator[str]:
-    """What was left, and why; then a table of the rest."""
+    """Yield a line for each file that was left, with the reason, and then a table of the others."""
     for each in done:
         if each.problem is not None:
-            yield f"left as it is: {each.problem}"
+            yield f"not archived: {each.problem}"
     rows = [_row(each) for each in done if each.problem is None]
     if not rows:
         return

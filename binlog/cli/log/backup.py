@@ -1,4 +1,4 @@
-"""`binlog backup`: copy a log as it is at one moment."""
+"""`binlog backup`: make a consistent copy of a log."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from binlog.cli.output import write_line
 from binlog.cli.records import object_line
 
 
-@click.command("backup", short_help="Copy a log as it is at one moment.")
+@click.command("backup", short_help="Make a consistent copy of a log.")
 @directory_argument
 @click.argument("out", type=click.Path(file_okay=False))
 @json_option("Print one JSON object: path, first_number, tail, bytes.")
 def command(directory: str, out: str, as_json: bool) -> None:
-    """Copy the log in DIR to the new directory OUT, as it is at one moment.
+    """Copy the log in DIR, as it is at one moment, to the new directory OUT.
 
-    Other processes may append, cut over and prune meanwhile, in any mode. Everything that was acknowledged before is in
-    the copy, which is a log to read and to append to. OUT must not exist, or be empty; it appears when the copy is
-    complete, durably. A copy by cp or rsync may take one file from before a cutover and the next from after it.
+    Other processes may append, cut over and prune meanwhile, in any mode. The copy contains everything acknowledged
+    before the command started, and is a complete log. OUT must not exist or must be empty; it appears, durably, when
+    the copy is complete. Do not copy a log with cp or rsync while it is written to: they may copy one file before a
+    cutover and the next one after it.
     """
     with opening():
         made = binlog.backup(directory, out)

@@ -1,4 +1,4 @@
-"""`binlog cat`: the records from a start to the end."""
+"""`binlog cat`: print all records."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from binlog.cli.records import batch_bytes, form_of, null_option
     callback=start_from(binlog.Start.BEGINNING),
     default=binlog.Start.BEGINNING.value,
     show_default=True,
-    help="Where to start: the beginning, or the ref of a record.",
+    help="Start at the beginning, or at the record with this ref.",
 )
 @since_option
-@click.option("--file", "number", type=click.IntRange(min=1), metavar="N", help="Only the records of file N.")
+@click.option("--file", "number", type=click.IntRange(min=1), metavar="N", help="Print only the records of file N.")
 @no_verify_option
 @null_option("End each record with a NUL byte instead of a newline, for 'xargs -0', 'binlog append -0' and others.")
-@json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" where it is not UTF-8.')
+@json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" if it is not UTF-8.')
 def command(
     directory: str,
     start: binlog.Ref | binlog.Start,
@@ -36,19 +36,19 @@ def command(
     as_null: bool,
     as_json: bool,
 ) -> None:
-    """Print all records of the log in DIR, from a start to the end, a line each.
+    """Print all records of the log in DIR, one on each line.
 
-    The bytes are printed as they are. A record that contains a newline takes several lines: --null and --json
-    tell where it ends.
+    The bytes are printed as they are. A record that contains newlines takes several lines; with --null or --json you
+    can tell where it ends.
 
-    At damage, everything before the damaged range is printed, then the error, and it exits with 1. A range is a commit,
-    or 64 KiB of records; --no-verify prints its records as they are.
+    If a record is damaged, the command prints everything before the damaged range (a commit, or 64 KiB of records),
+    then the error, and exits with 1. Use --no-verify to print the records of the damaged range as they are.
     """
     form = form_of(as_json=as_json, as_null=as_null)
     if number is not None and isinstance(start, binlog.Ref):
-        raise click.UsageError("--from and --file exclude each other")
+        raise click.UsageError("--from and --file cannot be used together")
     if since is not None and (number is not None or isinstance(start, binlog.Ref)):
-        raise click.UsageError("--since excludes --from and --file")
+        raise click.UsageError("--since cannot be used with --from or --file")
     with opening():
         need_log(directory)
         place = (since or start) if number is None else _start_of_file(directory, number)

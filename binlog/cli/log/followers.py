@@ -1,11 +1,11 @@
-"""How far behind the followers of a log are, as their position files tell.
+"""The position files of a log's followers, and how far each follower lags.
 
-A follower's position, kept in a file: the ref of the next record, as a line of text.
+A position file holds the ref of the next record that its follower reads, as a line of text.
 
 Invariants
-- The file holds a whole ref at any time, and after a power cut the old or the new one: it is written under another
-  name, synced, and renamed.
-- It never runs ahead of what was printed.
+- The file always holds a whole ref; after a power cut, the old one or the new one.  It is written under another name,
+  synced, and renamed.
+- It never runs ahead of the records that were printed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _BYTES_MAX = 64
 
 
 def read_position(path: str) -> binlog.Ref | None:
-    """The ref in the file, or None where there is no file.  Raises: OSError; ValueError for anything else in it."""
+    """Return the ref in the file, or None if there is no file.  Raises: OSError; ValueError for other contents."""
     try:
-        # A FIFO in its place, which anyone may make who may write to the directory, must not hang the reader.
+        # O_NONBLOCK, because anyone who may write to the directory could put a FIFO here and hang the reader.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
@@ -44,7 +44,7 @@ def read_position(path: str) -> binlog.Ref | None:
 
 
 class Position:
-    """A position file to start from and to keep up to date."""
+    """A position file of this process: read once at the start, then updated."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -52,19 +52,17 @@ class Position:
 
     @property
     def start(self) -> binlog.Ref | None:
-        """Where an earlier run came to, or None for a first one."""
+        """The position that an earlier run stored, or None."""
         return self._stored
 
     def store(self, ref: binlog.Ref) -> None:
-        """Keep the ref, durably, where it is not the one kept.  Raises: CommandError."""
+        """Store the ref durably if it has changed.  Raises: CommandError."""
         if ref == self._stored:
             return
         try:
             _replace(self.path, f"{ref}\n".encode())
         except OSError as error:
-            raise CommandError(
-                f"{self.path}: the position cannot be kept: {error.strerror}", ExitCode.FAILED
-            ) from error
+            raise CommandError(f"{self.path}: cannot store the position: {error.strerror}", ExitCode.FAILED) from error
         self._stored = ref
 
     def _load(self) -> binlog.Ref | None:
@@ -78,18 +76,18 @@ class Position:
 
 def _replace(path: str, data: bytes) -> None:
     folder, name = os.path.split(os.path.abspath(path))
-    draft = os.path.join(folder, f".{name}.{os.getpid()}.new")
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}.new")
     try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
         try:
             os.write(fd, data)
             os.fsync(fd)
         finally:
             os.close(fd)
-        os.rename(draft, path)
+        os.rename(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(draft)
+            os.unlink(temporary)
         raise
 
 
@@ -101,9 +99,9 @@ _READ_RECORDS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """A follower, and what it has still to read.
+    """How far a follower lags.
 
-    records, bytes: None where they are not known, or not yet.  updated: when its file was written, in seconds since
+    records, bytes: still to read; None if unknown, or not counted yet.  updated: the time of its file, in seconds since
     1970.
     """
 
@@ -115,16 +113,16 @@ class Lag:
     problem: str | None = None
 
 
-def behind_text(lag: Lag) -> str:
-    """How far behind a follower is, in words."""
+def lag_text(lag: Lag) -> str:
+    """Format a follower's lag, or its problem."""
     if lag.problem is not None:
         return lag.problem
     records = "" if lag.records is None else f"{things_text(lag.records, 'record')}, "
-    return f"{records}{size_text(lag.bytes or 0)} behind"
+    return f"lag {records}{size_text(lag.bytes or 0)}"
 
 
 def lag_object(lag: Lag) -> dict[str, object]:
-    """A follower as --json prints it."""
+    """Return a follower as --json prints it."""
     return {
         "name": PurePath(lag.name).name,
         "position": lag.name,
@@ -136,7 +134,7 @@ def lag_object(lag: Lag) -> dict[str, object]:
 
 
 class Followers:
-    """Every `*.position` file in the log's directory, and those named."""
+    """The followers whose position files are in the log's directory as `*.position`, or named by the user."""
 
     def __init__(self, directory: str, paths: Iterable[str]) -> None:
         self._directory = directory
@@ -144,9 +142,9 @@ class Followers:
         self._counters: dict[str, _Counter] = {}
 
     def lags(self, log: binlog.LogStat, *, seconds_max: float | None = None) -> list[Lag]:
-        """Where each follower is.
+        """Return the lag of each follower.
 
-        seconds_max: how long to count records, in all; what is left is counted in the next calls.
+        seconds_max: how long to count records in this call; the next call continues.
         """
         deadline = None if seconds_max is None else time.monotonic() + seconds_max
         names = self._found()
@@ -155,13 +153,13 @@ class Followers:
         return [self._lag(path, name, log, deadline) for path, name in names.items()]
 
     def close(self) -> None:
-        """Give back the files held open."""
+        """Close all files."""
         for counter in self._counters.values():
             counter.close()
         self._counters.clear()
 
     def _found(self) -> dict[str, str]:
-        """Path: name to show."""
+        """Return the name to show for each path."""
         found = {path: path for path in self._paths}
         known = {os.path.abspath(path) for path in self._paths}
         try:
@@ -183,12 +181,12 @@ class Followers:
         except OSError as error:
             return Lag(name, problem=error.strerror or "unreadable")
         except ValueError:
-            return Lag(name, problem="holds no ref")
+            return Lag(name, problem="no ref in the file")
         if ref is None:
-            return Lag(name, problem="no position yet")
+            return Lag(name, problem="no position file yet")
         left = log.bytes_after(ref)
         if left is None:
-            return Lag(name, ref, updated=updated, problem="its file is not there")
+            return Lag(name, ref, updated=updated, problem="its log file was removed")
         records = None
         if left == 0:
             records = 0
@@ -200,7 +198,7 @@ class Followers:
 
 
 class _Counter:
-    """Finds a follower's sequence number by going where it goes, so that no byte of a file is read twice for it."""
+    """Counts a follower's sequence number by reading after it, so that no byte is read twice."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -210,22 +208,22 @@ class _Counter:
         self._failed: binlog.Ref | None = None
 
     def sequence_of(self, ref: binlog.Ref, log: binlog.LogStat, deadline: float | None) -> int | None:
-        """The sequence number at the ref; None where it is not known yet, or never will be."""
+        """Return the sequence number at the ref, or None if it is not known yet or cannot be."""
         if ref == self._failed:
             return None
         try:
             if self._reader is None or ref.number != self._at.number or ref < self._at:
                 self._start(ref.number, log)
-            self._go_to(ref, deadline)
+            self._advance_to(ref, deadline)
         except (BinlogError, ValueError):
             self.close()
             self._failed = ref
         if self._at > ref:
-            self._failed = ref  # it does not lie on a record
+            self._failed = ref  # the ref is not the start of a record
         return self._sequence if self._at == ref else None
 
     def close(self) -> None:
-        """Give the reader back."""
+        """Close the reader."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
@@ -234,11 +232,11 @@ class _Counter:
         self.close()
         file = next(file for file in log.files if file.number == number)
         if file.first_sequence is None:
-            raise ValueError("the file does not tell its first sequence number")
+            raise ValueError("the file has no first sequence number")
         self._at, self._sequence = binlog.Ref(number, file.first_offset), file.first_sequence
         self._reader = binlog.Reader(self._directory, self._at, follow=False)
 
-    def _go_to(self, ref: binlog.Ref, deadline: float | None) -> None:
+    def _advance_to(self, ref: binlog.Ref, deadline: float | None) -> None:
         assert self._reader is not None
         while self._at < ref and (deadline is None or time.monotonic() < deadline):
             batch = self._reader.read_batch(

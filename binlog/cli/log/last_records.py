@@ -1,4 +1,4 @@
-"""The last records of a log, without keeping the others."""
+"""Find the last records of a log without holding the others in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from binlog.errors import BinlogError, GoneError
 
 
 class LastRecords:
-    """Keeps the last `count_max` records of those added, and with a pattern of those that match."""
+    """The last `count_max` of the records added; with a pattern, of those that match."""
 
     def __init__(self, count_max: int, pattern: re.Pattern[bytes] | None = None) -> None:
         self._count_max = count_max
@@ -23,7 +23,7 @@ class LastRecords:
         return min(self._held, self._count_max)
 
     def add(self, batch: binlog.Batch) -> None:
-        """Add later records.  Batches are kept whole: an object for each record would take most of the time."""
+        """Add later records.  Keeps batches whole, because making an object for each record is slow."""
         piece = batch if self._pattern is None else matching(batch, self._pattern)
         if not piece:
             return
@@ -33,7 +33,7 @@ class LastRecords:
             self._held -= len(self._pieces.popleft())
 
     def entries(self) -> list[binlog.Entry]:
-        """The records kept, in order."""
+        """Return the records, in order."""
         entries: list[binlog.Entry] = []
         for piece in self._pieces:
             entries += piece.entries() if isinstance(piece, binlog.Batch) else piece
@@ -41,13 +41,13 @@ class LastRecords:
 
 
 def matching(batch: binlog.Batch, pattern: re.Pattern[bytes]) -> list[binlog.Entry]:
-    """The records of a batch that contain a match."""
+    """Return the records of a batch in which the pattern is found."""
     return [entry for entry in batch.entries() if pattern.search(entry.data)]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """entries: in order.  after: where what comes next will lie.  problem: what kept the search from its end."""
+class LastEntries:
+    """The last records, in order.  after: the position after them.  problem: the error that ended the search."""
 
     entries: list[binlog.Entry]
     after: binlog.Ref | binlog.Start
@@ -61,17 +61,17 @@ def find_last(
     *,
     bytes_max: int | None = None,
     verify: bool = True,
-) -> Found:
-    """The last records of a log: in the newest file, and in earlier ones as far back as it takes.
+) -> LastEntries:
+    """Find the last records of a log, in as many of its newest files as needed.
 
-    bytes_max: no file is read that would bring what was read over this.  verify: as of a Reader.
-    Blocks: for reading those files.  Keeps a few MiB and the records found.
+    bytes_max: skip files that would bring the bytes read above this.  verify: as of a Reader.
+    Blocks while it reads those files.  Holds a few MiB and the records found.
     Raises: as binlog.stat.
     """
     entries: list[binlog.Entry] = []
     problem: BinlogError | None = None
     log = binlog.stat(directory)
-    # Not Start.END for a log without files: a reader there would pass over the first file's first records.
+    # Not Start.END if the log has no files: a reader there would skip the first records of the first file.
     after: binlog.Ref | binlog.Start = log.tail or binlog.Start.BEGINNING
     left = sum(file.tail for file in log.files) if bytes_max is None else bytes_max
     for file in reversed(log.files):
@@ -91,7 +91,7 @@ def find_last(
         entries = last.entries() + entries
         if problem is not None or len(entries) >= count_max:
             break
-    return Found(entries, after, problem)
+    return LastEntries(entries, after, problem)
 
 
 def _read_all(reader: binlog.Reader, last: LastRecords) -> BinlogError | None:

@@ -1,4 +1,4 @@
-"""What `binlog monitor` knows of a log, kept up to date as the log grows."""
+"""The state of a log that `binlog monitor` shows, updated as the log grows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from binlog.cli.log.followers import Followers, Lag
 from binlog.cli.log.last_records import LastRecords, find_last
 from binlog.errors import BinlogError
 
-# What is read at the start to show some last records; with larger files only those that come are shown.
-_LOOK_BACK_BYTES = 64 << 20
-# Looking at all files, and at the followers, takes this part of the time at most: a log may have thousands.
-_LOOK_SHARE = 0.05
+# The most to read at the start for the last records.  If the files are larger, only new records are shown.
+_TAIL_BYTES_MAX = 64 << 20
+# The largest share of the time spent on the files and followers; a log may have thousands of them.
+_REFRESH_SHARE = 0.05
 _COUNT_SECONDS = 0.05
 _READ_SECONDS = 0.1
 _RATE_SECONDS = 2.0
-# How long damage that was met stays on show: the watch has moved past it by then.
+# How long a problem is shown; the watch continues after the damage.
 _PROBLEM_SECONDS = 60.0
 
 
@@ -27,8 +27,8 @@ _PROBLEM_SECONDS = 60.0
 class Snapshot:
     """A log at one moment.
 
-    seen: what came since the watch began.  rate: per second, of late.  history: records of each of the last seconds.
-    idle_seconds: since the last record came, None where none did.  problem: what keeps the rest from being current.
+    seen: the records since the watch began.  rate: per second, recently.  history: the record count of each of the last
+    seconds.  idle_seconds: since the last record; None if there was none.  problem: why the rest may be out of date.
     """
 
     time_ns: int
@@ -43,11 +43,11 @@ class Snapshot:
 
 
 class LogWatch:
-    """A reader at the log's end that counts what comes, and a look at the files and followers now and then.
+    """Counts the records that are appended, and refreshes the files and followers now and then.
 
-    directory: the log's; it may have no files yet.  positions: files of followers elsewhere.
-    Damage does not end it: it is the snapshot's problem, and the watch goes on at the log's end.
-    Raises: AccessError, CorruptError, VersionError when it is made.
+    directory: of the log, which may have no files yet.  positions: more position files, outside of it.
+    Damage does not end the watch: the snapshot reports it, and the watch continues at the end of the log.
+    Raises, when it is made: AccessError, CorruptError, VersionError.
     """
 
     def __init__(self, directory: str, positions: Iterable[str], *, last_count: int) -> None:
@@ -58,43 +58,43 @@ class LogWatch:
         self._came: float | None = None
         self._log = binlog.stat(directory)
         self._lags: list[Lag] = []
-        self._look_due = 0.0
+        self._refresh_due = 0.0
         self._problem: tuple[float, str] | None = None
-        found = find_last(directory, last_count, bytes_max=_LOOK_BACK_BYTES)
+        found = find_last(directory, last_count, bytes_max=_TAIL_BYTES_MAX)
         if found.problem is not None:
-            self._met(found.problem)
+            self._note_problem(found.problem)
         self._earlier = found.entries
         self._reader: binlog.Reader | None = binlog.Reader(directory, found.after)
         self._last_count = last_count
         self._meter = RateMeter(time.monotonic())
 
     def wait(self, seconds: float) -> bool:
-        """Wait until a record is there; whether one is."""
+        """Wait for a record, and return whether there is one."""
         if self._reader is None:
             time.sleep(seconds)
             return False
         try:
             return self._reader.wait(seconds)
         except BinlogError:
-            return True  # the next update meets it again, and tells
+            return True  # the next update meets the error again and reports it
 
     def update(self, *, whole: bool = False) -> None:
-        """Read what came, and look at files and followers when it is time for that.
+        """Read new records, and refresh the files and followers if that is due.
 
-        whole: look in any case, and for as long as it takes.
+        whole: refresh them in any case, however long it takes.
         """
         try:
             self._read(time.monotonic())
         except BinlogError as error:
-            self._met(error)
+            self._note_problem(error)
             self._drop_reader()
         began = time.monotonic()
-        if whole or began >= self._look_due:
-            self._look(None if whole else _COUNT_SECONDS)
-            self._look_due = began + min((time.monotonic() - began) / _LOOK_SHARE, 1.0)
+        if whole or began >= self._refresh_due:
+            self._refresh_log(None if whole else _COUNT_SECONDS)
+            self._refresh_due = began + min((time.monotonic() - began) / _REFRESH_SHARE, 1.0)
 
     def snapshot(self) -> Snapshot:
-        """What is known now."""
+        """Return the current state."""
         now = time.monotonic()
         last = self._last.entries()
         missing = self._last_count - len(last)
@@ -111,14 +111,14 @@ class LogWatch:
         )
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close all files."""
         self._drop_reader()
         self._followers.close()
 
     def _read(self, now: float) -> None:
         if self._reader is None:
             self._reader = binlog.Reader(self._directory, self._end())
-        # A log that grows faster than it is read must not keep the screen from being drawn.
+        # Stop in time to draw the screen, even if the log grows faster than it is read.
         while (batch := self._reader.read_batch()) and time.monotonic() < now + _READ_SECONDS:
             self._count(batch)
         if batch:
@@ -131,14 +131,14 @@ class LogWatch:
         self._seen = Amount(self._seen.records + amount.records, self._seen.bytes + amount.bytes)
         self._last.add(batch)
 
-    def _look(self, count_seconds: float | None) -> None:
+    def _refresh_log(self, count_seconds: float | None) -> None:
         try:
             self._log = binlog.stat(self._directory)
         except BinlogError as error:
-            self._met(error)
+            self._note_problem(error)
         self._lags = self._followers.lags(self._log, seconds_max=count_seconds)
 
-    def _met(self, error: BinlogError) -> None:
+    def _note_problem(self, error: BinlogError) -> None:
         self._problem = (time.monotonic(), str(error))
 
     def _end(self) -> binlog.Ref | binlog.Start:

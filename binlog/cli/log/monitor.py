@@ -1,4 +1,4 @@
-"""`binlog monitor`: a view of a log that a person leaves open, or a line now and then where nobody looks."""
+"""`binlog monitor`: a live view of a log on a terminal, or a line at intervals."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _INTERVAL_SECONDS_MAX = 86_400.0
 def _interval_from(context: click.Context, parameter: click.Parameter, value: str) -> float:
     seconds = seconds_from(context, parameter, value)
     if seconds is None or not _INTERVAL_SECONDS_MIN <= seconds <= _INTERVAL_SECONDS_MAX:
-        raise click.BadParameter(f"{value!r} is not from {_INTERVAL_SECONDS_MIN} s to a day")
+        raise click.BadParameter(f"{value!r} is not between {_INTERVAL_SECONDS_MIN} s and a day")
     return seconds
 
 
-@click.command("monitor", short_help="Watch the log live: rate, files, followers, records.")
+@click.command("monitor", short_help="Watch a log live: rate, files, followers, records.")
 @directory_argument
 @click.option(
     "--position",
@@ -42,8 +42,8 @@ def _interval_from(context: click.Context, parameter: click.Parameter, value: st
     type=path_type(),
     multiple=True,
     metavar="FILE",
-    help="Show the follower that keeps its position in FILE, as 'binlog tail --position FILE' does. "
-    "Those called *.position in DIR are shown anyway. May be given several times.",
+    help="Also show the follower that keeps its position in FILE ('binlog tail --position FILE'). Files named "
+    "*.position in DIR are always shown. May be repeated.",
 )
 @click.option(
     "--interval",
@@ -51,17 +51,17 @@ def _interval_from(context: click.Context, parameter: click.Parameter, value: st
     metavar="TIME",
     default="1s",
     show_default=True,
-    help="The time between lines, 0.5s or 1m for one, where the output is not a terminal.",
+    help="The time between lines if the output is not a terminal: 0.5s, 1m.",
 )
-@click.option("--once", is_flag=True, help="Show the log as it is now, and end.")
-@json_option("Print lines, each a JSON object, on a terminal too.")
+@click.option("--once", is_flag=True, help="Show the current state and exit.")
+@json_option("Print lines, each a JSON object, even on a terminal.")
 def command(directory: str, positions: tuple[str, ...], interval: float, once: bool, as_json: bool) -> None:
-    """Watch the log in DIR: how fast it grows, its files, its followers and its last records.
+    """Watch the log in DIR: its growth, its files, its followers and its last records.
 
-    The screen is drawn anew as records come, ten times a second at most, and once a second while nothing happens.
-    Ctrl-C ends it. Where the output is not a terminal, it prints a line every --interval seconds instead.
+    The screen is redrawn as records arrive, at most ten times a second, and otherwise once a second. If the output is
+    not a terminal, the command prints a line every --interval instead. Ctrl-C ends the command.
 
-    A follower is behind by the records that lie between its position and the tail, where the next record will lie.
+    A follower's lag is the number of records from its position to the tail of the log.
     """
     with opening():
         if once:
@@ -99,14 +99,14 @@ def _print_lines(watch: LogWatch, interval: float, *, once: bool, as_json: bool)
 
 
 def _draw(watch: LogWatch, *, once: bool) -> None:
-    # Here, because no other command needs them: importing rich takes longer than printing a small log.
+    # Imported here, because importing rich takes longer than most commands run.
     from rich.console import Console
     from rich.live import Live
 
     from binlog.cli.log.monitor_view import MonitorView
 
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # What the terminal's encoding does not have is shown as one '?', which keeps the columns.
+        # A character that the terminal's encoding lacks becomes one '?', which keeps the columns aligned.
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False, force_terminal=True)
     if once:
@@ -121,19 +121,19 @@ def _draw(watch: LogWatch, *, once: bool) -> None:
             watch.update()
             size = os.get_terminal_size(STANDARD_OUTPUT)
             if all(size):
-                # Asked each time: rich would believe COLUMNS and LINES, which may be exported and stale.
+                # Asked each time: rich trusts COLUMNS and LINES, which may be exported and stale.
                 console.size = size
             with _not_interrupted():
                 live.update(MonitorView(watch.snapshot()), refresh=True)
             drawn = time.monotonic()
             if watch.wait(_IDLE_SECONDS):
-                # What comes in the meantime is drawn together.
+                # Records that arrive meanwhile are drawn together.
                 time.sleep(max(drawn + _REDRAW_SECONDS - time.monotonic(), 0))
 
 
 @contextmanager
 def _not_interrupted() -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM wait: in the middle of drawing, rich would not give the terminal back."""
+    """Block Ctrl-C and SIGTERM: if they interrupt its drawing, rich does not restore the terminal."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -143,7 +143,7 @@ def _not_interrupted() -> Iterator[None]:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Give the terminal back before SIGTERM ends the process."""
+    """Restore the terminal before SIGTERM ends the process."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Signalled(signal.Signals(number))

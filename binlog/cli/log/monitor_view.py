@@ -1,8 +1,6 @@
-"""A snapshot of a log as a screen, drawn with rich.
+"""Render a snapshot of a log as a screen, drawn with rich, or as one line.
 
-Whatever comes from the log or from file names is shown as Text, never as a string: a string would be read as markup.
-
-A snapshot of a log as one line: for files, pipes and programs.
+Text from the log or from file names is passed as Text, never as a string, which rich would parse as markup.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from rich.text import Text
 
 import binlog
 from binlog.cli.amounts import Amount, count_text, duration_text, size_text, things_text, time_text
-from binlog.cli.log.followers import Lag, behind_text, lag_object
+from binlog.cli.log.followers import Lag, lag_object, lag_text
 from binlog.cli.log.log_watch import Snapshot
 from binlog.cli.log.stat import state_text
 from binlog.cli.output import printable
@@ -29,7 +27,7 @@ _RECORD_BYTES_SHOWN = 1000
 
 
 class MonitorView:
-    """Fills the height that it is given: with files and followers for up to half, with the last records below."""
+    """A screen that fills its height: files and followers in at most the upper half, last records below."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -42,10 +40,10 @@ class MonitorView:
             *_file_rows(snapshot.log.files, max(height // 4, 1)),
             *_lag_rows(snapshot.lags, max(height // 5, 1)),
             Text(),
-            _one_line("last records" if snapshot.last else "no record seen yet", "dim"),
+            _one_line("last records" if snapshot.last else "no records seen yet", "dim"),
         ]
         yield from above
-        # A table has a row for its columns' names.
+        # A table also has a header row.
         taken = sum(1 + part.row_count if isinstance(part, Table) else 1 for part in above)
         for entry in snapshot.last[-max(height - taken, 1) :]:
             yield _record(entry)
@@ -73,7 +71,7 @@ def _tail_line(snapshot: Snapshot) -> str:
 def _rate_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
     rate = snapshot.rate
     text = f"{count_text(rate.records):>9} records/s {size_text(rate.bytes):>9}/s   "
-    # As many seconds as there is room for, with the label behind them.
+    # Show as many seconds as fit before the label.
     history = snapshot.history[-max(width - len(text) - len(" last 60 s"), 1) :]
     bars, most = _BARS_ASCII if ascii_only else _BARS, max(history)
     return f"{text}{''.join(_bar(value, most, bars) for value in history)} last {len(history)} s"
@@ -100,23 +98,23 @@ def _file_rows(files: tuple[binlog.FileStat, ...], count_max: int) -> Iterator[T
     yield Text()
     yield table
     if len(files) > count_max:
-        yield _one_line(f"and {len(files) - count_max} earlier", "dim")
+        yield _one_line(f"and {len(files) - count_max} earlier files", "dim")
 
 
 def _lag_rows(lags: list[Lag], count_max: int) -> Iterator[Table | Text]:
     if not lags:
         return
-    table = _table(("follower", "next ref", "records behind", "bytes behind", "updated"), left=("follower",))
+    table = _table(("follower", "next ref", "lag", "lag bytes", "updated"), left=("follower",))
     now = time.time()
     for lag in lags[:count_max]:
         updated = "-" if lag.updated is None else f"{duration_text(now - lag.updated)} ago"
-        behind = size_text(lag.bytes or 0) if lag.problem is None else lag.problem
-        cells = (lag.name, str(lag.ref or "-"), count_text(lag.records), behind, updated)
+        lag_bytes = size_text(lag.bytes or 0) if lag.problem is None else lag.problem
+        cells = (lag.name, str(lag.ref or "-"), count_text(lag.records), lag_bytes, updated)
         table.add_row(*(Text(printable(cell)) for cell in cells))
     yield Text()
     yield table
     if len(lags) > count_max:
-        yield _one_line(f"and {len(lags) - count_max} more", "dim")
+        yield _one_line(f"and {len(lags) - count_max} more followers", "dim")
 
 
 def _table(columns: tuple[str, ...], *, left: tuple[str, ...]) -> Table:
@@ -134,7 +132,7 @@ def _record(entry: binlog.Entry) -> Text:
 
 
 def text_line(snapshot: Snapshot, rate: Amount | None) -> str:
-    """The line for a person.  rate: per second since the line before, None for a first one."""
+    """Format the line for people.  rate: per second since the previous line; None for the first."""
     log = snapshot.log
     records = things_text(log.record_count, "record")
     if rate is not None:
@@ -145,14 +143,14 @@ def text_line(snapshot: Snapshot, rate: Amount | None) -> str:
         things_text(len(log.files), "file"),
         f"{size_text(log.disk_bytes)} on disk",
     ]
-    parts += [f"{lag.name} {behind_text(lag)}" for lag in snapshot.lags]
+    parts += [f"{lag.name} {lag_text(lag)}" for lag in snapshot.lags]
     if snapshot.problem is not None:
         parts.append(f"problem: {snapshot.problem}")
     return printable(f"{time_text(snapshot.time_ns)} {', '.join(parts)}")
 
 
 def json_line(snapshot: Snapshot, rate: Amount | None) -> str:
-    """The line for a program, as `text_line`."""
+    """Format the line for programs; arguments as for `text_line`."""
     log = snapshot.log
     return object_line(
         {

@@ -20,17 +20,17 @@ from binlog.cli.records import object_line
     "--keep-bytes",
     callback=byte_count_from,
     metavar="BYTES",
-    help="Keep at least so many of the newest bytes: 512, 10G, 1.5MiB.",
+    help="Keep at least this much of the newest data: 512, 10G, 1.5MiB.",
 )
 @click.option(
     "--keep-age",
     callback=seconds_from,
     metavar="TIME",
-    help="Keep what was closed less than so long ago: 90s, 15m, 12h, 30d, 2w.",
+    help="Keep files closed less than this long ago: 90s, 15m, 12h, 30d, 2w.",
 )
-@click.option("--before", callback=ref_from, metavar="REF", help="Keep the file of this ref, and all after it.")
-@click.option("--damaged", is_flag=True, help="Remove too what recovery or repair had set aside from those files.")
-@click.option("--dry-run", is_flag=True, help="Remove nothing, and tell what would be.")
+@click.option("--before", callback=ref_from, metavar="REF", help="Keep the file of this ref and all later files.")
+@click.option("--damaged", is_flag=True, help="Also remove the *.damaged files that belong to the removed files.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing; print what would be removed.")
 @json_option('Print one JSON object: dry_run, disk_bytes, and "files" with one for each file.')
 def command(
     directory: str,
@@ -43,12 +43,12 @@ def command(
 ) -> None:
     """Remove closed files of the log in DIR, oldest first.
 
-    At least one of --keep-bytes, --keep-age and --before is needed; a file goes where all that are given allow it. The
-    open file never goes. Indexes and archives go with their files. It may run beside writers and readers; a reader
-    that was still there is told that its place is gone. Durable when the command ends.
+    Give at least one of --keep-bytes, --keep-age and --before. A file is removed only if all of the given limits allow
+    it; the open file is never removed. The file's index or archive is removed with it. Writers and readers may run
+    meanwhile; a reader in a removed file gets an error. The removal is durable when the command ends.
     """
     if keep_bytes is None and keep_age is None and before is None:
-        raise click.UsageError("one of --keep-bytes, --keep-age and --before is needed")
+        raise click.UsageError("give at least one of --keep-bytes, --keep-age and --before")
     with opening():
         pruned = binlog.prune(
             directory, keep_bytes=keep_bytes, keep_seconds=keep_age, before=before, damaged=damaged, dry_run=dry_run

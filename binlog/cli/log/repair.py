@@ -1,4 +1,4 @@
-"""`binlog repair`: make a damaged log readable again, and tell what was lost."""
+"""`binlog repair`: make a damaged log readable again and report the losses."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from binlog.cli.output import printable, write_line
 from binlog.cli.records import object_line
 
 
-@click.command("repair", short_help="Set damage aside, make indexes anew.")
+@click.command("repair", short_help="Quarantine damage, rebuild indexes.")
 @directory_argument
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; print what would be done.")
 @timeout_option
 @file_system_option
-@json_option("Print a JSON object for each thing done: path, offset, action, text. Nothing for none.")
+@json_option("Print a JSON object for each action: path, offset, action, text. Print nothing if there is none.")
 def command(directory: str, dry_run: bool, timeout: float | None, file_system: str, as_json: bool) -> ExitCode:
-    """Repair the log in DIR as far as that can be done.
+    """Repair the log in DIR as far as possible.
 
-    Damaged records are set aside in files called *.damaged. Where the index tells how many there were, as many fillers
-    take their places, records that begin with 'BINLOG DAMAGED', and all others keep their refs and numbers. Where
-    nothing tells, everything from the damage to the end of the file is set aside. Indexes are completed, or made anew.
+    Damaged records are moved to files named *.damaged. If the index says how many there were, as many fillers take
+    their place: records that begin with 'BINLOG DAMAGED', so that all other records keep their refs and sequence
+    numbers. If the index does not say, everything from the damage to the end of the file is moved. Indexes are
+    completed or rebuilt.
 
-    Prints a line for each thing done, and exits with 1 where 'binlog check' still finds problems; a loss is one for as
-    long as the *.damaged file lies in DIR. Other processes may go on reading and appending.
+    Prints a line for each action, and exits with 1 if 'binlog check' still finds problems. A loss counts as a problem
+    as long as the *.damaged file is in DIR. Other processes may read and append meanwhile.
     """
     with opening():
         done = binlog.repair(

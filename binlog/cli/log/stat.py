@@ -1,4 +1,4 @@
-"""`binlog stat`: what a log consists of."""
+"""`binlog stat`: list the files of a log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 import binlog
 from binlog.cli.amounts import count_text, size_text, time_text
 from binlog.cli.exits import opening
-from binlog.cli.log.followers import Followers, behind_text, lag_object
+from binlog.cli.log.followers import Followers, lag_object, lag_text
 from binlog.cli.options import directory_argument, json_option, need_log, path_type
 from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.records import object_line
@@ -20,7 +20,7 @@ _COLUMNS = ("FILE", "STATE", "RECORDS", "FIRST SEQUENCE", "TAIL", "DURABLE", "ON
 _LEAST = ("PREPARED", "FIRST SEQUENCE", "DURABLE", "CREATED")
 
 
-@click.command("stat", short_help="Show the files.")
+@click.command("stat", short_help="List the files of a log.")
 @directory_argument
 @click.option(
     "--position",
@@ -28,17 +28,17 @@ _LEAST = ("PREPARED", "FIRST SEQUENCE", "DURABLE", "CREATED")
     type=path_type(),
     multiple=True,
     metavar="FILE",
-    help="Show how far behind the follower is that keeps its position in FILE, as 'binlog tail --position FILE' does. "
-    "Those called *.position in DIR are shown anyway. May be given several times.",
+    help="Also show the lag of the follower that keeps its position in FILE ('binlog tail --position FILE'). Files "
+    "named *.position in DIR are always shown. May be repeated.",
 )
-@json_option('Print one JSON object: path, tail, sums in bytes and records, and "files" with one for each file.')
+@json_option('Print one JSON object: path, tail, totals in bytes and records, and "files", with one object for each.')
 def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
-    """Show the files of the log in DIR: open, closed or archived, how many records, how large.
+    """List the files of the log in DIR: open, closed or archived, record count and size.
 
-    TAIL is the offset in bytes where the next record of the file will lie, DURABLE the one up to which a sync is known
-    to have gone well. ON DISK is what the file takes there, or its archive, PREPARED how much of that waits beyond the
-    tail for records to come. '-' stands for what another program's file does not tell. A narrow
-    terminal is shown less; --json has all of it.
+    TAIL is the offset in bytes at which the file's next record will start, DURABLE the offset up to which the file is
+    known to be synced. ON DISK is the space that the file or its archive takes, PREPARED the part of it after the tail,
+    allocated for future records. '-' means that another program wrote the file and the value is unknown. A narrow
+    terminal shows fewer columns; --json has them all.
     """
     with opening():
         need_log(directory)
@@ -52,19 +52,19 @@ def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
     write_line(f"{printable(log.path)}: tail {log.tail}, {counts}")
     if notes := list(_notes(log)):
         write_line("; ".join(notes))
-    write_table(_COLUMNS, [_row(file) for file in log.files], least=_LEAST)
+    write_table(_COLUMNS, [_row(file) for file in log.files], droppable=_LEAST)
     for lag in lags:
-        write_line(printable(f"{lag.name}: {'' if lag.ref is None else f'{lag.ref}, '}{behind_text(lag)}"))
+        write_line(printable(f"{lag.name}: {'' if lag.ref is None else f'{lag.ref}, '}{lag_text(lag)}"))
 
 
 def _notes(log: binlog.LogStat) -> Iterator[str]:
-    """What the table does not tell, as far as there is any."""
+    """Yield a note for each size that the table does not show."""
     for size, text in (
         (log.index_bytes, "indexes {}"),
         (log.archive_bytes, "archives {}"),
-        (log.damaged_bytes, "set aside {}"),
-        (log.new_bytes, "files being prepared {}"),
-        (log.unsynced_bytes, "not synced yet {}"),
+        (log.damaged_bytes, "quarantined {}"),
+        (log.new_bytes, "prepared files {}"),
+        (log.unsynced_bytes, "unsynced {}"),
         (log.staged_bytes, "staged {}"),
         (log.memory_bytes, "shared memory {}"),
     ):
@@ -73,7 +73,7 @@ def _notes(log: binlog.LogStat) -> Iterator[str]:
 
 
 def as_object(log: binlog.LogStat) -> dict[str, object]:
-    """The log as --json prints it."""
+    """Return the log as --json prints it."""
     return {
         "path": log.path,
         "tail": None if log.tail is None else str(log.tail),
@@ -93,7 +93,7 @@ def as_object(log: binlog.LogStat) -> dict[str, object]:
 
 
 def state_text(file: binlog.FileStat) -> str:
-    """`open`, `closed` or `archived`."""
+    """Return `open`, `closed` or `archived`."""
     if file.archived:
         return "archived"
     return "closed" if file.closed else "open"

@@ -1,4 +1,4 @@
-"""`binlog tail`: the last records, and those that come."""
+"""`binlog tail`: print the last records, and follow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 import click
 
 import binlog
-from binlog.cli.exits import CommandError, ExitCode, complain, opening
+from binlog.cli.exits import CommandError, ExitCode, opening, print_error
 from binlog.cli.log.followers import Position
 from binlog.cli.log.last_records import find_last, matching
 from binlog.cli.options import (
@@ -22,14 +22,14 @@ from binlog.cli.options import (
     since_option,
     start_from,
 )
-from binlog.cli.output import refuse_without_reader, write
+from binlog.cli.output import raise_without_reader, write
 from binlog.cli.records import Form, batch_bytes, entries_bytes, form_of, null_option
 from binlog.errors import GoneError
 
 _COUNT = 10
 
-# How often a follower that waits looks whether anybody still reads what it prints.
-_LOOK_SECONDS = 1.0
+# How often a waiting follower checks that its output still has a reader.
+_POLL_SECONDS = 1.0
 _WAIT_SECONDS = 0.1
 
 
@@ -40,16 +40,16 @@ _WAIT_SECONDS = 0.1
     "count",
     type=click.IntRange(min=0),
     metavar="N",
-    help=f"The last N records (with --grep, of those that match). [default: {_COUNT}]",
+    help=f"Print the last N records; with --grep, the last N that match. [default: {_COUNT}]",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is appended, through cutovers, until Ctrl-C.")
-@click.option("-F", "retry", is_flag=True, help="As -f, and if there is no DIR yet, wait until a writer makes it.")
+@click.option("-f", "--follow", is_flag=True, help="Print records as they are appended, until Ctrl-C.")
+@click.option("-F", "retry", is_flag=True, help="As -f; if DIR does not exist, wait until a writer creates it.")
 @click.option(
     "--from",
     "start",
     metavar="REF|beginning|end",
     callback=start_from(binlog.Start.BEGINNING, binlog.Start.END),
-    help="Start there, in place of the last N records: a ref, the beginning, or the end, for new records only.",
+    help="Start at this ref, at the beginning, or at the end (new records only), instead of the last N records.",
 )
 @since_option
 @click.option(
@@ -57,17 +57,17 @@ _WAIT_SECONDS = 0.1
     "pattern",
     callback=pattern_from,
     metavar="REGEX",
-    help="Only records that contain a match. Works on bytes; '(?i)' in front ignores case.",
+    help="Print only records that match. The pattern matches bytes; start it with '(?i)' to ignore case.",
 )
 @click.option(
     "--position",
     "position_path",
     type=path_type(),
     metavar="FILE",
-    help="Start at the ref stored in FILE, if it is there, and keep it up to date with what was printed. "
-    "A later run goes on from there: nothing is left out, and after a crash the last records may be printed again. "
-    "A first run starts as it would without; '--from beginning' makes it start with all there is. "
-    "'binlog monitor' shows how far behind a FILE is that is called *.position and lies in DIR.",
+    help="Start at the ref stored in FILE, if it exists, and update it after printing. "
+    "The next run resumes there: no record is skipped, and after a crash the last ones may be printed again. "
+    "Without FILE, the first run starts as usual; add '--from beginning' to start with the first record. "
+    "'binlog monitor' shows the lag of each FILE named *.position in DIR.",
 )
 @click.option(
     "--if-pruned",
@@ -75,12 +75,12 @@ _WAIT_SECONDS = 0.1
     type=click.Choice(["fail", "oldest"]),
     default="fail",
     show_default=True,
-    help="What to do if retention removed records before they were printed: end with an error, or say what is missed "
-    "and go on with the oldest record.",
+    help="If retention removed records before they were printed, exit with an error, or report the loss and continue "
+    "with the oldest record.",
 )
 @no_verify_option
 @null_option("End each record with a NUL byte instead of a newline, for 'xargs -0', 'binlog append -0' and others.")
-@json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" where it is not UTF-8.')
+@json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" if it is not UTF-8.')
 def command(
     directory: str,
     count: int | None,
@@ -95,16 +95,16 @@ def command(
     as_null: bool,
     as_json: bool,
 ) -> None:
-    """Print the last records of the log in DIR, and with -f those that are appended, a line each.
+    """Print the last records of the log in DIR, one on each line; with -f, also each record that is appended.
 
-    Only published records are ever seen, and with -f each as soon as it is published.
+    Only published records are printed. -f continues across cutovers.
     """
     if [count, start, since].count(None) < 2:
-        raise click.UsageError("-n, --from and --since exclude each other")
+        raise click.UsageError("use only one of -n, --from and --since")
     form = form_of(as_json=as_json, as_null=as_null)
     follow = follow or retry
     while retry and not os.path.isdir(directory):
-        refuse_without_reader()
+        raise_without_reader()
         time.sleep(_WAIT_SECONDS)
     if not follow:
         with opening():
@@ -114,15 +114,15 @@ def command(
         printer.start(start or since, _COUNT if count is None else count)
         printer.print_all()
         while follow:
-            refuse_without_reader()
-            if printer.wait(_LOOK_SECONDS):
+            raise_without_reader()
+            if printer.wait(_POLL_SECONDS):
                 printer.print_all()
     finally:
         printer.close()
 
 
 class _Printer:
-    """Prints what matches, and keeps the position behind what was printed."""
+    """Prints the records that match, and then stores the position after them."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class _Printer:
         self._reader: binlog.Reader | None = None
 
     def start(self, start: binlog.Ref | binlog.Since | binlog.Start | None, count: int) -> None:
-        """Begin at the stored position, else at `start`, else after the last `count` records, which it prints."""
+        """Start at the stored position; else at `start`; else print the last `count` records and start after them."""
         stored = None if self._position is None else self._position.start
         if stored is not None:
             self._resume(stored)
@@ -155,7 +155,7 @@ class _Printer:
                 start, problem = found.after, found.problem
                 write(entries_bytes(found.entries, self._form))
             elif start is binlog.Start.END:
-                # A reader that waits for the first file at the end would pass over that file's first records.
+                # A reader at the end of a log without files would skip the first records of the first file.
                 start = binlog.stat(self._directory).tail or binlog.Start.BEGINNING
             if problem is None:
                 self._reader = binlog.Reader(self._directory, start, verify=self._verify)
@@ -163,7 +163,7 @@ class _Printer:
         raise problem
 
     def print_all(self) -> None:
-        """Print what is there."""
+        """Print all new records."""
         reader = self._opened()
         try:
             while batch := reader.read_batch():
@@ -171,40 +171,40 @@ class _Printer:
                 self._store(reader.next_ref)
             self._store(reader.next_ref)
         except GoneError as error:
-            self._go_on_at_the_oldest(reader.next_ref, error, ExitCode.FAILED)
+            self._continue_at_oldest(reader.next_ref, error, ExitCode.FAILED)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for records; whether there are any, or an error that `print_all` meets."""
+        """Wait for records, and return whether there are any, or an error that `print_all` will meet."""
         try:
             return self._opened().wait(seconds)
         except GoneError:
             return True
 
     def close(self) -> None:
-        """Give the reader back."""
+        """Close the reader."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
 
     def _resume(self, stored: binlog.Ref) -> None:
-        """Open the log at a stored position."""
+        """Open the log at the stored position."""
         assert self._position is not None
         try:
             with opening():
                 self._reader = binlog.Reader(self._directory, stored, verify=self._verify)
         except CommandError as error:
             if isinstance(error.__cause__, GoneError):
-                self._go_on_at_the_oldest(stored, error.__cause__, error.code)
+                self._continue_at_oldest(stored, error.__cause__, error.code)
                 return
             if isinstance(error.__cause__, ValueError):
-                text = f"{error}; the position is not of this log: remove {self._position.path} to start afresh"
+                text = f"{error}; the position is not of this log: remove {self._position.path} to start over"
                 raise CommandError(text, error.code) from error
             raise
 
-    def _go_on_at_the_oldest(self, ref: binlog.Ref, error: GoneError, code: ExitCode) -> None:
-        """Begin with the oldest record, and tell what was missed before it."""
+    def _continue_at_oldest(self, ref: binlog.Ref, error: GoneError, code: ExitCode) -> None:
+        """Continue with the oldest record, and report what was missed."""
         if self._if_pruned == "fail":
-            text = f"{error}; '--if-pruned oldest' goes on with the oldest record that is there"
+            text = f"{error}; use '--if-pruned oldest' to continue with the oldest record"
             raise CommandError(text, code) from error
         self.close()
         with opening():
@@ -212,7 +212,7 @@ class _Printer:
         oldest = reader.next_ref
         last = oldest.number - 1
         files = f"file {ref.number}" if last == ref.number else f"files {ref.number} to {last}"
-        complain(f"missed: all from {ref} up to {oldest}, in {files}, which retention removed")
+        print_error(f"skipped the records from {ref} up to {oldest}: retention removed {files}")
 
     def _opened(self) -> binlog.Reader:
         assert self._reader is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from binlog.cli.exits import ExitCode, opening
-from binlog.cli.log.check import tell
 from binlog.cli.options import directory_argument, json_option
+from binlog.cli.problems import print_problems
 from binlog.paging import check_paging
 
 
@@ -22,4 +22,4 @@ def command(directory: str, as_json: bool) -> ExitCode:
     """
     with opening():
         problems = check_paging(directory)
-    return tell(problems, as_json=as_json)
+    return print_problems(problems, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`binlog spark`: the jobs of binlog.spark.jobs.  PySpark is imported when one of them runs, not for their help."""
+"""`binlog spark`: run the jobs of binlog.spark.jobs; their help does not import PySpark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from binlog.cli.commands import Commands
 
 
 class SparkCommands(Commands):
-    """The modules of this package."""
+    """The modules of this package as commands."""
 
     package = "binlog.cli.spark"
     names = ("extract", "follow", "verify", "stats")
@@ -16,8 +16,8 @@ class SparkCommands(Commands):
 
 @click.group("spark", cls=SparkCommands, no_args_is_help=False, short_help="Extract, follow, verify, count with Spark.")
 def command() -> None:
-    """Jobs on Apache Spark, over one or more logs, each with its DIR.
+    """Run jobs on Apache Spark over one or more logs, each with its DIR.
 
-    They need PySpark, PyArrow and Java 17 or later: in a checkout, pip install '.[spark]'. Each starts Spark on this
-    machine, shows how far it is on standard error, and ends with a table on standard output.
+    They need PySpark, PyArrow and Java 17 or later: in a checkout, run pip install '.[spark]'. Each job starts Spark on
+    this machine, shows its progress on standard error, and prints a table on standard output at the end.
     """

@@ -1,4 +1,4 @@
-"""How far a job is, on standard error: a bar on a terminal, a line now and then where nobody looks."""
+"""The progress of a job on standard error: a bar on a terminal, otherwise a line at intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from binlog.cli.amounts import count_text, duration_text, things_text
-from binlog.cli.spark.signals import KeptSignals
+from binlog.cli.spark.signals import DeferredSignals
 
 if TYPE_CHECKING:
     from binlog.spark.jobs import Progress
@@ -18,12 +18,12 @@ _LINE_SECONDS = 10.0
 
 
 class Display:
-    """Shows what it is told of; leaving its `with` block takes the bar away.
+    """Shows the progress of a job.  Leaving its `with` block removes the bar.
 
-    What reports to it is stopped there where a signal came.
+    If a signal arrived, a report raises in the caller and so stops the job.
     """
 
-    def __init__(self, what: str, signals: KeptSignals) -> None:
+    def __init__(self, what: str, signals: DeferredSignals) -> None:
         self._what = what
         self._signals = signals
         self._begun = self._said = time.monotonic()
@@ -32,7 +32,7 @@ class Display:
             self._bar, self._task = _bar(what)
 
     def report(self, progress: Progress) -> None:
-        """Show it.  Raises: KeyboardInterrupt, Signalled."""
+        """Show the progress of a job.  Raises: KeyboardInterrupt, Signalled."""
         self._signals.check()
         if self._bar is not None:
             self._bar.update(self._task, completed=progress.tasks_done, total=progress.tasks or None)
@@ -41,7 +41,7 @@ class Display:
             self._line(f"{count_text(progress.tasks_done)} of {things_text(progress.tasks, 'task')}")
 
     def report_records(self, batches: int, records: int) -> None:
-        """Show how far a stream is.  Raises: KeyboardInterrupt, Signalled."""
+        """Show the progress of a stream.  Raises: KeyboardInterrupt, Signalled."""
         self._signals.check()
         text = f"{things_text(batches, 'batch', 'batches')}, {things_text(records, 'record')}"
         if self._bar is not None:
@@ -65,7 +65,7 @@ class Display:
 
 
 def _bar(what: str) -> tuple[Any, Any]:
-    # Here, because importing rich takes long, and most of these jobs run from cron.
+    # Imported here, because importing rich is slow and most of these jobs run from cron.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,4 @@
-"""`binlog spark extract`: records to Parquet and other formats, once."""
+"""`binlog spark extract`: write records to Parquet and other formats, once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from binlog.cli.spark.options import (
     time_option,
 )
 from binlog.cli.spark.output_options import OutputOptions, batch_bytes_option, output_options
-from binlog.cli.spark.running import need_spark, spark_session
+from binlog.cli.spark.session import need_spark, spark_session
 from binlog.cli.spark.streaming import default_checkpoint, run_stream
 from binlog.cli.spark.tables import rate_text, seconds_text, size_or_unknown
 
 if TYPE_CHECKING:
-    from binlog.spark.jobs import Extracted, Parsing, Selection
+    from binlog.spark.jobs import ExtractResult, Parsing, Selection
 
 
 @click.command("extract", short_help="Write records to Parquet and other formats.")
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 @click.option(
     "--mode",
     type=click.Choice(["error", "append", "overwrite"]),
-    help="What becomes of an OUT that is there. [default: error; append with --incremental]",
+    help="What to do if OUT exists. [default: error; append with --incremental]",
 )
 @time_option("--since", SINCE_TEXT)
 @time_option("--until", UNTIL_TEXT)
-@click.option("--day", callback=day_from, metavar="DATE", help="A day, in UTC: 2025-01-31, today or yesterday.")
-@click.option("--file", "number", type=click.IntRange(min=1), metavar="N", help="The closed file N alone.")
+@click.option("--day", callback=day_from, metavar="DATE", help="One day, in UTC: 2025-01-31, today or yesterday.")
+@click.option("--file", "number", type=click.IntRange(min=1), metavar="N", help="Only the closed file N.")
 @click.option(
     "--incremental",
     is_flag=True,
-    help="What came since the last such run; the first one begins at the beginning, or at --since.",
+    help="Only the records appended since the last such run. The first run starts at the beginning, or at --since.",
 )
 @click.option(
     "--checkpoint",
     type=path_type(),
     metavar="DIR",
-    help="The folder that keeps where --incremental is. [default: OUT.checkpoint]",
+    help="The folder for the position of --incremental. [default: OUT.checkpoint]",
 )
 @batch_bytes_option
 @spark_options
@@ -70,22 +70,22 @@ def command(
     log: str | None,
     **given: Any,
 ) -> None:
-    """Write the records of the logs in DIR... to OUT: all, a day, one closed file, or what came since the last run.
+    """Write records of the logs in DIR... to OUT: all of them, a day, a closed file, or those since the last run.
 
-    OUT has the whole extract or nothing of it, whenever this ends. Every record read is in OUT, or, where it cannot be
-    parsed, in the column or folder of the bad ones; the table counts both. A record's time is the one that the index
-    tells; where it tells none, that of the file's last write counts.
+    OUT gets the whole extract or nothing, however the command ends. Each record that was read is in OUT or, if it
+    cannot be parsed, in the column or folder of bad records; the table counts both. The time of a record comes from the
+    index; without one, it is the time of the file's last write.
     """
     to = OutputOptions(**given)
     to.check()
     if number is not None and (since or until or day):
-        raise click.UsageError("--file excludes --since, --until and --day")
+        raise click.UsageError("--file cannot be used with --since, --until or --day")
     if day is not None and (since or until):
-        raise click.UsageError("--day excludes --since and --until")
+        raise click.UsageError("--day cannot be used with --since or --until")
     if incremental and (until or day or number is not None or mode in ("error", "overwrite")):
-        raise click.UsageError("--incremental excludes --until, --day, --file, and other modes than append")
+        raise click.UsageError("--incremental only appends: do not use --until, --day, --file or another --mode")
     if checkpoint is not None and not incremental:
-        raise click.UsageError("--checkpoint goes with --incremental")
+        raise click.UsageError("--checkpoint needs --incremental")
     need_spark()
     from binlog.spark.jobs import Selection
 
@@ -99,13 +99,13 @@ def command(
 
 
 def _extract(selection: Selection, to: OutputOptions, mode: str, spark_options: SparkOptions) -> None:
-    from binlog.spark.jobs import choose, extract, refuse
+    from binlog.spark.jobs import check_outputs, choose, extract
 
     with opening():
         chosen = choose(selection)
     output, bad_output = to.output(mode), to.bad_output(mode)
     with opening():
-        refuse(chosen, output, bad_output)
+        check_outputs(chosen, output, bad_output)
     with (
         spark_session(spark_options, folders=to.folders()) as (spark, signals),
         Display("extract", signals) as display,
@@ -124,13 +124,13 @@ def _extract(selection: Selection, to: OutputOptions, mode: str, spark_options: 
     _print(done, parsing, to)
 
 
-def _print(done: Extracted, parsing: Parsing | None, to: OutputOptions) -> None:
+def _print(done: ExtractResult, parsing: Parsing | None, to: OutputOptions) -> None:
     for each in done.chosen.ranges:
         bounds = "no files yet" if each.start is None else f"{each.start} up to {each.end}, {size_text(each.log_bytes)}"
         write_line(f"{printable(each.path)}: {bounds}")
     if to.finds_schema and parsing is not None:
-        seen = "all records" if to.infer_from is None else f"the first {things_text(to.infer_from, 'record')}"
-        write_line(f"schema, of {seen}: {printable(str(parsing.schema))}")
+        source = "all records" if to.infer_from is None else f"the first {things_text(to.infer_from, 'record')}"
+        write_line(f"schema inferred from {source}: {printable(str(parsing.schema))}")
     if done.bad_files:
         write_line(f"bad records: {printable(str(to.bad))}")
     rate = done.records / done.seconds if done.seconds else None

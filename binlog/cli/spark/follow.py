@@ -1,4 +1,4 @@
-"""`binlog spark follow`: records to Parquet and other formats as they come."""
+"""`binlog spark follow`: write records to Parquet and other formats as they are appended."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import click
 from binlog.cli.options import path_type, seconds_from
 from binlog.cli.spark.options import SparkOptions, directories_argument, spark_options, time_option
 from binlog.cli.spark.output_options import OutputOptions, batch_bytes_option, output_options
-from binlog.cli.spark.running import need_spark
+from binlog.cli.spark.session import need_spark
 from binlog.cli.spark.streaming import default_checkpoint, run_stream
 
 
-@click.command("follow", short_help="Write records as they come, until Ctrl-C.")
+@click.command("follow", short_help="Write records as they are appended, until Ctrl-C.")
 @directories_argument
 @output_options
-@time_option("--since", "Begin there the first time, and not at the beginning: 2025-01-31T12:00:00Z, 2025-01-31, 5m.")
+@time_option("--since", "Start the first run at this time, not at the beginning: 2025-01-31T12:00:00Z, 2025-01-31, 5m.")
 @click.option(
     "--checkpoint",
     type=path_type(),
     metavar="DIR",
-    help="The folder that keeps where it is. [default: OUT.checkpoint]",
+    help="The folder for the position. [default: OUT.checkpoint]",
 )
 @click.option(
     "--interval",
@@ -30,7 +30,7 @@ from binlog.cli.spark.streaming import default_checkpoint, run_stream
     show_default=True,
     callback=seconds_from,
     metavar="TIME",
-    help="The time between batches, each of which makes files of its own: 0s, 10s, 5min.",
+    help="The time between batches, each of which writes new files: 0s, 10s, 5min.",
 )
 @batch_bytes_option
 @spark_options
@@ -45,11 +45,11 @@ def command(
     log: str | None,
     **given: Any,
 ) -> None:
-    """Write the records of the logs in DIR... to OUT as they come, each once, until Ctrl-C or SIGTERM.
+    """Write the records of the logs in DIR... to OUT as they are appended, each exactly once, until Ctrl-C or SIGTERM.
 
-    A later run, or 'extract --incremental' with the same OUT, goes on where this one ended. Who reads OUT with Spark
-    sees every record once, whatever happened; a batch that was under way is written again, and its first files stay
-    there uncounted.
+    A later run, or 'extract --incremental' with the same OUT, resumes where this one ended. A reader that uses Spark
+    sees each record in OUT exactly once, even after a crash. An interrupted batch is written again; its first files
+    stay in OUT, but Spark ignores them.
     """
     to = OutputOptions(**given)
     to.check()

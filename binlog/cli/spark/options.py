@@ -1,4 +1,4 @@
-"""Options that the commands of Spark share."""
+"""Options that several Spark commands share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
-    # Times without a zone are UTC, as everywhere here.
+    # Like all our output, times without a zone are UTC.
     "spark.sql.session.timeZone": "UTC",
 }
 SINCE_TEXT = (
-    "Begin with records of that time: 2025-01-31T12:00:00Z (without an offset, UTC), 2025-01-31, or 5m, 2h, 1d ago."
+    "Start with records of this time: 2025-01-31T12:00:00Z (UTC if it has no offset), 2025-01-31, or 5m, 2h, 1d ago."
 )
-UNTIL_TEXT = "End before records of that time."
+UNTIL_TEXT = "Stop before records of this time."
 
 _PARSER = re.compile(r"[\w.]+:[\w.]+")
 
 
 @dataclass(frozen=True)
 class SparkOptions:
-    """master: None for this machine, with a task at once for each processor.  log: where what Java says goes."""
+    """How to start Spark.  master: None for this machine, on all cores.  log: the file for Spark's own log."""
 
     master: str | None
     settings_given: tuple[tuple[str, str], ...]
@@ -46,19 +46,19 @@ class SparkOptions:
 
 
 def spark_options(command: _Command) -> _Command:
-    """--master, --conf, --spark-log; the command gets them as `spark_options(**...)` makes them of its arguments."""
+    """Add --master, --conf and --spark-log; `SparkOptions` takes their values."""
     for option in reversed(
         (
-            click.option("--master", metavar="URL", help="Where Spark runs, in its words. [default: local[*]]"),
+            click.option("--master", metavar="URL", help="Spark's master URL. [default: local[*]]"),
             click.option(
                 "--conf",
                 "settings",
                 multiple=True,
                 callback=_settings_from,
                 metavar="KEY=VALUE",
-                help="A setting of Spark's. May be given several times.",
+                help="A Spark setting. May be repeated.",
             ),
-            click.option("--spark-log", "log", type=path_type(), metavar="FILE", help="Keep what Spark logs in FILE."),
+            click.option("--spark-log", "log", type=path_type(), metavar="FILE", help="Append Spark's log to FILE."),
         )
     ):
         command = option(command)
@@ -74,19 +74,19 @@ def _settings_from(_: click.Context, __: click.Parameter, values: tuple[str, ...
 
 
 def directories_argument(command: _Command) -> _Command:
-    """DIR..., the logs' directories."""
+    """Add DIR..., the directories of logs."""
     return click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=path_type())(command)
 
 
 def need_logs(selection: Selection) -> None:
-    """Raise NotFoundError if a directory that is named holds no log: nothing is wrong with nothing."""
+    """Raise NotFoundError if a named directory holds no log, so that a mistyped one is not reported as good."""
     for path in selection.options().paths:
         if not any(character in path for character in "*?["):
             need_log(path)
 
 
 def time_option(name: str, text: str) -> Callable[[_Command], _Command]:
-    """An option that takes a time, and gives a datetime with a zone."""
+    """Add an option that takes a time and gives a datetime with a zone."""
     return click.option(name, metavar="TIME", callback=_moment_from, help=text)
 
 
@@ -98,12 +98,12 @@ def _moment_from(_: click.Context, __: click.Parameter, value: str | None) -> da
 
 
 def moment_of(since: binlog.Since) -> datetime:
-    """The same as a datetime in UTC."""
+    """Return the same time as a datetime in UTC."""
     return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=since.time_ns // 1000)
 
 
 def day_from(_: click.Context, __: click.Parameter, value: str | None) -> tuple[datetime, datetime] | None:
-    """A callback for a day in UTC: `2026-11-30`, `today`, `yesterday`.  Gives its bounds."""
+    """Parse a day in UTC, `2026-11-30`, `today` or `yesterday`, and return its start and end."""
     if value is None:
         return None
     today = datetime.now(UTC).date()
@@ -111,25 +111,25 @@ def day_from(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
     try:
         day = named.get(value) or date.fromisoformat(value)
     except ValueError:
-        raise click.BadParameter(f"not a day, as 2026-11-30, today or yesterday: {value!r}") from None
+        raise click.BadParameter(f"not a day such as 2026-11-30, today or yesterday: {value!r}") from None
     start = datetime(day.year, day.month, day.day, tzinfo=UTC)
     return start, start + timedelta(days=1)
 
 
 def columns_from(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """A callback for names with commas."""
+    """Parse names separated by commas."""
     return None if value is None else tuple(name.strip().lower() for name in value.split(","))
 
 
 def parser_from(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    """A callback for module:function."""
+    """Parse module:function."""
     if value is not None and not _PARSER.fullmatch(value):
         raise click.BadParameter(f"not module:function: {value!r}")
     return value
 
 
 def records_from(_: click.Context, __: click.Parameter, value: str) -> int | None:
-    """A callback for a number of records, or None for all."""
+    """Parse a number of records; None means all."""
     if value == "all":
         return None
     if not value.isdecimal() or int(value) < 1:

@@ -1,4 +1,4 @@
-"""Options of the commands that write records, and what they come to together."""
+"""Options of the commands that write records, and the outputs that they describe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCHEMA_FILE = "schema.ddl"
 
 
 def output_options(command: _Command) -> _Command:
-    """--to, --out and how records become columns; `OutputOptions(**...)` takes them together."""
+    """Add --to, --out and the options that make columns from records; `OutputOptions` takes their values."""
     options = (
         click.option(
             "--to",
@@ -30,7 +30,7 @@ def output_options(command: _Command) -> _Command:
             type=click.Choice(_FORMATS),
             default="parquet",
             show_default=True,
-            help="The format; 'binlog' is another log. In JSON and CSV the record is 'text', or 'base64' where it is "
+            help="The format; 'binlog' is another log. In JSON and CSV a record is in 'text', or in 'base64' if it is "
             "not UTF-8.",
         ),
         click.option(
@@ -39,32 +39,32 @@ def output_options(command: _Command) -> _Command:
             required=True,
             type=path_type(),
             metavar="OUT",
-            help="The folder to write to: of this machine, or a URI that Spark knows.",
+            help="The folder to write to: a local path, or a URI that Spark supports.",
         ),
         click.option(
             "--compression",
             metavar="CODEC",
-            help="As Spark names it. [default: zstd for Parquet and ORC, none for JSON and CSV]",
+            help="A codec that Spark supports. [default: zstd for Parquet and ORC, none for JSON and CSV]",
         ),
         click.option(
             "--columns",
             callback=columns_from,
             metavar="NAMES",
-            help="Some of source,number,offset,sequence,time,data. Fewer are faster.",
+            help="A subset of source,number,offset,sequence,time,data. Fewer columns are faster.",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Take each record for a JSON object; write its fields."),
+        click.option("--json", "as_json", is_flag=True, help="Parse each record as a JSON object; write its fields."),
         click.option(
             "--parser",
             callback=parser_from,
             metavar="MODULE:FUNCTION",
-            help="Write what a function of yours makes of the records, a pyarrow array at a time. The module is found "
-            "as others are, or in the current directory.",
+            help="Write the columns that your function makes from a pyarrow array of records. The module is searched "
+            "for in the current directory too.",
         ),
         click.option(
             "--schema",
             metavar="DDL",
-            help="The fields, with --json or --parser: 'id BIGINT, name STRING'. Without it, JSON is looked at for "
-            "them, and a function has an attribute 'schema'.",
+            help="The fields, with --json or --parser: 'id BIGINT, name STRING'. Without it, they are inferred from "
+            "the JSON records, or taken from the function's attribute 'schema'.",
         ),
         click.option(
             "--infer-from",
@@ -73,22 +73,21 @@ def output_options(command: _Command) -> _Command:
             show_default=True,
             callback=records_from,
             metavar="N|all",
-            help="How many of the first records are looked at for the fields of JSON.",
+            help="How many records to infer the fields of JSON from, starting with the first.",
         ),
         click.option(
             "--bad-column",
             default="bad",
             show_default=True,
             metavar="NAME",
-            help="The column that has a record as it is, where it cannot be parsed.",
+            help="The column for records that cannot be parsed.",
         ),
         click.option(
             "--bad",
             "bad",
             type=path_type(),
             metavar="OUT",
-            help="Write records that cannot be parsed to a folder of their own in place of a column, with what is "
-            "wrong with each.",
+            help="Write records that cannot be parsed to this folder instead of a column, each with the reason.",
         ),
     )
     for option in reversed(options):
@@ -104,13 +103,13 @@ def batch_bytes_option(command: _Command) -> _Command:
         show_default=True,
         callback=byte_count_from,
         metavar="BYTES",
-        help="What a stream reads at a time, about.",
+        help="The most that one batch of a stream reads, approximately.",
     )(command)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
-    """What was given, by the names of the options."""
+    """The values of the output options, by their names."""
 
     form: str
     out: str
@@ -124,32 +123,32 @@ class OutputOptions:
     bad: str | None
 
     def check(self) -> None:
-        """Raise click.UsageError for what does not go together."""
+        """Raise click.UsageError for options that cannot be used together."""
         parsing = self.as_json or self.parser is not None
         if self.as_json and self.parser is not None:
-            raise click.UsageError("--json and --parser exclude each other")
+            raise click.UsageError("--json and --parser cannot be used together")
         if parsing and self.columns is not None:
-            raise click.UsageError("--columns goes with whole records, not with --json and --parser")
+            raise click.UsageError("--columns cannot be used with --json or --parser")
         if parsing and self.form == "binlog":
-            raise click.UsageError("--to binlog goes with whole records, not with --json and --parser")
+            raise click.UsageError("--to binlog cannot be used with --json or --parser")
         if self.columns is not None and self.form == "binlog":
-            raise click.UsageError("--to binlog has no columns")
+            raise click.UsageError("--columns cannot be used with --to binlog")
         if not parsing and (self.schema is not None or self.bad is not None):
-            raise click.UsageError("--schema and --bad go with --json or --parser")
+            raise click.UsageError("--schema and --bad need --json or --parser")
 
     @property
     def finds_schema(self) -> bool:
-        """Whether the fields are looked for, and so to be told."""
+        """Whether the fields are inferred, and so must be printed."""
         return self.as_json and self.schema is None
 
     def output(self, mode: str = "append") -> Output:
-        """Where the records go."""
+        """Return the output for the records."""
         from binlog.spark.jobs import Format, Output, SaveMode
 
         return Output(path=self.out, format=Format(self.form), mode=SaveMode(mode), compression=self.compression)
 
     def bad_output(self, mode: str = "append") -> Output | None:
-        """Where the bad ones go, if not beside the others."""
+        """Return the output for bad records, or None if they go into a column."""
         from binlog.spark.jobs import Format, Output, SaveMode
 
         if self.bad is None:
@@ -157,13 +156,13 @@ class OutputOptions:
         return Output(path=self.bad, format=Format(self.form), mode=SaveMode(mode), compression=self.compression)
 
     def folders(self) -> tuple[str, ...]:
-        """Where tasks look for the parser too."""
+        """Return the folders in which tasks also search for the parser."""
         return () if self.parser is None else (os.getcwd(),)
 
     def parsing(self, spark: Any, chosen: Chosen, report: Report, keep: str | None = None) -> Parsing | None:
-        """How records become columns; the schema of JSON is looked for where it is not given.
+        """Return the parser to use; if JSON has no schema, infer it.
 
-        keep: a folder that keeps the schema that was found for the next time.
+        keep: a folder that stores the inferred schema for the next run.
         """
         from binlog.spark.jobs import Json, Output, Parser, infer_schema
 

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM while Spark works: kept until it can be stopped in order.
+"""Defer Ctrl-C and SIGTERM while Spark works, until the job can be stopped cleanly.
 
-Fact relied on: an exception that a signal raises in the middle of a call to Java leaves the connection of this thread
-with half an answer, and what comes after it fails.  So none is raised there.
+Fact relied on: if a signal handler raises in the middle of a call to Java, half an answer stays in this thread's
+connection, and the following calls fail.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from binlog.cli.exits import Signalled
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
-class KeptSignals:
-    """What came of them.  A second Ctrl-C ends the process at once."""
+class DeferredSignals:
+    """The signals received so far.  A second Ctrl-C raises KeyboardInterrupt at once."""
 
     def __init__(self) -> None:
         self._number: signal.Signals | None = None
         self._came: signal.Signals | None = None
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt or Signalled for what came.  To be called some times a second, where one can stop."""
+        """Raise KeyboardInterrupt or Signalled for a pending signal.  Call it a few times per second."""
         number, self._number = self._number, None
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         if number is not None:
             raise Signalled(number)
 
-    def raise_what_came(self) -> None:
-        """Raise as `check` for a signal that ever came: what fails after one fails because of it."""
+    def raise_received(self) -> None:
+        """Raise as `check` for any signal received so far, because that caused the error being handled."""
         self._number = self._number or self._came
         self.check()
 
     def install(self) -> None:
-        """Take them; again where somebody else took them meanwhile."""
+        """Install the handlers, also again after other code has replaced them."""
         for number in _NUMBERS:
             signal.signal(number, self._keep)
 
@@ -49,16 +49,16 @@ class KeptSignals:
 
 
 @contextlib.contextmanager
-def kept_signals() -> Iterator[KeptSignals]:
-    """Keep them within the block, and raise at its end what came and nobody asked for."""
+def deferred_signals() -> Iterator[DeferredSignals]:
+    """Defer the signals within the block, and raise at its end for a signal that is still pending."""
     before = {number: signal.getsignal(number) for number in _NUMBERS}
-    kept = KeptSignals()
+    kept = DeferredSignals()
     kept.install()
     try:
         yield kept
         kept.check()
     except Exception:
-        kept.raise_what_came()
+        kept.raise_received()
         raise
     finally:
         for number, handler in before.items():

@@ -1,4 +1,4 @@
-"""`binlog spark stats`: how much there is, and how fast it came, by file and by hour."""
+"""`binlog spark stats`: count records and bytes, by file and by hour."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from binlog.cli.spark.options import (
     spark_options,
     time_option,
 )
-from binlog.cli.spark.running import need_spark, spark_session
+from binlog.cli.spark.session import need_spark, spark_session
 from binlog.cli.spark.tables import byte_rate_text, rate_text, seconds_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @directories_argument
 @time_option("--since", SINCE_TEXT)
 @time_option("--until", UNTIL_TEXT)
-@json_option("Print one JSON object: totals, and 'files' and 'hours' with one object for each.")
+@json_option("Print one JSON object: totals, and 'files' and 'hours', with one object for each.")
 @spark_options
 def command(
     directories: tuple[str, ...],
@@ -44,10 +44,10 @@ def command(
     settings: tuple[tuple[str, str], ...],
     log: str | None,
 ) -> None:
-    """Count the records of the logs in DIR..., and the bytes that they take there, by file and by hour, in UTC.
+    """Count the records of the logs in DIR..., and the bytes they take in the log, by file and by hour (UTC).
 
-    A file's rate is from the time of its first record to that of its last, an hour's over the whole hour. '-' stands
-    for records whose time the index does not tell.
+    The rate of a file is from its first record's time to its last one's; that of an hour is over the whole hour. The
+    hour '-' counts the records whose time is not in the index.
     """
     need_spark()
     from binlog.spark.jobs import Selection, choose, stats
@@ -66,7 +66,7 @@ def command(
 
 
 def as_object(found: Stats) -> dict[str, object]:
-    """As --json prints it."""
+    """Return the statistics as --json prints them."""
     files = [
         {
             "directory": file.directory,

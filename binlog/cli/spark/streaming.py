@@ -1,4 +1,4 @@
-"""Running a stream for a command, until it ends or somebody ends it, and its table."""
+"""Run a stream for a command, show its progress, and print its table."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.spark.display import Display
 from binlog.cli.spark.options import SparkOptions
 from binlog.cli.spark.output_options import OutputOptions
-from binlog.cli.spark.running import need_spark, spark_session
-from binlog.cli.spark.signals import KeptSignals
+from binlog.cli.spark.session import need_spark, spark_session
+from binlog.cli.spark.signals import DeferredSignals
 from binlog.cli.spark.tables import rate_text, seconds_text
 
 if TYPE_CHECKING:
-    from binlog.spark.jobs import Followed, Following, Selection
+    from binlog.spark.jobs import RunningStream, Selection, StreamTotals
 
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 
 
 def default_checkpoint(out: str) -> str:
-    """Beside the output: within it, whoever lists it would have to know what is no record."""
+    """Return the folder next to the output; inside it, readers would have to skip the folder."""
     return f"{out.rstrip('/')}.checkpoint"
 
 
@@ -37,15 +37,15 @@ def run_stream(
     batch_bytes: int | None,
     interval: str | None = None,
 ) -> None:
-    """Run it to its end: to what is there now or, with an interval between batches, until a signal.
+    """Run a stream up to the current end of the logs or, with an interval between batches, until a signal.
 
-    The table is printed however it ends.
+    Prints the table however the stream ends.
     """
     need_spark()
     from binlog.spark.jobs import Selection, StreamOptions, choose, follow, follow_bad
 
     with opening():
-        # What is wrong with the arguments is told before Spark is started.
+        # Report wrong arguments before Spark is started.
         choose(selection)
         everything = choose(Selection(paths=selection.paths))
     bad_output = to.bad_output()
@@ -58,7 +58,7 @@ def run_stream(
         with Display(what, signals) as display:
             parsing = to.parsing(spark, everything, display.report, keep=checkpoint)
 
-        def start() -> Following:
+        def start() -> RunningStream:
             return follow(
                 spark,
                 selection,
@@ -69,44 +69,44 @@ def run_stream(
                 bad_column=to.bad_column if bad_output is None else None,
             )
 
-        def start_bad() -> Following:
+        def start_bad() -> RunningStream:
             assert bad_output is not None
             assert parsing is not None
             return follow_bad(spark, selection, bad_output, stream("bad"), parsing=parsing)
 
-        def tell(done: Followed, seconds: float) -> None:
+        def print_totals(done: StreamTotals, seconds: float) -> None:
             if to.finds_schema and parsing is not None:
                 write_line(f"schema: {printable(str(parsing.schema))}")
             _print(done, seconds)
 
         starts = [start] if bad_output is None else [start, start_bad]
-        # Those that end run one after the other: two queries of one session get into each other's way now and then.
+        # Run finite queries one after the other: two queries of one session sometimes interfere.
         for together in [starts] if interval is not None else [[each] for each in starts]:
-            _run(what, together, tell if start in together else None, signals)
+            _run(what, together, print_totals if start in together else None, signals)
 
 
 def _run(
     what: str,
-    starts: Sequence[Callable[[], Following]],
-    tell: Callable[[Followed, float], None] | None,
-    signals: KeptSignals,
+    starts: Sequence[Callable[[], RunningStream]],
+    print_totals: Callable[[StreamTotals, float], None] | None,
+    signals: DeferredSignals,
 ) -> None:
-    """Run queries until one of them ends, and stop the others.  tell: is told what the first one did."""
+    """Run queries until one of them ends, and stop the others.  print_totals: called with the first one's totals."""
     begun = time.monotonic()
-    running: list[Following] = []
+    running: list[RunningStream] = []
     try:
         with Display(what, signals) as display:
             running.extend(start() for start in starts)
-            while not any(each.wait(_LOOK_SECONDS / len(running)) for each in running):
+            while not any(each.wait(_POLL_SECONDS / len(running)) for each in running):
                 so_far = running[0].totals()
                 display.report_records(so_far.batches, so_far.records)
     finally:
         done = [each.stop() for each in running]
-        if done and tell is not None:
-            tell(done[0], time.monotonic() - begun)
+        if done and print_totals is not None:
+            print_totals(done[0], time.monotonic() - begun)
 
 
-def _print(done: Followed, seconds: float) -> None:
+def _print(done: StreamTotals, seconds: float) -> None:
     for path, ref in done.ends.items():
         write_line(f"{printable(path)}: up to {ref}")
     write_table(

@@ -1,4 +1,4 @@
-"""Numbers in the tables that the jobs end with."""
+"""Format numbers in the tables that jobs print."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from binlog.cli.amounts import count_text, size_text
 
 
 def seconds_text(seconds: float) -> str:
-    """`12.3`, without a unit."""
+    """Format seconds as `12.3`, without a unit."""
     return f"{seconds:.1f}"
 
 
 def rate_text(rate: float | None) -> str:
-    """Records a second; `-` where that is not known."""
+    """Format records per second; an unknown rate is `-`."""
     return "-" if rate is None else count_text(rate if rate < 10 else round(rate))
 
 
@@ -21,5 +21,5 @@ def byte_rate_text(rate: float | None) -> str:
 
 
 def size_or_unknown(size: float | None) -> str:
-    """A size, or `-`."""
+    """Format a size; an unknown one is `-`."""
     return "-" if size is None else size_text(size)

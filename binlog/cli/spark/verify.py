@@ -1,4 +1,4 @@
-"""`binlog spark verify`: everything that is wrong with many files, checked side by side."""
+"""`binlog spark verify`: check the files of many logs in parallel."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from binlog.cli.output import write_line, write_table
 from binlog.cli.records import object_line
 from binlog.cli.spark.display import Display
 from binlog.cli.spark.options import SparkOptions, directories_argument, need_logs, spark_options
-from binlog.cli.spark.running import need_spark, spark_session
+from binlog.cli.spark.session import need_spark, spark_session
 from binlog.cli.spark.tables import byte_rate_text, seconds_text
 
 
-@click.command("verify", short_help="Check many files side by side.")
+@click.command("verify", short_help="Check many files in parallel.")
 @directories_argument
-@json_option("Print a JSON object for each problem: directory, file, start, end, kind, text. Nothing for none.")
+@json_option("Print a JSON object for each problem: directory, file, start, end, kind, text. Print nothing if none.")
 @spark_options
 def command(
     directories: tuple[str, ...],
@@ -28,9 +28,9 @@ def command(
     settings: tuple[tuple[str, str], ...],
     log: str | None,
 ) -> ExitCode:
-    """Check the logs in DIR... as 'binlog check' does, a file in each task: CRCs against the index, counts, gaps.
+    """Check the logs in DIR... as 'binlog check' does, but files in parallel: CRCs against the index, counts, gaps.
 
-    Prints a row for each problem, then a table. Exits with 1 if there is any. May run while others append.
+    Prints a row for each problem, then a table. Exits with 1 if there are any. Other processes may append meanwhile.
     """
     need_spark()
     from binlog.spark.jobs import Selection, verify
@@ -69,5 +69,5 @@ def command(
 
 
 def count_or_dash(value: int | None) -> str:
-    """An offset, or `-`."""
+    """Format an offset; an unknown one is `-`."""
     return "-" if value is None else str(value)

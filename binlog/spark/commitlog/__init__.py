@@ -1,1 +1,1 @@
-"""Reading a commit log's store on Spark: a row is a message, and a position is a queue offset for each queue."""
+"""The engine `commitlog` of the data source: each row is a message of a commit log."""

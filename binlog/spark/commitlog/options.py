@@ -1,7 +1,4 @@
-"""The options of reading a commit log's store.
-
-Where a read of a store begins and ends: in each queue.
-"""
+"""The options of reading a commit log, and the start and end of a read in each queue."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from binlog import Since, Start
 from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError
 from binlog.spark.log.options import ENGINE, one_local_path
-from binlog.spark.log.positions import parse_place
-from binlog.spark.option_values import Options, boolean, count, record_bytes, size, some_text, taken
+from binlog.spark.log.positions import parse_common
+from binlog.spark.option_values import Options, boolean, count, parse_known, record_bytes, size, some_text
 
 Queue = tuple[str, int]
 """A topic, and the id of one of its queues."""
@@ -22,13 +19,14 @@ Queue = tuple[str, int]
 Position = Start | Since | Mapping[Queue, int]
 """The beginning, the end, a time; or a queue offset for each of some queues."""
 
-_FORMS = """'earliest', 'latest', a time as 2026-11-30T12:00:00Z, or queue offsets as {"TOPIC":{"0":17,"1":4}}"""
+_FORMS = """'earliest', 'latest', a time such as 2026-11-30T12:00:00Z, or queue offsets such as \
+{"TOPIC":{"0":17,"1":4}}"""
 _NS_IN_MS = 1_000_000
 
 
 def parse_position(option: str, text: str) -> Position:
-    """What an option says.  Raises: ValueError."""
-    return parse_place(option, text, _FORMS, _queue_offsets)
+    """Parse a position.  Raises: ValueError."""
+    return parse_common(option, text, _FORMS, _queue_offsets)
 
 
 def _queue_offsets(text: str) -> Mapping[Queue, int] | None:
@@ -37,46 +35,49 @@ def _queue_offsets(text: str) -> Mapping[Queue, int] | None:
     found = from_json(json.loads(text))
     for (topic, queue_id), index in found.items():
         if not isinstance(index, int) or isinstance(index, bool) or index < 0 or queue_id < 0:
-            raise ValueError(f"no queue offset of {topic}/{queue_id} is {index!r}")
+            raise ValueError(f"{index!r} is not a queue offset of {topic}/{queue_id}")
     return found
 
 
 def from_json(value: Mapping[str, Mapping[str, int]]) -> dict[Queue, int]:
-    """Queue offsets by topic and queue, of which JSON has texts."""
+    """Return queue offsets by topic and queue.  In JSON, the queues are strings."""
     return {(topic, int(queue_id)): index for topic, each in value.items() for queue_id, index in each.items()}
 
 
-def to_json(places: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
-    """The reverse, with the keys in the one order in which Spark compares them."""
+def to_json(resolve_all: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
+    """Return the reverse.  The order of the keys matters, because Spark compares offsets as text."""
     found: dict[str, dict[str, int]] = {}
-    for (topic, queue_id), index in sorted(places.items()):
+    for (topic, queue_id), index in sorted(resolve_all.items()):
         found.setdefault(topic, {})[str(queue_id)] = index
     return found
 
 
-def resolve(position: Position, store: ColumnReader, queue: Queue, there: range, *, fail_on_data_loss: bool) -> int:
-    """The queue offset that a position means in a queue.
+def resolve(position: Position, store: ColumnReader, queue: Queue, existing: range, *, fail_on_data_loss: bool) -> int:
+    """Return the queue offset of a position in a queue.
 
-    there: the queue offsets that it has.
-    Raises: ValueError where it is behind the end; GoneError where retention removed it and the read is to fail then.
+    existing: the queue offsets of the queue.
+    Raises: ValueError if it is after the end; GoneError if retention removed it and fail_on_data_loss is set.
     """
     if isinstance(position, Start):
-        return there.start if position is Start.BEGINNING else there.stop
+        return existing.start if position is Start.BEGINNING else existing.stop
     if isinstance(position, Since):
         return store.index_at(*queue, -(-position.time_ns // _NS_IN_MS))
     index = position[queue]
-    if index > there.stop:
+    if index > existing.stop:
         topic, queue_id = queue
-        raise ValueError(f"binlog: {store.path}: {topic}/{queue_id} ends at queue offset {there.stop}, before {index}")
-    if index < there.start and fail_on_data_loss:
-        raise GoneError(f"{store.path}: {lost(queue, index, there.start)}; failOnDataLoss=false goes on behind them")
-    return max(index, there.start)
+        raise ValueError(
+            f"binlog: {store.path}: {topic}/{queue_id} ends at queue offset {existing.stop}, before {index}"
+        )
+    if index < existing.start and fail_on_data_loss:
+        text = f"{store.path}: {loss_text(queue, index, existing.start)}"
+        raise GoneError(f"{text}; use failOnDataLoss=false to continue after them")
+    return max(index, existing.start)
 
 
-def lost(queue: Queue, start: int, stop: int) -> str:
-    """What to say of messages of a queue that retention removed."""
+def loss_text(queue: Queue, start: int, stop: int) -> str:
+    """Describe messages of a queue that retention removed."""
     topic, queue_id = queue
-    return f"the messages of {topic}/{queue_id} from queue offset {start} on were removed, up to {stop}"
+    return f"the messages of {topic}/{queue_id} from queue offset {start} up to {stop} were removed"
 
 
 _MIB = 1 << 20
@@ -84,12 +85,12 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class StoreReadOptions:
-    """What a read is told.
+    """The options of a read.
 
     path: the store's directory, absolute.
-    topics: those that are read; None for all but those that RocketMQ keeps for itself.
-    queue_id: which queue of each; None for all.  tag: only messages that have it; None for all.
-    The rest is as in ReadOptions, and bytes are those of messages.
+    topics: those to read; None for all but RocketMQ's internal ones.
+    queue_id: the queue of each topic; None for all.  tag: only messages with this tag; None for all.
+    The others are as in ReadOptions, with sizes in bytes of messages.
     """
 
     path: str
@@ -107,10 +108,10 @@ class StoreReadOptions:
 
 
 def parse_store_options(options: Mapping[str, str]) -> StoreReadOptions:
-    """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
+    """Parse the options of a read.  Raises: ValueError for a missing, unknown or wrong option."""
     given = {name.lower(): value for name, value in options.items()}
     path = one_local_path(given, "commit log", "store")
-    found = taken(given, _OPTIONS, ENGINE)
+    found = parse_known(given, _OPTIONS, ENGINE)
     parsed = StoreReadOptions(path=path, **found)
     for name, position in (("startingPosition", parsed.start), ("endingPosition", parsed.end)):
         _check_position(name, position, parsed)
@@ -118,24 +119,24 @@ def parse_store_options(options: Mapping[str, str]) -> StoreReadOptions:
 
 
 def _check_position(name: str, position: Position, parsed: StoreReadOptions) -> None:
-    """Raise ValueError where a position is about a queue that is not read."""
+    """Raise ValueError if a position is for a queue that is not read."""
     for topic, queue_id in position if isinstance(position, Mapping) else ():
         if parsed.topics is not None and topic not in parsed.topics:
-            raise ValueError(f"binlog: {name} is about the topic {topic!r}, which the option topic does not name")
+            raise ValueError(f"binlog: {name} has the topic {topic!r}, which the option topic does not include")
         if parsed.queue_id not in (None, queue_id):
-            raise ValueError(f"binlog: {name} is about queue {queue_id}, and the option queue says {parsed.queue_id}")
+            raise ValueError(f"binlog: {name} has queue {queue_id}, but the option queue is {parsed.queue_id}")
 
 
 def _topics(name: str, text: str) -> frozenset[str]:
     topics = [topic.strip() for topic in text.split(",")]
     if not all(topics):
-        raise ValueError(f"binlog: {name} is a topic, or several with commas between them, not {text!r}")
+        raise ValueError(f"binlog: {name} must be a topic, or several separated by commas, not {text!r}")
     return frozenset(topics)
 
 
 def _queue(name: str, text: str) -> int:
     if not text.strip().isdecimal():
-        raise ValueError(f"binlog: {name} is the number of a queue, from 0 on, not {text!r}")
+        raise ValueError(f"binlog: {name} must be the number of a queue, at least 0, not {text!r}")
     return int(text)
 
 

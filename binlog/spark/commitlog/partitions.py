@@ -1,6 +1,6 @@
-"""How a read of a store is divided into tasks: queues, and parts of those that are large.
+"""Divide a read of a commit log into tasks: queues, and parts of large ones.
 
-What a query's filters say of where its messages lie, so that the rest of the store is never read.
+The filters of a query bound the ranges, so that the rest of the store is not read.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from binlog import Start
 from binlog.commitlog import ColumnReader
 from binlog.spark.commitlog.options import Position, Queue, StoreReadOptions, resolve
 from binlog.spark.filters import Filters
-from binlog.spark.tasks import OVER, Task, put_together, target_bytes
+from binlog.spark.tasks import OVERSHOOT, Task, pack_tasks, target_bytes
 
 _US_IN_MS = 1000
 
 
 class WantedMessages(Filters):
-    """Which messages are wanted of a store."""
+    """The bounds of a query's filters on a commit log."""
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("topic", "queue_id", "queue_offset", "store_time")
 
-    def anything_of(self, queue: Queue) -> bool:
-        """Whether anything of a queue may be wanted."""
+    def may_match(self, queue: Queue) -> bool:
+        """Return whether any message of a queue may be wanted."""
         topic, queue_id = queue
-        return self.allow("topic", topic) and self.allow("queue_id", queue_id)
+        return self.allows("topic", topic) and self.allows("queue_id", queue_id)
 
     def narrow(self, store: ColumnReader, queue: Queue, indexes: range) -> range:
-        """The part of a range of queue offsets that may be wanted."""
+        """Return the part of a range of queue offsets that may be wanted."""
         start, stop = indexes.start, indexes.stop
         lowest, highest = self.of("queue_offset")
         if lowest is not None:
@@ -48,7 +48,7 @@ class WantedMessages(Filters):
 class QueueRange:
     """The messages of one queue from queue offset `start` up to `stop`.
 
-    message_bytes: what each of them takes about.
+    message_bytes: the approximate size of each.
     """
 
     topic: str
@@ -59,58 +59,58 @@ class QueueRange:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of messages."""
         return self.stop - self.start
 
     @property
     def size(self) -> int:
-        """About how many bytes they take."""
+        """Their approximate size in bytes."""
         return self.count * self.message_bytes
 
 
 def chosen_queues(store: ColumnReader, options: StoreReadOptions) -> dict[Queue, range]:
-    """The queues that are read, and the queue offsets that each has now."""
+    """Return the queues to read, with their current queue offsets."""
     queues = store.queues_of(options.topics)
     return {queue: store.queue_range(*queue) for queue in queues if options.queue_id in (None, queue[1])}
 
 
 def plan(options: StoreReadOptions, wanted: WantedMessages) -> list[Task[QueueRange]]:
-    """The tasks for what is in the store now.  Raises: ValueError, GoneError, AccessError, CorruptError."""
+    """Return the tasks for the store's current contents.  Raises: ValueError, GoneError, AccessError, CorruptError."""
     with ColumnReader(options.path) as store:
-        there = chosen_queues(store, options)
-        _check_topics(store, options, there)
+        existing = chosen_queues(store, options)
+        _check_topics(store, options, existing)
         starts, ends = (
-            places(position, default, store, there, fail_on_data_loss=options.fail_on_data_loss)
+            resolve_all(position, default, store, existing, fail_on_data_loss=options.fail_on_data_loss)
             for position, default in ((options.start, Start.BEGINNING), (options.end, Start.END))
         )
         ranges = [
             part
-            for queue in there
-            if wanted.anything_of(queue)
+            for queue in existing
+            if wanted.may_match(queue)
             and (part := queue_range(store, queue, wanted.narrow(store, queue, range(starts[queue], ends[queue]))))
         ]
     return divide(ranges, options)
 
 
-def _check_topics(store: ColumnReader, options: StoreReadOptions, there: Mapping[Queue, range]) -> None:
-    """Raise ValueError for a topic or queue that is named and is not there.  A stream waits for it to come."""
-    missing = (options.topics or frozenset()) - {topic for topic, _ in there}
+def _check_topics(store: ColumnReader, options: StoreReadOptions, existing: Mapping[Queue, range]) -> None:
+    """Raise ValueError for a topic or queue that does not exist.  (A stream waits for it instead.)"""
+    missing = (options.topics or frozenset()) - {topic for topic, _ in existing}
     if missing:
         names = ", ".join(map(repr, sorted(missing)))
         queue = "" if options.queue_id is None else f", or it has no queue {options.queue_id}"
         raise ValueError(f"binlog: {store.path} has no topic {names}{queue}")
 
 
-def places(
-    position: Position, default: Start, store: ColumnReader, there: Mapping[Queue, range], *, fail_on_data_loss: bool
+def resolve_all(
+    position: Position, default: Start, store: ColumnReader, existing: Mapping[Queue, range], *, fail_on_data_loss: bool
 ) -> dict[Queue, int]:
-    """The queue offset that a position means in each queue.  default: where queues are that it does not name.
+    """Return the queue offset of a position in each queue.  default: for queues that the position does not name.
 
-    Raises: ValueError where it names one that is not there, or lies behind its end; GoneError.
+    Raises: ValueError for an unknown queue, or a position after the end of one; GoneError.
     """
     if isinstance(position, Mapping):
-        for topic, queue_id in position.keys() - there.keys():
-            raise ValueError(f"binlog: {store.path}: there is a position for {topic}/{queue_id}, and no such queue")
+        for topic, queue_id in position.keys() - existing.keys():
+            raise ValueError(f"binlog: {store.path}: there is a position for {topic}/{queue_id}, which does not exist")
     return {
         queue: resolve(
             default if isinstance(position, Mapping) and queue not in position else position,
@@ -119,27 +119,27 @@ def places(
             indexes,
             fail_on_data_loss=fail_on_data_loss,
         )
-        for queue, indexes in there.items()
+        for queue, indexes in existing.items()
     }
 
 
 def queue_range(store: ColumnReader, queue: Queue, indexes: range) -> QueueRange | None:
-    """Some messages of a queue; None for none."""
+    """Return these messages of a queue, or None if there are none."""
     if not indexes:
         return None
     return QueueRange(*queue, indexes.start, indexes.stop, store.message_bytes(*queue, indexes))
 
 
 def divide(ranges: Iterable[QueueRange], options: StoreReadOptions) -> list[Task[QueueRange]]:
-    """Tasks of about the size asked for."""
+    """Return tasks of about the size asked for."""
     whole = list(ranges)
     target = target_bytes(whole, options)
-    return put_together(_pieces(whole, target), target)
+    return pack_tasks(_pieces(whole, target), target)
 
 
 def _pieces(ranges: Iterable[QueueRange], target: int) -> Iterator[QueueRange]:
     for part in ranges:
-        if part.size <= target * OVER:
+        if part.size <= target * OVERSHOOT:
             yield part
             continue
         count = max(target // part.message_bytes, 1)

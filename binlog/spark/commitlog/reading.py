@@ -1,4 +1,4 @@
-"""What a task does with a store: parts of queues become Arrow batches.  And reading in batch."""
+"""Read parts of queues into Arrow batches; the batch readers of commit logs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pyspark.sql.datasource import DataSourceReader
 from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError, NotFoundError
 from binlog.spark.commitlog.columns import arrow_schema, needed, record_batch
-from binlog.spark.commitlog.options import StoreReadOptions, lost
+from binlog.spark.commitlog.options import StoreReadOptions, loss_text
 from binlog.spark.commitlog.partitions import QueueRange, WantedMessages, plan
-from binlog.spark.other_machine import when_seen
 from binlog.spark.schema import Field
+from binlog.spark.shared_fs import retry_until_visible
 from binlog.spark.tasks import Task, TaskReader
 
 
@@ -27,14 +27,14 @@ class QueuesReader(TaskReader[QueueRange]):
         self._options = options
         self._fields = tuple(fields)
 
-    def _begin(self) -> Callable[[QueueRange], Iterator[pa.RecordBatch]]:
+    def _part_reader(self) -> Callable[[QueueRange], Iterator[pa.RecordBatch]]:
         return partial(self._read, schema=arrow_schema(self._fields), wanted=needed(self._fields))
 
     def _read(self, part: QueueRange, schema: pa.Schema, wanted: set[str]) -> Iterator[pa.RecordBatch]:
         try:
-            store = when_seen(partial(_opened, self._options.path, part), self._machine)
+            store = retry_until_visible(partial(_opened, self._options.path, part), self._machine)
         except NotFoundError as error:
-            raise GoneError(f"{error}; it was there when the read was planned") from error
+            raise GoneError(f"{error}; it was removed since the read was planned") from error
         with store:
             indexes = range(self._start(store, part), part.stop)
             limit, tag = self._options.record_bytes_max, self._options.tag
@@ -43,41 +43,43 @@ class QueuesReader(TaskReader[QueueRange]):
                 yield record_batch(found, part, self._fields, schema)
 
     def _start(self, store: ColumnReader, part: QueueRange) -> int:
-        """The first message of a part that is there, where some may have been removed since it was planned."""
+        """Return the first remaining message of a part; some may have been removed since it was planned."""
         queue = part.topic, part.queue_id
         start = min(store.queue_range(*queue).start, part.stop)
         if start <= part.start:
             return part.start
-        self._pass_over(GoneError(f"{store.path}: {lost(queue, part.start, start)}"))
+        self._skip_or_raise(GoneError(f"{store.path}: {loss_text(queue, part.start, start)}"))
         return start
 
 
 def _opened(path: str, part: QueueRange) -> ColumnReader:
-    """The store, in which that part is seen.  Raises: NotFoundError."""
+    """Open the store if that part is visible.  Raises: NotFoundError."""
     store = ColumnReader(path)
-    there = store.queue_range(part.topic, part.queue_id)
-    if there.stop >= part.stop:
+    existing = store.queue_range(part.topic, part.queue_id)
+    if existing.stop >= part.stop:
         return store
     store.close()
-    raise NotFoundError(f"{path}: {part.topic}/{part.queue_id} ends at queue offset {there.stop}, before {part.stop}")
+    raise NotFoundError(
+        f"{path}: {part.topic}/{part.queue_id} ends at queue offset {existing.stop}, before {part.stop}"
+    )
 
 
 class BatchReader(QueuesReader, DataSourceReader):
-    """Reads what the store holds when the query is planned."""
+    """A batch reader of the messages in the store at planning time."""
 
     def __init__(self, options: StoreReadOptions, fields: Sequence[Field]) -> None:
         super().__init__(options, fields)
         self._wanted = WantedMessages()
 
     def partitions(self) -> list[Task[QueueRange]]:
-        """Raises: ValueError, GoneError, AccessError, CorruptError."""
+        """Return the tasks.  Raises: ValueError, GoneError, AccessError, CorruptError."""
         return plan(self._options, self._wanted)
 
 
 class FilteringReader(BatchReader):
-    """Lets filters narrow what is read; a class of its own, as the log's is."""
+    """A batch reader to which Spark pushes filters down; see the log's reader of this name."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
-        """Take in the filters, and leave all of them for Spark to apply."""
+        """Use the filters to bound the read, and return all of them for Spark to apply again."""
         self._wanted.add(filters)
         return filters

@@ -1,4 +1,4 @@
-"""Jobs over logs, as functions of a Spark session; the command line's `binlog spark` runs the same.
+"""Jobs over logs, as functions that take a Spark session; `binlog spark` runs the same functions.
 
     from binlog.spark import session
     from binlog.spark.jobs import Output, Selection, choose, extract
@@ -9,25 +9,23 @@
 Importing this package imports PySpark and PyArrow.
 """
 
-from binlog.spark.jobs.extract import BAD_COLUMN, Extracted, extract, refuse
-from binlog.spark.jobs.follow import Followed, Following, StreamOptions, follow, follow_bad
+from binlog.spark.jobs.extract import BAD_COLUMN, ExtractResult, check_outputs, extract
+from binlog.spark.jobs.follow import RunningStream, StreamOptions, StreamTotals, follow, follow_bad
 from binlog.spark.jobs.json_schema import infer_schema
 from binlog.spark.jobs.output import Format, Output, SaveMode
 from binlog.spark.jobs.parsing import Json, Parser, Parsing
+from binlog.spark.jobs.progress import Progress, Report
 from binlog.spark.jobs.selection import Chosen, LogRange, Selection, choose
 from binlog.spark.jobs.stats import Amount, FileAmount, HourAmount, Stats, stats
-from binlog.spark.jobs.verify import FileProblem, Verified, verify
-from binlog.spark.jobs.watching import Progress, Report
+from binlog.spark.jobs.verify import FileProblem, VerifyResult, verify
 
 __all__ = [
     "BAD_COLUMN",
     "Amount",
     "Chosen",
-    "Extracted",
+    "ExtractResult",
     "FileAmount",
     "FileProblem",
-    "Followed",
-    "Following",
     "Format",
     "HourAmount",
     "Json",
@@ -37,17 +35,19 @@ __all__ = [
     "Parsing",
     "Progress",
     "Report",
+    "RunningStream",
     "SaveMode",
     "Selection",
     "Stats",
     "StreamOptions",
-    "Verified",
+    "StreamTotals",
+    "VerifyResult",
+    "check_outputs",
     "choose",
     "extract",
     "follow",
     "follow_bad",
     "infer_schema",
-    "refuse",
     "stats",
     "verify",
 ]

@@ -1,4 +1,4 @@
-"""Extracting records once: those that are there now, in one job of Spark's."""
+"""Extract the records of logs once, in a Spark job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlog.errors import StateError
-from binlog.spark.jobs.output import Format, Output, Written, refuse_places, remove, write
+from binlog.spark.jobs.output import Format, Output, Written, check_places, remove, write
 from binlog.spark.jobs.parsing import (
     PLACE_COLUMNS,
     Parsing,
@@ -18,19 +18,19 @@ from binlog.spark.jobs.parsing import (
     parsed_frame,
     plain_frame,
 )
+from binlog.spark.jobs.progress import Report, run_with_progress
 from binlog.spark.jobs.selection import Chosen
-from binlog.spark.jobs.watching import Report, watched
 
 BAD_COLUMN = "bad"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extracted:
-    """What an extract did.
+class ExtractResult:
+    """The result of an extract.
 
-    records: read, of which bad_records could not be parsed; those that could are in the output.
-    unknown_times: of records whose time no index tells; None where the column was not asked for.
-    files, file_bytes: of the output; None where it is not on this machine.  bad_files: of the bad records' own.
+    records: read, of which bad_records could not be parsed; the others are in the output.
+    unknown_times: records whose time is not in the index; None if the column was not asked for.
+    files, file_bytes: of the output; None if it is not local.  bad_files: of the output for bad records.
     """
 
     chosen: Chosen
@@ -53,32 +53,33 @@ def extract(
     bad_column: str = BAD_COLUMN,
     bad_output: Output | None = None,
     report: Report | None = None,
-) -> Extracted:
-    """Write records to a folder of files, all of them or, where it fails, nothing.
+) -> ExtractResult:
+    """Write records to a folder of files: all of them or, after an error, none.
 
-    columns: some of source, number, offset, sequence, time and data; all of them unless told.  Not with `parsing`.
-    parsing: makes columns of records.  One that cannot be parsed has its bytes in `bad_column`; with `bad_output` it is
-    there, with its place and what is wrong with it, and not in the output, and a second job reads once more for that.
-    Blocks: for the job.
-    Raises: StateError where the output is there and may not be, or a parser gave other answers the second time;
+    columns: some of source, number, offset, sequence, time and data; by default, all.  Not with `parsing`.
+    parsing: makes columns from records.  The bytes of a record that cannot be parsed go to `bad_column`; with
+    `bad_output`, they go there instead, with the record's position and the reason, which takes a second job that reads
+    the records again.
+    Blocks until the job ends.
+    Raises: StateError if the output exists and must not, or if a parser returned another result the second time;
     ValueError; Spark's own errors, with ours in their text.
     """
     check_arguments(output, columns=columns, parsing=parsing, bad_output=bad_output)
-    refuse(chosen, output, bad_output)
+    check_outputs(chosen, output, bad_output)
     begun = time.monotonic()
 
-    def run() -> Extracted:
+    def run() -> ExtractResult:
         frame, counted = _observed(source_frame(spark.read.format("binlog"), chosen, output, columns, parsing))
         good = shaped(frame, output, parsing, bad_column=None if bad_output else bad_column)
         bad_written: Written | None = None
-        with write(good, output) as draft:
+        with write(good, output) as unfinished:
             counts = counted()
             if bad_output is not None and counts["bad"]:
                 bad_written = _write_bad(spark, chosen, parsing, bad_output, counts["bad"])
             elif bad_output is not None:
                 remove(bad_output)
-            written = draft.publish()
-        return Extracted(
+            written = unfinished.publish()
+        return ExtractResult(
             chosen=chosen,
             records=counts["records"],
             bad_records=counts["bad"],
@@ -89,33 +90,33 @@ def extract(
             seconds=time.monotonic() - begun,
         )
 
-    return watched(spark, run, report)
+    return run_with_progress(spark, run, report)
 
 
-def refuse(chosen: Chosen, output: Output, bad_output: Output | None = None) -> None:
-    """Raise what `extract` would of its outputs: StateError, ValueError.  Needs no session, and so comes before it."""
+def check_outputs(chosen: Chosen, output: Output, bad_output: Output | None = None) -> None:
+    """Raise the StateError or ValueError that `extract` would raise about its outputs.  Needs no session."""
     outputs = [each for each in (output, bad_output) if each is not None]
-    refuse_places([each.path for each in chosen.ranges], outputs)
+    check_places([each.path for each in chosen.ranges], outputs)
     for each in outputs:
-        each.refuse()
+        each.check()
 
 
 def check_arguments(
     output: Output, *, columns: Sequence[str] | None, parsing: Parsing | None, bad_output: Output | None
 ) -> None:
-    """Raise ValueError for what does not go together."""
+    """Raise ValueError for arguments that cannot be used together."""
     if parsing is not None and (columns is not None or output.format is Format.BINLOG):
-        raise ValueError("what is parsed is written with all its columns, and not to a log")
+        raise ValueError("parsed records are written with all their columns, and not to a log")
     if bad_output is not None and parsing is None:
-        raise ValueError("only what is parsed can be bad")
+        raise ValueError("bad_output needs a parsing")
     if output.format is Format.BINLOG and columns is not None:
-        raise ValueError("to another log goes the data alone")
+        raise ValueError("an output in binlog format takes no columns")
 
 
 def source_frame(
     reader: Any, chosen: Readable, output: Output, columns: Sequence[str] | None, parsing: Parsing | None
 ) -> Any:
-    """What is read.  reader: of frames, or of streams."""
+    """Return the frame to read.  reader: of frames or of streams."""
     if parsing is not None:
         return parsed_frame(reader, chosen, parsing)
     if output.format is Format.BINLOG:
@@ -125,7 +126,7 @@ def source_frame(
 
 
 def shaped(frame: Any, output: Output, parsing: Parsing | None, *, bad_column: str | None) -> Any:
-    """What is written of what was read.  bad_column: None where bad records are left out."""
+    """Return the columns to write.  bad_column: None to leave bad records out."""
     from pyspark.sql.functions import col
 
     if parsing is None:
@@ -133,13 +134,13 @@ def shaped(frame: Any, output: Output, parsing: Parsing | None, *, bad_column: s
     if bad_column is None:
         return frame.where("bad IS NULL").select(*good_columns(frame))
     if bad_column.lower() in {name.lower() for name in frame.schema["parsed"].dataType.names}:
-        raise ValueError(f"a field is called {bad_column!r} too: bad_column names the column of bad records")
+        raise ValueError(f"the records have a field {bad_column!r}: choose another bad_column")
     found = frame.select(*good_columns(frame), col("bad").alias(bad_column))
     return as_text(found, bad_column, f"{bad_column}_base64") if output.format.text else found
 
 
 def bad_frame(frame: Any, output: Output) -> Any:
-    """The bad records of what was read: where each lies, its data, and what is wrong with it."""
+    """Return the bad records: the position of each, its data, and the reason."""
     from pyspark.sql.functions import col
 
     places = [name for name in frame.columns if name in ("source", *PLACE_COLUMNS)]
@@ -148,7 +149,7 @@ def bad_frame(frame: Any, output: Output) -> Any:
 
 
 def counts_of(frame: Any) -> list[Any]:
-    """The aggregates that are observed while a frame is written."""
+    """Return the aggregates to observe while a frame is written."""
     from pyspark.sql.functions import col, count, lit
 
     bad = count(col("bad")) if "bad" in frame.columns else lit(0)
@@ -165,8 +166,8 @@ def _observed(frame: Any) -> tuple[Any, Any]:
 
 def _write_bad(spark: Any, chosen: Chosen, parsing: Parsing | None, output: Output, expected: int) -> Written:
     frame, counted = _observed(source_frame(spark.read.format("binlog"), chosen, output, None, parsing))
-    with write(bad_frame(frame, output), output) as draft:
+    with write(bad_frame(frame, output), output) as unfinished:
         found = counted()["bad"]
         if found != expected:
-            raise StateError(f"of the same records {expected} were bad at first, and then {found}")
-        return draft.publish()
+            raise StateError(f"the parser found {expected} bad records at first, and {found} the second time")
+        return unfinished.publish()

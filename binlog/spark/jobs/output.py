@@ -1,12 +1,12 @@
-"""Where an extract goes, and how it comes there all at once.
+"""The output of an extract, which appears all at once.
 
-On a file system of this machine Spark writes into a folder of its own, hidden beside the output, which then takes the
-output's name.  So a job that dies at any moment leaves the output as it was, and the hidden folder.  Elsewhere Spark's
-own committer writes, whose file `_SUCCESS` comes last.
+On a local file system Spark writes to a hidden folder next to the output, which is then renamed to the output.  If a
+job dies at any moment, the output is unchanged and the hidden folder remains.  Elsewhere Spark's own committer writes,
+and its file `_SUCCESS` appears last.
 
 Invariants
-- In the output there is a whole extract or none, but with Mode.APPEND: there each file is whole, and `_SUCCESS` is
-  missing from before the first one is added until after the last.
+- The output holds a whole extract or none, except with SaveMode.APPEND: then each file is whole, and `_SUCCESS` is
+  absent from before the first file is added until after the last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from binlog.spark.log.options import local_path
 _E = TypeVar("_E", bound=enum.Enum)
 
 STREAM_METADATA = "_spark_metadata"
-"""The folder in which a stream notes what it has written; Spark reads no other file of that output."""
+"""The folder in which a stream lists the files that it has written; Spark reads no other file of that output."""
 
 _SUCCESS = "_SUCCESS"
 _TIMES = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
@@ -39,27 +39,27 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Format(enum.Enum):
-    """How records are written."""
+    """The format of the output."""
 
     PARQUET = "parquet"
     ORC = "orc"
     JSON = "json"
     CSV = "csv"
-    BINLOG = "binlog"  # another log, of the data alone
+    BINLOG = "binlog"  # another log, with only the data
 
     @property
     def text(self) -> bool:
-        """Whether it has no binary values."""
+        """Whether the format has no binary values."""
         return self in (Format.JSON, Format.CSV)
 
     @property
     def options(self) -> Mapping[str, str]:
-        """What Spark's writer is told."""
+        """The options of Spark's writer."""
         return {Format.JSON: _TEXT_OPTIONS, Format.CSV: _CSV_OPTIONS}.get(self, _NONE)
 
 
 class SaveMode(enum.Enum):
-    """What becomes of an output that is there already, in Spark's words."""
+    """What to do if the output exists, in Spark's terms."""
 
     ERROR = "error"
     APPEND = "append"
@@ -68,9 +68,10 @@ class SaveMode(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """path: a folder, or a URI that Spark knows.  compression: a codec of the format, in Spark's words.
+    """The description of an output.
 
-    Zstandard for Parquet and ORC unless told, and none for text.
+    path: a folder, or a URI that Spark supports.  compression: a codec of the format, by Spark's name; by default
+    Zstandard for Parquet and ORC, and none for text.
     """
 
     path: str
@@ -79,32 +80,32 @@ class Output:
     compression: str | None = None
 
     def __post_init__(self) -> None:
-        """Take the words for a format and a mode too.  Raises: TypeError, ValueError."""
+        """Convert names of formats and modes.  Raises: TypeError, ValueError."""
         object.__setattr__(self, "format", _member(Format, self.format, "format"))
         object.__setattr__(self, "mode", _member(SaveMode, self.mode, "mode"))
 
     def local(self) -> Path | None:
-        """The folder on this machine, or None for a URI of somewhere else.  Raises: ValueError."""
+        """Return the local folder, or None for a remote URI.  Raises: ValueError."""
         return None if "://" in self.path and not self.path.startswith("file:") else Path(local_path(self.path))
 
     def prepared(self, writer: Any) -> Any:
-        """A writer, of a frame or a stream, told what this output says."""
+        """Apply this output to a writer of a frame or a stream."""
         codec = self.compression or ("zstd" if self.format in (Format.PARQUET, Format.ORC) else None)
         options = {**self.format.options, **({"compression": codec} if codec else {})}
         return writer.format(self.format.value).options(**(options if self.format is not Format.BINLOG else {}))
 
-    def refuse(self) -> None:
-        """Raise StateError where it is there and may not be, ValueError where it could never be written."""
+    def check(self) -> None:
+        """Raise StateError if the output exists and must not, ValueError if it can never be written."""
         path = self.local()
         if self.format is Format.BINLOG and (self.mode is SaveMode.OVERWRITE or path is None):
-            raise ValueError("a log is appended to, on a file system of this machine")
+            raise ValueError("an output in binlog format must be local, and can only be appended to")
         if path is not None and path.exists():
             if self.mode is SaveMode.ERROR and not _is_empty(path):
-                raise StateError(f"{path} is there already")
+                raise StateError(f"{path} already exists")
             if self.mode is SaveMode.OVERWRITE and path.is_dir() and _holds_log(path):
-                raise StateError(f"{path} holds a log; that is not overwritten")
+                raise StateError(f"{path} is a log, which is never overwritten")
             if (path / STREAM_METADATA).exists():
-                raise StateError(f"{path} is what a stream writes; what others add to it, Spark does not read")
+                raise StateError(f"{path} is written by a stream; Spark would not read what a batch job adds to it")
 
 
 def _member(kind: type[_E], value: object, name: str) -> _E:
@@ -112,7 +113,7 @@ def _member(kind: type[_E], value: object, name: str) -> _E:
     found = value if isinstance(value, kind) else words.get(value.lower()) if isinstance(value, str) else None
     if found is None:
         error = ValueError if isinstance(value, str) else TypeError
-        raise error(f"{name} is a {kind.__name__}, or one of {', '.join(map(repr, words))}, not {value!r}")
+        raise error(f"{name} must be a {kind.__name__}, or one of {', '.join(map(repr, words))}, not {value!r}")
     return found
 
 
@@ -125,40 +126,40 @@ def _holds_log(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Written:
-    """What a write made.  Both None where it is not on this machine."""
+    """The files of a finished output.  Both are None if it is not local."""
 
     files: int | None
     file_bytes: int | None
 
 
-def write(frame: Any, output: Output) -> Draft:
-    """Write a frame, so that `Draft.publish` has only to name it.  Blocks: for a job of Spark's."""
+def write(frame: Any, output: Output) -> UnpublishedOutput:
+    """Write a frame, so that `publish` only has to rename it.  Blocks until the Spark job ends."""
     path = output.local()
     writer = output.prepared(frame.write)
     if path is None or output.format is Format.BINLOG:
-        # Ours appends all of a frame or nothing, too.
+        # Our writer also appends a frame atomically.
         mode = SaveMode.APPEND if output.format is Format.BINLOG else output.mode
         writer.mode(mode.value).save(output.path if path is None else str(path))
-        return Draft(None, output)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
+        return UnpublishedOutput(None, output)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        writer.mode(SaveMode.ERROR.value).save(hadoop_path(draft))
+        writer.mode(SaveMode.ERROR.value).save(hadoop_path(unfinished))
     except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    return Draft(draft, output)
+    return UnpublishedOutput(unfinished, output)
 
 
-class Draft:
-    """What was written and has no name yet.  Leaving its `with` block removes what was not published."""
+class UnpublishedOutput:
+    """An output that is written but not visible.  Leaving its `with` block removes it unless it was published."""
 
-    def __init__(self, draft: Path | None, output: Output) -> None:
-        self._draft = draft
+    def __init__(self, unfinished: Path | None, output: Output) -> None:
+        self._draft = unfinished
         self._output = output
 
     def publish(self) -> Written:
-        """Give it its name.  Raises: StateError where somebody else made the output meanwhile; OSError."""
+        """Rename it to its final path.  Raises: StateError if the output was created meanwhile; OSError."""
         path = self._output.local()
         if self._draft is None or path is None:
             return Written(None, None)
@@ -179,58 +180,58 @@ class Draft:
 
 
 def hadoop_path(path: Path) -> str:
-    """The text that Hadoop's Path makes this path of, whatever the default file system is.
+    """Return the text that Hadoop's Path turns into this path, whatever the default file system is.
 
-    It decodes nothing: in `file:///day%3D1`, which is the path's URI, it sees a folder with a percent sign in its name.
+    Hadoop decodes nothing: in `file:///day%3D1`, which is the path's URI, it sees a folder with a percent sign.
     """
     return f"file://{path}"
 
 
-def refuse_places(logs: Sequence[str], outputs: Iterable[Output]) -> None:
-    """Raise ValueError where an output is a log that is read, or holds one, or where two outputs are one."""
+def check_places(logs: Sequence[str], outputs: Iterable[Output]) -> None:
+    """Raise ValueError if an output contains a log that is read, or if two outputs are the same."""
     paths = [path.resolve() for output in outputs if (path := output.local()) is not None]
     for path in paths:
         if paths.count(path) > 1:
             raise ValueError(f"{path} is given for two outputs")
         for log in logs:
             if Path(log).resolve().is_relative_to(path):
-                raise ValueError(f"{path} is no place for an output: the log {log} is there")
+                raise ValueError(f"{path} cannot be an output: it contains the log {log}")
 
 
 def has_files(path: Path) -> bool:
-    """Whether there is a folder with files in it that a reader of Spark's takes for its own."""
+    """Return whether a folder has files that a Spark reader would read."""
     return path.is_dir() and any(not each.name.startswith((".", "_")) for each in path.iterdir())
 
 
 def remove(output: Output) -> None:
-    """Have nothing in the place of an output that is to be overwritten."""
+    """Remove an output that is to be overwritten."""
     path = output.local()
     if path is not None and output.mode is SaveMode.OVERWRITE and path.exists():
         _discard(path)
 
 
-def _replace(draft: Path, path: Path, *, overwrite: bool) -> None:
+def _replace(unfinished: Path, path: Path, *, overwrite: bool) -> None:
     if path.exists() and not _is_empty(path):
         if not overwrite:
-            raise StateError(f"{path} was made by somebody else meanwhile")
+            raise StateError(f"{path} was created by another process meanwhile")
         _discard(path)
-    os.rename(draft, path)
+    os.rename(unfinished, path)
 
 
 def _discard(path: Path) -> None:
-    # Renamed first, so that no half of it is ever seen under its name.
+    # Renamed first, so that a half-removed output is never visible under its name.
     old = path.with_name(f".{path.name}.{secrets.token_hex(8)}.old")
     os.rename(path, old)
     shutil.rmtree(old) if old.is_dir() else old.unlink()
 
 
-def _add(draft: Path, path: Path) -> None:
+def _add(unfinished: Path, path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         (path / _SUCCESS).unlink()
-    # Names that begin with a dot, which are checksums, come before the files that they are of; _SUCCESS comes last.
-    for file in sorted(draft.iterdir(), key=lambda each: (each.name == _SUCCESS, each.name)):
+    # Names that start with a dot are checksums and go before their files; _SUCCESS goes last.
+    for file in sorted(unfinished.iterdir(), key=lambda each: (each.name == _SUCCESS, each.name)):
         os.rename(file, path / file.name)
-    draft.rmdir()
+    unfinished.rmdir()
 
 
 def _measured(folder: Path) -> Written:

@@ -1,11 +1,11 @@
-"""Records as typed columns: of JSON, or of a user's function.  What cannot be parsed is kept, with the reason.
+"""Parse records into typed columns, as JSON or with a user's function, and keep those that cannot be parsed.
 
 Facts relied on (Spark 4.0 to 4.3):
 
-- `from_json` takes the first object of a text, and passes over what follows it.  Within an array it does not: so the
-  text is put into one, and an array that has not one element is bad.
-- With a column for it, a text is given back that does not fit the schema in any place.
-- `CAST(binary AS STRING)` takes any bytes; `try_validate_utf8` gives null for those that are not UTF-8.
+- `from_json` parses the first object of a text and ignores the rest, but not inside an array.  So the text is put into
+  an array, and it is bad if the array does not have exactly one element.
+- With a column for corrupt records, a text is returned there if any part of it does not fit the schema.
+- `CAST(binary AS STRING)` accepts any bytes; `try_validate_utf8` returns null for those that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _NOT_JSON = "not one JSON object that fits the schema"
 
 @dataclass(frozen=True)
 class Json:
-    """Each record is one JSON object.  schema: its fields, as Spark's SQL writes them: `id BIGINT, name STRING`.
+    """Parse each record as one JSON object.  schema: its fields, in Spark's SQL: `id BIGINT, name STRING`.
 
-    A record is bad that is not UTF-8, is not one object, has a value that does not fit its field, or has none of the
-    fields.  Fields that the schema does not have are dropped.
+    A record is bad if it is not UTF-8, is not exactly one object, has a value that does not fit its field, or has none
+    of the fields.  Other fields are dropped.
     """
 
     schema: str
@@ -36,9 +36,9 @@ class Json:
 
 @dataclass(frozen=True)
 class Parser:
-    """A function makes columns of records, see binlog.spark.log.record_parser.
+    """Parse records with a function; see binlog.spark.log.record_parser.
 
-    name: module:function.  schema: what it gives; its attribute `schema` unless told.
+    name: module:function.  schema: of its result; by default, its attribute `schema`.
     """
 
     name: str
@@ -49,7 +49,7 @@ Parsing = Json | Parser
 
 
 class Readable(Protocol):
-    """Records that a reader of Spark's loads.  several: whether rows are to say of which log."""
+    """Logs that a Spark reader can load.  several: whether rows must name their log."""
 
     @property
     def several(self) -> bool: ...
@@ -58,13 +58,13 @@ class Readable(Protocol):
 
 
 def plain_frame(reader: Any, chosen: Readable, columns: Sequence[str]) -> Any:
-    """The columns named, and nothing else is read.  Raises: ValueError for a name that there is not."""
+    """Return a frame of these columns, and read nothing else.  Raises: ValueError for an unknown column."""
     schema = _schema(columns)
     return chosen.load(reader.schema(schema))
 
 
 def parsed_frame(reader: Any, chosen: Readable, parsing: Parsing) -> Any:
-    """Where each record lies, `parsed`, and where that is null `bad`, the record, and `error`."""
+    """Return each record's position, `parsed` and, if that is null, the record as `bad` and the reason as `error`."""
     places = [*(("source",) if chosen.several else ()), *PLACE_COLUMNS]
     if isinstance(parsing, Json):
         return _from_json(plain_frame(reader, chosen, [*places, "data"]), places, parsing.schema)
@@ -75,9 +75,9 @@ def parsed_frame(reader: Any, chosen: Readable, parsing: Parsing) -> Any:
 
 
 def good_columns(frame: Any) -> list[Any]:
-    """The columns of `parsed_frame` for a record that could be parsed: where it lies, and its fields.
+    """Return the columns of a record that could be parsed: its position and its fields.
 
-    A column of ours whose name a field has too goes by `log_` and its name.
+    A position column with the name of a field gets the prefix `log_`.
     """
     from pyspark.sql.functions import col
 
@@ -88,7 +88,7 @@ def good_columns(frame: Any) -> list[Any]:
 
 
 def as_text(frame: Any, column: str, base64: str) -> Any:
-    """The frame with a binary column as text, and in a second one in base64 where it is not UTF-8."""
+    """Replace a binary column with text, and add a column with its base64 if it is not UTF-8."""
     from pyspark.sql.functions import base64 as to_base64
     from pyspark.sql.functions import col, expr, when
 
@@ -103,7 +103,7 @@ def as_text(frame: Any, column: str, base64: str) -> Any:
 def _schema(columns: Sequence[str]) -> str:
     wrong = [name for name in columns if name not in _TYPES]
     if wrong or not columns:
-        raise ValueError(f"there is no column {', '.join(wrong)}; there are {', '.join(_TYPES)}")
+        raise ValueError(f"unknown column {', '.join(wrong)}; the columns are {', '.join(_TYPES)}")
     return ", ".join(f"{name} {_TYPES[name]}" for name in columns)
 
 

@@ -1,4 +1,4 @@
-"""How many records and bytes there are, and how fast they came, by file and by hour."""
+"""Count records and bytes, and their rates, by file and by hour."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import binlog
 from binlog.spark.jobs.parsing import plain_frame
+from binlog.spark.jobs.progress import Report, run_with_progress
 from binlog.spark.jobs.selection import Chosen
-from binlog.spark.jobs.watching import Report, watched
 
 _HOUR_MICROSECONDS = 3_600_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class Amount:
-    """Records, and the bytes that they take in the log: 4 more than their own for each."""
+    """A count of records, and the bytes that they take in the log: their own and 4 for each."""
 
     records: int
     bytes: int
@@ -28,7 +28,7 @@ class Amount:
 
 @dataclass(frozen=True, kw_only=True)
 class FileAmount(Amount):
-    """Of one file.  first, last: the times of its first and last records that have one; None where none has."""
+    """The amount in one file.  first, last: the times of the first and last records with a time, or None."""
 
     directory: str
     number: int
@@ -37,35 +37,35 @@ class FileAmount(Amount):
 
     @property
     def records_per_second(self) -> float | None:
-        """From the first time to the last; None where that is no time."""
+        """The rate between the first and the last time; None if they are equal or unknown."""
         return _per_second(self.records, self.first, self.last)
 
     @property
     def bytes_per_second(self) -> float | None:
-        """The same of the bytes."""
+        """The rate of bytes between the first and the last time."""
         return _per_second(self.bytes, self.first, self.last)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HourAmount(Amount):
-    """Of one hour of all logs.  hour: its beginning, in UTC; None for records whose time is not known."""
+    """The amount in one hour of all logs.  hour: its start, in UTC; None for records whose time is unknown."""
 
     hour: datetime | None
 
     @property
     def records_per_second(self) -> float | None:
-        """Over the whole hour."""
+        """The rate over the whole hour."""
         return None if self.hour is None else self.records / 3600
 
     @property
     def bytes_per_second(self) -> float | None:
-        """The same of the bytes."""
+        """The rate of bytes over the whole hour."""
         return None if self.hour is None else self.bytes / 3600
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stats:
-    """files: in their order.  hours: in theirs, the unknown one last."""
+    """The amounts by file and by hour, both in order; an unknown hour is last."""
 
     files: tuple[FileAmount, ...]
     hours: tuple[HourAmount, ...]
@@ -78,7 +78,7 @@ class Stats:
 
 
 class _Group(NamedTuple):
-    """The records of one hour in one file; they lie together, for times never go back."""
+    """The records of one hour in one file, which are contiguous because times never decrease."""
 
     directory: str
     number: int
@@ -90,13 +90,13 @@ class _Group(NamedTuple):
 
 
 def stats(spark: Any, chosen: Chosen, *, report: Report | None = None) -> Stats:
-    """Count what was chosen.
+    """Count the chosen records.
 
-    Reads all of it, and compares it with the index, but moves no data of records.
+    Reads all of them and verifies them against the index, but moves no record data.
     Raises: Spark's own errors, with ours in their text: CorruptError for damage.
     """
     begun = time.monotonic()
-    groups = watched(spark, lambda: _groups(spark, chosen), report)
+    groups = run_with_progress(spark, lambda: _groups(spark, chosen), report)
     return _summed(groups, _ends(chosen), begun)
 
 
@@ -106,7 +106,7 @@ def _groups(spark: Any, chosen: Chosen) -> list[_Group]:
     from pyspark.sql.functions import min as lowest
 
     frame = plain_frame(spark.read.format("binlog"), chosen, ["source", "number", "offset", "time"])
-    # In whole microseconds, so that no time zone has a part in it.
+    # In integer microseconds, so that the time zone does not matter.
     frame = frame.selectExpr("source", "number", "offset", "unix_micros(time) AS micros")
     frame = frame.selectExpr("*", f"micros DIV {_HOUR_MICROSECONDS} AS hour")
     rows = frame.groupBy("source", "number", "hour").agg(
@@ -116,7 +116,7 @@ def _groups(spark: Any, chosen: Chosen) -> list[_Group]:
 
 
 def _ends(chosen: Chosen) -> dict[tuple[str, int], int]:
-    """Up to where each file was read."""
+    """Return the offset up to which each file was read."""
     found: dict[tuple[str, int], int] = {}
     for each in chosen.ranges:
         if each.end is not None:

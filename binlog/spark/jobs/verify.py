@@ -1,4 +1,4 @@
-"""Checking many files side by side: each byte against the index, the counts, and how the files follow one another."""
+"""Check the files of many logs in parallel."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import binlog
 from binlog.errors import BinlogError
+from binlog.spark.jobs.progress import Report, run_with_progress
 from binlog.spark.jobs.selection import Selection
-from binlog.spark.jobs.watching import Report, watched
 from binlog.spark.log.partitions import directories
 
 _SCHEMA = "directory string, file bigint, `from` bigint, `to` bigint, kind string, text string"
 
-# A task costs some 30 ms whatever it does: so small files are checked together.
+# Each task costs about 30 ms, so small files are checked together.
 _TASK_BYTES = 128 << 20
 
-# The row that every file has, and that is no problem.
+# The kind of the row that every checked file has, which is not a problem.
 _CHECKED = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileProblem:
-    """One thing that is wrong.
+    """A problem in a file.
 
-    directory, file: of the log, and the file's number.  start, end: bytes of the file; end is None where that is not
-    known.  kind: a short name of the rule that is broken.  text: a sentence.
+    directory, file: of the log, and the file's number.  start, end: a range of bytes; end is None if unknown.
+    kind: the name of the broken rule.  text: a sentence.
     """
 
     directory: str
@@ -43,10 +43,10 @@ class FileProblem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verified:
-    """What a check found.
+class VerifyResult:
+    """The result of a check.
 
-    files, file_bytes: that were checked.  records: that their headers count; None where one does not tell.
+    files, file_bytes: checked.  records: counted in the headers; None if one of them has no count.
     """
 
     problems: tuple[FileProblem, ...]
@@ -56,17 +56,17 @@ class Verified:
     seconds: float
 
 
-def verify(spark: Any, paths: Sequence[str], *, report: Report | None = None) -> Verified:
-    """Check logs as `binlog.check` does, their files side by side.  May run while others append.
+def verify(spark: Any, paths: Sequence[str], *, report: Report | None = None) -> VerifyResult:
+    """Check logs as `binlog.check` does, with their files in parallel.  Other processes may append meanwhile.
 
-    paths: directories, or globs of them, that the tasks see too.
-    Blocks: for reading all of it.
+    paths: directories, or globs of them, that the tasks can read too.
+    Blocks while all of it is read.
     Raises: ValueError, AccessError; Spark's own errors.
     """
     begun = time.monotonic()
     sizes = {path: binlog.file_sizes(path) for path in directories(Selection(paths=tuple(paths)).options())}
-    rows = watched(spark, lambda: _rows(spark, sizes), report)
-    return Verified(
+    rows = run_with_progress(spark, lambda: _rows(spark, sizes), report)
+    return VerifyResult(
         problems=tuple(
             FileProblem(
                 directory=row.directory, file=row.file, start=row["from"], end=row.to, kind=row.kind, text=row.text
@@ -88,7 +88,7 @@ def _rows(spark: Any, sizes: Mapping[str, Mapping[int, int]]) -> list[Any]:
 
 
 def tasks(sizes: Mapping[str, Mapping[int, int]]) -> list[list[tuple[str, int]]]:
-    """The directories and numbers of the files that each task checks, together of some size."""
+    """Return, for each task, the directories and numbers of its files, grouped up to a size."""
     found: list[list[tuple[str, int]]] = []
     room = 0
     for path, files in sizes.items():
@@ -102,7 +102,7 @@ def tasks(sizes: Mapping[str, Mapping[int, int]]) -> list[list[tuple[str, int]]]
 
 
 class VerifySource(DataSource):
-    """A source of the problems of files; not for users, whose function is `verify`."""
+    """A data source for the problems of files.  It is internal; users call `verify`."""
 
     @classmethod
     def name(cls) -> str:
@@ -121,7 +121,7 @@ class _Task(InputPartition):
 
 
 class VerifyReader(DataSourceReader):
-    """Each task checks some files."""
+    """A reader whose tasks check some files each."""
 
     def __init__(self, tasks: Sequence[Sequence[tuple[str, int]]]) -> None:
         self._tasks = [_Task(tuple((path, number) for path, number in task)) for task in tasks]
@@ -130,8 +130,8 @@ class VerifyReader(DataSourceReader):
         return list(self._tasks)
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """A row for each problem, and one for each file that was checked."""
-        # Where there is nothing to check, Spark makes up a partition of its own.
+        """Yield a row for each problem, and one for each checked file."""
+        # If there is nothing to check, Spark makes up a partition of its own.
         for path, number in partition.files if isinstance(partition, _Task) else ():
             for problem in binlog.check(path, number=number):
                 file = int(os.path.basename(problem.path).split(".")[0])
@@ -143,5 +143,5 @@ def _record_count(paths: Iterable[str]) -> int | None:
     try:
         counts = [file.record_count for path in paths for file in binlog.stat(path).files]
     except BinlogError:
-        return None  # that is among the problems
+        return None  # reported among the problems
     return None if None in counts else sum(count for count in counts if count is not None)

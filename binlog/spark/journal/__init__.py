@@ -1,1 +1,1 @@
-"""Reading a journal on Spark: a row is a record as it lies in a file, and what became of it."""
+"""The engine `journal` of the data source: each row is a record in a journal's file, with its state."""

@@ -1,7 +1,7 @@
-"""Arrow columns from those of a journal's records, with no Python object for any record.
+"""Build Arrow columns from a journal's records, without a Python object for any record.
 
-Facts relied on: see binlog/spark/columns.py.  And an array that a computation made begins at the first bit of its
-buffers, which a part of another one does not.
+Facts relied on: see binlog/spark/columns.py.  The result array of a computation starts at the first bit of its buffers;
+a slice of another array does not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TYPES = {
     "record_bytes": pa.int64(),
     "damage": DAMAGE_TYPE,
 }
-# As the columns are found.
+# The columns of JournalColumns.
 _FOUND_TYPES = {
     "offset": pa.int64(),
     "record_bytes": pa.int64(),
@@ -45,13 +45,13 @@ _FOUND_TYPES = {
     "user_type": pa.uint8(),
     "state": pa.uint8(),
 }
-# What a row's column is made of, where that has another name.
+# The column of JournalColumns that a row's column is made from, if it has another name.
 _MADE_OF = {"id": "record_id", "transaction": "tx_id"}
 _INT64 = (-(2**63), 2**63 - 1)
 
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
-    """The schema of the batches that are made here."""
+    """Return the schema of the batches that this module makes."""
     return schema_of_types(fields, _TYPES)
 
 
@@ -63,10 +63,10 @@ def record_batches(
     schema: pa.Schema,
     record_bytes_max: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Those records that may be wanted, in batches of about a megabyte of bodies.
+    """Yield the records that may be wanted, in batches with about a megabyte of bodies.
 
     schema: `arrow_schema(fields)`.
-    Raises: FullError for a record that is larger than allowed.
+    Raises: FullError for a record over the limit.
     """
     rows = _wanted(found, wanted)
     size = pc.max(rows.column("record_bytes")).as_py() or 0
@@ -80,34 +80,34 @@ def record_batches(
         count, bodies = rows.num_rows - first, None
         if with_bodies:
             count, *bodies = found.bodies(offsets, sizes, first, _BATCH_BYTES)
-        making = _Making(rows.slice(first, count), part, bodies)
+        records = _Records(rows.slice(first, count), part, bodies)
         each = zip(fields, schema, strict=True)
         yield pa.RecordBatch.from_arrays(
-            [_BUILDERS[at.column](making, at.column, to.type) for at, to in each], schema=schema
+            [_BUILDERS[at.column](records, at.column, to.type) for at, to in each], schema=schema
         )
         first += count
 
 
 def damage_batch(damage: Sequence[Damage], fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows that stand for what is wrong."""
+    """Return rows that report damage."""
     rows = [{**each._asdict(), "damage": {"end": each.end, "reason": each.reason}} for each in damage]
     made = [pa.array([row.get(at.column) for row in rows], to.type) for at, to in zip(fields, schema, strict=True)]
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-class _Making(NamedTuple):
-    """What columns of one batch are made of.  bodies: the bounds and the bytes of all, where they are asked for."""
+class _Records(NamedTuple):
+    """The records of one batch, from which its columns are made.  bodies: bounds and bytes, if they are asked for."""
 
     rows: pa.RecordBatch
     part: FilePart
     bodies: list[bytes] | None
 
     def found(self, column: str) -> pa.Array:
-        """What a row's column is made of."""
+        """Return the values that a row's column is made from."""
         return self.rows.column(_MADE_OF.get(column, column))
 
-    def there(self, column: str) -> pa.Array:
-        """Where a row has a value in the column."""
+    def has_value(self, column: str) -> pa.Array:
+        """Return which rows have a value in the column."""
         return _KINDS_WITH[column].take(self.rows.column("kind"))
 
 
@@ -116,13 +116,13 @@ def _table(flags: bytes) -> pa.Array:
 
 
 def _wanted(found: JournalColumns, wanted: WantedRecords) -> pa.RecordBatch:
-    """The columns as they are found, of the records that may be wanted."""
+    """Return the columns of the records that may be wanted."""
     columns = {
         name: pa.Array.from_buffers(kind, found.count, [None, pa.py_buffer(found.columns[name])])
         for name, kind in _FOUND_TYPES.items()
     }
     rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-    for column in filter(wanted.asks, (*NAMES, *NUMBERS)):
+    for column in filter(wanted.has_bound, (*NAMES, *NUMBERS)):
         values = rows.column(_MADE_OF.get(column, column))
         if column in NAMES:
             rows = rows.filter(_table(wanted.named(column)).take(values))
@@ -132,7 +132,7 @@ def _wanted(found: JournalColumns, wanted: WantedRecords) -> pa.RecordBatch:
 
 
 def _between(values: pa.Array, lowest: int | None, highest: int | None) -> pa.Array:
-    """Which of the numbers are within bounds, which themselves may be any."""
+    """Return which numbers are within bounds, which may exceed 64 bits."""
     low = _INT64[0] if lowest is None else lowest
     high = _INT64[1] if highest is None else highest
     if low > _INT64[1] or high < _INT64[0]:
@@ -142,50 +142,50 @@ def _between(values: pa.Array, lowest: int | None, highest: int | None) -> pa.Ar
 
 
 def _numbers(rows: pa.RecordBatch, name: str) -> memoryview:
-    """A column's numbers and nothing else, though Arrow's buffers may be longer."""
+    """Return exactly the numbers of a column; Arrow's buffers may be longer."""
     values = rows.column(name)
     width = values.type.bit_width // 8
     start = values.offset * width
     return memoryview(values.buffers()[1])[start : start + len(values) * width]
 
 
-def _of_file(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
-    value = making.part.name if column == "file" else making.part.header.file_id
-    return pa.repeat(pa.scalar(value, kind), making.rows.num_rows)
+def _of_file(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
+    value = records.part.name if column == "file" else records.part.header.file_id
+    return pa.repeat(pa.scalar(value, kind), records.rows.num_rows)
 
 
-def _as_found(making: _Making, column: str, _: pa.DataType) -> pa.Array:
-    return making.found(column)
+def _as_found(records: _Records, column: str, _: pa.DataType) -> pa.Array:
+    return records.found(column)
 
 
-def _of_some_kinds(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
-    return pc.if_else(making.there(column), making.found(column).cast(kind), pa.scalar(None, kind))
+def _of_some_kinds(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
+    return pc.if_else(records.has_value(column), records.found(column).cast(kind), pa.scalar(None, kind))
 
 
-def _named(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
-    return _NAME_ARRAYS[column].take(making.found(column))
+def _named(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
+    return _NAME_ARRAYS[column].take(records.found(column))
 
 
-def _transaction_state(making: _Making, _: str, __: pa.DataType) -> pa.Array:
-    both = pc.add(pc.multiply(making.found("kind").cast(pa.int32()), BYTES), making.found("state").cast(pa.int32()))
+def _transaction_state(records: _Records, _: str, __: pa.DataType) -> pa.Array:
+    both = pc.add(pc.multiply(records.found("kind").cast(pa.int32()), BYTES), records.found("state").cast(pa.int32()))
     return _TRANSACTION_STATES.take(both)
 
 
-def _data(making: _Making, column: str, kind: pa.DataType) -> pa.Array:
-    assert making.bodies is not None
-    bounds, values = map(pa.py_buffer, making.bodies)
-    there = making.there(column).buffers()[1]
-    return pa.Array.from_buffers(kind, making.rows.num_rows, [there, bounds, values])
+def _data(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
+    assert records.bodies is not None
+    bounds, values = map(pa.py_buffer, records.bodies)
+    there = records.has_value(column).buffers()[1]
+    return pa.Array.from_buffers(kind, records.rows.num_rows, [there, bounds, values])
 
 
-def _no_damage(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
-    return pa.nulls(making.rows.num_rows, kind)
+def _no_damage(records: _Records, _: str, kind: pa.DataType) -> pa.Array:
+    return pa.nulls(records.rows.num_rows, kind)
 
 
 _KINDS_WITH = {column: _table(bytes(kind in kinds for kind in range(BYTES))) for column, kinds in KINDS_WITH.items()}
 _NAME_ARRAYS = {column: pa.array(names, pa.string()) for column, names in NAMES.items()}
 _TRANSACTION_STATES = pa.array([name for kind in range(BYTES) for name in transaction_states(kind)], pa.string())
-_BUILDERS: dict[str, Callable[[_Making, str, pa.DataType], pa.Array]] = {
+_BUILDERS: dict[str, Callable[[_Records, str, pa.DataType], pa.Array]] = {
     "file": _of_file,
     "file_id": _of_file,
     "offset": _as_found,

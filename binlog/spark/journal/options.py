@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from binlog.journal import JournalLayout
 from binlog.spark.log.options import ENGINE, one_local_path
-from binlog.spark.option_values import Options, count, permissive, record_bytes, size, some_text, taken
+from binlog.spark.option_values import Options, count, parse_known, permissive, record_bytes, size, some_text
 
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class JournalReadOptions:
-    """What a read is told.
+    """The options of a read.
 
     path: the journal's folder, absolute.  prefix, extension: of its files' names.
-    layout: of files that say nothing of it; None for JBoss Messaging's since September 2008.
-    permissive: whether damage becomes a row, or is an error.  The rest is as in ReadOptions.
+    layout: of files that do not name theirs; None for that of JBoss Messaging since September 2008.
+    permissive: whether damage becomes a row, or is an error.  The others are as in ReadOptions.
     """
 
     path: str
@@ -32,24 +32,24 @@ class JournalReadOptions:
 
 
 def parse_journal_options(options: Mapping[str, str]) -> JournalReadOptions:
-    """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
+    """Parse the options of a read.  Raises: ValueError for a missing, unknown or wrong option."""
     given = {name.lower(): value for name, value in options.items()}
     path = one_local_path(given, "journal", "folder")
-    found = taken(given, _OPTIONS, ENGINE)
+    found = parse_known(given, _OPTIONS, ENGINE)
     return JournalReadOptions(path=path, **found)
 
 
 def _layout(name: str, text: str) -> JournalLayout:
     known = [layout.value for layout in JournalLayout]
     if text.strip().lower() not in known:
-        raise ValueError(f"binlog: {name} is {' or '.join(known)}, not {text!r}")
+        raise ValueError(f"binlog: {name} must be {' or '.join(known)}, not {text!r}")
     return JournalLayout(text.strip().lower())
 
 
 def _name_part(name: str, text: str) -> str:
     part = some_text(name, text)
     if "/" in part:
-        raise ValueError(f"binlog: {name} is a part of files' names, not {text!r}")
+        raise ValueError(f"binlog: {name} must be a part of file names, not {text!r}")
     return part
 
 

@@ -1,1 +1,1 @@
-"""Reading a log with Spark."""
+"""The engine `log` of the data source: each row is a record of a log."""

@@ -1,4 +1,4 @@
-"""The options of the data source, by the names that users of Kafka's and Delta's sources know."""
+"""The options of reading a log, named like those of Kafka's and Delta's sources."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from urllib.parse import unquote, urlsplit
 
 from binlog import Start
 from binlog.spark.log.positions import Position, parse_position
-from binlog.spark.option_values import Options, boolean, count, permissive, record_bytes, size, some_text, taken
+from binlog.spark.option_values import Options, boolean, count, parse_known, permissive, record_bytes, size, some_text
 
 _MIB = 1 << 20
-# Which of binlog's engines is to be read: it decides which options there are, and is taken out before they are parsed.
+# Selects the engine, and so the options that exist; it is removed before they are parsed.
 ENGINE = "engine"
 
-# The second form is fsspec's, of one file system over another: simplecache::s3://bucket/log.
+# The second form is fsspec's, for one file system over another: simplecache::s3://bucket/log.
 _URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://|[a-z0-9]+::[a-z][a-z0-9+.:-]*//", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a read is told.
+    """The options of a read.
 
     paths: directories of logs, absolute, so that they are the same for the driver and the tasks; or globs of them; or
         URLs of directories in remote file systems.
-    start, end: `startingPosition`, `endingPosition`: the first record read, and the first one not read any more.
-    partition_bytes, partitions_min: how much a task reads, None for what is usual; how many tasks there are at least.
+    start, end: `startingPosition` and `endingPosition`, the first record to read and the first one not to read.
+    partition_bytes, partitions_min: how much a task reads, None for the default; how many tasks to have at least.
     record_bytes_max: a larger record is an error.
-    fail_on_data_loss: whether what retention removed is an error, or is passed over.
-    include_open_file: whether the file still appended to is read.
+    fail_on_data_loss: whether records that retention removed are an error, or are skipped.
+    include_open_file: whether to read the open file.
     permissive: whether damage becomes a row, or is an error.
-    records_per_trigger, bytes_per_trigger: how much one batch of a stream takes at most; None for all there is.
-    parser, parser_schema: the function that makes columns of records, as module:function, and what it gives.
+    records_per_trigger, bytes_per_trigger: the most that one batch of a stream reads; None for no limit.
+    parser, parser_schema: the function that makes columns from records, as module:function, and their schema.
     """
 
     paths: tuple[str, ...]
@@ -53,17 +53,17 @@ class ReadOptions:
 
     @property
     def several(self) -> bool:
-        """Whether the read may be of more than one log, so that each row is to say of which it is."""
+        """Whether the read may cover more than one log, so that each row must name its log."""
         return len(self.paths) > 1 or any(is_glob(path) for path in self.paths)
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
+    """Parse the options of a read.  Raises: ValueError for a missing, unknown or wrong option."""
     given = {name.lower(): value for name, value in options.items()}
     named = _paths(given)
-    found = taken(given, _OPTIONS, ENGINE)
+    found = parse_known(given, _OPTIONS, ENGINE)
     if "parser_schema" in found and "parser" not in found:
-        raise ValueError("binlog: parserSchema says what a parser gives, and there is none: see the option parser")
+        raise ValueError("binlog: parserSchema needs the option parser")
     return ReadOptions(paths=tuple(each.rstrip("/") if is_url(each) else local_path(each) for each in named), **found)
 
 
@@ -76,7 +76,7 @@ def _paths(given: dict[str, str]) -> list[str]:
 
 
 def one_path(given: dict[str, str], why: str) -> str:
-    """The one path among the options given, taken out of them.  why: there may be no other.  Raises: ValueError."""
+    """Remove the path from the options and return it.  why: there may be only one.  Raises: ValueError."""
     named = _paths(given)
     if len(named) > 1:
         raise ValueError(f"binlog: {why}")
@@ -84,22 +84,22 @@ def one_path(given: dict[str, str], why: str) -> str:
 
 
 def one_local_path(given: dict[str, str], what: str, place: str) -> str:
-    """The same, absolute, of what is read from one place of this machine.  Raises: ValueError."""
+    """Remove the path from the options and return it as an absolute local path.  Raises: ValueError."""
     path = one_path(given, f"a {what} is read from one {place}")
     if is_url(path):
-        raise ValueError(f"binlog: {path!r} is in a remote file system, where no {what} can be read")
+        raise ValueError(f"binlog: {path!r} is in a remote file system; a {what} can only be read from a local path")
     if is_glob(path) and not os.path.isdir(local_path(path)):
-        raise ValueError(f"binlog: {path!r} stands for several directories; a {what} is read from one {place}")
+        raise ValueError(f"binlog: {path!r} names several directories; a {what} is read from one {place}")
     return local_path(path)
 
 
 def is_glob(path: str) -> bool:
-    """Whether it stands for several directories of this machine.  In a URL such a character means something else."""
+    """Return whether a path is a glob of local directories.  In a URL, these characters have another meaning."""
     return any(character in path for character in "*?[") and not is_url(path)
 
 
 def is_url(path: str) -> bool:
-    """Whether it is a directory in a file system that is not this machine's."""
+    """Return whether a path is a directory in a remote file system."""
     return _URL.match(path) is not None
 
 
@@ -120,19 +120,19 @@ _OPTIONS: Options = {
 
 
 def local_path(path: str) -> str:
-    """The absolute path that a plain path or a file: URI stands for."""
+    """Return the absolute path of a plain path or a file: URI.  Raises: ValueError."""
     try:
         parts = urlsplit(path)
     except ValueError as error:
-        if not is_glob(path):  # brackets are of an address to it
+        if not is_glob(path):  # urlsplit takes brackets for part of an address
             raise ValueError(f"binlog: {path!r} is neither a path nor a file: URI ({error})") from error
         return os.path.abspath(path)
     if parts.scheme == "file" and parts.path.startswith("/"):
         if parts.netloc not in ("", "localhost"):
             raise ValueError(f"binlog: {path!r} is on another machine")
         if parts.query or parts.fragment:
-            raise ValueError(f"binlog: {path!r} has a '?' or a '#', which a file: URI writes as %3F and %23")
+            raise ValueError(f"binlog: {path!r} has a '?' or a '#', which must be %3F or %23 in a file: URI")
         return os.path.abspath(unquote(parts.path))
     if "://" in path:
-        raise ValueError(f"binlog: {path!r} is not a path in a file system of this machine")
+        raise ValueError(f"binlog: {path!r} is not a local path")
     return os.path.abspath(path)

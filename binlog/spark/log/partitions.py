@@ -1,6 +1,6 @@
-"""How a read is divided into tasks: large files cut where their indexes allow it, small ones put together.
+"""Divide a read of logs into tasks: large files are split at their indexes, small ones grouped.
 
-What a query's filters say of where its records lie, so that the rest of the log is never read.
+The filters of a query bound the ranges, so that the rest of the log is not read.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from binlog.spark.log.options import ReadOptions, is_glob, is_url
 from binlog.spark.log.positions import resolve
 from binlog.spark.log.snapshot import FileRange, take_snapshot
 from binlog.spark.remote.remote_log import remote_files, resolve_remote, split_remote
-from binlog.spark.tasks import OVER, Task, put_together, target_bytes
+from binlog.spark.tasks import OVERSHOOT, Task, pack_tasks, target_bytes
 
 
-class Wanted(Filters):
-    """Which records are wanted of a log."""
+class WantedRecords(Filters):
+    """The bounds of a query's filters on a log."""
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("number", "offset", "sequence", "time")
 
     def narrow(self, path: str, number: int, start: int, end: int) -> tuple[int, int]:
-        """The part of a range of a file that may be wanted."""
+        """Return the part of a range of a file that can contain wanted records."""
         offsets, sequences, times = (self.of(column) for column in ("offset", "sequence", "time"))
         if offsets == sequences == times == ANY:
             return start, end
         earliest, latest = times
         times_ns = (
             None if earliest is None else earliest * 1000,
-            None if latest is None else latest * 1000 + 999,  # a row's time has microseconds, cut off
+            None if latest is None else latest * 1000 + 999,  # a row's time is truncated to microseconds
         )
         return narrow(path, number, start, end, offsets=offsets, sequences=sequences, times_ns=times_ns)
 
 
 def directories(options: ReadOptions) -> list[str]:
-    """The logs to read, each once.  Raises: ValueError where a glob stands for none."""
+    """Return the directories of the logs to read, each once.  Raises: ValueError if a glob matches none."""
     found: dict[str, None] = {}
     for path in options.paths:
-        # A directory may have such a character in its name.
+        # The name of a directory may contain such a character.
         several = is_glob(path) and not os.path.isdir(path)
         matching = sorted(filter(os.path.isdir, glob.glob(path))) if several else [path]
         if not matching:
-            raise ValueError(f"binlog: there is no directory {path}")
+            raise ValueError(f"binlog: no such directory: {path}")
         found.update(dict.fromkeys(matching))
     return list(found)
 
 
-def plan(options: ReadOptions, wanted: Wanted) -> list[Task[FileRange]]:
-    """The tasks for what is in the logs now.
+def plan(options: ReadOptions, wanted: WantedRecords) -> list[Task[FileRange]]:
+    """Return the tasks for the current contents of the logs.
 
     Raises: ValueError, GoneError, AccessError, CorruptError, VersionError.
     """
@@ -73,7 +73,7 @@ def plan(options: ReadOptions, wanted: Wanted) -> list[Task[FileRange]]:
 def ranges_between(
     path: str, files: Sequence[FileStat], start: Ref, end: Ref, *, open_too: bool = True
 ) -> Iterator[FileRange]:
-    """What lies between two places, file by file, without those that have nothing there."""
+    """Yield the non-empty ranges between two refs, file by file."""
     for file in files:
         first = max(file.first_offset, start.offset if file.number == start.number else 0)
         last = min(file.tail, end.offset) if file.number == end.number else file.tail
@@ -81,25 +81,25 @@ def ranges_between(
             yield FileRange(path, file.number, first, last, file.uuid)
 
 
-def narrowed(part: FileRange, wanted: Wanted) -> FileRange | None:
-    """Without what the index proves that nobody wants; None where nothing is left."""
-    if not wanted.allow("number", part.number):
+def narrowed(part: FileRange, wanted: WantedRecords) -> FileRange | None:
+    """Return the range without the records that the index excludes, or None if nothing is left."""
+    if not wanted.allows("number", part.number):
         return None
     if is_url(part.path):
-        return part  # what would tell more has to be read over the network first
+        return part  # the index would have to be read over the network
     start, end = wanted.narrow(part.path, part.number, part.start, part.end)
     return replace(part, start=start, end=end) if start < end else None
 
 
 def divide(ranges: Sequence[FileRange], options: ReadOptions) -> list[Task[FileRange]]:
-    """Tasks of about the size asked for."""
+    """Return tasks of about the size asked for."""
     target = target_bytes(ranges, options)
-    return put_together(_pieces(ranges, target), target)
+    return pack_tasks(_pieces(ranges, target), target)
 
 
 def _pieces(ranges: Iterable[FileRange], target: int) -> Iterator[FileRange]:
     for part in ranges:
-        if part.size <= target * OVER:
+        if part.size <= target * OVERSHOOT:
             yield part
         else:
             cut = split_remote if is_url(part.path) else split

@@ -1,4 +1,4 @@
-"""What a task does: ranges of files become Arrow batches.  And reading in batch, for which tasks are planned once."""
+"""Read ranges of log files into Arrow batches; the batch readers of logs."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from binlog import RangeReader, Stretch
 from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
 from binlog.spark.log.options import ReadOptions, is_url
-from binlog.spark.log.partitions import Wanted, plan
+from binlog.spark.log.partitions import WantedRecords, plan
 from binlog.spark.log.record_parser import RecordParser, load_parser
 from binlog.spark.log.snapshot import FileRange
-from binlog.spark.other_machine import this_machine, when_seen
-from binlog.spark.remote.remote import shown
+from binlog.spark.remote.remote import redacted
 from binlog.spark.remote.remote_log import read_remote
 from binlog.spark.schema import Field
+from binlog.spark.shared_fs import retry_until_visible, this_machine
 from binlog.spark.tasks import Task, TaskReader
 
 _SEQUENCE_MAX = 2**63 - 1
 
 
 class RangesReader(TaskReader[FileRange]):
-    """Reads ranges of files."""
+    """Reads ranges of log files."""
 
     def __init__(self, options: ReadOptions, fields: Sequence[Field]) -> None:
         super().__init__(fail_on_data_loss=options.fail_on_data_loss)
         self._options = options
         self._fields = tuple(fields)
 
-    def _begin(self) -> Callable[[FileRange], Iterator[pa.RecordBatch]]:
+    def _part_reader(self) -> Callable[[FileRange], Iterator[pa.RecordBatch]]:
         schema = arrow_schema(self._fields)
         return partial(self._read, schema=schema, parser=self._parser(schema))
 
     def _parser(self, schema: pa.Schema) -> RecordParser | None:
-        """What makes the columns `parsed`, `bad` and `error`, where one of them is asked for."""
+        """Return the parser of `parsed`, `bad` and `error`, or None if no such column is asked for."""
         kinds = [schema.field(field.name).type for field in self._fields if field.column == "parsed"]
         if self._options.parser is None or not kinds:
             return None
         return RecordParser(load_parser(self._options.parser), kinds[0])
 
     def _read(self, part: FileRange, schema: pa.Schema, parser: RecordParser | None) -> Iterator[pa.RecordBatch]:
-        source = shown(part.path) if is_url(part.path) else part.path
+        source = redacted(part.path) if is_url(part.path) else part.path
         for found in self._found(part):
             if isinstance(found, Stretch):
                 yield record_batch(found, source, self._fields, schema, parser)
@@ -57,60 +57,60 @@ class RangesReader(TaskReader[FileRange]):
     def _found(self, part: FileRange) -> Iterator[Stretch | Damage]:
         read = partial(read_range, record_bytes_max=self._options.record_bytes_max)
         if is_url(part.path):
-            return read_remote(part, partial(read, planned_on=this_machine()))  # what is copied is all here
+            return read_remote(part, partial(read, planned_on=this_machine()))  # the copy is local and complete
         return read(part, planned_on=self._machine)
 
 
 class BatchReader(RangesReader, DataSourceReader):
-    """Reads what the logs hold when the query is planned."""
+    """A batch reader of the records in the logs at planning time."""
 
     def __init__(self, options: ReadOptions, fields: Sequence[Field]) -> None:
         super().__init__(options, fields)
-        self._wanted = Wanted()
+        self._wanted = WantedRecords()
 
     def partitions(self) -> list[Task[FileRange]]:
-        """Raises: ValueError, GoneError, AccessError, CorruptError, VersionError."""
+        """Return the tasks.  Raises: ValueError, GoneError, AccessError, CorruptError, VersionError."""
         return plan(self._options, self._wanted)
 
 
 class FilteringReader(BatchReader):
-    """Lets filters narrow what is read.
+    """A batch reader to which Spark pushes filters down.
 
-    A class of its own, for Spark lets no reader have this method where filter pushdown is switched off, as it is by
-    default (spark.sql.python.filterPushdown.enabled).
+    It is a class of its own because Spark rejects readers with this method unless filter pushdown is switched on
+    (spark.sql.python.filterPushdown.enabled); by default it is off.
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
-        """Take in the filters, and leave all of them for Spark to apply."""
+        """Use the filters to bound the read, and return all of them for Spark to apply again."""
         self._wanted.add(filters)
         return filters
 
 
 def read_range(part: FileRange, *, planned_on: str, record_bytes_max: int) -> Iterator[Stretch | Damage]:
-    """Every record of a range.  planned_on: `this_machine()` at its planning.  Raises: as a task, but for damage."""
+    """Yield every record of a range, and the damage in it.  planned_on: `this_machine()` of the planner."""
 
     def opened() -> RangeReader:
         return RangeReader(part.path, part.number, part.start, part.end, record_bytes_max=record_bytes_max)
 
     try:
-        with when_seen(opened, planned_on) as reader:
+        with retry_until_visible(opened, planned_on) as reader:
             if reader.uuid != part.uuid:
-                raise GoneError(f"{part.path}: file {part.number} belongs to another log than when it was planned")
+                raise GoneError(f"{part.path}: file {part.number} now belongs to another log than at planning time")
             for found in reader:
                 if isinstance(found, Stretch):
                     _check_sequence(part, found)
                     yield found
                 else:
-                    text = f"the bytes from here to {found.end} are not what was written"
+                    text = f"the bytes from here to {found.end} do not match the index"
                     yield Damage(found.start, found.end, CorruptError(reader.file_path, found.start, "range", text))
     except CorruptError as error:
-        # Nothing tells where the next record starts; and what is before the part is others' to tell of.
+        # The start of the next record is unknown.  Damage before this part is reported by another part.
         yield Damage(max(error.offset, part.start), part.end, error)
     except NotFoundError as error:
         raise GoneError(f"{part.path}: file {part.number} was removed since the read was planned") from error
     except ValueError as error:
-        # The bounds were those of records when the tasks were planned, so they are no wrong arguments.
-        text = f"{part.path}: file {part.number} is not what it was when the read was planned ({error})"
+        # The bounds were valid when the tasks were planned, so this is not a wrong argument.
+        text = f"{part.path}: file {part.number} has changed since the read was planned ({error})"
         raise GoneError(text) from error
 
 

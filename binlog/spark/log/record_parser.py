@@ -1,7 +1,8 @@
-"""A user's function that makes typed columns of records, called in the task that reads them.
+"""Apply a user's function that makes typed columns from records, in the task that reads them.
 
-It is given the records of a batch as a pyarrow array of binary, and gives as many rows: a RecordBatch, a Table or a
-StructArray.  What it cannot parse is kept, as bytes and with the reason, and takes no other record with it.
+The function gets the records of a batch as a pyarrow array of binary.  It returns one row for each, as a RecordBatch,
+a Table or a StructArray.  Records that it cannot parse are kept, as bytes with the reason, and do not affect the
+others.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _ERROR_CHARACTERS_MAX = 500
 
 
 class Parsed(NamedTuple):
-    """Columns of one length.
+    """Columns of equal length.
 
-    rows: of the struct asked for; null where the record is bad.  bad: the bytes of a record that is; null elsewhere.
-    error: why it is; null elsewhere.
+    rows: structs, null for bad records.  bad: the bytes of bad records, otherwise null.  error: the reason, otherwise
+    null.
     """
 
     rows: pa.StructArray
@@ -32,9 +33,9 @@ class Parsed(NamedTuple):
 
 
 class RecordParser:
-    """Applies a function to one batch after the other.
+    """Applies a function to batches of records.
 
-    function: of an array of binary.  kind: the struct that its rows become; columns that it gives besides are dropped.
+    function: takes an array of binary.  kind: the struct of its rows; other columns of its result are dropped.
     """
 
     def __init__(self, function: Callable[[pa.Array], Any], kind: pa.StructType) -> None:
@@ -42,11 +43,11 @@ class RecordParser:
         self._kind = kind
 
     def parse(self, data: pa.Array) -> Parsed:
-        """Every record, in order.
+        """Parse every record, in order.
 
-        A record is bad where the function raises for it, gives it nothing but nulls, or a value that does not fit its
-        column, or gives another number of rows.  Where that is so of a batch, it is halved until it is of one record.
-        Raises: TypeError for a function that gives no rows, or lacks a column: that is no record's fault.
+        A record is bad if the function raises for it, returns only nulls or a value that does not fit the column, or
+        returns another number of rows.  If a batch fails, it is halved until the bad records are alone.
+        Raises: TypeError if the function does not return rows, or lacks a column, which is no record's fault.
         """
         pieces: list[tuple[pa.StructArray, pa.Array]] = []
         waiting = [data] if len(data) else []
@@ -65,7 +66,7 @@ class RecordParser:
         return self._together(pieces, data)
 
     def _rows(self, data: pa.Array) -> tuple[pa.StructArray, pa.Array]:
-        """The rows of a batch, and why some of them are bad."""
+        """Return the rows of a batch, and the reason for each bad one."""
         columns = [_cast(column, field.type) for column, field in self._columns(self._function(data))]
         wrong = {len(column) for column in columns} - {len(data)}
         if wrong:
@@ -75,7 +76,7 @@ class RecordParser:
         if nothing is None:
             return rows, pa.nulls(len(data), pa.string())
         none = pa.scalar(None, pa.string())
-        return rows, pc.if_else(nothing, pa.scalar("the parser gave nothing but nulls"), none)
+        return rows, pc.if_else(nothing, pa.scalar("the parser returned only nulls"), none)
 
     def _columns(self, given: Any) -> list[tuple[pa.Array, pa.Field]]:
         found: dict[str, pa.Array] = {}
@@ -86,16 +87,16 @@ class RecordParser:
         elif isinstance(given, pa.RecordBatch | pa.Table):
             found = {name: given.column(name) for name in given.schema.names}
         else:
-            text = f"gave a {type(given).__name__}, where it is to give a RecordBatch, a Table or a StructArray"
+            text = f"returned a value of type {type(given).__name__}, not a RecordBatch, Table or StructArray"
             raise _WrongShapeError(f"binlog: the parser {text}")
         missing = [field.name for field in self._kind if field.name not in found]
         if missing:
-            raise _WrongShapeError(f"binlog: the parser gave no column {', '.join(map(repr, missing))}")
+            raise _WrongShapeError(f"binlog: the parser returned no column {', '.join(map(repr, missing))}")
         return [(found[field.name], field) for field in self._kind]
 
     def _nothing(self, error: Exception) -> tuple[pa.StructArray, pa.Array]:
         text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS_MAX]
-        readable = text.encode("utf-8", "backslashreplace").decode()  # Arrow takes no half of a surrogate pair
+        readable = text.encode("utf-8", "backslashreplace").decode()  # Arrow rejects lone surrogates
         return pa.nulls(1, self._kind), pa.array([readable], pa.string())
 
     def _together(self, pieces: list[tuple[pa.StructArray, pa.Array]], data: pa.Array) -> Parsed:
@@ -110,7 +111,7 @@ class RecordParser:
 
 
 class _WrongShapeError(Exception):
-    """What the function gave can be no rows, whatever the records."""
+    """The function's result cannot be rows, whatever the records are."""
 
 
 def _cast(column: Any, kind: pa.DataType) -> pa.Array:
@@ -120,7 +121,7 @@ def _cast(column: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _all_null(columns: list[pa.Array]) -> pa.Array | None:
-    """Which rows have no value in any column; None where all have one."""
+    """Return which rows are null in every column, or None if there are none."""
     found: pa.Array | None = None
     for column in columns:
         if column.null_count == 0:
@@ -131,42 +132,42 @@ def _all_null(columns: list[pa.Array]) -> pa.Array | None:
 
 
 def load_parser(name: str) -> Callable[[pa.Array], Any]:
-    """The function that `module:function` names.  Raises: ValueError."""
+    """Import the function that `module:function` names.  Raises: ValueError."""
     module, _, path = name.partition(":")
     if not module or not path:
-        raise ValueError(f"binlog: a parser is named module:function, not {name!r}")
+        raise ValueError(f"binlog: a parser must be module:function, not {name!r}")
     try:
         found: Any = importlib.import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"binlog: there is no parser {name}: {error}") from error
+        raise ValueError(f"binlog: cannot import the parser {name}: {error}") from error
     if not callable(found):
-        raise ValueError(f"binlog: the parser {name} is no function")
+        raise ValueError(f"binlog: the parser {name} is not a function")
     return found  # type: ignore[no-any-return]
 
 
 def schema_of(name: str) -> str:
-    """The columns that a parser gives, as Spark's SQL writes them, by its attribute `schema`.
+    """Return the fields in a parser's attribute `schema`, in Spark's SQL.
 
-    That is such a text, or a pyarrow.Schema.  Raises: ValueError where it has none.
+    The attribute is such a text or a pyarrow.Schema.  Raises: ValueError if there is none.
     """
     schema = getattr(load_parser(name), "schema", None)
     if isinstance(schema, str):
         return schema
     if not isinstance(schema, pa.Schema):
-        text = "has no attribute 'schema' with what it gives, and the option parserSchema is not given"
+        text = "has no attribute 'schema'; add it, or set the option parserSchema"
         raise ValueError(f"binlog: the parser {name} {text}")
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    # What has no zone is taken for UTC, as all times of ours are.
+    # Like all our times, those without a zone are UTC.
     return fields_ddl(from_arrow_schema(schema, prefer_timestamp_ntz=False))
 
 
 def arrow_type(kind: Any) -> pa.DataType:
-    """The Arrow type in which Spark takes values of a type of its own."""
+    """Return the Arrow type in which Spark passes values of this type."""
     from pyspark.sql.pandas.types import to_arrow_type
 
-    # Named otherwise, and the default, before PySpark 4.3.
+    # Before PySpark 4.3 the parameter had another name, and UTC was the default.
     named = "timezone" in inspect.signature(to_arrow_type).parameters
     return to_arrow_type(kind, timezone="UTC") if named else to_arrow_type(kind)

@@ -1,7 +1,7 @@
-"""What a log holds at one moment, though others append to it and cut it over meanwhile.
+"""Take a consistent snapshot of a log's files while others append and cut over.
 
-Headers are read one after the other, so the first ones read are older.  What was read is of one moment where every file
-but the last was closed when it was looked at: all that lies in a later file was appended after that.
+Headers are read one after the other, the oldest file first.  The snapshot is consistent if every file but the last was
+closed when its header was read: then all records in a later file were appended afterwards.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import binlog
 from binlog import FileStat
 from binlog.errors import CorruptError
 
-# Where the faults below are said to be: in how one file's header agrees with the next one's.
+# The offset of the errors below, which are about the headers.
 _HEADER_OFFSET = 0
 
 
 @dataclass(frozen=True)
 class FileRange:
-    """The records of one file from offset `start` up to offset `end`, both bounds of records.
+    """The records of one file from offset `start` to offset `end`, both the start of a record or the end of the file.
 
-    path: the log's directory, or its URL.  uuid: of the log, where the file has one.
+    path: the log's directory, or its URL.  uuid: of the log, if the file has one.
     """
 
     path: str
@@ -39,9 +39,9 @@ class FileRange:
 
 
 def take_snapshot(path: str | os.PathLike[str]) -> tuple[FileStat, ...]:
-    """The files of the log, with everything up to the last one's tail in them and nothing that came later.
+    """Return the files of the log at one moment: all records up to the last file's tail, and none after it.
 
-    Reads headers only, takes no lock.
+    Reads headers only, and takes no lock.
     Raises: AccessError, CorruptError, VersionError.
     """
     before: CorruptError | None = None
@@ -50,27 +50,27 @@ def take_snapshot(path: str | os.PathLike[str]) -> tuple[FileStat, ...]:
         fault = fault_between(files) or _lost_end(files)
         if fault is None:
             return files
-        # A cutover, or retention, between the first file looked at and the last; by now it is over.  Where the same
-        # file is found so again, it is not that.
+        # A cutover or retention may have run while the headers were read; by the second read it is over.  If the same
+        # fault is found again, the log is damaged.
         if before is not None and (before.path, before.rule) == (fault.path, fault.rule):
             raise fault
         before = fault
 
 
 def fault_between(files: Sequence[FileStat]) -> CorruptError | None:
-    """What cannot be so in a log: of a file and the one after it."""
+    """Return an inconsistency between a file and the next one, or None."""
     for file, after in pairwise(files):
         if file.closed and file.next_number != after.number:
             return _missing_next(file)
         if not file.closed and (after.closed or after.tail > after.first_offset):
-            text = f"file {file.number} is open, and is followed by file {after.number}, which is in use"
+            text = f"file {file.number} is open, but file {after.number} after it is in use"
             return CorruptError(file.path, _HEADER_OFFSET, "two-open", text)
         if file.uuid and after.uuid and file.uuid != after.uuid:
             text = "the file belongs to another log than the one before it"
             return CorruptError(after.path, _HEADER_OFFSET, "uuid", text)
         if missing := _missing_between(file, after):
             text = f"{missing} records are missing between file {file.number} and file {after.number}"
-            text = f"{text}; copy the log again with `binlog backup`, or `binlog repair` puts fillers in their places"
+            text = f"{text}; copy the log again with `binlog backup`, or let `binlog repair` fill the gap"
             return CorruptError(file.path, _HEADER_OFFSET, "gap", text)
     return None
 
@@ -86,5 +86,5 @@ def _lost_end(files: Sequence[FileStat]) -> CorruptError | None:
 
 
 def _missing_next(file: FileStat) -> CorruptError:
-    text = f"file {file.number} is closed and leads to file {file.next_number}, which is not there"
+    text = f"file {file.number} is closed, but its next file, {file.next_number}, is missing"
     return CorruptError(file.path, _HEADER_OFFSET, "missing-next", text)

@@ -1,1 +1,1 @@
-"""Logs in remote file systems."""
+"""Closed files of logs in remote file systems."""

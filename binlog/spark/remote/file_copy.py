@@ -1,15 +1,15 @@
-"""As much of a file of a remote log as is asked for, in a sparse file here, for all that reads by system calls.
+"""A sparse local copy of a file in a remote log, which holds only the parts that are read.
 
-What is copied of a file is its header and its index, and then what is asked for.  The rest is a hole.  A hole reads
-as zeros, and zeros are a chain of empty records: so the first record is overwritten with a length that no record has,
-until it is asked for itself.  What reads the file by its index never comes to a hole, for a place in an index is
-believed only where the bytes around it have their CRCs; what does not begins at the first record, and meets damage at
-once.  Then all that comes before the place is copied, and it is tried again.  An archive is copied as a whole, but for
-its header: where in it a place lies, only its end tells, and it is small.
+The copy has the file's header and index, and then the parts asked for.  The rest is a hole, which reads as zeros, and
+zeros are a chain of empty records.  So the first record is overwritten with an invalid length until it is asked for.
+A reader that uses the index never reaches a hole, because an index entry is valid only if the bytes around it match
+their CRCs.  A reader that does not use the index starts at the first record and meets damage at once; then everything
+before the position is copied, and the read is retried.  An archive is copied as a whole, except for its header: its
+seek table is at its end, and it is small.
 
-Facts relied on (docs/format.md): a range of an index has 64 KiB at most, but for a record that alone is larger; two
-ranges prove a place; a closed file's header alone tells where it ends, unless another program wrote to the file or a
-commit is pending in it.
+Facts relied on (docs/format.md): a range of an index has at most 64 KiB, unless a single record is larger; two ranges
+prove a position; the header of a closed file alone gives its end, unless another program wrote to the file or a commit
+is pending in it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from binlog.errors import AccessError, BinlogError, CorruptError, FullError, Gon
 from binlog.spark.remote.remote import RemoteDirectory, RemoteFile
 
 AROUND_BYTES = 4 << 16
-"""What is copied around a place: two ranges, and as much again."""
+"""How much is copied around a position: two ranges, and the same again."""
 
 _HEADER_BYTES = 4096
 _TRIES = 2
@@ -40,12 +40,12 @@ _Error = TypeVar("_Error", bound=Exception)
 
 
 def log_file_name(number: int, *, archived: bool) -> str:
-    """`00000001.dat`, or `00000001.dat.zst` of an archive."""
+    """Return `00000001.dat`, or `00000001.dat.zst` for an archive."""
     return f"{number:08d}.dat.zst" if archived else f"{number:08d}.dat"
 
 
 def _open_either(directory: RemoteDirectory, number: int) -> tuple[RemoteFile, bool]:
-    """A file, or the archive in its place, and whether it is one."""
+    """Open a file, or the archive that replaced it, and return whether it is an archive."""
     try:
         return directory.open(log_file_name(number, archived=False)), False
     except NotFoundError:
@@ -53,42 +53,42 @@ def _open_either(directory: RemoteDirectory, number: int) -> tuple[RemoteFile, b
 
 
 class FileCopy:
-    """A file of a remote log, in a temporary directory of its own.
+    """A copy of a remote log's file, in a temporary directory of its own.
 
-    path: that directory, which `close` removes.  stat: what the file's header says.  archived: it is an archive.
-    Raises: NotFoundError, AccessError, CorruptError, VersionError; GoneError where the file is cut meanwhile; FullError
-    where there is no space for the copy.
+    path: that directory, which `close` removes.  stat: from the file's header.  archived: whether it is an archive.
+    Raises: NotFoundError, AccessError, CorruptError, VersionError; GoneError if the file is truncated meanwhile;
+    FullError if there is no space for the copy.
     """
 
     def __init__(self, directory: RemoteDirectory, number: int) -> None:
         self._remote = directory
         self._number = number
         self._file: RemoteFile | None = None
-        self._copied_to = 0  # all before is there
+        self._copied_to = 0  # everything before this offset has been copied
         self._indexed = False
         self._fd = -1
         self.archived = False
-        with self._space():
+        with self._space_errors():
             self.path = tempfile.mkdtemp(prefix="binlog-remote-")
         try:
-            self.stat = self._begin()
+            self.stat = self._open()
         except BaseException:
             self.close()
             raise
 
-    def _begin(self) -> FileStat:
-        """Begin with the file that is there, or the archive in its place; also while it becomes one."""
+    def _open(self) -> FileStat:
+        """Open the file or its archive, also if it is being archived at this moment."""
         for _ in range(_TRIES):
             try:
-                return self._begin_once()
+                return self._open_once()
             except NotFoundError:
-                self._remote.forget()
-        return self._begin_once()
+                self._remote.drop_cache()
+        return self._open_once()
 
-    def _begin_once(self) -> FileStat:
+    def _open_once(self) -> FileStat:
         self._discard()
         self._file, self.archived = _open_either(self._remote, self._number)
-        with self._space():
+        with self._space_errors():
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             name = log_file_name(self._number, archived=self.archived)
             self._fd = os.open(os.path.join(self.path, name), flags, 0o600)
@@ -96,7 +96,7 @@ class FileCopy:
         return self._stat()
 
     def _discard(self) -> None:
-        """Remove what was copied."""
+        """Remove the copy's files."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -104,38 +104,38 @@ class FileCopy:
             path.unlink()
         self._copied_to, self._indexed = 0, False
 
-    def _kept_up(self, copy: Callable[[], None]) -> None:
-        """Copy, and where the file has become an archive since its header was copied, of that."""
+    def _retry_as_archive(self, copy: Callable[[], None]) -> None:
+        """Copy; if the file was archived after its header was copied, copy the archive instead."""
         try:
             copy()
         except NotFoundError:
-            self._remote.forget()
-            self.stat = self._begin()
+            self._remote.drop_cache()
+            self.stat = self._open()
             copy()
 
     def _stat(self) -> FileStat:
         self._copy(0, _HEADER_BYTES)
         found = None
         try:
-            found = self._look()
+            found = self._read_stat()
         except CorruptError:
             if self._whole:
                 raise
-        if found is None or (found.closed and not self._ends_there(found)):
-            self._bring_all(None)
-            return self._look()
+        if found is None or (found.closed and not self._end_is_certain(found)):
+            self._fetch_all(None)
+            return self._read_stat()
         if not self._whole and not self.archived:
             self._write(_NO_LENGTH, found.first_offset)
             self._copied_to = 0
         return found
 
-    def _look(self) -> FileStat:
-        with self.named():
+    def _read_stat(self) -> FileStat:
+        with self.renamed_errors():
             [found] = binlog.stat(self.path).files
         return found
 
-    def _ends_there(self, found: FileStat) -> bool:
-        """Whether nothing but the header is needed to know where the file ends."""
+    def _end_is_certain(self, found: FileStat) -> bool:
+        """Return whether the header alone gives the end of the file."""
         own = found.record_count is not None and found.tail == found.durable_end == self._size
         return own or found.uuid is None or self.archived
 
@@ -148,58 +148,58 @@ class FileCopy:
     def _whole(self) -> bool:
         return self._copied_to >= self._size
 
-    def bring(self, start: int, end: int, *, around: int = AROUND_BYTES) -> None:
-        """Copy the bytes from one offset to another, what lies around them, and the index."""
-        self._kept_up(partial(self._bring, start, end, around))
+    def fetch(self, start: int, end: int, *, around: int = AROUND_BYTES) -> None:
+        """Copy a range of bytes, its surroundings, and the index."""
+        self._retry_as_archive(partial(self._fetch, start, end, around))
 
-    def _bring(self, start: int, end: int, around: int) -> None:
+    def _fetch(self, start: int, end: int, around: int) -> None:
         if not self._indexed:
-            self._bring_index()
+            self._fetch_index()
         if self.archived:
-            self._bring_all(None)
+            self._fetch_all(None)
         elif start - around <= max(self._copied_to, _HEADER_BYTES):
-            self._bring_all(end + around)
+            self._fetch_all(end + around)
         else:
             self._copy(start - around, end + around)
 
-    def bring_all(self, end: int | None = None) -> None:
-        """Copy all before an offset; all there is, unless told, and of an archive."""
-        self._kept_up(partial(self._bring_all, end))
+    def fetch_all(self, end: int | None = None) -> None:
+        """Copy everything before an offset; by default, or for an archive, the whole file."""
+        self._retry_as_archive(partial(self._fetch_all, end))
 
-    def _bring_all(self, end: int | None) -> None:
+    def _fetch_all(self, end: int | None) -> None:
         end = self._size if end is None or self.archived else min(end, self._size)
         if end > self._copied_to:
-            # The header once more, for with it comes the first record.
+            # Include the header, because the first record is copied with it.
             self._copy(self._copied_to, end)
             self._copied_to = end
 
-    def holds(self, end: int) -> bool:
-        """Whether all before an offset is there, or all there is."""
+    def has_all_before(self, end: int) -> bool:
+        """Return whether everything before an offset has been copied, or the whole file."""
         return self._whole or (self._copied_to >= end and not self.archived)
 
-    def ask(self, question: Callable[[str], _Found], place: int) -> _Found:
-        """What a function says of the log in `path`, which reads what lies around a place, or all that comes before.
+    def query(self, question: Callable[[str], _Found], place: int) -> _Found:
+        """Return what `question` finds in the log in `path` around an offset; if necessary, copy everything before it.
 
-        Raises: what it raises.
+        Raises: whatever `question` raises.
         """
-        self.bring(place, place)
-        with self.named():
+        self.fetch(place, place)
+        with self.renamed_errors():
             try:
                 return question(self.path)
             except CorruptError:
-                if self.holds(place):
+                if self.has_all_before(place):
                     raise
-            self.bring_all(place + AROUND_BYTES)
+            self.fetch_all(place + AROUND_BYTES)
             return question(self.path)
 
-    def _bring_index(self) -> None:
+    def _fetch_index(self) -> None:
         self._indexed = True
         try:
             index = self._remote.open(f"{self._number:08d}.idx")
             data = b"".join(piece for _, piece in index.pieces(0, index.file_bytes))
         except (NotFoundError, AccessError):
-            return  # a log is read without one too
-        with self._space():
+            return  # a log can be read without an index
+        with self._space_errors():
             Path(self.path, f"{self._number:08d}.idx").write_bytes(data)
 
     def _copy(self, start: int, end: int) -> None:
@@ -210,36 +210,36 @@ class FileCopy:
             self._write(data, offset)
             at = offset + len(data)
         if at < end:
-            # What is not there would read as zeros, and so as empty records.
-            raise GoneError(f"{self._file.url} has ended at {at}, and had {self._size} bytes before")
+            # A hole would read as zeros, and so as empty records.
+            raise GoneError(f"{self._file.url} now ends at {at}; it had {self._size} bytes when it was opened")
         if self._copied_to == start:
             self._copied_to = max(self._copied_to, end)
 
     def _write(self, data: bytes, offset: int) -> None:
-        with self._space():
+        with self._space_errors():
             view = memoryview(data)
             while view:
                 done = os.pwrite(self._fd, view, offset)
                 view, offset = view[done:], offset + done
 
     @contextmanager
-    def _space(self) -> Iterator[None]:
+    def _space_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            text = f"{self._remote.url}: there is no place for a copy of file {self._number}: {error}"
+            text = f"{self._remote.url}: cannot write a copy of file {self._number}: {error}"
             raise FullError(text) from error
 
     @contextmanager
-    def named(self) -> Iterator[None]:
-        """Errors that are raised within name the remote log in place of the copy."""
+    def renamed_errors(self) -> Iterator[None]:
+        """Make errors raised in the block name the remote log instead of the copy."""
         try:
             yield
         except (BinlogError, ValueError) as error:
             raise self.renamed(error) from error
 
     def renamed(self, error: _Error) -> _Error:
-        """The same error, of the remote log."""
+        """Return the same error, with the remote log's URL instead of the copy's path."""
         text = str(error).replace(self.path, self._remote.url)
         found: Exception = error
         if isinstance(error, CorruptError):

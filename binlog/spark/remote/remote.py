@@ -1,11 +1,12 @@
-"""Directories of file systems that are not this machine's, by their URLs: s3:, gs:, hdfs:, http: and so on.
+"""Directories in remote file systems, by their URLs: s3:, gs:, hdfs:, http: and so on.
 
 Facts relied on:
 
-- `pyarrow.fs.FileSystem.from_uri` knows some schemes, and says "Unrecognized filesystem type" of any other; an HDFS
-  without its library is told in a page of text, of which the first line says it.
-- fsspec knows some thirty more, most of them by a package of its own, which an ImportError names where it is missing.
-- Both, and what is below them, raise what they like: few of these errors are OSErrors, and fewer have an errno.
+- `pyarrow.fs.FileSystem.from_uri` supports some schemes, and says "Unrecognized filesystem type" of any other.  If the
+  HDFS library is missing, the error is a page of text whose first line says so.
+- fsspec supports some thirty more, most of them with a package of their own, which an ImportError names if it is
+  missing.
+- Both raise errors of many types, few of which are OSErrors, and fewer have an errno.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from binlog.errors import AccessError, BinlogError, NotFoundError
 
 _PIECE_BYTES = 8 << 20
 
-# Most of the time that a small request takes is spent waiting for its answer.
-_AT_ONCE = 8
+# A small request spends most of its time waiting for the answer.
+_CONCURRENCY_MAX = 8
 
 _SECRETS = re.compile(r"://[^/@]*@")
 
@@ -32,75 +33,75 @@ _READING = "reading"
 
 
 class FileSystem(Protocol):
-    """What is asked of a file system.  at_once: how many threads may ask it at the same time."""
+    """The operations that we need of a file system.  concurrency_max: how many threads may use it at once."""
 
-    at_once: int
+    concurrency_max: int
 
-    def forget(self) -> None:
-        """Forget what was seen of it."""
+    def drop_cache(self) -> None:
+        """Drop cached names and sizes."""
 
     def names(self) -> list[str]:
-        """Of the files in the directory."""
+        """Return the names of the files in the directory."""
 
     def file_bytes(self, name: str) -> int:
-        """The size of a file."""
+        """Return the size of a file."""
 
     def read(self, name: str, start: int, end: int) -> bytes:
-        """The bytes from one offset to another; fewer only where the file ends."""
+        """Return a range of bytes; fewer only at the end of the file."""
 
 
-def shown(url: str) -> str:
-    """A URL without what is nobody's business: keys in it, and what follows a question mark."""
+def redacted(url: str) -> str:
+    """Return a URL without credentials and without its query."""
     return _SECRETS.sub("://", url.partition("?")[0])
 
 
 class RemoteDirectory:
-    """A directory to be listed, and its files to be read.
+    """A remote directory, whose files can be listed and read.
 
-    url: its own, as it is shown.  at_once: how many threads may use it at the same time.
-    Raises: ValueError for a URL that nobody knows, ImportError where the package is missing that knows it, AccessError.
+    url: its URL, redacted.  concurrency_max: how many threads may use it at once.
+    Raises: ValueError for an unsupported URL, ImportError if the package for it is missing, AccessError.
     """
 
     def __init__(self, url: str) -> None:
-        self.url = shown(url)
-        with _own_errors(self.url, "connecting"):
+        self.url = redacted(url)
+        with _translated_errors(self.url, "connecting"):
             self._files = _file_system(url)
-        self.at_once = self._files.at_once
+        self.concurrency_max = self._files.concurrency_max
 
     def names(self) -> list[str]:
-        """Of the files in it.  Raises: AccessError, where it is not there as well."""
-        with _own_errors(self.url, "listing it"):
+        """Return the names of its files.  Raises: AccessError, also if the directory does not exist."""
+        with _translated_errors(self.url, "listing it"):
             return self._files.names()
 
-    def forget(self) -> None:
-        """Ask for names and sizes anew from here on."""
-        self._files.forget()
+    def drop_cache(self) -> None:
+        """Drop cached names and sizes."""
+        self._files.drop_cache()
 
     def open(self, name: str) -> RemoteFile:
-        """One of its files.  Raises: NotFoundError where it is not there, AccessError."""
+        """Open a file.  Raises: NotFoundError, AccessError."""
         return RemoteFile(self._files, name, f"{self.url}/{name}")
 
 
 class RemoteFile:
-    """A file to read from.
+    """A remote file to read from.
 
-    url: its own.  file_bytes: its size.
+    url: its URL, redacted.  file_bytes: its size.
     """
 
     def __init__(self, files: FileSystem, name: str, url: str) -> None:
         self.url = url
         self._files = files
         self._name = name
-        with _own_errors(url, _READING):
+        with _translated_errors(url, _READING):
             self.file_bytes = files.file_bytes(name)
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """The bytes from one offset to another, in pieces of 8 MiB, each with its offset; fewer where the file ends.
+        """Yield a range of bytes in pieces of 8 MiB, each with its offset; fewer bytes if the file ends earlier.
 
         Raises: NotFoundError, AccessError.
         """
         while start < min(end, self.file_bytes):
-            with _own_errors(self.url, _READING):
+            with _translated_errors(self.url, _READING):
                 data = self._files.read(self._name, start, min(start + _PIECE_BYTES, end, self.file_bytes))
             if not data:
                 return
@@ -109,11 +110,11 @@ class RemoteFile:
 
 
 class _Arrow:
-    """A file system of PyArrow's, which keeps nothing of what it saw."""
+    """A file system of PyArrow, which caches nothing."""
 
-    at_once = _AT_ONCE
+    concurrency_max = _CONCURRENCY_MAX
 
-    def forget(self) -> None:
+    def drop_cache(self) -> None:
         pass
 
     def __init__(self, files: Any, path: str) -> None:
@@ -134,20 +135,20 @@ class _Arrow:
 
 
 class _Fsspec:
-    """One of fsspec's, asked without PyArrow, by whose way each file is looked at twice and read ahead by 5 MiB."""
+    """A file system of fsspec, used without PyArrow's wrapper, which checks each file twice and reads 5 MiB ahead."""
 
     def __init__(self, files: Any, path: str) -> None:
         self._files = files
         self._path = path
-        # The others may have one connection, on which answers go to whoever asks first (seen of its ftp).
-        self.at_once = _AT_ONCE if files.async_impl else 1
+        # The others may share one connection, on which concurrent answers get mixed up (seen with its ftp).
+        self.concurrency_max = _CONCURRENCY_MAX if files.async_impl else 1
 
-    def forget(self) -> None:
-        # It keeps what it once saw, for as long as the process lives.
+    def drop_cache(self) -> None:
+        # fsspec caches listings for the life of the process.
         self._files.invalidate_cache()
 
     def names(self) -> list[str]:
-        self.forget()
+        self.drop_cache()
         found = [str(name).rstrip("/") for name in self._files.ls(self._path, detail=False)]
         if found == [self._path]:
             raise NotADirectoryError(f"{self._path} is not a directory")
@@ -156,7 +157,7 @@ class _Fsspec:
     def file_bytes(self, name: str) -> int:
         size = self._files.size(self._of(name))
         if size is None:
-            raise OSError("its size is not told")
+            raise OSError("the server did not report its size")
         return int(size)
 
     def read(self, name: str, start: int, end: int) -> bytes:
@@ -172,7 +173,7 @@ def _file_system(url: str) -> FileSystem:
             files, path = fs.FileSystem.from_uri(url)
         except (pa.ArrowInvalid, NotImplementedError) as error:
             if "Unrecognized filesystem" not in str(error) and not isinstance(error, NotImplementedError):
-                raise ValueError(f"binlog: {shown(url)!r}: {_first_line(error)}") from error
+                raise ValueError(f"binlog: {redacted(url)!r}: {_first_line(error)}") from error
         else:
             return _Arrow(files, path.rstrip("/"))
     return _by_fsspec(url)
@@ -182,28 +183,28 @@ def _by_fsspec(url: str) -> FileSystem:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        text = f"binlog: {shown(url)!r} is of a kind that pyarrow does not know"
-        raise ImportError(f"{text}; the package fsspec may, and is not installed") from error
+        text = f"binlog: pyarrow does not support {redacted(url)!r}"
+        raise ImportError(f"{text}; fsspec may support it, but is not installed") from error
     try:
         files, path = url_to_fs(url)
     except ValueError as error:
         raise ValueError(
-            f"binlog: {shown(url)!r}: neither pyarrow nor fsspec knows it ({_first_line(error)})"
+            f"binlog: {redacted(url)!r}: neither pyarrow nor fsspec supports it ({_first_line(error)})"
         ) from error
     except ImportError as error:
-        raise ImportError(f"binlog: {shown(url)!r}: {_first_line(error)}") from error
+        raise ImportError(f"binlog: {redacted(url)!r}: {_first_line(error)}") from error
     return _Fsspec(files, path.rstrip("/"))
 
 
 @contextmanager
-def _own_errors(path: str, doing: str) -> Iterator[None]:
+def _translated_errors(path: str, doing: str) -> Iterator[None]:
     try:
         yield
     except (BinlogError, ImportError):
         raise
     except FileNotFoundError as error:
         if doing == _READING:
-            raise NotFoundError(f"{path} is not there") from error
+            raise NotFoundError(f"{path} does not exist") from error
         raise AccessError(f"{path}: No such file or directory", errno=errno.ENOENT, path=path) from error
     except ValueError as error:
         if str(error).startswith("binlog: "):

@@ -1,7 +1,7 @@
-"""Reading logs that lie in remote file systems: closed files only, which never change.
+"""Read the closed files of logs in remote file systems.
 
-The driver reads headers, and of large files as much of the index as it takes to divide them; a task copies the part of
-a file that it reads to this machine, and reads it as if it had always been here.
+The driver reads headers and, to split large files, parts of their indexes.  A task copies its part of a file to this
+machine and reads the copy as a local file.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from binlog.spark.columns import Damage
 from binlog.spark.log.positions import Position, earliest, latest, resolve
 from binlog.spark.log.snapshot import FileRange, fault_between
 from binlog.spark.remote.file_copy import AROUND_BYTES, FileCopy, log_file_name
-from binlog.spark.remote.remote import RemoteDirectory, shown
+from binlog.spark.remote.remote import RemoteDirectory, redacted
 
 _LOG_NAME = re.compile(r"([0-9]{8})\.dat(\.zst)?", re.ASCII)
 
-# What is looked through around the place for a cut: the more, the larger the records can be between which to cut.
+# How much to search around a split point for the end of a record; the second try allows larger records.
 _AROUND_CUT_BYTES = (AROUND_BYTES, 16 * AROUND_BYTES)
 
 
 def remote_files(url: str, *, open_too: bool) -> tuple[FileStat, ...]:
-    """The closed files of a remote log.
+    """Return the closed files of a remote log.
 
-    open_too: whether one that is open is an error, for it cannot be read; else it is left out.
+    open_too: whether an open file, which cannot be read, is an error; otherwise it is skipped.
     Raises: ValueError, ImportError, AccessError, CorruptError, VersionError; StateError for an open file.
     """
     directory = RemoteDirectory(url)
-    with ThreadPoolExecutor(directory.at_once) as pool:
+    with ThreadPoolExecutor(directory.concurrency_max) as pool:
         numbers = _numbers(directory.names())
         files = [file for file in pool.map(partial(_stat, directory), numbers) if file is not None]
     following = [file.number for file in files if not file.closed]
     if following and open_too:
         text = (
-            f"{directory.url}: file {following[0]} is open, and a remote file system cannot tell how far it is written"
+            f"{directory.url}: file {following[0]} is open, and a remote file system does not say where its data ends"
         )
-        raise StateError(f"{text}: close it (binlog cutover), or leave it out with includeOpenFile=false")
+        raise StateError(f"{text}: close it (binlog cutover), or skip it with includeOpenFile=false")
     closed = tuple(file for file in files if file.closed)
     fault = fault_between(closed)
     if fault is not None:
@@ -63,37 +63,38 @@ def _stat(directory: RemoteDirectory, number: int) -> FileStat | None:
 
 
 def resolve_remote(position: Position, url: str, files: Sequence[FileStat], *, fail_on_data_loss: bool) -> Ref:
-    """The ref that a position means.  files: one at least.  Raises: as `resolve`."""
+    """Return the ref of a position.  files: at least one.  Raises: as `resolve`."""
     if isinstance(position, Mapping):
         if url not in position:
-            names = ", ".join(map(shown, position))
-            raise ValueError(f"binlog: there is a position for {names}, and none for {shown(url)}")
+            names = ", ".join(map(redacted, position))
+            raise ValueError(f"binlog: there are positions for {names}, but none for {redacted(url)}")
         position = position[url]
     if isinstance(position, Since):
         return _place_since(position, url, files)
     if not isinstance(position, Ref) or position < earliest(files):
-        # Nothing has to be read for it.
-        return resolve(position, shown(url), files, fail_on_data_loss=fail_on_data_loss)
+        # These positions need no reads.
+        return resolve(position, redacted(url), files, fail_on_data_loss=fail_on_data_loss)
     if position.number not in [file.number for file in files]:
         following = Ref(files[-1].next_number, files[-1].first_offset)
         if position != following:
-            raise ValueError(f"binlog: {shown(url)}: {position} is in no closed file; they end at {latest(files)}")
+            text = f"{position} is not in a closed file; they end at {latest(files)}"
+            raise ValueError(f"binlog: {redacted(url)}: {text}")
         return latest(files)
     with FileCopy(RemoteDirectory(url), position.number) as copy:
         try:
-            return copy.ask(partial(_next_ref, position), position.offset)
+            return copy.query(partial(_next_ref, position), position.offset)
         except ValueError as error:
-            raise ValueError(f"binlog: {shown(url)}: {error}") from error
+            raise ValueError(f"binlog: {redacted(url)}: {error}") from error
 
 
 def _place_since(position: Since, url: str, files: Sequence[FileStat]) -> Ref:
-    """In the first file that is not known to be older as a whole."""
+    """Find the position in the first file that is not known to be entirely older."""
     for file in files:
         with FileCopy(RemoteDirectory(url), file.number) as copy:
-            # By the index's last entry, which the file's last bytes prove.
-            if copy.ask(partial(_next_ref, position), file.tail).offset < file.tail:
-                copy.bring_all()
-                return copy.ask(partial(_next_ref, position), file.tail)
+            # The index's last entry is proved by the file's last bytes.
+            if copy.query(partial(_next_ref, position), file.tail).offset < file.tail:
+                copy.fetch_all()
+                return copy.query(partial(_next_ref, position), file.tail)
     return latest(files)
 
 
@@ -103,16 +104,16 @@ def _next_ref(position: Ref | Since, path: str) -> Ref:
 
 
 def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int) -> list[tuple[int, int]]:
-    """As `binlog.split`; an archive is not divided, for each task would copy all of it.
+    """Split a range as `binlog.split` does, but never an archive, because each task would copy all of it.
 
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
     """
     bounds = [start]
-    with FileCopy(RemoteDirectory(url), number) as copy, copy.named():
+    with FileCopy(RemoteDirectory(url), number) as copy, copy.renamed_errors():
         while not copy.archived and bounds[-1] + bytes_max < end:
             place = bounds[-1] + bytes_max
             for around in _AROUND_CUT_BYTES:
-                copy.bring(place, place, around=around)
+                copy.fetch(place, place, around=around)
                 cut = split(copy.path, number, bounds[-1], end, bytes_max=bytes_max)[0][1]
                 if cut < end:
                     break
@@ -123,29 +124,29 @@ def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int)
 
 
 def read_remote(part: FileRange, read: Callable[[FileRange], Iterator[Stretch | Damage]]) -> Iterator[Stretch | Damage]:
-    """Every record of a range.  read: reads it where it lies in a directory of this machine.
+    """Yield every record of a range.  read: reads it from a local directory.
 
-    Raises: as it; AccessError, FullError where there is no place for a copy.
+    Raises: as `read`; AccessError; FullError if there is no space for a copy.
     """
     try:
         yield from _read_copied(part, read)
     except NotFoundError as error:
-        raise GoneError(f"{shown(part.path)}: file {part.number} was removed since the read was planned") from error
+        raise GoneError(f"{redacted(part.path)}: file {part.number} was removed since the read was planned") from error
 
 
 def _read_copied(
     part: FileRange, read: Callable[[FileRange], Iterator[Stretch | Damage]]
 ) -> Iterator[Stretch | Damage]:
-    with FileCopy(RemoteDirectory(part.path), part.number) as copy, copy.named():
+    with FileCopy(RemoteDirectory(part.path), part.number) as copy, copy.renamed_errors():
         here = replace(part, path=copy.path)
-        copy.bring(part.start, part.end)
+        copy.fetch(part.start, part.end)
         for found in read(here):
-            if isinstance(found, Damage) and found.error.offset < part.start and not copy.holds(part.end):
-                break  # it came to what was not copied, and that is before all else
+            if isinstance(found, Damage) and found.error.offset < part.start and not copy.has_all_before(part.end):
+                break  # the read reached a hole, before it read anything else
             yield _renamed(found, copy)
         else:
             return
-        copy.bring_all(part.end + AROUND_BYTES)
+        copy.fetch_all(part.end + AROUND_BYTES)
         for found in read(here):
             yield _renamed(found, copy)
 

@@ -1,1 +1,1 @@
-"""Writing to a log with Spark."""
+"""Writing rows to a log with Spark."""

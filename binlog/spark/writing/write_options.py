@@ -1,4 +1,4 @@
-"""The options of writing."""
+"""The options of writing to a log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from binlog import FileSystem
 from binlog.spark.log.options import local_path, one_path
-from binlog.spark.option_values import record_bytes, refuse_unknown, size
+from binlog.spark.option_values import record_bytes, reject_unknown, size
 
 _TYPES = ("binary", "string")
 _COLUMN = "data"
@@ -16,15 +16,15 @@ _COLUMN = "data"
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a write is told.
+    """The options of a write.
 
-    path: the log's directory, absolute; made where it is missing.
+    path: the log's directory, absolute; created if it does not exist.
     record_bytes_max: a larger row is an error.
-    file_bytes_min: what a task writes becomes a file of the log where it is as large, and is copied otherwise.
-    file_system: ANY accepts a directory on NFS and the like, as a cluster shares it: for whoever knows that all others
-        who append to the log do so on the driver's machine.
-    source, turn: `txnAppId` and `txnVersion`, as Delta's users know them: rows with a version that is in the log, or a
-    lower one, are not appended again.  None and 0 where they are not given.
+    file_bytes_min: if a task writes at least this much, its file becomes a file of the log; otherwise it is copied.
+    file_system: ANY accepts a directory on NFS and the like, which a cluster shares.  Use it only if all other
+        programs that append to the log run on the driver's machine.
+    source, turn: `txnAppId` and `txnVersion`, as in Delta: rows whose version is not above the last one in the log are
+        not appended again.  None and 0 if they are not given.
     """
 
     path: str
@@ -36,21 +36,21 @@ class WriteOptions:
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """The options of a write, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
+    """Parse the options of a write.  Raises: ValueError for a missing, unknown or wrong option."""
     given = {name.lower(): value for name, value in options.items()}
-    path = local_path(one_path(given, "what is written goes to one log"))
+    path = local_path(one_path(given, "rows are written to one log"))
     record_bytes_max = record_bytes("maxRecordBytes", given.pop("maxrecordbytes", "64m"))
     file_bytes_min = size("minFileBytes", given.pop("minfilebytes", "64m"))
-    # A stream's own, which Spark hands over with ours.
+    # Spark passes a stream's own options too.
     for name in ("checkpointlocation", "queryname"):
         given.pop(name, None)
     files = _file_system(given.pop("filesystem", FileSystem.LOCAL.value))
     source, turn = given.pop("txnappid", None), given.pop("txnversion", None)
-    refuse_unknown(given, ("maxRecordBytes", "minFileBytes", "fileSystem", "txnAppId", "txnVersion"))
+    reject_unknown(given, ("maxRecordBytes", "minFileBytes", "fileSystem", "txnAppId", "txnVersion"))
     if (source is None) != (turn is None):
-        raise ValueError("binlog: txnAppId and txnVersion go together")
+        raise ValueError("binlog: txnAppId and txnVersion must be given together")
     if turn is not None and not turn.isdecimal():
-        raise ValueError(f"binlog: txnVersion is a whole number from 0 on, not {turn!r}")
+        raise ValueError(f"binlog: txnVersion must be an integer of at least 0, not {turn!r}")
     return WriteOptions(path, record_bytes_max, file_bytes_min, files, source, int(turn or 0))
 
 
@@ -58,20 +58,20 @@ def _file_system(text: str) -> FileSystem:
     try:
         return FileSystem(text.strip().lower())
     except ValueError:
-        raise ValueError(f"binlog: fileSystem is local or any, not {text!r}") from None
+        raise ValueError(f"binlog: fileSystem must be local or any, not {text!r}") from None
 
 
 def chosen_column(schema: Any) -> str:
-    """The column of a StructType whose values become records: the one named `data`, or the only one.
+    """Return the column of a StructType whose values become records: `data`, or the only column.
 
-    Raises: ValueError where there is none, or it is neither binary nor a string.
+    Raises: ValueError if there is none, or if it is neither binary nor a string.
     """
     named = [field for field in schema.fields if field.name.lower() == _COLUMN]
     fields = named or (schema.fields if len(schema.fields) == 1 else [])
     if len(fields) != 1:
         names = ", ".join(field.name for field in schema.fields)
-        raise ValueError(f"binlog: the rows have a column named 'data', or one column alone; they have {names}")
+        raise ValueError(f"binlog: rows must have a column named 'data', or only one column; they have {names}")
     kind = fields[0].dataType.simpleString()
     if kind not in _TYPES:
-        raise ValueError(f"binlog: the column {fields[0].name!r} is binary or a string, not {kind}")
+        raise ValueError(f"binlog: the column {fields[0].name!r} must be binary or a string, not {kind}")
     return str(fields[0].name)

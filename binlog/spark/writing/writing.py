@@ -1,22 +1,18 @@
-"""Writing rows into a log: tasks write aside, and the driver appends all of it in one go, or nothing.
+"""Append rows to a log: tasks write files, and the driver appends all of them atomically.
 
 Facts relied on (PySpark 4.1 to 4.3):
 
-- Spark may run a task more than once, and tells `commit` only of the attempts that count.
-- A stream's writer is made anew for `commit`, in another process than those of the tasks: nothing but the messages
-  survives.  In a task, the query and the batch are local properties of its context.
-- After a `commit` that raised, Spark calls `abort`, and a restarted query gives the same batch number again, with the
-  same rows.
+- Spark may run a task more than once, and passes to `commit` only the attempts that count.
+- For `commit`, Spark makes a stream's writer again, in another process than the tasks: only the messages survive.  In a
+  task, the query and the batch are local properties of its context.
+- If `commit` raises, Spark calls `abort`, and a restarted query passes the same batch number again with the same rows.
 
-So a batch of a stream is a turn of its query (Writer.append_turn): given again, it is in the log once.
+So each batch of a stream is a producer batch of its query (Writer.append_idempotent): if it is repeated, it is still in
+the log only once.
 
-What a task writes aside until the driver appends it, and what the driver makes of it.
-
-A task that writes much makes a file that can be one of the log's as it is, and has it on the disk before the driver
-hears of it.  Less than that would make many small files of a log, so it is copied; in a job that has both, into files
-that the driver makes, with nobody waiting for it.
-
-Writing a stream into a log: each of its batches is a turn of the query, and so in the log exactly once.
+A task that writes much makes a file that can become a file of the log, and syncs it before the driver gets the message.
+Smaller output would leave a log of many small files, so it is copied.  A job with both kinds copies the small output to
+new files, outside of the log's lock.
 """
 
 from __future__ import annotations
@@ -38,15 +34,17 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 import binlog
 from binlog import Batch, Draft, Drafted, Ref, Turn, Writer
 from binlog.errors import AccessError, StateError
-from binlog.spark.other_machine import file_is_seen, this_machine
-from binlog.spark.worker import settle_worker
+from binlog.spark.shared_fs import this_machine, wait_until_visible
+from binlog.spark.worker import tune_worker
 from binlog.spark.writing.write_options import WriteOptions
 
 
-def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int, file_bytes_min: int) -> Drafted | None:
-    """Write records into a new file; None where there are none.
+def write_task_output(
+    path: str, batches: Iterable[Batch], *, record_bytes_max: int, file_bytes_min: int
+) -> Drafted | None:
+    """Write records into a new file and return it, or None if there are no records.
 
-    record_bytes_max: a larger one is refused.  file_bytes_min: from so many bytes on it can be a file of the log.
+    record_bytes_max: a larger record is an error.  file_bytes_min: a file of this size can become a file of the log.
     Raises: FullError, AccessError.
     """
     left = iter(batches)
@@ -58,35 +56,35 @@ def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int, f
     return None
 
 
-def to_append(path: str, written: Sequence[Drafted]) -> list[Drafted]:
-    """What is to be appended in place of what tasks wrote: the same records in the same order.
+def files_to_append(path: str, written: Sequence[Drafted]) -> list[Drafted]:
+    """Return the files to append: the same records in the same order, with small files merged between large ones.
 
-    path: what the names of new files begin with.  Raises: AccessError, CorruptError, FullError.
+    path: the start of the new files' names.  Raises: AccessError, CorruptError, FullError.
     """
     if not any(each.durable for each in written):
         return list(written)
     found: list[Drafted] = []
     for durable, group in groupby(written, key=lambda each: each.durable):
         run = list(group)
-        found += run if durable else [_together(f"{path}.{len(found)}", run)]
+        found += run if durable else [_merged(f"{path}.{len(found)}", run)]
     return found
 
 
-def _together(path: str, written: Iterable[Drafted]) -> Drafted:
+def _merged(path: str, written: Iterable[Drafted]) -> Drafted:
     with Draft(path) as draft:
-        for batch in _used_up(written):
+        for batch in _drain(written):
             draft.append(batch)
         return draft.finish()
 
 
-def _used_up(written: Iterable[Drafted]) -> Iterator[Batch]:
+def _drain(written: Iterable[Drafted]) -> Iterator[Batch]:
     for each in written:
         yield from each.read()
         each.remove()
 
 
-ASIDE = ".aside"
-"""The folder in a log's directory in which tasks write, each a file of its own."""
+TASK_OUTPUT_FOLDER = ".task-output"
+"""The folder in a log's directory for the files of tasks."""
 
 _TRIES = 1000
 _PIECE_BYTES = 1 << 20
@@ -94,10 +92,10 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task wrote.
+    """The message of a task that has written.
 
-    partition: its number.  folder: the one that it wrote into.  draft: what it wrote, None for no rows.
-    query: of a stream, else empty.  machine: where it ran.
+    partition: its number.  folder: of its file.  draft: its file, None for no rows.
+    query: of a stream, otherwise empty.  machine: on which it ran.
     """
 
     partition: int
@@ -108,7 +106,7 @@ class Written(WriterCommitMessage):
 
 
 class TaskWriter:
-    """Writes the rows of one task aside.  Made on the driver, and pickled to the tasks."""
+    """Writes the rows of one task to a file.  Made on the driver, and pickled to the tasks."""
 
     def __init__(self, options: WriteOptions, column: str) -> None:
         self._options = options
@@ -117,74 +115,74 @@ class TaskWriter:
         self._version = binlog.__version__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write all rows, not durably.  Raises: ValueError for null; FullError, AccessError."""
+        """Write all rows, durably only if the file is large.  Raises: ValueError for null; FullError, AccessError."""
         if self._version != binlog.__version__:
             raise StateError(f"the driver has binlog {self._version}, and this executor {binlog.__version__}")
-        settle_worker()
+        tune_worker()
         context = TaskContext.get()
         assert context is not None
         query = context.getLocalProperty("sql.streaming.queryId") or ""
         batch = context.getLocalProperty("streaming.sql.batchId") or ""
-        place = os.path.join(self._options.path, ASIDE, f"{query}-{batch}" if query else self._job)
+        place = os.path.join(self._options.path, TASK_OUTPUT_FOLDER, f"{query}-{batch}" if query else self._job)
         make_folder(place)
         path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
-        batches = (batch for rows in iterator for batch in _pieces(rows.column(self._column), self._column))
+        batches = (batch for rows in iterator for batch in _batches(rows.column(self._column), self._column))
         sizes = {"record_bytes_max": self._options.record_bytes_max, "file_bytes_min": self._options.file_bytes_min}
-        draft = write_aside(path, batches, **sizes)
+        draft = write_task_output(path, batches, **sizes)
         return Written(context.partitionId(), place, draft, query, this_machine())
 
 
 class BatchWriter(TaskWriter, DataSourceArrowWriter):
-    """Appends the rows of a frame: all of them in one go, or none."""
+    """Appends the rows of a frame atomically."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Append what the tasks wrote.  Raises: as Writer.append_turn."""
-        settle_worker()
-        written = in_order(messages)
-        wait_for(written)
+        """Append the files of the tasks.  Raises: as Writer.append_idempotent."""
+        tune_worker()
+        written = by_partition(messages)
+        wait_for_files(written)
         with open_writer(self._options) as writer:
             if self._options.source is None:
                 writer.append_drafts(_drafts(written))
             else:
-                take_turn(writer, written, source=self._options.source, turn=self._options.turn)
-        remove(written)
+                append_task_output(writer, written, source=self._options.source, turn=self._options.turn)
+        remove_task_output(written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks wrote, also those that failed, which Spark tells nothing of."""
-        remove_folder(os.path.join(self._options.path, ASIDE, self._job))
+        """Remove the files of the tasks, also of failed ones, for which Spark has no messages."""
+        remove_folder(os.path.join(self._options.path, TASK_OUTPUT_FOLDER, self._job))
 
 
 def open_writer(options: WriteOptions) -> Writer[Ref]:
-    """A writer of the log.  Raises: as Writer."""
+    """Open a writer of the log.  Raises: as Writer."""
     return Writer(options.path, record_bytes_max=options.record_bytes_max, file_system=options.file_system)
 
 
-def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> Turn | None:
-    """Append a turn, once.
+def append_task_output(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> Turn | None:
+    """Append a producer batch once.
 
-    Raises: StateError where the turn is in the log with other records: then what gave it has forgotten something, and
-    what it gives now is neither in the log nor can be told apart from what is.
+    Raises: StateError if the log has this batch with another number of records: then the producer has lost its
+    position, and it is unknown which of its records are in the log.
     """
     appended = writer.append_drafts(_drafts(written), source=source, turn=turn)
     last = writer.last_turn(source)
     if appended is None and last is not None and last.turn == turn:
         count = sum(each.draft.record_count for each in written if each.draft is not None)
         if last.record_count != count:
-            text = f"batch {turn} of {source} is in the log with {last.record_count} records, and has {count} now"
-            raise StateError(f"{text}: its checkpoint is older than the log, or of another query")
+            text = f"batch {turn} of {source} is in the log with {last.record_count} records, but now has {count}"
+            raise StateError(f"{text}: its checkpoint is older than the log, or belongs to another query")
     return appended
 
 
-def _pieces(values: pa.Array, column: str) -> Iterator[Batch]:
-    """The values as records, a megabyte of them together or a larger one.
+def _batches(values: pa.Array, column: str) -> Iterator[Batch]:
+    """Yield the values as records, in batches of a megabyte, or of one larger record.
 
-    Spark gives as many rows together as it is told, 10,000 as a rule: too many for a processor's cache to hold from
-    their first copy to the last.
+    By default Spark passes 10,000 rows at a time, too many for a processor's cache to hold between the first copy and
+    the last.
     """
     if values.null_count:
-        raise ValueError(f"binlog: the column {column!r} has null in it, of which no record can be made")
+        raise ValueError(f"binlog: the column {column!r} contains null, which cannot be a record")
     if values.type not in (pa.binary(), pa.string()):
-        values = values.cast(pa.binary())  # as Spark's setting useLargeVarTypes has it, with offsets of 64 bits
+        values = values.cast(pa.binary())  # Spark's setting useLargeVarTypes gives them 64-bit offsets
     if not len(values):
         return
     bounds = memoryview(values.buffers()[1]).cast("B").cast("i")[values.offset : values.offset + len(values) + 1]
@@ -197,40 +195,40 @@ def _pieces(values: pa.Array, column: str) -> Iterator[Batch]:
 
 
 def _drafts(written: Sequence[Written]) -> list[Drafted]:
-    """The records of all tasks, one task after the other.  Raises: AccessError, CorruptError, FullError."""
+    """Return the files of all tasks, in the order of the tasks.  Raises: AccessError, CorruptError, FullError."""
     folder = next((each.folder for each in written), "")
     drafts = [each.draft for each in written if each.draft is not None]
-    return to_append(os.path.join(folder, uuid.uuid4().hex), drafts)
+    return files_to_append(os.path.join(folder, uuid.uuid4().hex), drafts)
 
 
-def wait_for(written: Sequence[Written]) -> None:
-    """Wait until this machine sees what all tasks wrote; before the log's lock is taken, for which others wait.
+def wait_for_files(written: Sequence[Written]) -> None:
+    """Wait until this machine sees the files of all tasks; called before taking the log's lock.
 
-    Raises: StateError where a task wrote into a directory of its own machine.
+    Raises: StateError if a task wrote to a directory of its own machine.
     """
     for each in written:
         draft = each.draft
-        if draft is not None and not file_is_seen(draft.path, each.machine, size=draft.end):
-            text = f"{draft.path}, into which a task wrote, is not on the driver's machine"
-            raise StateError(f"{text}: on a cluster a log's directory is one that all machines share")
+        if draft is not None and not wait_until_visible(draft.path, each.machine, size=draft.end):
+            text = f"{draft.path}, written by a task, is not visible on the driver's machine"
+            raise StateError(f"{text}: on a cluster, the log's directory must be shared by all machines")
 
 
-def in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+def by_partition(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
     return sorted((each for each in messages if isinstance(each, Written)), key=lambda each: each.partition)
 
 
-def remove(written: Sequence[Written]) -> None:
-    """Remove what was written aside, by these tasks and those they repeat.  What cannot be removed is only space."""
+def remove_task_output(written: Sequence[Written]) -> None:
+    """Remove the files of these tasks and of their failed attempts.  Any that cannot be removed only take space."""
     for folder in {each.folder for each in written}:
         remove_folder(folder)
 
 
 def make_folder(path: str) -> None:
-    """Make a folder that is to be aside, though another job may just be removing the one that it is to be in."""
+    """Make a folder for task output, although another job may be removing its parent at the same time."""
     above = os.path.dirname(path)
     for _ in range(_TRIES):
         try:
-            os.makedirs(os.path.dirname(above), exist_ok=True)  # the log's own, of which this may be the first record
+            os.makedirs(os.path.dirname(above), exist_ok=True)  # the log's directory, which may be new
             _make_like_parent(above)
             _make_like_parent(path)
         except FileNotFoundError:
@@ -238,11 +236,11 @@ def make_folder(path: str) -> None:
         except OSError as error:
             raise AccessError(f"{path}: {error.strerror}", errno=error.errno, path=path) from error
         return
-    raise AccessError(f"{path} could not be made: the folder above it is removed again and again")
+    raise AccessError(f"{path}: cannot make the folder, because its parent is removed again and again")
 
 
 def _make_like_parent(path: str) -> None:
-    """Make a folder with the owner, group and mode of the one that it is in, so that the next user may use it too."""
+    """Make a folder with the owner, group and mode of its parent, so that the parent's users can use it too."""
     try:
         os.mkdir(path)
     except FileExistsError:
@@ -254,25 +252,25 @@ def _make_like_parent(path: str) -> None:
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder that is aside, and the one that it is in, where that is empty now."""
+    """Remove a folder of task output, and its parent if that is empty."""
     shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         os.rmdir(os.path.dirname(path))
 
 
 class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
-    """See the module.  What a query is called in the log is `spark/` and its id, which its checkpoint keeps."""
+    """Appends the batches of a stream exactly once.  The query's producer name is `spark/` and its checkpoint's id."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
-        """Append what the tasks wrote, where this batch is not in the log yet.  Raises: as `take_turn`."""
-        settle_worker()
-        written = in_order(messages)
+        """Append the files of the tasks unless this batch is in the log.  Raises: as `append_task_output`."""
+        tune_worker()
+        written = by_partition(messages)
         if written:
-            wait_for(written)
+            wait_for_files(written)
             with open_writer(self._options) as writer:
-                take_turn(writer, written, source=f"spark/{written[0].query}", turn=batchId)
-        remove(written)
+                append_task_output(writer, written, source=f"spark/{written[0].query}", turn=batchId)
+        remove_task_output(written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Remove what the tasks wrote.  What is in the log stays there: Spark calls this also after a commit."""
-        remove(in_order(messages))
+        """Remove the files of the tasks.  Appended records stay: Spark calls this after a commit, too."""
+        remove_task_output(by_partition(messages))

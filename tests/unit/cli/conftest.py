@@ -1,4 +1,4 @@
-"""A log's directory for each test, checked when the test is over."""
+"""A log directory for each test, checked after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.logs import problems_so_far
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Path]:
-    """A path for a log that is to be whole in the end."""
+    """A path for a log, checked after the test."""
     path = tmp_path / "log"
     yield path
     assert problems_so_far(path) == []

@@ -1,4 +1,4 @@
-"""Cutting an input into lines as it comes."""
+"""Splitting input into lines as it arrives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from binlog.cli.records import LineTooLongError, batches
 
 
 @given(st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\x00", b"\n")), max_size=20), st.integers(1, 5))
-def test_lines_are_the_same_however_the_input_comes(pieces: list[bytes], count_max: int) -> None:
+def test_lines_do_not_depend_on_how_the_input_is_split(pieces: list[bytes], count_max: int) -> None:
     reading, writing = os.pipe()
     with open(reading, "rb", buffering=0) as stream, open(writing, "wb", buffering=0) as other:
         found: list[bytes] = []
@@ -30,7 +30,7 @@ def _model(whole: bytes) -> list[bytes]:
     return lines if lines[-1] else lines[:-1]
 
 
-def test_a_line_is_given_though_the_input_goes_on() -> None:
+def test_a_line_is_returned_before_the_input_ends() -> None:
     reading, writing = os.pipe()
     with open(reading, "rb", buffering=0) as stream, open(writing, "wb", buffering=0) as other:
         lines = batches(stream.fileno(), count_max=10, line_bytes_max=1000)
@@ -43,7 +43,7 @@ def test_a_line_is_given_though_the_input_goes_on() -> None:
 
 
 @pytest.mark.parametrize("read_bytes", [3, 1 << 20])
-def test_a_line_over_the_limit_comes_after_those_before_it(read_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_over_the_limit_raises_after_the_earlier_lines(read_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("binlog.cli.records.READ_BYTES", read_bytes)
     reading, writing = os.pipe()
     with open(reading, "rb", buffering=0) as stream, open(writing, "wb", buffering=0) as other:

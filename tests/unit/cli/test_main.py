@@ -1,4 +1,4 @@
-"""The command as a whole: help, wrong usage, and what is not imported."""
+"""The command as a whole: help, wrong usage, exit codes, and lazy imports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from binlog.cli.main import main
 from binlog.commitlog import Message, MessageStore
 from binlog.errors import BusyError, FullError, PoisonedError
 from tests.support.checked_stores import OPTIONS
-from tests.unit.cli.running import ENVIRONMENT, ended, fill, read_lines, started
+from tests.unit.cli.run_command import ENVIRONMENT, ended, fill, read_lines, started
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -28,7 +28,7 @@ def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) ->
     assert "DIR" in out
 
 
-def test_without_a_command_the_help_goes_to_standard_error_and_the_code_is_2(
+def test_without_a_command_help_goes_to_standard_error_and_exits_with_2(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert main([]) == 2
@@ -37,23 +37,23 @@ def test_without_a_command_the_help_goes_to_standard_error_and_the_code_is_2(
     assert all(name in captured.err for name in NAMES)
 
 
-def test_the_version_is_the_package_s(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_that_of_the_package(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capfd.readouterr().out == f"binlog {binlog.__version__}\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nonsense"], "No such command 'nonsense' (see 'binlog --help')"),
         (["cat"], "cat: Missing argument 'DIR' (see 'binlog cat --help')"),
         (["cat", "--nonsense", "x"], "cat: No such option"),
     ],
 )
-def test_wrong_usage_is_one_line_and_2(arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_one_line_and_2(arguments: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     captured = capfd.readouterr()
-    assert captured.err.startswith(f"binlog: {said}")
+    assert captured.err.startswith(f"binlog: {message}")
     assert captured.err.count("\n") == 1
 
 
@@ -68,18 +68,18 @@ def test_wrong_usage_is_one_line_and_2(arguments: list[str], said: str, capfd: p
         (CommandError("two\nlines \x1b[31m", ExitCode.USAGE), 2),
     ],
 )
-def test_every_error_has_its_code_and_one_line(error: Exception, code: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_error_has_a_code_and_one_line(error: Exception, code: int, capfd: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         raise error
 
     assert run(fail) == code
-    said = capfd.readouterr().err
-    assert said.startswith("binlog: ")
-    assert said.count("\n") == 1
-    assert "\x1b" not in said
+    message = capfd.readouterr().err
+    assert message.startswith("binlog: ")
+    assert message.count("\n") == 1
+    assert "\x1b" not in message
 
 
-def test_printing_records_imports_nothing_of_the_live_display(log: Path) -> None:
+def test_printing_records_does_not_import_the_live_display(log: Path) -> None:
     fill(log, [b"one"])
     program = "import sys; from binlog.cli.main import main; main(sys.argv[1:]); sys.exit('rich' in sys.modules)"
     done = subprocess.run(
@@ -89,13 +89,13 @@ def test_printing_records_imports_nothing_of_the_live_display(log: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_directory_without_permission_is_3(tmp_path: Path) -> None:
-    """In a process that is nobody, since root is refused nothing."""
+def test_a_directory_without_permission_exits_with_3(tmp_path: Path) -> None:
+    """Run as an unprivileged user, because root may do anything."""
     log = tmp_path / "log"
     with binlog.Writer(log) as writer:
         writer.append(b"secret")
     log.chmod(0)
-    # All is imported before, for nobody may not be able to read where Python is installed.
+    # Import first, because that user may not be able to read Python's directory.
     program = "import os, sys; from binlog.cli.main import main; from binlog.cli.commands import NAMES, load"
     program += "; [load(name) for name in NAMES]; os.chdir(sys.argv[1])"
     program += "; os.geteuid() or (os.setgid(65534), os.setuid(65534)); sys.exit(main(sys.argv[2:]))"
@@ -108,20 +108,20 @@ def test_a_directory_without_permission_is_3(tmp_path: Path) -> None:
     log.chmod(0o700)
 
 
-def test_what_is_no_number_of_seconds_is_2(log: Path) -> None:
+def test_an_invalid_duration_exits_with_2(log: Path) -> None:
     for arguments in (["cutover", "--timeout", "nan"], ["monitor", "--once", "--interval", "inf"]):
         assert main([*arguments, str(log)]) == 2
 
 
-def test_a_pipe_in_place_of_a_position_does_not_hang_a_monitor(log: Path) -> None:
+def test_a_fifo_as_a_position_file_does_not_hang_a_monitor(log: Path) -> None:
     with binlog.Writer(log) as writer:
         writer.append(b"1")
     os.mkfifo(log / "other.position")
     assert main(["monitor", "--once", str(log)]) == 0
 
 
-def test_a_directory_that_cannot_be_opened_is_3(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    # A loop of links, because root may open everything.
+def test_a_directory_that_cannot_be_opened_exits_with_3(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    # A loop of symbolic links, because root may open everything else.
     log.symlink_to(log)
     try:
         for name in ("cat", "tail", "stat", "check", "monitor", "cutover", "append"):
@@ -132,7 +132,7 @@ def test_a_directory_that_cannot_be_opened_is_3(log: Path, capfd: pytest.Capture
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_gets_a_script_to_complete_with(
+def test_a_shell_gets_a_completion_script(
     shell: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("_BINLOG_COMPLETE", f"{shell}_source")
@@ -163,7 +163,7 @@ def test_words_are_completed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
     ],
     ids=" ".join,
 )
-def test_ctrl_c_ends_a_command_that_waits_as_a_signal_does(log: Path, arguments: list[str]) -> None:
+def test_ctrl_c_kills_a_waiting_command_with_sigint(log: Path, arguments: list[str]) -> None:
     fill(log, [b"one"])
     store = log.parent / "store"
     with MessageStore(store, OPTIONS) as made:
@@ -172,7 +172,7 @@ def test_ctrl_c_ends_a_command_that_waits_as_a_signal_does(log: Path, arguments:
     with started(*(places.get(word, word) for word in arguments)) as process:
         assert process.stdin is not None
         process.stdin.write(b"two\n")
-        read_lines(process.stdout, 1)  # it has begun
+        read_lines(process.stdout, 1)  # it has started
         process.send_signal(signal.SIGINT)
-        code, said = ended(process)
-    assert (code, said) == (-signal.SIGINT, b"")
+        code, message = ended(process)
+    assert (code, message) == (-signal.SIGINT, b"")

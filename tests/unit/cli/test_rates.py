@@ -1,4 +1,4 @@
-"""How much came per second."""
+"""Measuring rates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from binlog.cli.amounts import HISTORY_SECONDS, Amount, RateMeter
 
 
-def test_an_even_flow_has_its_rate() -> None:
+def test_a_constant_rate_is_measured() -> None:
     meter = RateMeter(1000.0)
     for step in range(400):
         meter.add(1000.0 + step / 10, Amount(5, 500))
@@ -20,7 +20,7 @@ def test_an_even_flow_has_its_rate() -> None:
     assert history[:-40] == [0] * 20
 
 
-def test_what_is_long_past_counts_no_more() -> None:
+def test_old_records_are_not_counted() -> None:
     meter = RateMeter(0.0)
     meter.add(1.0, Amount(1000, 1))
     assert meter.per_second(100.0, 2.0) == (0, 0)
@@ -29,7 +29,7 @@ def test_what_is_long_past_counts_no_more() -> None:
     assert len(meter._buckets) == 1
 
 
-def test_the_first_record_makes_no_huge_rate() -> None:
+def test_the_first_record_does_not_give_a_huge_rate() -> None:
     meter = RateMeter(10.0)
     meter.add(10.0, Amount(1, 1))
     assert meter.per_second(10.0, 2.0).records <= 4

@@ -9,10 +9,10 @@ import pytest
 
 import binlog
 from binlog.cli.main import main
-from tests.unit.cli.running import Terminal, fill, run
+from tests.unit.cli.run_command import Terminal, fill, run
 
 
-def test_a_line_of_commands_as_cron_gives_it(log: Path) -> None:
+def test_a_line_of_commands_for_cron(log: Path) -> None:
     fill(log, [b"one"])
     done = run("shell", log, "-c", "cutover; exit; cutover")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"file 2 is open now\n", b"")
@@ -42,7 +42,7 @@ def test_the_first_command_that_fails_ends_the_line(
     assert len(binlog.stat(log).files) == 1
 
 
-def test_the_code_is_that_of_the_command_also_in_a_script_from_a_pipe(log: Path) -> None:
+def test_the_exit_code_is_that_of_the_failed_command_in_a_script_too(log: Path) -> None:
     fill(log, [b"one"])
     with open(log / "00000001.dat", "rb+") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
@@ -51,9 +51,9 @@ def test_the_code_is_that_of_the_command_also_in_a_script_from_a_pipe(log: Path)
     assert done.stderr.count(b"\n") == 1
 
 
-def test_a_missing_directory_is_3(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_directory_exits_with_3(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["shell", str(log), "-c", "stat"]) == 3
-    assert capfd.readouterr().err == f"binlog: {log}: there is no such directory\n"
+    assert capfd.readouterr().err == f"binlog: {log}: no such directory\n"
 
 
 def test_help_lists_the_commands_and_explains_one(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +65,7 @@ def test_help_lists_the_commands_and_explains_one(log: Path, capfd: pytest.Captu
 
 
 @pytest.mark.slow
-def test_at_a_prompt_ctrl_c_leaves_the_command_and_a_failure_does_not_end_it(log: Path) -> None:
+def test_at_a_prompt_ctrl_c_ends_the_command_and_a_failure_does_not_end_the_shell(log: Path) -> None:
     fill(log, [b"one"])
     with Terminal("shell", log) as terminal:
         terminal.read_until(b"binlog> ")
@@ -74,10 +74,10 @@ def test_at_a_prompt_ctrl_c_leaves_the_command_and_a_failure_does_not_end_it(log
         terminal.type(b"cutover\r")
         terminal.read_until(b"file 2 is open now")
         terminal.read_until(b"binlog> ")
-        terminal.type(b"\r\r")  # an empty line repeats nothing
+        terminal.type(b"\r\r")  # an empty line does not repeat the command
         terminal.type(b"monitor\r")
         with binlog.Writer(log) as writer:
-            # At any moment of its start, so that records are to come until one is seen.
+            # The command may still be starting, so append until it prints a record.
             while not terminal.comes(b"as it came\r\n", 0.05):
                 writer.append(b"as it came")
         terminal.type(b"\x03")
@@ -90,8 +90,8 @@ def test_at_a_prompt_ctrl_c_leaves_the_command_and_a_failure_does_not_end_it(log
         terminal.read_until(b"abandoned")
         terminal.type(b"\x03")
         while not terminal.comes(b"binlog> ", 1.0):
-            # Python's readline looks for signals before it waits for a key; one that comes just between is seen at the
-            # next key.  No person is as quick as that.
+            # Python's readline checks for signals before it waits for a key; one that arrives just between is handled
+            # at the next key.  No user is that fast.
             terminal.type(b"\x03")
         terminal.read_until(b"binlog> ")
         terminal.type(b"exit\r")

@@ -1,4 +1,4 @@
-"""What a record, a name or a message holds, a terminal shows and does not obey; a pipe gets the bytes as they are."""
+"""Terminals never get control characters from records, names or messages; pipes get unchanged bytes."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from binlog.paging import PagingOptions
 from tests.support.checked_stores import OPTIONS
 from tests.support.journals import SMALL
 from tests.support.pagestores import put
-from tests.unit.cli.every_command import commands, leaf_commands
-from tests.unit.cli.running import Terminal, fill, run
+from tests.unit.cli.all_commands import commands, leaf_commands
+from tests.unit.cli.run_command import Terminal, fill, run
 
 MARK = "PWNED"
-# C0 without newline and tab, DEL, C1, overrides of the direction, what hides or separates.
+# C0 except newline and tab, DEL, C1, direction overrides, hidden characters and separators.
 _CONTROLS = [chr(code) for code in (*range(9), *range(11, 32), *range(0x7F, 0xA0))]
 _CONTROLS += list("\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\U000e0001")
 HOSTILE = "".join(f"{char}{MARK}" for char in _CONTROLS)
-# An 8-bit CSI as well, which is not UTF-8.
+# Also an 8-bit CSI, which is not UTF-8.
 RECORD = HOSTILE.encode() + b"\x9b" + MARK.encode()
 OBEYED = [*(f"{char}{MARK}".encode() for char in _CONTROLS), b"\x9b" + MARK.encode()]
-# What fits into the name of a file, and into a topic's.
+# The part that is valid in a file name or a topic.
 NAME = "a\x1bPWNED\x07PWNED\x9bPWNED\u202ePWNED"
 XID = Xid(7, b"global", b"b")
 
 
 @contextmanager
 def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bytes]]:
-    """Standard output and error of this process on a terminal; gives what came out at its other end."""
+    """Connect standard output and error to a terminal, and return a function that collects the output."""
     own, other = pty.openpty()
     tty.setraw(own)
     parts: list[bytes] = []
@@ -80,13 +80,13 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bytes]
 def _read(fd: int) -> bytes:
     try:
         return os.read(fd, 1 << 16)
-    except OSError:  # the last that had it open has gone
+    except OSError:  # the last descriptor has been closed
         return b""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One of each engine, under a hostile name and with hostile content."""
+    """One log or store of each engine, with a hostile name and hostile contents."""
     folder = tmp_path_factory.mktemp("hostile") / NAME
     folder.mkdir()
     log = folder / "log"
@@ -117,7 +117,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 OUT = ("--out", "x")
-# The arguments of each command, FOLDER being the folder above; those that show nothing hostile when all is well fail.
+# The arguments of each command in the folder above; commands that would otherwise show nothing hostile fail.
 CASES = {
     "append": ["FOLDER/none/log", "/dev/null"],
     "cat": ["FOLDER/log"],
@@ -163,7 +163,7 @@ def _run(folder: Path, command: str, *options: str) -> list[str]:
 
 
 def _check_shown(shown: bytes) -> None:
-    """Nothing of it is obeyed, and all of it is shown."""
+    """Check that everything is shown and nothing is a control character."""
     assert [obeyed for obeyed in OBEYED if obeyed in shown] == []
     assert MARK.encode() in shown
 
@@ -173,45 +173,43 @@ def test_every_command_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("command", commands(CASES))
-def test_a_terminal_is_shown_nothing_that_it_would_obey(
-    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_gets_no_control_characters(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exported = "".join(export_lines(read_records(folder / "journal")))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(exported.encode())))  # for import
-    with on_terminal(monkeypatch) as said:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(exported.encode())))  # for `import`
+    with on_terminal(monkeypatch) as message:
         main(_run(folder, command))
-    _check_shown(said())
+    _check_shown(message())
 
 
 @pytest.mark.parametrize("command", JSON_CASES)
 def test_json_stays_json_on_a_terminal(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with on_terminal(monkeypatch) as said:
+    with on_terminal(monkeypatch) as message:
         main(_run(folder, command, "--json"))
-    shown = said()
+    shown = message()
     assert [obeyed for obeyed in OBEYED if obeyed in shown] == []
     assert [json.loads(line) for line in shown.splitlines()]
 
 
-def test_json_says_the_same_on_a_terminal(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_has_the_same_values_on_a_terminal(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, [HOSTILE.encode()])
-    with on_terminal(monkeypatch) as said:
+    with on_terminal(monkeypatch) as message:
         main(["cat", "--json", str(log)])
-    _check_shown(said())
-    assert json.loads(said())["text"] == HOSTILE
+    _check_shown(message())
+    assert json.loads(message())["text"] == HOSTILE
 
 
 @pytest.mark.slow
-def test_a_follower_and_a_prompt_escape_too(folder: Path) -> None:
+def test_tail_and_the_prompt_escape_too(folder: Path) -> None:
     with Terminal("tail", "-f", "--from", "beginning", folder / "log") as terminal:
         _check_shown(terminal.read_until(b'{"a": 1}'))
     with Terminal("shell", folder / "log") as terminal:
-        said = terminal.read_until(b"leaves.")
+        message = terminal.read_until(b"to leave.")
         terminal.type(b"cat\n")
-        _check_shown(said + terminal.read_until(b'{"a": 1}'))
+        _check_shown(message + terminal.read_until(b'{"a": 1}'))
 
 
 @pytest.mark.slow
-def test_a_pipe_gets_the_bytes_as_they_are(folder: Path) -> None:
+def test_a_pipe_gets_unchanged_bytes(folder: Path) -> None:
     lines = RECORD + b"\n"
     for command, out in (
         ("cat", lines * 2 + b'{"a": 1}\n'),
@@ -227,7 +225,7 @@ def test_a_pipe_gets_the_bytes_as_they_are(folder: Path) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_what_a_terminal_gets_is_utf_8_without_controls(data: bytes) -> None:
+def test_terminal_output_is_utf_8_without_control_characters(data: bytes) -> None:
     text = terminal_bytes(data).decode()
     assert [char for char in _CONTROLS if char in text] == []
     assert text.count("\n") == data.count(b"\n")
@@ -235,10 +233,10 @@ def test_what_a_terminal_gets_is_utf_8_without_controls(data: bytes) -> None:
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126)))
-def test_plain_text_is_shown_as_it_is(text: str) -> None:
+def test_plain_text_is_not_escaped(text: str) -> None:
     assert terminal_bytes(text.encode()) == text.encode()
 
 
-def test_letters_of_any_script_are_shown_as_they_are() -> None:
+def test_letters_of_any_script_are_not_escaped() -> None:
     text = "Grüße, 日本語\u3000和字, می\u200cخواهم, 👨\u200d👩\u200d👧, 10\u00a0€\n\tline"
     assert terminal_bytes(text.encode()).decode() == text

@@ -12,7 +12,7 @@ import pytest
 import binlog
 from binlog.cli.main import main
 from binlog.cli.options import parse_since
-from tests.unit.cli.running import Stream, fill, run, started
+from tests.unit.cli.run_command import Stream, fill, run, started
 
 
 @pytest.mark.parametrize(
@@ -24,27 +24,27 @@ from tests.unit.cli.running import Stream, fill, run, started
         ("2025-01-31", 1738281600 * 10**9),
     ],
 )
-def test_a_time_is_read_and_is_utc_without_an_offset(text: str, time_ns: int) -> None:
+def test_a_time_without_an_offset_is_utc(text: str, time_ns: int) -> None:
     assert parse_since(text).time_ns == time_ns
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30s", 30), ("5m", 300), ("2h ago", 7200), ("1.5d", 129600), ("1w", 604800)]
 )
-def test_so_long_ago_is_read(text: str, seconds: int) -> None:
+def test_a_time_ago_is_parsed(text: str, seconds: int) -> None:
     before = time.time_ns()
-    told = parse_since(text).time_ns + seconds * 10**9
-    assert before - 10**6 <= told <= time.time_ns() + 10**6
+    out = parse_since(text).time_ns + seconds * 10**9
+    assert before - 10**6 <= out <= time.time_ns() + 10**6
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "5", "5y", "-5m", "2025-13-01", "1" * 400 + "d"])
-def test_anything_else_is_wrong_usage(text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_times_are_wrong_usage(text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["tail", "--since", text, str(tmp_path)]) == 2
     assert "--since" in capfd.readouterr().err
 
 
 @pytest.mark.slow
-def test_only_what_came_since_is_printed(log: Path) -> None:
+def test_only_records_since_the_time_are_printed(log: Path) -> None:
     fill(log, [b"old"], [b"older than now"])
     now = datetime.now(UTC).isoformat()
     with binlog.Writer(log) as writer:
@@ -68,7 +68,7 @@ def test_tail_follows_from_a_time(log: Path) -> None:
             assert stream.read_until(b"newer\n") == b"newer\n"
 
 
-def test_since_excludes_other_places_to_start_at(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_since_conflicts_with_other_starts(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"record"])
     for arguments in (
         ["tail", "-n", "1"],

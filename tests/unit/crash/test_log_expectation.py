@@ -16,7 +16,7 @@ from stress.crash.failure_modes.case import round_robin
 from stress.crash.marks import Ledger, values_of
 from stress.crash.records import identity_of, record_bytes
 from stress.crash.system import Crash, ProcessContext
-from stress.crash.systems.log.actor import How, LogActor, Mark, MarkKind, Turn, mark_of, take_turn, turns_in
+from stress.crash.systems.log.actor import How, LogActor, Mark, MarkKind, Turn, append_producer_batch, mark_of, turns_in
 from stress.crash.systems.log.expectation import Entries, Expectation, Observation, compare
 from stress.crash.systems.log.system import LogSystem
 from tests.support.crash_harness import Marks, verdict
@@ -114,7 +114,7 @@ def test_retried_producer_batches_are_in_the_log_once(tmp_path: Path, how: How, 
     with Writer(log, prepare_bytes=4096) as writer:
         for each in turns[:taken]:
             first = each.first
-            for count, ref in take_turn(writer, log, each):
+            for count, ref in append_producer_batch(writer, log, each):
                 marks.append(told(SOURCE, first, ref, count))
                 first += count
     assert turns_in(Marks(marks)) == turns

@@ -1,4 +1,4 @@
-"""The judge says yes to what is right, and no to every way in which it can be wrong."""
+"""The judge accepts correct data and rejects every kind of error."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ KILLED = Key(1, 3, "13")
 
 @pytest.fixture
 def ledger() -> Ledger:
-    """All is kept, and the killed writer's record was not in the log."""
-    return Ledger(EVENTS, WRITERS, kept=Counter(KEYS), in_hand=KILLED)
+    """Everything is acknowledged, and the killed writer's in-flight record was not in the log."""
+    return Ledger(EVENTS, WRITERS, acknowledged=Counter(KEYS), in_flight=KILLED)
 
 
 def wrong(log: Keys, ledger: Ledger, *, followed: Keys | None = None, extracted: Keys | None = None) -> str:
@@ -34,12 +34,12 @@ def wrong(log: Keys, ledger: Ledger, *, followed: Keys | None = None, extracted:
     return "\n".join(lines)
 
 
-def test_nothing_is_wrong_where_all_is_the_same(ledger: Ledger) -> None:
+def test_equal_data_has_no_differences(ledger: Ledger) -> None:
     assert wrong(Counter(KEYS), ledger) == ""
 
 
-def test_the_record_in_hand_may_be_there_without_having_been_acknowledged(ledger: Ledger) -> None:
-    del ledger.kept[KILLED]
+def test_the_in_flight_record_may_exist_unacknowledged(ledger: Ledger) -> None:
+    del ledger.acknowledged[KILLED]
     ledger.found[KILLED] += 1
     assert wrong(Counter(KEYS), ledger) == ""
 
@@ -62,7 +62,7 @@ MISHAPS = pytest.mark.parametrize("mishap", [dropped, duplicated, changed])
 
 @MISHAPS
 @pytest.mark.parametrize("where", ["followed", "extracted"])
-def test_what_is_not_as_in_the_log_shows(ledger: Ledger, mishap: Callable[[Keys], None], where: str) -> None:
+def test_a_difference_from_the_log_is_found(ledger: Ledger, mishap: Callable[[Keys], None], where: str) -> None:
     log, other = Counter(KEYS), Counter(KEYS)
     mishap(other)
     text = wrong(log, ledger, **{where: other})
@@ -71,52 +71,52 @@ def test_what_is_not_as_in_the_log_shows(ledger: Ledger, mishap: Callable[[Keys]
 
 
 @MISHAPS
-def test_what_is_not_as_was_acknowledged_shows(ledger: Ledger, mishap: Callable[[Keys], None]) -> None:
-    """The same mishap everywhere: the three are equal, and all wrong."""
+def test_a_difference_from_the_acknowledged_records_is_found(ledger: Ledger, mishap: Callable[[Keys], None]) -> None:
+    """The same error in all three places: they are equal, and all wrong."""
     log = Counter(KEYS)
     mishap(log)
     assert f"writer {KEYS[2].writer}, sequence {KEYS[2].sequence}" in wrong(log, ledger)
 
 
-def test_the_record_in_hand_must_not_be_there_twice(ledger: Ledger) -> None:
+def test_the_in_flight_record_must_not_exist_twice(ledger: Ledger) -> None:
     log = Counter(KEYS)
     log[KILLED] += 1
     assert "appended more than once: writer 1, sequence 3" in wrong(log, ledger)
 
 
-def test_the_record_in_hand_must_not_be_there_twice_with_other_bytes(ledger: Ledger) -> None:
+def test_the_in_flight_record_must_not_exist_twice_with_other_bytes(ledger: Ledger) -> None:
     log = Counter(KEYS)
     log[KILLED._replace(hash="measured again")] += 1
     assert "appended more than once: writer 1, sequence 3" in wrong(log, ledger)
 
 
-def test_an_event_that_nobody_appended_shows(ledger: Ledger) -> None:
+def test_an_event_that_was_never_appended_is_found(ledger: Ledger) -> None:
     log = Counter(KEYS[:-1])
-    ledger.kept = log.copy()
+    ledger.acknowledged = log.copy()
     assert wrong(log, ledger) == "never appended: writer 1, sequence 4, hash -"
 
 
-def test_a_successor_that_found_something_else_shows(ledger: Ledger) -> None:
-    del ledger.kept[KEYS[0]]
+def test_a_successor_with_another_result_is_found(ledger: Ledger) -> None:
+    del ledger.acknowledged[KEYS[0]]
     ledger.found[KEYS[0]] += 1
-    assert "found, and not what was in hand: writer 0, sequence 0" in wrong(Counter(KEYS), ledger)
+    assert "found, but not the in-flight record: writer 0, sequence 0" in wrong(Counter(KEYS), ledger)
 
 
-def test_long_lists_are_cut_short_and_counted() -> None:
+def test_long_lists_are_truncated_and_counted() -> None:
     many = Counter(Key(0, sequence, "x") for sequence in range(1000))
     lines = compare.differences(Counter(), what="it", log=many)
     assert len(lines) == 11
     assert lines[-1].endswith("1,000 in all")
 
 
-def test_a_ledger_is_read_as_it_was_saved(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_ledger_round_trips(ledger: Ledger, tmp_path: Path) -> None:
     ledger.found[KEYS[0]] += 1
-    ledger.kept[KEYS[1]] += 1
+    ledger.acknowledged[KEYS[1]] += 1
     ledger.save(tmp_path / "ledger")
     assert Ledger.load(tmp_path / "ledger") == ledger
-    ledger.in_hand = None
+    ledger.in_flight = None
     ledger.save(tmp_path / "ledger")
-    assert Ledger.load(tmp_path / "ledger").in_hand is None
+    assert Ledger.load(tmp_path / "ledger").in_flight is None
 
 
 RECORDS = [
@@ -136,10 +136,10 @@ def write_parquet(path: Path, records: list[bytes]) -> None:
 
 
 def run_judge(place: Path, *, followed: list[bytes], extracted: list[bytes]) -> subprocess.CompletedProcess[str]:
-    """Run the process that the demo runs, over a log of RECORDS."""
+    """Run the demo's comparing process over a log of RECORDS."""
     with Writer(place / "log") as writer:
         writer.append_many(RECORDS)
-    Ledger(EVENTS, WRITERS, kept=Counter(map(key_of, RECORDS))).save(place / "ledger")
+    Ledger(EVENTS, WRITERS, acknowledged=Counter(map(key_of, RECORDS))).save(place / "ledger")
     (place / "journal").write_text("".join(f"{key_of(record)} 1:256\n" for record in followed))
     write_parquet(place / "parquet", extracted)
     return judge(place)
@@ -153,7 +153,7 @@ def judge(place: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark  # for pyarrow
-def test_the_judge_says_yes(tmp_path: Path) -> None:
+def test_the_judge_accepts_correct_data(tmp_path: Path) -> None:
     done = run_judge(tmp_path, followed=RECORDS, extracted=RECORDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The three are equal, as multisets of (writer, sequence, hash)." in done.stdout
@@ -162,7 +162,7 @@ def test_the_judge_says_yes(tmp_path: Path) -> None:
 @pytest.mark.spark  # for pyarrow
 @pytest.mark.parametrize("mishap", ["dropped", "duplicated", "changed"])
 @pytest.mark.parametrize("where", ["followed", "extracted"])
-def test_the_judge_says_no(tmp_path: Path, mishap: str, where: str) -> None:
+def test_the_judge_rejects_wrong_data(tmp_path: Path, mishap: str, where: str) -> None:
     other = {
         "dropped": RECORDS[:4] + RECORDS[5:],
         "duplicated": [*RECORDS, RECORDS[4]],
@@ -176,8 +176,8 @@ def test_the_judge_says_no(tmp_path: Path, mishap: str, where: str) -> None:
 
 
 @pytest.mark.spark  # for pyarrow
-def test_the_judge_says_no_to_a_damaged_log(tmp_path: Path) -> None:
-    """All records are there and right; only the header's end is not as it should be."""
+def test_the_judge_rejects_a_damaged_log(tmp_path: Path) -> None:
+    """All records are present and correct; only the end in the header is wrong."""
     run_judge(tmp_path, followed=RECORDS, extracted=RECORDS)
     with (tmp_path / "log" / "00000001.dat").open("r+b") as file:
         file.seek(248)

@@ -1,4 +1,4 @@
-"""Events: what is appended by the demo, who appends it, and how records are told apart."""
+"""The demo's events: their content, their division among writers, and their keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stress.demo import events
 from stress.demo.events import Key
 
 
-def test_a_key_is_read_as_it_is_written() -> None:
+def test_a_key_round_trips() -> None:
     key = Key(3, 1234, "ab" * 32)
     assert Key.parse(str(key)) == key
 
@@ -26,12 +26,12 @@ def test_the_key_of_a_record_changes_with_any_byte() -> None:
 
 
 @pytest.mark.parametrize("record", [b"", b"{}", b"[1]", b"\xff", b"1", b'{"writer": 1}'])
-def test_what_is_not_an_event_is_refused(record: bytes) -> None:
+def test_invalid_events_are_refused(record: bytes) -> None:
     with pytest.raises(ValueError, match="not an event of the demo"):
         events.key_of(record)
 
 
-def test_an_event_tells_what_a_file_is(tmp_path: Path) -> None:
+def test_an_event_describes_a_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"content")
     [item] = itertools.islice(events.file_items([path]), 1)
@@ -41,7 +41,7 @@ def test_an_event_tells_what_a_file_is(tmp_path: Path) -> None:
     assert event["mtime"] == path.stat().st_mtime
 
 
-def test_a_file_that_went_away_is_an_event_too(tmp_path: Path) -> None:
+def test_a_removed_file_is_an_event(tmp_path: Path) -> None:
     event = json.loads(events.make_record({"path": str(tmp_path / "gone"), "turn": 1}, writer=0, sequence=0))
     assert event["error"] == "No such file or directory"
 
@@ -57,13 +57,13 @@ def test_a_file_with_a_strange_name(tmp_path: Path) -> None:
     assert event["path"].encode() == bytes(tmp_path) + b"/caf\\xe9\n"
 
 
-def test_files_come_round_again() -> None:
+def test_files_are_repeated() -> None:
     items = itertools.islice(events.file_items([Path("/a"), Path("/b")]), 5)
     assert [(item["path"], item["turn"]) for item in items] == [("/a", 1), ("/b", 1), ("/a", 2), ("/b", 2), ("/a", 3)]
     assert list(events.file_items([])) == []
 
 
-def test_lines_of_a_persons_own_file(tmp_path: Path) -> None:
+def test_lines_of_a_given_file(tmp_path: Path) -> None:
     path = tmp_path / "app.log"
     path.write_bytes(b"first\n\nwith \xff\nr\xc3\xa9sum\xc3\xa9\r\nlast, without an end")
     items = list(events.line_items([path]))
@@ -72,7 +72,7 @@ def test_lines_of_a_persons_own_file(tmp_path: Path) -> None:
     assert items[2]["base64"] == "d2l0aCD/"
 
 
-def test_the_work_is_divided_without_rest(tmp_path: Path) -> None:
+def test_the_work_is_divided_completely(tmp_path: Path) -> None:
     work = tmp_path / "work"
     assert events.write_work(work, ({"line": number} for number in range(100)), 23) == 23
     shares = [list(events.read_work(work, writer=writer, writers=4)) for writer in range(4)]
@@ -82,7 +82,7 @@ def test_the_work_is_divided_without_rest(tmp_path: Path) -> None:
         assert [sequence for sequence, _ in share] == list(range(len(share)))
 
 
-def test_whoever_takes_over_sees_the_same_work(tmp_path: Path) -> None:
+def test_a_successor_gets_the_same_work(tmp_path: Path) -> None:
     work = tmp_path / "work"
     events.write_work(work, ({"line": number} for number in range(23)), None)
     whole = list(events.read_work(work, writer=1, writers=4))
@@ -91,7 +91,7 @@ def test_whoever_takes_over_sees_the_same_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_python_itself_has_events_enough() -> None:
+def test_the_python_installation_has_enough_events() -> None:
     files = events.python_files()
     assert len(files) > 500
     assert len(set(files)) == len(files)

@@ -1,4 +1,4 @@
-"""The follower's journal: what was read and where to go on, stored together."""
+"""The follower's journal stores records together with the position after them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_new_journal_begins_at_the_beginning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [1, 9, 10, 11, 20])
-def test_a_follower_that_was_stopped_goes_on_after_the_last_it_read(tmp_path: Path, log: Path, first: int) -> None:
+def test_a_stopped_follower_resumes_after_its_last_record(tmp_path: Path, log: Path, first: int) -> None:
     path = tmp_path / "journal"
     follow(log, path, first)
     assert Journal(path).count == first
@@ -52,7 +52,7 @@ def test_a_follower_that_was_stopped_goes_on_after_the_last_it_read(tmp_path: Pa
 
 
 def test_a_torn_line_is_read_again(tmp_path: Path, log: Path) -> None:
-    """Stopped at every byte of what it wrote."""
+    """The follower is stopped at every byte that it wrote."""
     whole = tmp_path / "whole"
     follow(log, whole, None)
     data = whole.read_bytes()
@@ -63,13 +63,13 @@ def test_a_torn_line_is_read_again(tmp_path: Path, log: Path) -> None:
         assert path.read_bytes() == data
 
 
-def test_a_record_in_a_line_for_people(log: Path) -> None:
+def test_a_record_is_shown_on_one_line(log: Path) -> None:
     with Reader(log) as reader:
         *_, last = reader
     assert describe(last).split() == [str(last.ref), "writer", "0", "#19", "/a/b:1", "x" * 19]
 
 
-def test_what_is_shown_holds_nothing_that_moves_the_terminal(tmp_path: Path) -> None:
+def test_shown_records_have_no_control_characters(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
         writer.append(make_record({"path": "/a\n", "line": 1, "text": "\x1b[2J\r"}, writer=0, sequence=0))
     with Reader(tmp_path) as reader:

@@ -1,4 +1,4 @@
-"""The demo before Spark, with real processes: writers, a kill, a takeover, a cutover, a follower that is stopped."""
+"""The demo's stages before Spark, with real processes: a kill, a takeover, a cutover, a stopped follower."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ def run(place: Path, items: object, events: int | None, writers: int = 4) -> tup
     return Place(place), Ledger.load(Place(place).ledger)
 
 
-def as_promised(place: Place, ledger: Ledger) -> list[str]:
+def assert_success(place: Place, ledger: Ledger) -> list[str]:
     log = compare.read_log(place.log)
     _, wrong = compare.judge(log, read_journal(place.journal), log, ledger)
     return wrong + [str(problem) for problem in binlog.check(place.log)]
 
 
-def test_events_of_this_machine(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_events_from_this_machine(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     place, ledger = run(tmp_path, file_items(python_files()), 600)
-    assert as_promised(place, ledger) == []
-    assert ledger.kept.total() + ledger.found.total() == 600
+    assert assert_success(place, ledger) == []
+    assert ledger.acknowledged.total() + ledger.found.total() == 600
     assert len(binlog.stat(place.log).files) == 2
-    told = capfd.readouterr().out
+    out = capfd.readouterr().out
     for happened in (
         "kill -9 of writer 3",
-        "takes its work over",
+        "takes over its work",
         "half-way: cut over to file 2",
-        "from its stored ref",
+        "at its stored ref",
     ):
-        assert happened in told
+        assert happened in out
 
 
-def test_a_persons_own_files(tmp_path: Path) -> None:
+def test_given_files(tmp_path: Path) -> None:
     own = [tmp_path / "app.log", tmp_path / "other.log"]
     own[0].write_bytes(b"".join(b"line %d \xff\x1b[31m\n" % number for number in range(300)))
     own[1].write_bytes(b"\n" * 200)
     place, ledger = run(tmp_path, line_items(own), None, writers=6)
-    assert as_promised(place, ledger) == []
-    assert ledger.kept.total() + ledger.found.total() == 500
+    assert assert_success(place, ledger) == []
+    assert ledger.acknowledged.total() + ledger.found.total() == 500
 
 
 def test_too_few_events_are_refused(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_too_few_events_are_refused(tmp_path: Path) -> None:
 
 
 def processes_naming(text: str) -> list[str]:
-    """The command lines of all processes that have a text in theirs."""
+    """Return the command lines of all processes that contain a text."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -86,10 +86,10 @@ def test_an_interrupt_ends_every_process(tmp_path: Path, number: signal.Signals)
         assert demo.stdout is not None
         for line in demo.stdout:
             if "writer" in line and "#" in line:
-                break  # a sample of the follower's: all of them are at work
+                break  # the follower has sent a sample, so all processes are working
         assert len(processes_naming(str(keep))) == 6
         demo.send_signal(number)
         _, errors = demo.communicate()
     assert demo.returncode == 130
-    assert errors == "demo: interrupted; every process that it started has ended\n"
+    assert errors == "demo: interrupted; all processes have been stopped\n"
     assert processes_naming(str(keep)) == []

@@ -1,4 +1,4 @@
-"""What the demo cannot be asked for: told in one line, before anything is started."""
+"""Wrong arguments of the demo are reported in one line, before anything is started."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--writers", "1"], "--writers is 2 or more"),
-        (["--events", "100"], "--events is 200 or more for 4 writers"),
-        (["--input", "/nonexistent"], "--input: /nonexistent is not a file that can be read"),
-        (["--input", "/"], "--input: / is not a file that can be read"),
+        (["--writers", "1"], "--writers must be at least 2"),
+        (["--events", "100"], "--events must be at least 200 for 4 writers"),
+        (["--input", "/nonexistent"], "--input: /nonexistent is not a readable file"),
+        (["--input", "/"], "--input: / is not a readable file"),
         (["--keep", "/etc"], "--keep: /etc is not a new or empty directory"),
         (["--keep", "/etc/passwd"], "--keep: /etc/passwd is not a new or empty directory"),
     ],
@@ -35,7 +35,7 @@ def test_wrong_usage(arguments: list[str], text: str) -> None:
     assert done.stdout == ""
 
 
-def test_too_short_a_file_of_ones_own(tmp_path: Path) -> None:
+def test_a_given_file_that_is_too_short(tmp_path: Path) -> None:
     own = tmp_path / "app.log"
     own.write_text("one line\n")
     done = run("--input", str(own), "--keep", str(tmp_path / "kept"))

@@ -12,7 +12,7 @@ import binlog
 from binlog import Batch, Draft, Drafted, Reader, Writer
 from binlog.errors import FullError
 from tests.support.namespaces import on_a_small_disk
-from tests.unit.cli.running import wait_for
+from tests.unit.cli.run_command import wait_for
 
 
 def _fill(writer: Writer, record: bytes) -> int:

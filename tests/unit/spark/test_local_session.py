@@ -1,4 +1,4 @@
-"""What a session of ours asks of Spark, without starting one."""
+"""The settings and environment of `session`, without starting Spark."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def java(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_spark_starts_the_java_found_and_this_python() -> None:
+def test_spark_uses_the_found_java_and_this_python() -> None:
     environment = local_session._spark_environment()
     assert environment["JAVA_HOME"] == str(HOME)
     assert environment["PYSPARK_PYTHON"] == sys.executable
     assert environment["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
-def test_a_users_own_choice_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_choice_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
     monkeypatch.setenv("SPARK_LOCAL_IP", "192.0.2.1")
     assert not {"PYSPARK_PYTHON", "SPARK_LOCAL_IP"} & local_session._spark_environment().keys()
 
 
-def test_workers_see_a_checkout_before_what_they_would_see(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_import_from_a_checkout_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/mine")
     monkeypatch.setattr(local_session.binlog, "__file__", "/checkout/binlog/__init__.py")
     assert local_session._spark_environment()["PYTHONPATH"] == f"/checkout{os.pathsep}/mine"
@@ -45,14 +45,14 @@ def test_an_installed_package_needs_no_path(monkeypatch: pytest.MonkeyPatch) -> 
     assert "PYTHONPATH" not in local_session._spark_environment()
 
 
-def test_workers_look_where_they_are_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_also_search_the_given_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/mine")
     monkeypatch.setattr(local_session.binlog, "__file__", "/checkout/binlog/__init__.py")
     path = local_session._spark_environment(["/a", "/b"])["PYTHONPATH"]
     assert path.split(os.pathsep) == ["/checkout", "/a", "/b", "/mine"]
 
 
-def test_the_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BINLOG_TEST_SET", "before")
     monkeypatch.delenv("BINLOG_TEST_UNSET", raising=False)
     with local_session._environment({"BINLOG_TEST_SET": "within", "BINLOG_TEST_UNSET": "within"}):

@@ -1,4 +1,4 @@
-"""The columns, without Spark: a StructType is anything with its attributes."""
+"""The columns, without Spark: any object with its attributes serves as a StructType."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def test_all_columns(several: bool, permissive: bool, expected: str) -> None:
     assert [field.column for field in chosen] == [column.name for column in offered]
 
 
-def test_the_source_of_one_log_is_given_where_asked_for() -> None:
+def test_the_source_of_one_log_is_optional() -> None:
     assert chosen_fields(struct(("source", "string", False))) == (Field("source", "source", False),)
 
 
-def test_damage_has_to_be_seen_where_it_is_let_through() -> None:
-    with pytest.raises(ValueError, match="mode=PERMISSIVE the schema has to have a column damage"):
+def test_permissive_mode_needs_the_damage_column() -> None:
+    with pytest.raises(ValueError, match="mode=PERMISSIVE the schema must have a column damage"):
         chosen_fields(struct(("data", "binary", True)), permissive=True)
     damage = ("damage", "struct<end:bigint,reason:string>", True)
     with pytest.raises(ValueError, match="'data' cannot be NOT NULL"):
         chosen_fields(struct(("data", "binary", False), damage), permissive=True)
 
 
-def test_some_in_another_order_and_spelling() -> None:
+def test_columns_in_another_order_and_case() -> None:
     chosen = chosen_fields(struct(("DATA", "binary", False), ("Number", "bigint", True)))
     assert chosen == (Field("data", "DATA", False), Field("number", "Number", True))
 
@@ -58,13 +58,13 @@ def test_some_in_another_order_and_spelling() -> None:
 @pytest.mark.parametrize(
     ("field", "text"),
     [
-        (("value", "binary", True), "there is no column 'value'"),
-        (("data", "string", True), "'data' is of type binary, not string"),
-        (("number", "int", True), "'number' is of type bigint, not int"),
+        (("value", "binary", True), "unknown column 'value'"),
+        (("data", "string", True), "column 'data' is binary, not string"),
+        (("number", "int", True), "column 'number' is bigint, not int"),
         (("sequence", "bigint", False), "'sequence' cannot be NOT NULL"),
     ],
 )
-def test_what_cannot_be_given_is_refused(field: tuple[str, str, bool], text: str) -> None:
+def test_unknown_columns_are_refused(field: tuple[str, str, bool], text: str) -> None:
     with pytest.raises(ValueError, match=f"^binlog: .*{text}"):
         chosen_fields(struct(("offset", "bigint", True), field))
 

@@ -1,4 +1,4 @@
-"""What a worker of Spark is told once."""
+"""Tuning of Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ sys.modules["__main__"].__spec__ = importlib.machinery.ModuleSpec("pyspark.daemo
 
 _PROGRAM = """
 import gc, json, resource
-from binlog.spark.worker import settle_worker
+from binlog.spark.worker import tune_worker
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -25,27 +25,27 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 before, frozen = faults(), gc.get_freeze_count()
-settle_worker()
+tune_worker()
 faults()
 print(json.dumps({"before": before, "after": faults(), "frozen": gc.get_freeze_count() - frozen}))
 """
 
 
 def _seen(program: str) -> dict[str, int]:
-    """What the program saw, in a process of its own, for that stays as it is.  Each page from the kernel is a fault."""
+    """Run the program in its own process, because tuning is permanent.  Each page from the kernel is a fault."""
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
     seen: dict[str, int] = json.loads(done.stdout)
     return seen
 
 
-def test_free_memory_is_kept_and_what_was_imported_is_left_alone() -> None:
+def test_a_worker_keeps_free_memory_and_freezes_imported_objects() -> None:
     seen = _seen(_AS_SPARK + _PROGRAM)
     assert seen["frozen"] > 1000
     assert seen["after"] < seen["before"] / 10, seen
 
 
 @pytest.mark.slow
-def test_a_process_that_spark_did_not_make_is_left_as_it_is() -> None:
+def test_other_processes_are_not_tuned() -> None:
     seen = _seen(_PROGRAM)
     assert seen["frozen"] == 0
     assert seen["after"] > seen["before"] / 2, seen

@@ -1,4 +1,4 @@
-"""A Python of Spark's workers that cannot run binlog is refused before Spark starts."""
+"""A worker Python that cannot run binlog is refused before Spark starts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from binlog.errors import StateError
 from binlog.spark.worker import check_worker_python
 from tests.support.checkout import ROOT
 
-# What `session()` gives workers in a checkout.
+# The environment of workers in a checkout.
 CHECKOUT = {"PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has nothing installed."""
+    """A Python without packages."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False, symlinks=True)
     return folder / "bin" / "python"
@@ -30,7 +30,7 @@ def nothing_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_nothing_chosen_is_the_drivers() -> None:
+def test_the_default_is_the_drivers_python() -> None:
     check_worker_python({}, {})
 
 
@@ -47,18 +47,18 @@ def test_a_setting_of_the_session_wins(bare: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYSPARK_PYTHON", str(bare))
     check_worker_python({"spark.pyspark.python": sys.executable}, CHECKOUT)
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    with pytest.raises(StateError, match=r"as spark\.pyspark\.python says"):
+    with pytest.raises(StateError, match=r"set by spark\.pyspark\.python"):
         check_worker_python({"spark.pyspark.python": str(bare)}, CHECKOUT)
 
 
-def test_a_python_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_python_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "python3"))
     with pytest.raises(StateError, match="No such file or directory"):
         check_worker_python({}, CHECKOUT)
 
 
 @pytest.mark.spark
-def test_another_python_that_has_all_of_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_python_with_binlog_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "python3"
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)

@@ -100,21 +100,21 @@ def test_a_part_of_a_file_is_served(tmp_path: Path) -> None:
 def test_a_missing_or_duplicate_record_is_noticed(tmp_path: Path) -> None:
     expected = [b"%d" % number for number in range(10)]
     assert proof._record_differences(expected, expected) == []
-    assert "1 missing, 0 twice" in proof._record_differences(expected[1:], expected)[0]
-    assert "0 missing, 1 twice" in proof._record_differences([*expected, b"3"], expected)[0]
+    assert "1 missing, 0 duplicated" in proof._record_differences(expected[1:], expected)[0]
+    assert "0 missing, 1 duplicated" in proof._record_differences([*expected, b"3"], expected)[0]
     assert "out of order" in proof._record_differences(expected[::-1], expected)[0]
     with Writer(tmp_path) as writer:
         writer.append_many(expected)
     summary = proof._summary(tmp_path)
     assert summary[:2] == [10, 10]
     assert proof._differences(summary, summary) == []
-    assert proof._differences([11, *summary[1:]], summary) == ["rows: 11, and not 10"]
+    assert proof._differences([11, *summary[1:]], summary) == ["rows: 11, expected 10"]
 
 
 def test_files_that_a_job_leaves_are_noticed(tmp_path: Path) -> None:
     with proof._nothing_left(tmp_path) as wrong:
-        (tmp_path / ".aside" / "job" / "0-x").mkdir(parents=True)
-    assert wrong == ["left aside: ['0-x', 'job']"]
+        (tmp_path / ".task-output" / "job" / "0-x").mkdir(parents=True)
+    assert wrong == ["task output left: ['0-x', 'job']"]
 
 
 def test_a_kill_that_came_too_late_is_noticed() -> None:

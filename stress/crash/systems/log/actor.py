@@ -91,7 +91,7 @@ def turns_in(marks: Sequence[Values]) -> list[Turn]:
     return [tried[key] for key in sorted(tried)]
 
 
-def take_turn(writer: Writer[Any], log: Path, turn: Turn) -> list[tuple[int, Ref]]:
+def append_producer_batch(writer: Writer[Any], log: Path, turn: Turn) -> list[tuple[int, Ref]]:
     """Append a producer batch; return the record count and first ref of each run, nothing if it is in the log
     already."""
     records = [record_bytes(turn.writer, turn.first + at) for at in range(turn.record_count)]
@@ -203,7 +203,7 @@ class LogActor(Actor):
     def _take(self, turn: Turn) -> None:
         self.mark(Mark(MarkKind.TRIED, *turn))
         try:
-            runs = take_turn(self._writer, self._log, turn)
+            runs = append_producer_batch(self._writer, self._log, turn)
         except UnknownOutcomeError:
             if turn.how is How.DRAFTS:
                 self.mark(Mark(MarkKind.DECIDED, *turn))

@@ -37,10 +37,10 @@ from stress.crash.systems.log.actor import (
     How,
     LogActor,
     Turn,
+    append_producer_batch,
     in_mode,
     many,
     read,
-    take_turn,
     turn,
     turns_in,
 )
@@ -243,7 +243,7 @@ def _take_again(writer: Writer[Any], log: Path, turn: Turn) -> bool:
     it.
     """
     last = writer.last_turn(turn.source)
-    take_turn(writer, log, turn)
+    append_producer_batch(writer, log, turn)
     return last is None or last.turn <= turn.first
 
 
