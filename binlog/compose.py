@@ -18,7 +18,7 @@ from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded, Record
 from binlog.paging.manager import PagingManager
 from binlog.paging.options import PagingOptions, Policy
-from binlog.paging.transaction_store import refuse_other_numbers
+from binlog.paging.transaction_store import refuse_2008_records
 from binlog.queue.queue import MEMORY_BYTES, Queue
 from binlog.storage.files import make_directory
 from binlog.storage.group_commit import Mode
@@ -28,7 +28,7 @@ _QUEUE_JOURNAL = JournalOptions(file_bytes=1 << 20)
 _COUNTING = (RecordState.LIVE, RecordState.UPDATED, RecordState.PREPARED)
 
 
-class Paging(NamedTuple):
+class OpenedPaging(NamedTuple):
     """A paging manager with its journal.  loaded: what that had, also of what is not paging's."""
 
     manager: PagingManager
@@ -41,7 +41,7 @@ def open_paging(
     path: str | os.PathLike[str],
     options: PagingOptions | None = None,
     journal_options: JournalOptions | None = None,
-) -> Iterator[Paging]:
+) -> Iterator[OpenedPaging]:
     """The paging in a folder, whose transactions are recorded in a journal below it, for the block.
 
     The folder is made where there is none, in one that is there.  Both are started, and stopped behind the block.
@@ -52,7 +52,7 @@ def open_paging(
     with Journal(os.path.join(path, JOURNAL_FOLDER), journal_options) as journal:
         loaded = journal.load()
         with PagingManager(path, options, store=journal, stored=loaded) as manager:
-            yield Paging(manager, journal, loaded)
+            yield OpenedPaging(manager, journal, loaded)
 
 
 def open_queue(
@@ -103,7 +103,7 @@ def _refuse_other_numbers(path: str, options: JournalOptions) -> None:
         records = read_records(path, **names, layout=options.layout)
     except NotFoundError:
         return
-    refuse_other_numbers(
+    refuse_2008_records(
         Record(each.record_id, each.user_type, each.body)
         for each in records
         if each.state in _COUNTING and each.record_id is not None and each.user_type is not None

@@ -21,9 +21,9 @@ from binlog.format.pagestore.other_files import (
     PAGESTORE_DELIVERIES,
     PAGESTORE_DELIVERY,
     SALT_BYTES,
-    Given,
+    DeliveryCount,
     pack_deliveries_start,
-    pack_given,
+    pack_delivery_count,
     parse_deliveries,
 )
 from binlog.storage.directory import Directory
@@ -49,18 +49,20 @@ class Deliveries:
         self._salt = b""
         self._end = 0
 
-    def known(self, queue_page: int, entry: QueueEntry) -> QueueEntry:
+    def with_known_count(self, queue_page: int, entry: QueueEntry) -> QueueEntry:
         """The entry with how often its message was given, also by processes that died."""
         return with_count(self._counts, queue_page, entry)
 
-    def give(self, queue_page: int, entry: QueueEntry) -> None:
+    def record(self, queue_page: int, entry: QueueEntry) -> None:
         """A message is about to be given, once more than its entry says.  Raises: PoisonedError; AccessError."""
         count = min(entry.delivery_count + 1, COUNT_MAX)
         self._counts[queue_page, entry.key] = entry.message_page, count
         if self._fd < 0 or self._end > max(_BYTES_MAX, 2 * PAGESTORE_DELIVERY.size * len(self._counts)):
-            self._write_anew()
+            self._rewrite()
             return
-        record = pack_given(Given(queue_page, entry.message_page, entry.key, count), self._salt, self._end)
+        record = pack_delivery_count(
+            DeliveryCount(queue_page, entry.message_page, entry.key, count), self._salt, self._end
+        )
         # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
         failure = write_brief(self._fd, record, self._end)
         if not failure:
@@ -77,15 +79,15 @@ class Deliveries:
         for each in [each for each in self._counts if each[0] == queue_page]:
             del self._counts[each]
         if self._counts or self._fd >= 0 or self._directory.has(DELIVERIES_FILE):
-            self._write_anew()
+            self._rewrite()
 
-    def _write_anew(self) -> None:
+    def _rewrite(self) -> None:
         """A file that has nothing but what counts, in place of the other."""
-        salt, at = os.urandom(SALT_BYTES), PAGESTORE_DELIVERIES.size
+        salt, offset = os.urandom(SALT_BYTES), PAGESTORE_DELIVERIES.size
         parts = [pack_deliveries_start(salt)]
         for (queue_page, key), (page, count) in self._counts.items():
-            parts.append(pack_given(Given(queue_page, page, key, count), salt, at))
-            at += PAGESTORE_DELIVERY.size
+            parts.append(pack_delivery_count(DeliveryCount(queue_page, page, key, count), salt, offset))
+            offset += PAGESTORE_DELIVERY.size
         name = DELIVERIES_FILE + NEW_END
         directory = self._directory
         before, self._fd = self._fd, -1
@@ -106,7 +108,7 @@ class Deliveries:
             if isinstance(error, (FullError, AccessError)):
                 return
             raise
-        self._fd, self._salt, self._end = fd, salt, at
+        self._fd, self._salt, self._end = fd, salt, offset
 
 
 def with_count(counts: Counts, queue_page: int, entry: QueueEntry) -> QueueEntry:
@@ -124,6 +126,6 @@ def read_counts(directory: Directory) -> Counts:
     except NotFoundError:
         return {}
     counts: Counts = {}
-    for given in parse_deliveries(data):
-        counts[given.queue_page, given.key] = given.message_page, given.times
+    for delivery in parse_deliveries(data):
+        counts[delivery.queue_page, delivery.key] = delivery.message_page, delivery.delivery_count
     return counts

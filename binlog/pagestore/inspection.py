@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 _TRIES = 64
 
 
-class StoreLook:
+class StoreView:
     """A store at one moment.  start: of its log's generation.  free: its pages.  record_count: of the log."""
 
     def __init__(self, directory: Directory) -> None:
@@ -55,7 +55,7 @@ class StoreLook:
         self._redo = self._read_log()
         self.record_count = self._redo.record_count
         self.free = FreePages(read_map(self.directory, self.start), lambda number: None)
-        self._redo.mark(self.free)
+        self._redo.update_free_pages(self.free)
 
     def _start(self) -> LogStart:
         return parse_log_start(read_at(self._log_fd, RECORDS_AT, 0, self.log_path), self.log_path)
@@ -93,7 +93,7 @@ class StoreLook:
             return False
 
 
-def look_at(path: str | os.PathLike[str], work: Callable[[StoreLook], _T]) -> _T:
+def view_store(path: str | os.PathLike[str], work: Callable[[StoreView], _T]) -> _T:
     """What comes of looking at a store; it is begun again where the store changed meanwhile.
 
     Takes no lock and writes nothing.
@@ -104,30 +104,30 @@ def look_at(path: str | os.PathLike[str], work: Callable[[StoreLook], _T]) -> _T
     before = None
     for _ in range(_TRIES):
         with Directory(folder) as directory:
-            look: StoreLook | None = None
+            view: StoreView | None = None
             try:
-                look = StoreLook(directory)
-                look.load()
+                view = StoreView(directory)
+                view.load()
             except CorruptError as error:
                 # It may be of a record that was being written, or of a map for another generation.  Neither is so
                 # when the next look begins, which then has another generation, or finds the record whole.
-                failed = look and look.start, str(error)
+                failed = view and view.start, str(error)
                 if failed == before:
                     raise
                 before = failed
                 continue
             try:
-                found = work(look)
+                found = work(view)
             except CorruptError:
-                if look.is_still_so():
+                if view.is_still_so():
                     raise
                 continue
-            if look.is_still_so():
+            if view.is_still_so():
                 return found
     raise BusyError(f"the store {folder} changes faster than it can be read", holder=None)
 
 
-_TOLD_MAX = 100
+_PROBLEMS_MAX = 100
 
 
 def check_page_store(path: str | os.PathLike[str]) -> list[Problem]:
@@ -138,7 +138,7 @@ def check_page_store(path: str | os.PathLike[str]) -> list[Problem]:
     changes faster than it can be read.
     """
     try:
-        return look_at(path, lambda look: _Check(look).problems)
+        return view_store(path, lambda view: _Check(view).problems)
     except CorruptError as error:
         return [problem_of(error, os.fspath(path))]
 
@@ -146,9 +146,9 @@ def check_page_store(path: str | os.PathLike[str]) -> list[Problem]:
 class _Check:
     """problems: of a store."""
 
-    def __init__(self, look: StoreLook) -> None:
+    def __init__(self, view: StoreView) -> None:
         self.problems: list[Problem] = []
-        self._look = look
+        self._view = view
         self._users: Counter[int] = Counter()
         self._messages: dict[int, list[int]] = {}
         for entry in self._root():
@@ -158,22 +158,22 @@ class _Check:
             self._message(first_page, sharer_counts)
         self._pages()
 
-    def _tell(self, error: CorruptError) -> None:
+    def _report(self, error: CorruptError) -> None:
         self.problems.append(problem_of(error, error.path))
 
     def _root(self) -> Iterator[RootEntry]:
         number, previous, last = ROOT_PAGE, NONE, b""
         while number != NONE:
-            at = self._look.at(number)
+            at = self._view.at(number)
             try:
-                head, entries = parse_root_page(self._look.content(number), at)
+                head, entries = parse_root_page(self._view.content(number), at)
             except CorruptError as error:
-                return self._tell(error)
+                return self._report(error)
             if not self._follows(number, previous, head):
                 return None
             for entry in entries:
                 if entry.name.encode() <= last:
-                    self._tell(at.damage("names", f"has {entry.name!r} out of its order"))
+                    self._report(at.damage("names", f"has {entry.name!r} out of its order"))
                 last = entry.name.encode()
                 yield entry
             number, previous = head.next, number
@@ -182,17 +182,17 @@ class _Check:
     def _queue(self, queue: RootEntry) -> Iterator[QueueEntry]:
         number, previous, last = queue.first_page, NONE, None
         while number != NONE:
-            at = self._look.at(number)
+            at = self._view.at(number)
             try:
-                head, entries = parse_queue_page(self._look.content(number), at)
+                head, entries = parse_queue_page(self._view.content(number), at)
             except CorruptError as error:
-                return self._tell(error)
+                return self._report(error)
             if not self._follows(number, previous, head):
                 return None
             if last is not None and entries and entries[0].key <= last:
-                self._tell(at.damage("keys", f"has a key that is not behind {last}"))
+                self._report(at.damage("keys", f"has a key that is not behind {last}"))
             if not head.valid_count and head.next != NONE:
-                self._tell(at.damage("empty", "has no entry, and is not the last one of its index"))
+                self._report(at.damage("empty", "has no entry, and is not the last one of its index"))
             last = entries[-1].key if entries else last
             yield from (entry for entry in entries if entry.valid)
             number, previous = head.next, number
@@ -202,47 +202,47 @@ class _Check:
         """Whether a page of an index is the one behind another; it is in use by that, from now on."""
         self._users[number] += 1
         if head.previous != previous:
-            self._tell(self._look.at(number).damage("chain", f"follows page {head.previous}, not {previous}"))
+            self._report(self._view.at(number).damage("chain", f"follows page {head.previous}, not {previous}"))
         return head.previous == previous and self._users[number] == 1
 
     def _message(self, number: int, sharer_counts: list[int]) -> None:
         if len(sharer_counts) > max(1, *sharer_counts):
             text = f"begins a message of {len(sharer_counts)} entries, which say {sharer_counts}"
-            self._tell(self._look.at(number).damage("sharers", text))
+            self._report(self._view.at(number).damage("sharers", text))
         previous = NONE
         while number != NONE:
             self._users[number] += 1
             if self._users[number] > 1:
                 return
             try:
-                page = parse_message_page(self._look.content(number), previous, self._look.at(number))
+                page = parse_message_page(self._view.content(number), previous, self._view.at(number))
             except CorruptError as error:
-                self._tell(error)
+                self._report(error)
                 return
             number, previous = page.next, number
 
     def _pages(self) -> None:
         """Each page is somebody's, or free."""
-        look, page_count = self._look, self._look.free.page_count
+        view, page_count = self._view, self._view.free.page_count
         is_sound = not self.problems
         for number, count in self._users.items():
             if count > 1:
-                self._tell(look.at(number).damage("shared", "is used twice"))
-            if look.free.is_free(number):
-                self._tell(look.at(number).damage("free", "is in use, and is said to be free"))
+                self._report(view.at(number).damage("shared", "is used twice"))
+            if view.free.is_free(number):
+                self._report(view.at(number).damage("free", "is in use, and is said to be free"))
         for number in range(page_count):
-            if look.free.is_free(number):
+            if view.free.is_free(number):
                 self._free_page(number)
             elif is_sound and number not in self._users:
-                self._tell(look.at(number).damage("lost", "is nobody's, and is not free"))
-        del self.problems[_TOLD_MAX:]
+                self._report(view.at(number).damage("lost", "is nobody's, and is not free"))
+        del self.problems[_PROBLEMS_MAX:]
 
     def _free_page(self, number: int) -> None:
-        look = self._look
-        if look.is_logged(number) or not any(look.raw(number)):
+        view = self._view
+        if view.is_logged(number) or not any(view.raw(number)):
             return  # the log says it; or nobody has ever used it
         try:
-            if look.content(number)[0] != FREE:
-                self._tell(look.at(number).damage("free", "says that it is in use, and is free"))
+            if view.content(number)[0] != FREE:
+                self._report(view.at(number).damage("free", "says that it is in use, and is free"))
         except CorruptError as error:
-            self._tell(error)
+            self._report(error)

@@ -35,7 +35,7 @@ class _Prepared:
     """own: the message that tells of it."""
 
     record: PreparedRecord
-    own: Taken
+    record_message: Taken
     puts: list[Taken]
     gets: list[Taken]
 
@@ -77,22 +77,22 @@ class PreparedTransactions:
         gets = list(transaction.taken)
         records: list[PreparedRecord] = []
 
-        def tell(changes: Changes, added: Added) -> Added:
+        def add_record(changes: Changes, added: Added) -> Added:
             record = PreparedRecord(xid, time.time_ns() // 1_000_000, _names(added), _names(gets))
             records.append(record)
             return put_messages(changes, [Put((PREPARED_QUEUE,), record.pack(), PRIORITY, 0)], [[queue]])
 
-        added = self._queues.exchange([], transaction.puts, transaction.tx_id, then=tell)
+        added = self._queues.exchange([], transaction.puts, transaction.tx_id, then=add_record)
         for each, entry in added:
             each.take(entry)
-        *puts, own = added
-        self._prepared[xid] = _Prepared(records[0], own, puts, gets)
+        *puts, record_message = added
+        self._prepared[xid] = _Prepared(records[0], record_message, puts, gets)
         transaction.end(State.PREPARED)
 
     def commit(self, xid: Xid) -> None:
         """Raises: NotFoundError; FullError; CorruptError; AccessError; then it is prepared still."""
         found = self._find(xid)
-        self._queues.exchange([*found.gets, found.own], [], 0)
+        self._queues.exchange([*found.gets, found.record_message], [], 0)
         for queue, entry in found.puts:
             queue.give_back(entry)
         del self._prepared[xid]
@@ -100,8 +100,8 @@ class PreparedTransactions:
     def roll_back(self, xid: Xid) -> None:
         """Raises: as `commit`."""
         found = self._find(xid)
-        self._queues.exchange([*found.puts, found.own], [], 0)
-        self._queues.come_back(found.gets, 0)
+        self._queues.exchange([*found.puts, found.record_message], [], 0)
+        self._queues.return_messages(found.gets, 0)
         del self._prepared[xid]
 
     def _find(self, xid: Xid) -> _Prepared:

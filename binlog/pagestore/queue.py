@@ -62,16 +62,16 @@ class Queue:
         if priority == _NOTHING:
             return None
         key = self._from[priority]
-        place = self.index.place(key)
+        part_index = self.index.part_index(key)
         while True:
-            part = self.index.parts[place]
+            part = self.index.parts[part_index]
             if part.waiting.get(priority):
                 entry = self.index.next_entry(part, key, priority, self.taken, self._cache)
                 if entry is not None:
                     self._from[priority] = entry.key
                     return entry
-            place += 1
-            key = self.index.parts[place].first_key
+            part_index += 1
+            key = self.index.parts[part_index].first_key
 
     def take(self, entry: QueueEntry) -> None:
         """A transaction has it from now on."""
@@ -81,7 +81,7 @@ class Queue:
         if self._from[priority] == key:
             self._from[priority] = key + 1
 
-    def pass_over(self, entry: QueueEntry) -> None:
+    def skip_unreadable(self, entry: QueueEntry) -> None:
         """It could not be read, and is not to be the next one again and again."""
         self.take(entry)
         self.unreadable.add(entry.key)
@@ -107,6 +107,6 @@ class Queue:
         self.taken.remove(key)
 
     def _count(self, key: int, priority: int, count: int) -> None:
-        part = self.index.parts[self.index.place(key)]
+        part = self.index.parts[self.index.part_index(key)]
         part.waiting[priority] += count
         self._waiting[priority] += count

@@ -141,29 +141,29 @@ class Queues:
             each.give_back(due)
         while (entry := self._next(queue)) is not None and self._is_dead(queue, entry.delivery_count):
             queue.take(entry)
-            if not self._bury(queue, entry, 0):
+            if not self._dead_letter(queue, entry, 0):
                 break
         if entry is None:
             return None
-        return self._give(transaction, queue, entry)
+        return self._deliver(transaction, queue, entry)
 
     def _next(self, queue: Queue) -> QueueEntry | None:
         entry = queue.next()
-        return None if entry is None else self.deliveries.known(queue.index.first_page, entry)
+        return None if entry is None else self.deliveries.with_known_count(queue.index.first_page, entry)
 
-    def _give(self, transaction: Transaction, queue: Queue, entry: QueueEntry) -> Message:
+    def _deliver(self, transaction: Transaction, queue: Queue, entry: QueueEntry) -> Message:
         name = queue.name
         try:
             body = read_message(self.cache, entry.message_page)
         except CorruptError as error:
-            queue.pass_over(entry)
+            queue.skip_unreadable(entry)
             text = f"{error.text}; the message {entry.key} of the queue {name!r} is passed over"
             raise CorruptError(error.path, error.offset, error.rule, text) from error
         except AccessError:
-            queue.pass_over(entry)
+            queue.skip_unreadable(entry)
             raise
         try:
-            self.deliveries.give(queue.index.first_page, entry)
+            self.deliveries.record(queue.index.first_page, entry)
         except PoisonedError as error:
             self.log.fail(error)
             raise
@@ -172,7 +172,7 @@ class Queues:
         self._trim()
         return Message(name, entry.key, body, entry.priority, entry.delivery_count, entry.expiration)
 
-    def take_this(self, transaction: Transaction, name: str, key: int) -> None:
+    def take_by_key(self, transaction: Transaction, name: str, key: int) -> None:
         """Have the transaction have a message.  Raises: as `take_next`, and NotFoundError where another has it."""
         transaction.check()
         queue = self.get(name)
@@ -201,10 +201,10 @@ class Queues:
     def roll_back(self, transaction: Transaction, delay: float = 0.0) -> None:
         """Have nothing of it be there.  Raises: StateError."""
         transaction.check()
-        self.come_back(transaction.taken, transaction.tx_id, delay)
+        self.return_messages(transaction.taken, transaction.tx_id, delay)
         transaction.end(State.ROLLED_BACK)
 
-    def come_back(self, taken: list[Taken], tx_id: int, delay: float = 0.0) -> None:
+    def return_messages(self, taken: list[Taken], tx_id: int, delay: float = 0.0) -> None:
         """Messages that a transaction had can be got again, and tell that they were given once more.
 
         delay: after so many seconds.
@@ -214,7 +214,7 @@ class Queues:
         counts = [self._count_of(queue, entry) for queue, entry in taken]
         self._count_deliveries(taken, counts, tx_id)
         for (queue, entry), count in zip(taken, counts, strict=True):
-            if self._is_dead(queue, count) and self._bury(queue, entry, tx_id):
+            if self._is_dead(queue, count) and self._dead_letter(queue, entry, tx_id):
                 continue
             if delay:
                 self._delayed.add(delay, (queue, entry))
@@ -223,7 +223,9 @@ class Queues:
 
     def _count_of(self, queue: Queue, entry: QueueEntry) -> int:
         """How often a message was given that comes back."""
-        return max(entry.delivery_count + 1, self.deliveries.known(queue.index.first_page, entry).delivery_count)
+        return max(
+            entry.delivery_count + 1, self.deliveries.with_known_count(queue.index.first_page, entry).delivery_count
+        )
 
     def _end_delays(self) -> None:
         for queue, entry in self._delayed.take_all():
@@ -233,7 +235,7 @@ class Queues:
         limit = self._options.deliveries_max
         return limit is not None and count >= limit and queue.name != self._options.dead_letters
 
-    def _bury(self, queue: Queue, entry: QueueEntry, tx_id: int) -> bool:
+    def _dead_letter(self, queue: Queue, entry: QueueEntry, tx_id: int) -> bool:
         """Have a message, which somebody has, be a dead letter; False, and it waits, if that cannot be done now."""
         name = self._options.dead_letters
         try:
@@ -328,7 +330,7 @@ class Queues:
             self._undo(changes, error)
             raise
         if actions:
-            changes.keep(self.log.append(record))
+            changes.mark_logged(self.log.append(record))
         self._trim()
 
     def _undo(self, changes: Changes, error: BaseException) -> None:

@@ -21,9 +21,9 @@ from binlog.format.pagestore.log import (
     ActionKind,
     LogRecord,
     LogStart,
+    declared_bytes,
     parse_log_start,
     parse_record,
-    said_bytes,
 )
 from binlog.format.pagestore.other_files import LOG_FILE, PAGE_FILE, map_name
 from binlog.format.pagestore.page import FREE_CONTENT, page_content_bytes
@@ -33,7 +33,7 @@ from binlog.pagestore.pages.generation import FreePages, begin_generation, ensur
 from binlog.storage.directory import Directory
 from binlog.storage.files import content_bytes, read_at, sync, write_at
 
-_LOOKED_AT_TIMES = 16
+_SCAN_FACTOR_MAX = 16
 
 
 class Records:
@@ -54,30 +54,30 @@ class Records:
             try:
                 record, end = parse_record(self._data, self.end, self._start, self._path)
             except CorruptError as error:
-                if error.rule != "action" and not _is_followed(self._data, self.end, self._start, self._path):
+                if error.rule != "action" and not _was_overtaken(self._data, self.end, self._start, self._path):
                     return
                 raise
             self.end = end
             yield record
 
 
-def _is_followed(data: bytes, at: int, start: LogStart, path: str) -> bool:
+def _was_overtaken(data: bytes, offset: int, start: LogStart, path: str) -> bool:
     """Whether a record lies behind this place that was written when what is here was on the disk.
 
     Bytes that begin a record again and again, and are none, are taken for damage once looking at them takes longer than
     reading the log some times.
     """
     mark = start.salt[:MARK_BYTES]
-    place, left = at, _LOOKED_AT_TIMES * len(data)
-    while (place := data.find(mark, place + 1)) >= 0:
-        left -= said_bytes(data, place)
+    position, left = offset, _SCAN_FACTOR_MAX * len(data)
+    while (position := data.find(mark, position + 1)) >= 0:
+        left -= declared_bytes(data, position)
         if left < 0:
             return True
         try:
-            record, _ = parse_record(data, place, start, path)
+            record, _ = parse_record(data, position, start, path)
         except CorruptError:
             continue
-        if record.synced > at:
+        if record.synced > offset:
             return True
     return False
 
@@ -100,7 +100,7 @@ class Redo:
         """Redo them, which follow those that were redone.  Raises: CorruptError."""
         for record in records:
             for action in record.actions:
-                self._do(action)
+                self._apply(action)
             self.record_count += 1
             self.tx_id_max = max(self.tx_id_max, record.tx_id)
 
@@ -115,7 +115,7 @@ class Redo:
             return content
         return content.ljust(self._content_bytes, b"\0")
 
-    def mark(self, free: FreePages) -> None:
+    def update_free_pages(self, free: FreePages) -> None:
         """Have what is free be so.  Raises: CorruptError for a page that no store of these pages has; FullError.
 
         The lowest free page is used first, so that each page behind the map's last one has its own action in the log.
@@ -126,14 +126,14 @@ class Redo:
             raise CorruptError(self._path, 0, "page", text)
         for number in sorted(self.pages):
             while number >= free.page_count:
-                free.give(free.take_behind())
+                free.release(free.take_after_last())
             if free.is_free(number) != self.is_free(number):
                 if self.is_free(number):
-                    free.give(number)
+                    free.release(number)
                 else:
-                    free.take_this(number)
+                    free.take_number(number)
 
-    def _do(self, action: Action) -> None:
+    def _apply(self, action: Action) -> None:
         kind, number, offset, data = action
         if kind == ActionKind.DELETE:
             self.pages[number] = FREE_CONTENT
@@ -149,7 +149,7 @@ class Redo:
             content[offset : offset + len(data)] = data
 
 
-class OpenFiles:
+class StoreFiles:
     """The files of a store, whose pages are as the log says, which is empty.
 
     start: of the log's generation.  tx_id_max: the largest id of a transaction that the log had.
@@ -173,7 +173,7 @@ class OpenFiles:
         records = Records(data, start, path)
         redo.add(records)
         self.tx_id_max = redo.tx_id_max
-        redo.mark(self.free)
+        redo.update_free_pages(self.free)
         # Nobody may have synced it, or a sync may have failed, after which another one does nothing: pages that were
         # written before it is on the disk could then have what a power cut takes from the log.
         write_at(self.log_fd, memoryview(data)[: records.end], 0, path)

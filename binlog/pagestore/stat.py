@@ -13,7 +13,7 @@ from binlog.format.pagestore.other_files import LOCK_FILE
 from binlog.format.pagestore.page import NONE, ROOT_PAGE, parse_message_page
 from binlog.format.pagestore.prepared import PREPARED_QUEUE, parse_prepared
 from binlog.pagestore.deliveries import read_counts, with_count
-from binlog.pagestore.inspection import StoreLook, look_at
+from binlog.pagestore.inspection import StoreView, view_store
 from binlog.pagestore.prepared import PreparedTransaction
 from binlog.pagestore.transaction import Message
 from binlog.storage.locking.directory_lock import find_owner
@@ -29,7 +29,7 @@ class QueueStat(NamedTuple):
     name: str
     message_count: int
     index_pages: int
-    given_count: int
+    delivered_count: int
 
 
 class PageStoreStat(NamedTuple):
@@ -57,7 +57,7 @@ def stat_page_store(path: str | os.PathLike[str]) -> PageStoreStat:
     Raises: NotFoundError where there is no store; CorruptError; VersionError; AccessError; BusyError where the store
     changes faster than it can be read.
     """
-    return look_at(path, _stat)
+    return view_store(path, _stat)
 
 
 def read_queue(path: str | os.PathLike[str], queue: str, count: int | None = None) -> list[Message]:
@@ -66,63 +66,63 @@ def read_queue(path: str | os.PathLike[str], queue: str, count: int | None = Non
     Raises: NotFoundError, also where there is no such queue; and as `stat_page_store`.
     """
 
-    def work(look: StoreLook) -> list[Message]:
-        found = [entry for entry in _root(look) if entry.name == queue]
+    def work(view: StoreView) -> list[Message]:
+        found = [entry for entry in _root(view) if entry.name == queue]
         if not found:
             raise NotFoundError(f"there is no queue {queue!r}")
-        counts = read_counts(look.directory)
-        entries = (with_count(counts, found[0].first_page, entry) for entry in _valid(look, found[0]))
-        return [_message(look, queue, entry) for entry in islice(entries, count)]
+        counts = read_counts(view.directory)
+        entries = (with_count(counts, found[0].first_page, entry) for entry in _valid(view, found[0]))
+        return [_message(view, queue, entry) for entry in islice(entries, count)]
 
-    return look_at(path, work)
+    return view_store(path, work)
 
 
-def _stat(look: StoreLook) -> PageStoreStat:
+def _stat(view: StoreView) -> PageStoreStat:
     queues, prepared = [], []
-    counts = read_counts(look.directory)
-    for queue in _root(look):
-        pages = list(_pages(look, queue))
+    counts = read_counts(view.directory)
+    for queue in _root(view):
+        pages = list(_pages(view, queue))
         if queue.name == PREPARED_QUEUE:
-            bodies = [_message(look, queue.name, entry).body for entry in _valid(look, queue)]
-            prepared = [PreparedTransaction(*parse_prepared(body, look.page_path)) for body in bodies]
+            bodies = [_message(view, queue.name, entry).body for entry in _valid(view, queue)]
+            prepared = [PreparedTransaction(*parse_prepared(body, view.page_path)) for body in bodies]
         else:
             found = [with_count(counts, queue.first_page, each) for page in pages for each in page if each.valid]
-            given_count = sum(1 for entry in found if entry.delivery_count)
-            queues.append(QueueStat(queue.name, len(found), len(pages), given_count))
-    is_owned, holder = find_owner(look.directory, LOCK_FILE)
-    free = look.free
+            delivered_count = sum(1 for entry in found if entry.delivery_count)
+            queues.append(QueueStat(queue.name, len(found), len(pages), delivered_count))
+    is_owned, holder = find_owner(view.directory, LOCK_FILE)
+    free = view.free
     return PageStoreStat(
-        look.start.page_bytes, free.page_count, free.free_count, look.start.generation, look.record_count,
+        view.start.page_bytes, free.page_count, free.free_count, view.start.generation, view.record_count,
         tuple(queues), tuple(prepared), is_owned, holder,
     )  # fmt: skip
 
 
-def _root(look: StoreLook) -> Iterator[RootEntry]:
+def _root(view: StoreView) -> Iterator[RootEntry]:
     number, seen = ROOT_PAGE, set[int]()
     while number != NONE and number not in seen:
         seen.add(number)
-        head, entries = parse_root_page(look.content(number), look.at(number))
+        head, entries = parse_root_page(view.content(number), view.at(number))
         yield from entries
         number = head.next
 
 
-def _pages(look: StoreLook, queue: RootEntry) -> Iterator[list[QueueEntry]]:
+def _pages(view: StoreView, queue: RootEntry) -> Iterator[list[QueueEntry]]:
     number, seen = queue.first_page, set[int]()
     while number != NONE and number not in seen:
         seen.add(number)
-        head, entries = parse_queue_page(look.content(number), look.at(number))
+        head, entries = parse_queue_page(view.content(number), view.at(number))
         yield entries
         number = head.next
 
 
-def _valid(look: StoreLook, queue: RootEntry) -> Iterator[QueueEntry]:
-    return (entry for page in _pages(look, queue) for entry in page if entry.valid)
+def _valid(view: StoreView, queue: RootEntry) -> Iterator[QueueEntry]:
+    return (entry for page in _pages(view, queue) for entry in page if entry.valid)
 
 
-def _message(look: StoreLook, queue: str, entry: QueueEntry) -> Message:
+def _message(view: StoreView, queue: str, entry: QueueEntry) -> Message:
     number, previous, parts = entry.message_page, NONE, []
     while number != NONE:
-        page = parse_message_page(look.content(number), previous, look.at(number))
+        page = parse_message_page(view.content(number), previous, view.at(number))
         parts.append(page.part)
         number, previous = page.next, number
     return Message(queue, entry.key, b"".join(parts), entry.priority, entry.delivery_count, entry.expiration)

@@ -23,7 +23,7 @@ from binlog.pagestore.options import PageStoreOptions
 from binlog.pagestore.pages.generation import begin_generation, next_start
 from binlog.pagestore.prepared import PreparedTransaction, PreparedTransactions
 from binlog.pagestore.queues import Queues
-from binlog.pagestore.recovery import OpenFiles
+from binlog.pagestore.recovery import StoreFiles
 from binlog.pagestore.transaction import Message, State, Taken, Transaction
 from binlog.pagestore.transaction_log import TransactionLog
 from binlog.storage.group_commit import Mode
@@ -53,7 +53,7 @@ class PageStore(Handle):
         """
         self._options = options or PageStoreOptions()
         self._shrinks = False
-        self._not_cut: AccessError | None = None
+        self._truncate_failure: AccessError | None = None
         # What transactions have, by references that tell by themselves, in no code of Python, that nobody has one any
         # more, as where a signal handler raises before a block has begun; the next step puts that right.
         self._taken: dict[ReferenceType[Transaction], list[Taken]] = {}
@@ -63,7 +63,7 @@ class PageStore(Handle):
 
     def _open(self, undoing: ExitStack) -> None:
         options, directory = self._options, self._directory
-        self._files = files = OpenFiles(directory, options)
+        self._files = files = StoreFiles(directory, options)
         self._cache, self._free = files.cache, files.free
         self._tx_ids = count(files.tx_id_max + 1)
         log_path = directory.file_path(LOG_FILE)
@@ -149,14 +149,14 @@ class PageStore(Handle):
 
         Raises: NotFoundError; FullError; CorruptError; AccessError; ClosedError; PoisonedError.
         """
-        self._durably(partial(self._prepared.commit, xid))
+        self._run_durably(partial(self._prepared.commit, xid))
 
     def rollback_prepared(self, xid: Xid) -> None:
         """Roll a transaction back that is prepared, durably.  Raises: as `commit_prepared`."""
-        self._durably(partial(self._prepared.roll_back, xid))
+        self._run_durably(partial(self._prepared.roll_back, xid))
 
-    def _durably(self, do: Callable[[], None]) -> None:
-        self._step(do)
+    def _run_durably(self, change: Callable[[], None]) -> None:
+        self._step(change)
         self._log.wait(self._log.end)
 
     def checkpoint(self) -> None:
@@ -174,7 +174,7 @@ class PageStore(Handle):
         """
         self._shrinks = True
         self.checkpoint()
-        if (failure := self._not_cut) is not None:
+        if (failure := self._truncate_failure) is not None:
             raise AccessError(str(failure), errno=failure.errno or 0, path=failure.filename) from failure
         return self._free.page_count
 
@@ -203,15 +203,15 @@ class PageStore(Handle):
 
     def _remove(self, transaction: Transaction, name: str, key: int) -> None:
         self._find((name,))
-        self._step(self._take_this, transaction, name, key)
+        self._step(self._take_by_key, transaction, name, key)
 
     def _take_next(self, transaction: Transaction, name: str) -> Message | None:
         self._watch(transaction)
         return self._content.take_next(transaction, name)
 
-    def _take_this(self, transaction: Transaction, name: str, key: int) -> None:
+    def _take_by_key(self, transaction: Transaction, name: str, key: int) -> None:
         self._watch(transaction)
-        self._content.take_this(transaction, name, key)
+        self._content.take_by_key(transaction, name, key)
 
     def _watch(self, transaction: Transaction) -> None:
         if not transaction.taken:
@@ -227,7 +227,7 @@ class PageStore(Handle):
             self._prepared.prepare(transaction, xid)
             transaction.xid = xid
 
-        self._durably(prepare)
+        self._run_durably(prepare)
 
     def _roll_back(self, transaction: Transaction, delay: float = 0.0) -> None:
         self._step(partial(self._content.roll_back, transaction, delay))
@@ -244,23 +244,23 @@ class PageStore(Handle):
         """What the log's thread does between two generations; see checkpoint.py."""
         self._cache.flush()
         if self._shrinks:
-            self._free.cut()
+            self._free.truncate()
         start = next_start(self.page_bytes, self._log.start.generation + 1)
         begin_generation(self._directory, self._files.log_fd, start, self._free.states)
         self._cache.generation = start.generation
         self._cache.logged.clear()
         if self._shrinks:
             self._shrinks = False
-            self._cut()
+            self._truncate()
         return start
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         """Make the file shorter; where that fails it has pages that are free, and is none the worse for it."""
-        self._not_cut = None
+        self._truncate_failure = None
         try:
-            self._cache.file.cut(self._free.page_count)
+            self._cache.file.truncate(self._free.page_count)
         except AccessError as error:
-            self._not_cut = error
+            self._truncate_failure = error
 
     def _find(self, names: tuple[str, ...]) -> None:
         """Whose the store is, is asked when the next step enters the guard.  Raises: NotFoundError; ClosedError."""
@@ -276,7 +276,7 @@ class PageStore(Handle):
             if self._is_closed:
                 self._refuse()
             while self._abandoned:
-                self._content.come_back(self._taken.pop(self._abandoned.popleft()), 0)
+                self._content.return_messages(self._taken.pop(self._abandoned.popleft()), 0)
             result = work(*arguments)
         return result  # noqa: RET504 - outside of the block, where an exception after the call leaves it by its end
 

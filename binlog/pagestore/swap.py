@@ -54,7 +54,7 @@ class _SwapFile:
         self.name = name
         self.path = path
         self.end = 0
-        self.there: set[int] = set()
+        self.live_offsets: set[int] = set()
 
 
 class SwapStore(Handle):
@@ -95,11 +95,11 @@ class SwapStore(Handle):
             file = self._files[number]
             offset = file.end
             file.end += len(data)  # what becomes of the write, nobody writes there again
-            file.there.add(offset)
+            file.live_offsets.add(offset)
             try:
                 write_at(file.fd, data, offset, file.path)
             except BaseException:
-                file.there.discard(offset)
+                file.live_offsets.discard(offset)
                 raise
             if file.end >= self._roll_bytes:
                 del self._current[queue]
@@ -129,8 +129,8 @@ class SwapStore(Handle):
         self._refuse()
         with self._guard, self._guard.change():
             file = self._file(address)
-            file.there.discard(address.offset)
-            if not file.there:
+            file.live_offsets.discard(address.offset)
+            if not file.live_offsets:
                 if self._current.get(file.queue) == address.file_number:
                     del self._current[file.queue]
                 self._remove_file(address.file_number)
@@ -155,7 +155,7 @@ class SwapStore(Handle):
     def _file(self, address: SwapAddress) -> _SwapFile:
         self._refuse()
         file = self._files.get(address.file_number)
-        if file is None or address.offset not in file.there:
+        if file is None or address.offset not in file.live_offsets:
             raise NotFoundError(f"no message was swapped out to {address.offset} of file {address.file_number}")
         return file
 
@@ -164,17 +164,17 @@ CACHE_MESSAGES = 500
 CACHE_BYTES = 2 << 20
 
 
-class _Held:
+class _QueuedMessage:
     """A message.  place: its body, or where it was swapped out to."""
 
-    __slots__ = ("delivery_count", "expiration", "is_given", "place", "priority")
+    __slots__ = ("delivery_count", "expiration", "is_delivered", "location", "priority")
 
-    def __init__(self, priority: int, expiration: int, place: bytes | SwapAddress) -> None:
+    def __init__(self, priority: int, expiration: int, location: bytes | SwapAddress) -> None:
         self.priority = priority
         self.expiration = expiration
-        self.place = place
+        self.location = location
         self.delivery_count = 0
-        self.is_given = False
+        self.is_delivered = False
 
 
 class SwappingQueue:
@@ -195,7 +195,7 @@ class SwappingQueue:
         self._bytes_max = cache_bytes
         self._mutex = threading.Lock()
         self._keys = count(1)
-        self._held: dict[int, _Held] = {}
+        self._messages: dict[int, _QueuedMessage] = {}
         self._waiting: list[tuple[int, int]] = []
         self._cached_count = self._cached_bytes = 0
 
@@ -209,7 +209,7 @@ class SwappingQueue:
     def swapped_count(self) -> int:
         """Messages that are swapped out, got or not."""
         with self._mutex:
-            return len(self._held) - self._cached_count
+            return len(self._messages) - self._cached_count
 
     def put(self, body: bytes, *, priority: int = PRIORITY, expiration: int = 0) -> int:
         """Put a message, as `Transaction.put`; its key.  Where the cache is full it is swapped out.
@@ -221,12 +221,12 @@ class SwappingQueue:
         body = bytes(body)
         with self._mutex:
             fits = self._cached_count < self._messages_max and self._cached_bytes + len(body) <= self._bytes_max
-            held = _Held(priority, expiration, body if fits else self._swap.add(self.name, body))
+            message = _QueuedMessage(priority, expiration, body if fits else self._swap.add(self.name, body))
             if fits:
                 self._cached_count += 1
                 self._cached_bytes += len(body)
             key = next(self._keys)
-            self._held[key] = held
+            self._messages[key] = message
             heapq.heappush(self._waiting, (-priority, key))
         return key
 
@@ -240,34 +240,34 @@ class SwappingQueue:
             if not self._waiting:
                 return None
             _, key = heapq.heappop(self._waiting)
-            held = self._held[key]
-            held.is_given = True
-            body = held.place if isinstance(held.place, bytes) else self._swap.get(held.place).body
-            return Message(self.name, key, body, held.priority, held.delivery_count, held.expiration)
+            message = self._messages[key]
+            message.is_delivered = True
+            body = message.location if isinstance(message.location, bytes) else self._swap.get(message.location).body
+            return Message(self.name, key, body, message.priority, message.delivery_count, message.expiration)
 
     def remove(self, key: int) -> None:
         """A message that was got is not needed any more.  Raises: NotFoundError; AccessError; ClosedError."""
         with self._mutex:
-            held = self._given(key)
-            if isinstance(held.place, SwapAddress):
-                self._swap.remove(held.place)
+            message = self._delivered_message(key)
+            if isinstance(message.location, SwapAddress):
+                self._swap.remove(message.location)
             else:
                 self._cached_count -= 1
-                self._cached_bytes -= len(held.place)
-            del self._held[key]
+                self._cached_bytes -= len(message.location)
+            del self._messages[key]
 
     def give_back(self, key: int) -> None:
         """A message that was got can be got again, and tells that it was given once more.  Raises: as `remove`."""
         with self._mutex:
-            held = self._given(key)
-            if isinstance(held.place, SwapAddress):
-                self._swap.set_delivery_count(held.place, held.delivery_count + 1)
-            held.delivery_count += 1
-            held.is_given = False
-            heapq.heappush(self._waiting, (-held.priority, key))
+            message = self._delivered_message(key)
+            if isinstance(message.location, SwapAddress):
+                self._swap.set_delivery_count(message.location, message.delivery_count + 1)
+            message.delivery_count += 1
+            message.is_delivered = False
+            heapq.heappush(self._waiting, (-message.priority, key))
 
-    def _given(self, key: int) -> _Held:
-        held = self._held.get(key)
-        if held is None or not held.is_given:
+    def _delivered_message(self, key: int) -> _QueuedMessage:
+        message = self._messages.get(key)
+        if message is None or not message.is_delivered:
             raise NotFoundError(f"nobody has a message {key} of the queue {self.name!r}")
-        return held
+        return message

@@ -152,9 +152,9 @@ class TransactionLog:
                 guard.changing = True
                 offset, data = group.take(True)
                 commit_at(group, self._fd, data, offset, self.path)
-                self._begin_anew()
+                self._begin_generation()
 
-    def _begin_anew(self) -> None:
+    def _begin_generation(self) -> None:
         """A checkpoint.  The guard is held."""
         try:
             self.start = self._checkpoint()

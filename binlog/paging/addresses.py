@@ -99,9 +99,9 @@ class AddressFolder:
 
     def _fail(self, error: PoisonedError) -> None:
         self.guard.fail(error)
-        self._mark()
+        self._mark_failed()
 
-    def _mark(self) -> None:
+    def _mark_failed(self) -> None:
         """Have the next process write anew what is in memory alone, perhaps.
 
         That it is told by a file's name, which is not synced: where a power cut takes that, it takes what is in memory
@@ -117,21 +117,21 @@ class AddressFolder:
         """Whether something had failed, of this process or of one before it."""
         return self.directory.has(FAILED_FILE)
 
-    def recovered(self) -> None:
+    def clear_failure(self) -> None:
         """All was written anew, and is durable.  Raises: AccessError."""
         self.directory.remove(FAILED_FILE)
 
-    def write_anew(self, name: str) -> None:
+    def rewrite(self, name: str) -> None:
         """Have a file's bytes be on the disk, of which a sync may have failed.
 
         fsync(2): what it did not write is taken for written, and only a write has it be written again.
         Raises: AccessError; FullError; PoisonedError.
         """
-        path, place = self.directory.file_path(name), 0
+        path, offset = self.directory.file_path(name), 0
         with OpenFile(self.directory, name, writable=True) as fd:
-            while data := read_at(fd, _COPIED_BYTES, place, path):
-                write_at(fd, data, place, path)
-                place += len(data)
+            while data := read_at(fd, _COPIED_BYTES, offset, path):
+                write_at(fd, data, offset, path)
+                offset += len(data)
             self.sync_file(fd, path)
 
     def check(self) -> None:
@@ -143,15 +143,15 @@ class AddressFolder:
         try:
             self.guard.check()
         except PoisonedError:
-            self._mark()
+            self._mark_failed()
             raise
 
-    def set_aside(self, name: str, aside: str, path: str) -> None:
+    def quarantine(self, name: str, new_name: str, path: str) -> None:
         """Give a file another name, under which nobody looks for it.  Raises: FullError; AccessError."""
         fd, taken = self.directory.fd, set(self.directory.names())
         with own_errors(path, "setting it aside"):
             # The ids begin anew when an address had no pages for a while, and what is kept must stay.
-            names = (aside, *(f"{aside}.{number}" for number in range(1, len(taken) + 2)))
+            names = (new_name, *(f"{new_name}.{number}" for number in range(1, len(taken) + 2)))
             free = next(each for each in names if each not in taken)
             with suppress(FileNotFoundError):
                 os.rename(name, free, src_dir_fd=fd, dst_dir_fd=fd)
@@ -201,7 +201,7 @@ def find_folders(root: Directory, problems: list[Problem]) -> Iterator[tuple[Dir
             yield directory, file
 
 
-def sweep_folders(root: Directory) -> None:
+def remove_unfinished_folders(root: Directory) -> None:
     """Remove folders that were being made when the process died; nothing was ever in them.  Raises: AccessError."""
     for name in root.names():
         if name.endswith(NEW_END) and is_folder_name(name.removesuffix(NEW_END)):

@@ -13,11 +13,11 @@ from contextlib import suppress
 from binlog.errors import AccessError, FullError
 from binlog.format.paging.page_file import PageLayout
 from binlog.format.paging.page_record import NO_TRANSACTION
-from binlog.format.paging.store_records import PagePlace, StoreRecord, parse_page_place
+from binlog.format.paging.store_records import PageReference, StoreRecord, parse_page_reference
 from binlog.paging.page import Page
 from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
-from binlog.paging.transaction_store import Stored, give_up
+from binlog.paging.transaction_store import StoreContents, roll_back_if_possible
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.native import Monitor
 
@@ -27,22 +27,22 @@ Deliver = Callable[[str, list[bytes], int], None]
 class Depaging:
     """The depaging of all addresses; of each one page at a time."""
 
-    def __init__(self, transactions: PageTransactions, stored: Stored | None) -> None:
+    def __init__(self, transactions: PageTransactions, stored: StoreContents | None) -> None:
         """Raises: CorruptError."""
         self._transactions = transactions
         self._guard = transactions.guard
         self._change = transactions.guard.change()
-        self._last: dict[str, tuple[int, PagePlace]] = {}
+        self._last: dict[str, tuple[int, PageReference]] = {}
         self._processed: defaultdict[str, list[Page]] = defaultdict(list)
         self._locks: defaultdict[str, Monitor] = defaultdict(Monitor)
         for record in stored.records if stored is not None else ():
             if record.user_type == StoreRecord.LAST_PAGE:
-                place = parse_page_place(record.body, record.record_id)
-                self._last[place.address] = (record.record_id, place)
+                reference = parse_page_reference(record.body, record.record_id)
+                self._last[reference.address] = (record.record_id, reference)
 
-    def last_page(self, address: str) -> PagePlace:
+    def last_page(self, address: str) -> PageReference:
         """The last page that was processed; its id is 0 for none."""
-        return self._last[address][1] if address in self._last else PagePlace(0, address)
+        return self._last[address][1] if address in self._last else PageReference(0, address)
 
     def run(self, store: PagingStore, deliver: Deliver) -> bool:
         """Process the first page; False where there was none, and page mode has ended.
@@ -65,19 +65,19 @@ class Depaging:
                 last = self._record(store_tx_id, store, page)
                 deliver(store.address, messages, store_tx_id)
                 with self._change:
-                    self._transactions.lower(store_tx_id, counts)
+                    self._transactions.decrement(store_tx_id, counts)
                     self._last[store.address] = last
-                    page.release()
+                    page.close_reader()
                     self._processed[store.address].append(page)
                     page = None
             except BaseException:
                 # No handler runs before the change begins, so the page is not passed over, which would lose it.
                 if page is not None and self._guard.failure is None:
                     with self._change:
-                        give_up(transactions, store_tx_id)
+                        roll_back_if_possible(transactions, store_tx_id)
                         store.put_back(page)
                 elif page is not None:
-                    page.release()
+                    page.close_reader()
                 raise
             with self._change, suppress(AccessError, FullError):  # its messages were delivered; the file goes later
                 self._remove_processed(store.address)
@@ -114,17 +114,17 @@ class Depaging:
                     counts[tx_id] = counts.get(tx_id, 0) + 1
             messages.append(message)
         if page.problem is not None:
-            store.tell(page.problem)
+            store.report_problem(page.problem)
         return messages, counts
 
-    def _record(self, store_tx_id: int, store: PagingStore, page: Page) -> tuple[int, PagePlace]:
+    def _record(self, store_tx_id: int, store: PagingStore, page: Page) -> tuple[int, PageReference]:
         """Have a transaction of the store say that a page was processed; what `_last` is once that is committed."""
         is_jbm = store.folder.layout is PageLayout.JBM
-        place = PagePlace(page.page_id, store.address, page.identity() if is_jbm else b"")
-        found = self._last.get(place.address)
+        reference = PageReference(page.page_id, store.address, page.identity() if is_jbm else b"")
+        found = self._last.get(reference.address)
         if found is None:
             record_id = self._transactions.store.new_id()
-            self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.LAST_PAGE, place.pack())
-            return record_id, place
-        self._transactions.store.append_update_tx(store_tx_id, found[0], StoreRecord.LAST_PAGE, place.pack())
-        return found[0], place
+            self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.LAST_PAGE, reference.pack())
+            return record_id, reference
+        self._transactions.store.append_update_tx(store_tx_id, found[0], StoreRecord.LAST_PAGE, reference.pack())
+        return found[0], reference

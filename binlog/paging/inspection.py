@@ -22,13 +22,13 @@ from binlog.paging.page import Page
 from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.handle import new_guard
 
-_SET_ASIDE = {
+_QUARANTINED = {
     INVALID_END: "a page with damage, of which all that could be read was used",
     INVALID_ACKS_END: "acknowledgements that could not be read, so that their messages came again",
 }
 
 
-class PageLook(NamedTuple):
+class PageStat(NamedTuple):
     """What a page has.
 
     ended: nothing is added to it any more.  acked_count: messages that were acknowledged outside of transactions, or
@@ -42,29 +42,29 @@ class PageLook(NamedTuple):
     message_count: int
     message_bytes: int
     acked_count: int
-    ended: bool
+    is_closed: bool
     tx_counts: dict[int, int]
     tx_acks: dict[int, int]
     deliveries: dict[int, int]
 
 
-class AddressLook(NamedTuple):
+class AddressStat(NamedTuple):
     """What an address has in pages."""
 
     address: str
     path: str
     layout: str
-    pages: list[PageLook]
+    pages: list[PageStat]
 
 
-class PagingLook(NamedTuple):
+class PagingStat(NamedTuple):
     """What there is in a folder of paging, and what is wrong with it."""
 
-    addresses: list[AddressLook]
+    addresses: list[AddressStat]
     problems: list[Problem]
 
 
-def look_at_paging(path: str | os.PathLike[str]) -> PagingLook:
+def stat_paging(path: str | os.PathLike[str]) -> PagingStat:
     """All addresses with their pages, each of which is read.  Raises: NotFoundError and AccessError for the folder."""
     root = os.path.abspath(path)
     problems: list[Problem] = []
@@ -72,29 +72,29 @@ def look_at_paging(path: str | os.PathLike[str]) -> PagingLook:
     for directory, file in find_folders(Directory(root), problems):
         folder = AddressFolder(directory, file, new_guard(directory.path))
         pages = list(_pages(folder, problems))
-        addresses.append(AddressLook(file.address, folder.path, file.layout.value, pages))
+        addresses.append(AddressStat(file.address, folder.path, file.layout.value, pages))
     if not addresses and not problems and not os.path.lexists(os.path.join(root, LOCK_FILE)):
         raise NotFoundError(f"{root} is no folder with paging: no folder in it has an address")
-    return PagingLook(sorted(addresses), problems)
+    return PagingStat(sorted(addresses), problems)
 
 
 def check_paging(path: str | os.PathLike[str]) -> list[Problem]:
-    """All that is wrong with the paging in a folder; nothing is repaired.  Raises: as `look_at_paging`."""
-    return look_at_paging(path).problems
+    """All that is wrong with the paging in a folder; nothing is repaired.  Raises: as `stat_paging`."""
+    return stat_paging(path).problems
 
 
-def read_given(path: str | os.PathLike[str], address: str) -> dict[tuple[int, int], int]:
+def read_delivery_counts(path: str | os.PathLike[str], address: str) -> dict[tuple[int, int], int]:
     """How often messages of an address were given that were, by their pages' ids and their numbers.
 
     Raises: as `read_pages`.
     """
-    found: dict[tuple[int, int], int] = {}
+    open_existing: dict[tuple[int, int], int] = {}
     folder = _folder_of(path, address)
     for page_id in folder.ids(DELIVERIES_END):
         with suppress(NotFoundError):  # it went meanwhile
-            counts = read_deliveries(Page.found(folder, page_id)).counts
-            found.update(((page_id, number), count) for number, count in counts.items())
-    return found
+            counts = read_deliveries(Page.open_existing(folder, page_id)).counts
+            open_existing.update(((page_id, number), count) for number, count in counts.items())
+    return open_existing
 
 
 def _folder_of(path: str | os.PathLike[str], address: str) -> AddressFolder:
@@ -113,24 +113,24 @@ def read_pages(path: str | os.PathLike[str], address: str) -> Iterator[tuple[int
     folder = _folder_of(path, address)
     for page_id in folder.ids(PAGE_END):
         with suppress(NotFoundError):  # it went meanwhile
-            yield from _messages(Page.found(folder, page_id))
+            yield from _messages(Page.open_existing(folder, page_id))
 
 
 def _messages(page: Page) -> Iterator[tuple[int, int, bytes, int]]:
-    at, number = None, 0
+    offset, number = None, 0
     try:
-        while chunk := page.read(at, number):
+        while chunk := page.read(offset, number):
             ids = chunk.tx_ids or [NO_TRANSACTION] * len(chunk.messages)
             for index, message in enumerate(chunk.messages):
                 yield page.page_id, chunk.number + index, message, ids[index]
-            at, number = chunk.end, chunk.number + len(chunk.messages)
+            offset, number = chunk.end, chunk.number + len(chunk.messages)
     finally:
-        page.release()
+        page.close_reader()
 
 
-def _pages(folder: AddressFolder, problems: list[Problem]) -> Iterator[PageLook]:
+def _pages(folder: AddressFolder, problems: list[Problem]) -> Iterator[PageStat]:
     for name in sorted(folder.directory.names()):
-        for end, text in _SET_ASIDE.items():
+        for end, text in _QUARANTINED.items():
             if end in name:
                 problems.append(Problem(os.path.join(folder.path, name), 0, "set_aside", text))
     for page_id in folder.ids(PAGE_END):
@@ -138,16 +138,16 @@ def _pages(folder: AddressFolder, problems: list[Problem]) -> Iterator[PageLook]
         try:
             # Before the page, so that what is added and acknowledged meanwhile is not acknowledged alone.
             acks_data = _read_acks(folder, page_id)
-            page = Page.found(folder, page_id)
-            yield _look(page, acks_data, problems)
+            page = Page.open_existing(folder, page_id)
+            yield _page_stat(page, acks_data, problems)
         except NotFoundError:
             continue  # it went meanwhile
         except BinlogError as error:
             problems.append(problem_of(error, page.path if page else folder.path))
 
 
-def _look(page: Page, acks_data: bytes, problems: list[Problem]) -> PageLook:
-    ended = page.message_count is not None
+def _page_stat(page: Page, acks_data: bytes, problems: list[Problem]) -> PageStat:
+    is_closed = page.message_count is not None
     count = size = 0
     tx_counts: dict[int, int] = {}
     for _, _, message, tx_id in _messages(page):
@@ -157,14 +157,16 @@ def _look(page: Page, acks_data: bytes, problems: list[Problem]) -> PageLook:
             tx_counts[tx_id] = tx_counts.get(tx_id, 0) + 1
     if page.problem is not None:
         problems.append(page.problem)
-    elif ended and (page.message_count, page.message_bytes) != (count, size) and page.message_count:
+    elif is_closed and (page.message_count, page.message_bytes) != (count, size) and page.message_count:
         text = f"it says that it has {page.message_count} messages of {page.message_bytes} bytes, not {count} of {size}"
         problems.append(Problem(page.path, 0, "page_end", text))
-    acked, tx_acks = _acks(page, acks_data, count, problems, ended=ended)
+    acked, tx_acks = _acks(page, acks_data, count, problems, is_closed=is_closed)
     file_bytes = OpenFile(page.folder.directory, os.path.basename(page.path), writable=False).size
     given = read_deliveries(page)
     problems += given.problems
-    return PageLook(page.page_id, page.path, file_bytes, count, size, acked, ended, tx_counts, tx_acks, given.counts)
+    return PageStat(
+        page.page_id, page.path, file_bytes, count, size, acked, is_closed, tx_counts, tx_acks, given.counts
+    )
 
 
 def _read_acks(folder: AddressFolder, page_id: int) -> bytes:
@@ -175,19 +177,19 @@ def _read_acks(folder: AddressFolder, page_id: int) -> bytes:
 
 
 def _acks(
-    page: Page, data: bytes, message_count: int, problems: list[Problem], *, ended: bool
+    page: Page, data: bytes, message_count: int, problems: list[Problem], *, is_closed: bool
 ) -> tuple[int, dict[int, int]]:
     """How many messages of a page were acknowledged, and by which transactions how often."""
     path = os.path.join(page.folder.path, acks_name(page.page_id))
-    found = parse_acks(data, page.page_id, page.identity(), path)
+    open_existing = parse_acks(data, page.page_id, page.identity(), path)
     if page.header is not None:
-        problems += found.problems
+        problems += open_existing.problems
     marks = bytearray(message_count)
     tx_acks: dict[int, int] = {}
-    for ack in found.acks:
+    for ack in open_existing.acks:
         stop = ack.first + ack.message_count
         if stop > message_count:
-            if ended and page.problem is None:  # else a power cut may have taken the messages
+            if is_closed and page.problem is None:  # else a power cut may have taken the messages
                 text = f"messages {ack.first} to {stop - 1} were acknowledged, and the page has {message_count}"
                 problems.append(Problem(path, 0, "ack_number", text))
             continue

@@ -9,17 +9,23 @@ from typing import Self
 
 from binlog.errors import BinlogError, ClosedError, FullError, StateError
 from binlog.format.paging.names import LOCK_FILE
-from binlog.format.paging.store_records import PagePlace, PageSettled, StoreRecord, parse_page_place, parse_page_settled
+from binlog.format.paging.store_records import (
+    CommitMarker,
+    PageReference,
+    StoreRecord,
+    parse_commit_marker,
+    parse_page_reference,
+)
 from binlog.format.problem import Problem
-from binlog.paging.addresses import AddressFolder, find_folders, make_folder, sweep_folders
+from binlog.paging.addresses import AddressFolder, find_folders, make_folder, remove_unfinished_folders
 from binlog.paging.cursor.cursor import PageCursor
 from binlog.paging.depaging import Deliver, Depaging
-from binlog.paging.memory import LOOK_SECONDS, AddressMemory, Held, Memory
+from binlog.paging.memory import RECHECK_SECONDS, AddressMemory, HeldMessage, Memory
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page_transaction import PageTransaction
 from binlog.paging.pool import Pool
 from binlog.paging.store import PagingStore
-from binlog.paging.transaction_store import Stored, TransactionStore
+from binlog.paging.transaction_store import StoreContents, TransactionStore
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.handle import Handle
 from binlog.storage.native import Monitor
@@ -45,7 +51,7 @@ class PagingManager(Handle):
         options: PagingOptions | None = None,
         *,
         store: TransactionStore | None = None,
-        stored: Stored | None = None,
+        stored: StoreContents | None = None,
     ) -> None:
         """store: where transactions are recorded, its user's to close; stored: what it had when it was opened.
 
@@ -62,23 +68,23 @@ class PagingManager(Handle):
         self._pool = Pool(_PAGE_THREADS)
         # Their own: a depage waits for transactions, whose commit may wait for a page to be synced.
         self._depagers = Pool(self.options.depaging_threads)
-        self._held_up: set[str] = set()
+        self._waiting_for_memory: set[str] = set()
         self._mutex = Monitor()
         self._stores: dict[str, PagingStore] = {}
         self._cursors: dict[str, PageCursor] = {}
         self._memory = Memory(self.options.memory_bytes_max)
         self._memories: dict[str, AddressMemory] = {}
         self._deliver: Deliver | None = None
-        self._complete: list[tuple[int, PagePlace]] = []
-        self._settled: list[tuple[int, PageSettled]] = []
-        self._made: dict[str, AddressFolder] = {}
-        self._forgotten: set[int] = set()
+        self._complete: list[tuple[int, PageReference]] = []
+        self._commit_markers: list[tuple[int, CommitMarker]] = []
+        self._unfinished_folders: dict[str, AddressFolder] = {}
+        self._deleted_records: set[int] = set()
         self._is_started = False
         for record in stored.records if stored is not None else ():
             if record.user_type == StoreRecord.PAGE_COMPLETE:
-                self._complete.append((record.record_id, parse_page_place(record.body, record.record_id)))
-            if record.user_type == StoreRecord.PAGE_SETTLED:
-                self._settled.append((record.record_id, parse_page_settled(record.body, record.record_id)))
+                self._complete.append((record.record_id, parse_page_reference(record.body, record.record_id)))
+            if record.user_type == StoreRecord.COMMIT_MARKER:
+                self._commit_markers.append((record.record_id, parse_commit_marker(record.body, record.record_id)))
 
     def start(self) -> None:
         """Make the paging this process's, and start the store of each address that has a folder.
@@ -98,32 +104,32 @@ class PagingManager(Handle):
         undoing.callback(self._stores.clear)
         undoing.callback(self._close_folders)
         undoing.callback(self._pool.drain)
-        sweep_folders(self._directory)
+        remove_unfinished_folders(self._directory)
         for directory, file in find_folders(self._directory, self.problems):
-            folder = self._made[file.address] = AddressFolder(directory, file, self.guard)
+            folder = self._unfinished_folders[file.address] = AddressFolder(directory, file, self.guard)
             self._add(folder)
-            del self._made[file.address]
-        self._forget_gone()
+            del self._unfinished_folders[file.address]
+        self._delete_stale_records()
 
-    def _forget_gone(self) -> None:
+    def _delete_stale_records(self) -> None:
         """Records of pages that are gone, and of transactions of which nothing is in any."""
         for record_id, _ in self._complete:
-            self._forget(record_id)
-        for record_id, settled in self._settled:
-            store = self._stores.get(settled.address)
-            if store.find(settled.page_id) is None if store is not None else not self.problems:
-                self._forget(record_id)
+            self._delete_record(record_id)
+        for record_id, commit_markers in self._commit_markers:
+            store = self._stores.get(commit_markers.address)
+            if store.find(commit_markers.page_id) is None if store is not None else not self.problems:
+                self._delete_record(record_id)
         idle = [store for store in self._stores.values() if not store.is_paging]
         for store in idle:
             self._depaging.forget(store)
         if len(idle) == len(self._stores) and not self.problems:
             self.transactions.purge(())
 
-    def _forget(self, record_id: int) -> None:
+    def _delete_record(self, record_id: int) -> None:
         """Remove a record, once: a start that was undone may be done again."""
-        if record_id not in self._forgotten:
+        if record_id not in self._deleted_records:
             self.transactions.store.append_delete(record_id)
-            self._forgotten.add(record_id)
+            self._deleted_records.add(record_id)
 
     @property
     def addresses(self) -> list[str]:
@@ -143,12 +149,12 @@ class PagingManager(Handle):
             self._check()
             found = self._stores.get(address)
             if found is None:
-                folder = self._made.get(address)
+                folder = self._unfinished_folders.get(address)
                 if folder is None:
                     folder = make_folder(self._directory, address, self.options.layout, self.guard)
-                self._made[address] = folder  # where what follows fails there is no second one
+                self._unfinished_folders[address] = folder  # where what follows fails there is no second one
                 found = self._add(folder)
-                del self._made[address]
+                del self._unfinished_folders[address]
         return found
 
     def cursor(self, address: str) -> PageCursor:
@@ -176,7 +182,7 @@ class PagingManager(Handle):
         Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
         ClosedError, also where this waits and the manager is stopped.
         """
-        return self._depaging.run(self._depaged(address), deliver)
+        return self._depaging.run(self._store_to_depage(address), deliver)
 
     def depage_to(self, deliver: Deliver) -> None:
         """Have the manager depage by itself whenever an address has room for what is in its pages.
@@ -191,7 +197,7 @@ class PagingManager(Handle):
 
     def admit(
         self, address: str, message: bytes, *, references: int = 1, transaction: PageTransaction | None = None
-    ) -> Held | None:
+    ) -> HeldMessage | None:
         """Take a message in: it is held in memory, or None: it was put into a page, or dropped.
 
         It goes to a page where the address is in page mode, and where there is no room for it in memory and the policy
@@ -214,12 +220,12 @@ class PagingManager(Handle):
                 limit = memory.bytes_max
                 raise FullError(f"there is no room in memory for {address!r}", limit=limit, size=len(message))
             else:
-                memory.wait(len(message), LOOK_SECONDS)
+                memory.wait(len(message), RECHECK_SECONDS)
                 self._refuse()
                 self._check()
         return None
 
-    def hold(self, address: str, message: bytes, *, references: int = 1) -> Held:
+    def hold(self, address: str, message: bytes, *, references: int = 1) -> HeldMessage:
         """Hold a message in memory whatever the limits are, as of one that was depaged."""
         return self.memory(address).hold(message, references)
 
@@ -233,7 +239,7 @@ class PagingManager(Handle):
                 self._memories[address] = found
             return found
 
-    def _depaged(self, address: str) -> PagingStore:
+    def _store_to_depage(self, address: str) -> PagingStore:
         if address in self._cursors:
             raise StateError(f"{address!r} has a cursor, and is not depaged")
         return self.store(address)
@@ -241,7 +247,7 @@ class PagingManager(Handle):
     def _released(self, address: str) -> None:
         """Messages of an address were, and others may have waited for that."""
         if self._deliver is not None:
-            for each in {address} | self._held_up:
+            for each in {address} | self._waiting_for_memory:
                 self._depage_soon(each)
 
     def _depage_soon(self, address: str) -> None:
@@ -251,7 +257,7 @@ class PagingManager(Handle):
             return
         if self._may_depage(address):
             with self._change:
-                self._depagers.do_once(address, partial(self._depage_all, address))
+                self._depagers.submit_once(address, partial(self._depage_all, address))
 
     def _depage_all(self, address: str) -> None:
         deliver = self._deliver
@@ -260,10 +266,10 @@ class PagingManager(Handle):
 
     def _may_depage(self, address: str) -> bool:
         """Whether there is room for more of its messages; where not, who releases some looks again."""
-        self._held_up.add(address)  # before the look: what is released behind it is told to this address
+        self._waiting_for_memory.add(address)  # before the look: what is released behind it is told to this address
         if not self._is_started or self._is_closed or not self._has_room(address):
             return False
-        self._held_up.discard(address)
+        self._waiting_for_memory.discard(address)
         return True
 
     def _has_room(self, address: str) -> bool:
@@ -288,17 +294,19 @@ class PagingManager(Handle):
     def _add(self, folder: AddressFolder) -> PagingStore:
         processed = self._depaging.last_page(folder.address)
         complete = {place.page_id for _, place in self._complete if place.address == folder.address}
-        settled = {
-            each.page_id: (id_, each.rolled_back) for id_, each in self._settled if each.address == folder.address
+        commit_markers = {
+            each.page_id: (id_, each.rolled_back)
+            for id_, each in self._commit_markers
+            if each.address == folder.address
         }
         store = PagingStore(
             folder,
             self.options,
-            self._pool.do,
+            self._pool.submit,
             processed=processed.page_id,
             processed_identity=processed.identity,
             complete=complete,
-            settled=settled,
+            commit_markers=commit_markers,
         )
         store.start()
         store.message_paged = partial(self._depage_soon, folder.address)
@@ -339,9 +347,9 @@ class PagingManager(Handle):
     _refuse_reentry = refuse_reentry
 
     def _close_folders(self) -> None:
-        for folder in (*self._made.values(), *(store.folder for store in self._stores.values())):
+        for folder in (*self._unfinished_folders.values(), *(store.folder for store in self._stores.values())):
             folder.directory.close()
-        self._made.clear()
+        self._unfinished_folders.clear()
 
     def check_owned(self) -> None:
         """Raise StateError in a forked child, and in a process that closed all its descriptors."""

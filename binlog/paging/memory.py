@@ -12,7 +12,7 @@ from binlog.storage.native import Monitor
 from binlog.storage.waiting.bell_watcher import GREEN_SECONDS, green_sleep
 
 # A change that an exception leaves half done poisons the paging, and wakes no thread: those that wait look so often.
-LOOK_SECONDS = 1.0
+RECHECK_SECONDS = 1.0
 
 
 def wait_for_notice(monitor: Monitor, seconds: float | None = None) -> None:
@@ -35,13 +35,13 @@ def wait_until(monitor: Monitor, is_over: Callable[[], object], timeout: float |
     """Wait until it is over, or for so many seconds; the monitor is held."""
     end = None if timeout is None else time.monotonic() + timeout
     while not is_over():
-        seconds = LOOK_SECONDS if end is None else min(LOOK_SECONDS, end - time.monotonic())
+        seconds = RECHECK_SECONDS if end is None else min(RECHECK_SECONDS, end - time.monotonic())
         if seconds <= 0:
             return
         wait_for_notice(monitor, seconds)
 
 
-class Held:
+class HeldMessage:
     """A message in memory, for as long as somebody refers to it."""
 
     __slots__ = ("_memory", "_references", "message")
@@ -51,7 +51,7 @@ class Held:
         self._memory = memory
         self._references = references
 
-    def refer(self) -> None:
+    def add_reference(self) -> None:
         """One more refers to it.  Raises: ValueError where nobody did."""
         self._memory.change(self, 1)
 
@@ -84,11 +84,11 @@ class AddressMemory:
         self._memory = memory
         self._released = released
 
-    def hold(self, message: bytes, references: int = 1) -> Held:
+    def hold(self, message: bytes, references: int = 1) -> HeldMessage:
         """A message in memory, whatever the limits are.  references: so many refer to it.  Raises: ValueError."""
         return self._hold(message, references, within=False)  # type: ignore[return-value]
 
-    def try_hold(self, message: bytes, references: int = 1) -> Held | None:
+    def try_hold(self, message: bytes, references: int = 1) -> HeldMessage | None:
         """A message in memory, where both limits allow it, or nothing else is there; None else.  Raises: ValueError."""
         return self._hold(message, references, within=True)
 
@@ -98,7 +98,7 @@ class AddressMemory:
             if not self._fits(message_bytes):
                 wait_for_notice(self._memory.mutex, timeout)
 
-    def change(self, held: Held, by: int) -> None:
+    def change(self, held: HeldMessage, by: int) -> None:
         """More or less refer to a message."""
         with self._memory.mutex:
             if held._references < 1:
@@ -111,7 +111,7 @@ class AddressMemory:
             self._memory.mutex.notify()
         self._released()
 
-    def _hold(self, message: bytes, references: int, *, within: bool) -> Held | None:
+    def _hold(self, message: bytes, references: int, *, within: bool) -> HeldMessage | None:
         if references < 1:
             raise ValueError(f"{references} refer to the message")
         with self._memory.mutex:
@@ -119,7 +119,7 @@ class AddressMemory:
                 return None
             self._memory.used_bytes += len(message)
             self.used_bytes += len(message)
-        return Held(self, message, references)
+        return HeldMessage(self, message, references)
 
     def _fits(self, message_bytes: int) -> bool:
         places = ((self.used_bytes, self.bytes_max), (self._memory.used_bytes, self._memory.bytes_max))

@@ -35,8 +35,8 @@ class PagingOptions:
     beyond.  resume_ratio: pages are read again once an address has no more than this part of its limit in memory.
     layout: of the folder of a new address.  depaging_threads: so many addresses are depaged at once.
     unsynced_pages_max: so many full pages may wait to be synced, before who goes on to the next one does it.
-    settle_above: where more transactions than so many have messages in pages, full pages are settled: one record for
-    each says which were committed.
+    commit_markers_above: where more transactions than so many have messages in pages, full pages are settled: one
+    record for each says which were committed.
     """
 
     page_bytes: int = 10 << 20
@@ -49,7 +49,7 @@ class PagingOptions:
     layout: PageLayout = PageLayout.NATIVE
     depaging_threads: int = 2
     unsynced_pages_max: int = 4
-    settle_above: int = 4096
+    commit_markers_above: int = 4096
 
     def __post_init__(self) -> None:
         """Take words for a policy, a layout and sizes too.  Raises: TypeError, ValueError."""
@@ -63,7 +63,7 @@ class PagingOptions:
             "resume_ratio": not 0 <= self.resume_ratio <= 1,
             "depaging_threads": self.depaging_threads < 1,
             "unsynced_pages_max": self.unsynced_pages_max < 1,
-            "settle_above": self.settle_above < 0,
+            "commit_markers_above": self.commit_markers_above < 0,
         }
         if bad := [f"{name}={getattr(self, name)!r}" for name, is_bad in wrong.items() if is_bad]:
             raise ValueError(f"no paging can be kept so: {', '.join(bad)}")

@@ -36,10 +36,10 @@ from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import content_bytes, read_at, read_soon_at, write_at
 from binlog.storage.native import AckWriter, Monitor, PageWriter
 
-__all__ = ["AckWriter", "Mark", "PageWriter", "Refusal", "WriterState"]
+__all__ = ["AckState", "AckWriter", "PageWriter", "Refusal", "WriterState"]
 
 
-class Mark(enum.IntEnum):
+class AckState(enum.IntEnum):
     """What an AckWriter knows of a message.  PENDING: a transaction that has not ended acknowledged it."""
 
     NONE = 0
@@ -54,8 +54,8 @@ class Refusal(enum.IntEnum):
     FAILURE: there is no file, or a write failed.
     """
 
-    TWICE = -1
-    LIMIT = -2
+    ALREADY_ACKED = -1
+    NO_SUCH_MESSAGE = -2
     FAILURE = -3
 
 
@@ -65,7 +65,7 @@ class WriterState(NamedTuple):
     at: where the last message ends.  message_bytes: of the messages alone.  failure: errno of a write that failed, 0.
     """
 
-    at: int
+    offset: int
     message_count: int
     message_bytes: int
     closed: int
@@ -114,7 +114,7 @@ class Page:
         self.message_bytes = 0
         self.tx_counts: dict[int, int] = {}
         self.rolled_back: frozenset[int] | None = None
-        self.settled_id = 0
+        self.marker_id = 0
         self.problem: Problem | None = None
         self._fd = -1
         self._read_file: OpenFile | None = None
@@ -122,9 +122,9 @@ class Page:
         self.message_count_max = 0
         self.written_by: PageWriter | None = None
         self.was_found = False
-        self._named = False
+        self._name_is_durable = False
         self.is_complete = False
-        self._is_gone = False
+        self._is_removed = False
         self._syncing = Monitor()
         self._reading = Monitor()
 
@@ -147,7 +147,7 @@ class Page:
         return page
 
     @classmethod
-    def found(cls, folder: AddressFolder, page_id: int) -> Page:
+    def open_existing(cls, folder: AddressFolder, page_id: int) -> Page:
         """A page that a process before this one wrote.
 
         What is wrong with its header, or with what ends it, is its `problem`; without a header no message is in it.
@@ -156,9 +156,9 @@ class Page:
         page = cls(folder, page_id, None)
         try:
             with page._reading:
-                page._look_at(page._open())
+                page._read_header_and_end(page._open())
         finally:
-            page.release()
+            page.close_reader()
         page.was_found = True
         return page
 
@@ -175,7 +175,7 @@ class Page:
         except NotFoundError:
             return bytes(SALT_BYTES)
 
-    def _look_at(self, fd: int) -> None:
+    def _read_header_and_end(self, fd: int) -> None:
         """Read how it begins and ends."""
         size = content_bytes(fd)
         start = read_at(fd, PAGE_HEADER.size, 0, self.path)
@@ -219,23 +219,23 @@ class Page:
         assert self.header is not None
         state = WriterState(*self.writer.close())
         end = PageEnd(state.message_count, state.message_bytes)
-        self.message_count, self.message_bytes, self._end = *end, state.at
-        data = pack_page_end(end, self.header, state.at)
+        self.message_count, self.message_bytes, self._end = *end, state.offset
+        data = pack_page_end(end, self.header, state.offset)
         try:
             if data:
-                write_at(self._fd, data, state.at, self.path)
+                write_at(self._fd, data, state.offset, self.path)
         except FullError:
             with suppress(FullError):  # a page without it, or with a part, is as good, but takes longer to look at
-                self._cut(state.at)
+                self._truncate(state.offset)
         finally:
             self.writer = None  # from here on who syncs it closes the file
 
-    def _cut(self, at: int) -> None:
+    def _truncate(self, offset: int) -> None:
         """Leave nothing behind a place.  Raises: FullError, on some file systems; AccessError."""
         with own_errors(self.path, "cutting off what was not written"):
-            os.ftruncate(self._fd, at)
+            os.ftruncate(self._fd, offset)
 
-    def mend(self) -> None:
+    def clear_failed_write(self) -> None:
         """Forget what a failed write may have left, and go on.
 
         Raises: FullError where there was no room; PoisonedError, and then nothing may be added any more.
@@ -245,8 +245,8 @@ class Page:
         if not state.failure:
             return
         if state.failure in NO_SPACE:
-            self._cut(state.at)
-            self.writer.mend()
+            self._truncate(state.offset)
+            self.writer.clear_failure()
         raise write_failure(state.failure, self.path)
 
     def sync(self, commit: Commit | None = None) -> None:
@@ -259,17 +259,17 @@ class Page:
             with self._syncing:
                 self._sync(commit)
         finally:
-            if self._is_gone:
-                self._close_gone()
+            if self._is_removed:
+                self._close_removed()
 
     def _sync(self, commit: Commit | None) -> None:
         if self._fd < 0:
             return
         was_open = self.is_open
-        if not self._is_gone:
-            if not self._named:
+        if not self._is_removed:
+            if not self._name_is_durable:
                 self.folder.sync()
-                self._named = True
+                self._name_is_durable = True
             self.folder.sync_file(self._fd, self.path, commit)
         if not was_open:
             self._close_written()
@@ -283,10 +283,16 @@ class Page:
             with self._reading:
                 self.folder.sync_file(self._open(), self.path)
         finally:
-            self.release()
+            self.close_reader()
 
     def read(
-        self, at: int | None, number: int, *, bytes_max: int = READ_BYTES, skip: int = 0, count_max: int = sys.maxsize
+        self,
+        offset: int | None,
+        number: int,
+        *,
+        bytes_max: int = READ_BYTES,
+        skip: int = 0,
+        count_max: int = sys.maxsize,
     ) -> Chunk | None:
         """Messages from the place `at` on, where message `number` lies; None where there is no more, for now at least.
 
@@ -298,47 +304,49 @@ class Page:
         if self.header is None:
             return None
         with self._reading:
-            chunk = self._read(self.header, self.header.size if at is None else at, number, bytes_max, skip, count_max)
+            chunk = self._read(
+                self.header, self.header.size if offset is None else offset, number, bytes_max, skip, count_max
+            )
         return chunk  # noqa: RET504 - outside of the block, where a signal handler that raises leaves no lock behind
 
     def _read(
-        self, header: PageHeader, place: int, number: int, bytes_max: int, skip: int, count_max: int
+        self, header: PageHeader, offset: int, number: int, bytes_max: int, skip: int, count_max: int
     ) -> Chunk | None:
         fd = self._open()
-        while (left := self._left(place)) is None or left > 0:
+        while (left := self._left(offset)) is None or left > 0:
             size = bytes_max if left is None else min(bytes_max, left)
-            data = read_soon_at(fd, size, place, self.path)
-            found = scan(data, place, header.salt, skip=skip, count_max=count_max)
-            place += found.consumed
-            number += found.skipped
-            skip -= found.skipped
-            if found.messages:
-                return Chunk(number, found.messages, found.tx_ids, place)
-            if found.consumed:
+            data = read_soon_at(fd, size, offset, self.path)
+            scanned = scan(data, offset, header.salt, skip=skip, count_max=count_max)
+            offset += scanned.consumed
+            number += scanned.skipped
+            skip -= scanned.skipped
+            if scanned.messages:
+                return Chunk(number, scanned.messages, scanned.tx_ids, offset)
+            if scanned.consumed:
                 continue
-            if found.stop != ScanStop.SHORT or len(data) < size or size == left:
-                self._judge(fd, place, number, found.stop)
+            if scanned.stop != ScanStop.SHORT or len(data) < size or size == left:
+                self._end_scan(fd, offset, number, scanned.stop)
                 return None
             bytes_max *= 4  # a message that is larger
         return None
 
-    def _left(self, place: int) -> int | None:
+    def _left(self, offset: int) -> int | None:
         """How many bytes there are to be read from a place on; None where only reading can tell."""
         writer = self.writer  # it may be closed meanwhile
-        end = WriterState(*writer.state()).at if writer is not None else self._end
-        return None if end is None else end - place
+        end = WriterState(*writer.state()).offset if writer is not None else self._end
+        return None if end is None else end - offset
 
-    def _judge(self, fd: int, place: int, number: int, stop: int) -> None:
+    def _end_scan(self, fd: int, offset: int, number: int, stop: int) -> None:
         """Nothing more can be read from there on: it is the page's end, or what a crash left, or damage."""
         assert self.header is not None
         is_torn = stop == ScanStop.SHORT and self.header.layout is PageLayout.NATIVE
-        if stop != ScanStop.END and not is_torn and not _only_zeros(fd, place, self.path):
+        if stop != ScanStop.END and not is_torn and not _only_zeros(fd, offset, self.path):
             text = f"message {number} is not what was written; nothing from there on is read"
-            self.problem = Problem(self.path, place, "page_record", text)
+            self.problem = Problem(self.path, offset, "page_record", text)
         elif self.message_count is not None and self.message_count != number:
             text = f"the page says that it has {self.message_count} messages, and {number} are there"
-            self.problem = Problem(self.path, place, "page_end", text)
-        self._end = place
+            self.problem = Problem(self.path, offset, "page_end", text)
+        self._end = offset
         self.message_count = number
 
     def count(self) -> int:
@@ -347,20 +355,20 @@ class Page:
         if writer is not None:
             return WriterState(*writer.state()).message_count
         if self.message_count is None:
-            at, number = None, 0
-            while chunk := self.read(at, number):
-                at, number = chunk.end, chunk.number + len(chunk.messages)
-            self.release()
+            offset, number = None, 0
+            while chunk := self.read(offset, number):
+                offset, number = chunk.end, chunk.number + len(chunk.messages)
+            self.close_reader()
         return self.message_count or 0
 
     def messages(self) -> list[PageMessage]:
         """All messages.  Raises: AccessError."""
         result: list[PageMessage] = []
-        at = None
-        while chunk := self.read(at, len(result)):
+        offset = None
+        while chunk := self.read(offset, len(result)):
             ids = chunk.tx_ids or [NO_TRANSACTION] * len(chunk.messages)
             result.extend(map(PageMessage, chunk.messages, ids))
-            at = chunk.end
+            offset = chunk.end
         return result
 
     def delete(self) -> None:
@@ -371,17 +379,17 @@ class Page:
         if self.problem is None:
             self._directory.remove(self._name)
         else:
-            self.folder.set_aside(self._name, invalid_name(self.page_id), self.path)
-        self._is_gone = True
-        self.release()
-        self._close_gone()
+            self.folder.quarantine(self._name, invalid_name(self.page_id), self.path)
+        self._is_removed = True
+        self.close_reader()
+        self._close_removed()
 
-    def _close_gone(self) -> None:
+    def _close_removed(self) -> None:
         """Close what a page that was removed is written by.  If a thread is syncing it, that does it after the sync."""
         if not self._syncing.held:  # one that begins to sync it after that finds that it has gone
-            self.release_written()
+            self.close_writer_file()
 
-    def release(self) -> None:
+    def close_reader(self) -> None:
         """Close what it is read by; it is opened again where it is needed.  Waits for who reads."""
         with self._reading:
             self._read_file = None
@@ -389,12 +397,12 @@ class Page:
     def _open(self) -> int:
         """What it is read by: not what it is written by, which is closed once all is synced."""
         if self._read_file is None:
-            if self._is_gone:
+            if self._is_removed:
                 raise NotFoundError(f"{self.path} was removed")
             self._read_file = OpenFile(self._directory, self._name, writable=False)
         return self._read_file.fd
 
-    def release_written(self) -> None:
+    def close_writer_file(self) -> None:
         """Close what it was written by, where no sync did: nothing is synced any more."""
         with self._syncing:
             self._close_written()
@@ -413,9 +421,9 @@ def _new_salt() -> bytes:
     return salt
 
 
-def _only_zeros(fd: int, place: int, path: str) -> bool:
-    while data := read_at(fd, READ_BYTES, place, path):
+def _only_zeros(fd: int, offset: int, path: str) -> bool:
+    while data := read_at(fd, READ_BYTES, offset, path):
         if any(data):
             return False
-        place += len(data)
+        offset += len(data)
     return True

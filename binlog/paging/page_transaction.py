@@ -15,7 +15,7 @@ from typing import Protocol, Self
 
 from binlog.errors import NotFoundError, PoisonedError, StateError
 from binlog.format.paging.store_records import StoreRecord, pack_page_transaction
-from binlog.paging.transaction_store import NOTHING_DONE, TransactionStore, give_up
+from binlog.paging.transaction_store import NOTHING_DONE, TransactionStore, roll_back_if_possible
 from binlog.storage.native import Guard, Monitor
 
 
@@ -27,13 +27,13 @@ class Outcome(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class Synced(Protocol):
+class Syncable(Protocol):
     """What a transaction wrote to."""
 
     def sync(self) -> None: ...
 
 
-class Registry(Protocol):
+class TransactionRegistry(Protocol):
     """Who knows of all transactions."""
 
     guard: Guard
@@ -42,7 +42,7 @@ class Registry(Protocol):
     def store(self) -> TransactionStore: ...
     def committed(self, transaction: PageTransaction, record_id: int) -> None: ...
     def rolled_back(self, transaction: PageTransaction) -> None: ...
-    def tell(self) -> None: ...
+    def notify_ended(self) -> None: ...
 
 
 class PageTransaction:
@@ -52,45 +52,45 @@ class PageTransaction:
     something of it is written, or it ends.
     """
 
-    def __init__(self, registry: Registry, tx_id: int, store_tx_id: int) -> None:
+    def __init__(self, registry: TransactionRegistry, tx_id: int, store_tx_id: int) -> None:
         self._registry = registry
         self._guard = registry.guard
         self.tx_id = tx_id
         self.store_tx_id = store_tx_id
         self.count = 0
         self.state = Outcome.OPEN
-        self._written: dict[Synced, None] = {}
-        self._ended: deque[Callable[[bool], None]] = deque()
+        self._enlisted: dict[Syncable, None] = {}
+        self._callbacks: deque[Callable[[bool], None]] = deque()
         self._prepared = False
-        self.step = Monitor()
+        self.mutex = Monitor()
         self._record_id = 0
 
-    def write_to(self, to: Synced) -> None:
+    def enlist(self, target: Syncable) -> None:
         """Something of it is about to be written there, in a change, with `step` held.
 
         Raises: StateError where it was ended, or prepared.
         """
         self._check()
-        self._written[to] = None
+        self._enlisted[target] = None
 
     def _check(self) -> None:
         if self.state is not Outcome.OPEN or self._prepared:
             raise StateError("the transaction was ended, or prepared")
 
-    def when_ended(self, tell: Callable[[bool], None]) -> None:
+    def on_end(self, callback: Callable[[bool], None]) -> None:
         """Have it be told whether it was committed, once it has ended."""
-        self._ended.append(tell)
+        self._callbacks.append(callback)
         if self.state is not Outcome.OPEN:  # it may have told the others before
-            self._tell()
+            self._run_callbacks()
 
     def prepare(self, extra: bytes = b"") -> None:
         """Have it wait for `commit` or `rollback`, also of the next process.  extra: told by that.
 
         Blocks: for syncs.  Raises: StateError; FullError; PoisonedError; ClosedError.
         """
-        with self.step, self._guard.change():
+        with self.mutex, self._guard.change():
             self._check()
-            self._record()
+            self._record_commit()
             self._registry.store.prepare(self.store_tx_id, extra)
             self._prepared = True
 
@@ -104,10 +104,10 @@ class PageTransaction:
         and neither can be done: where it was a sync of the store it may be committed, which is known once that is
         opened anew; StateError; ClosedError.
         """
-        with self.step, self._guard.change():
+        with self.mutex, self._guard.change():
             self._check_open()
             if not self._prepared:
-                self._record()
+                self._record_commit()
             self._commit_stored()
             self._registry.committed(self, self._record_id)
             self._end(Outcome.COMMITTED)
@@ -133,12 +133,12 @@ class PageTransaction:
         Raises: StateError; PoisonedError; of one that was prepared FullError, AccessError, ClosedError too, and then it
         is still that.
         """
-        with self.step, self._guard.change():
+        with self.mutex, self._guard.change():
             self._check_open()
             if self._prepared:
                 self._registry.store.rollback(self.store_tx_id)
             else:
-                give_up(self._registry.store, self.store_tx_id)
+                roll_back_if_possible(self._registry.store, self.store_tx_id)
             self._registry.rolled_back(self)
             self._end(Outcome.UNKNOWN)
 
@@ -167,9 +167,9 @@ class PageTransaction:
         if self.state is Outcome.OPEN and not self._prepared and self._guard.failure is None:
             self.rollback()
 
-    def _record(self) -> None:
+    def _record_commit(self) -> None:
         """Sync, then say so in the store's transaction."""
-        for each in self._written:
+        for each in self._enlisted:
             each.sync()
         if self.count and not self._record_id:
             record_id = self._registry.store.new_id()
@@ -179,10 +179,10 @@ class PageTransaction:
 
     def _end(self, outcome: Outcome) -> None:
         self.state = outcome
-        self._tell()
-        self._registry.tell()
+        self._run_callbacks()
+        self._registry.notify_ended()
 
-    def _tell(self) -> None:
-        while self._ended:
+    def _run_callbacks(self) -> None:
+        while self._callbacks:
             with suppress(IndexError):  # another thread has it
-                self._ended.popleft()(self.state is Outcome.COMMITTED)
+                self._callbacks.popleft()(self.state is Outcome.COMMITTED)

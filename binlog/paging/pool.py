@@ -24,18 +24,18 @@ class Pool:
         self._mutex = Monitor()
         self._work: deque[tuple[Hashable, Callable[[], None]]] = deque()
         self._waiting: set[Hashable] = set()
-        self._going_on: set[Hashable] = set()
-        self._again: dict[Hashable, Callable[[], None]] = {}
+        self._running: set[Hashable] = set()
+        self._requeued: dict[Hashable, Callable[[], None]] = {}
         self._threads = 0
         self._busy = 0
         self._stopping = False
         self.failure: Exception | None = None
 
-    def do(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], None]) -> None:
         """Have it be done, after what was asked for before."""
-        self.do_once(object(), work)
+        self.submit_once(object(), work)
 
-    def do_once(self, key: Hashable, work: Callable[[], None]) -> None:
+    def submit_once(self, key: Hashable, work: Callable[[], None]) -> None:
         """Have it be done, unless work with the same key waits.  Of these one goes on at a time.
 
         Where one goes on, this is done behind it: what it is asked for may have come behind that one's last look.
@@ -43,8 +43,8 @@ class Pool:
         with self._mutex:
             if self._stopping or key in self._waiting:
                 return
-            if key in self._going_on:
-                self._again[key] = work
+            if key in self._running:
+                self._requeued[key] = work
             else:
                 self._add(key, work)
 
@@ -79,7 +79,7 @@ class Pool:
                     return
                 key, work = self._work.popleft()
                 self._waiting.discard(key)
-                self._going_on.add(key)
+                self._running.add(key)
                 self._busy += 1
             try:
                 work()
@@ -88,8 +88,8 @@ class Pool:
             finally:
                 with self._mutex:
                     self._busy -= 1
-                    self._going_on.discard(key)
-                    again = self._again.pop(key, None)
+                    self._running.discard(key)
+                    again = self._requeued.pop(key, None)
                     if again is not None:
                         self._add(key, again)
                     self._mutex.notify()

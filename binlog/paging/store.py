@@ -24,10 +24,10 @@ from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem
 from binlog.format.values import plain_bytes
 from binlog.paging.addresses import AddressFolder, Commit, last_known_id
-from binlog.paging.found_pages import find_pages
 from binlog.paging.memory import wait_until
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
+from binlog.paging.page_recovery import recover_pages
 from binlog.paging.page_transaction import PageTransaction
 from binlog.storage.native import Monitor, fork_generation
 
@@ -63,7 +63,7 @@ class UnsyncedPages:
                 self.forget(page)
 
 
-Later = Callable[[Callable[[], None]], None]
+RunInBackground = Callable[[Callable[[], None]], None]
 
 # What C takes at once, with what is around it.
 MESSAGE_BYTES_MAX = (1 << 31) - 128
@@ -91,12 +91,12 @@ class PagingStore:
         self,
         folder: AddressFolder,
         options: PagingOptions,
-        later: Later,
+        run_in_background: RunInBackground,
         *,
         processed: int = 0,
         processed_identity: bytes = b"",
         complete: Collection[int] = (),
-        settled: Mapping[int, tuple[int, frozenset[int]]] | None = None,
+        commit_markers: Mapping[int, tuple[int, frozenset[int]]] | None = None,
     ) -> None:
         """later: does what need not be done now.
 
@@ -116,8 +116,8 @@ class PagingStore:
         self._processed = processed
         self._processed_identity = processed_identity
         self._complete = complete
-        self._settled = settled or {}
-        self._later = later
+        self._commit_markers = commit_markers or {}
+        self._run_in_background = run_in_background
         self._generation = fork_generation()
         self._mutex = Monitor()
         self._pages: deque[Page] = deque()
@@ -125,7 +125,7 @@ class PagingStore:
         self._unsynced = UnsyncedPages()
         self._current: Page | None = None
         self._append: Callable[[bytes, int], int | None] = _append_nothing
-        self._due: deque[Callable[[], None]] = deque()
+        self._due_work: deque[Callable[[], None]] = deque()
         self._is_paging = False
         self._state = "new"
         self._is_ended = False
@@ -141,17 +141,17 @@ class PagingStore:
                 return
             if self._state == "stopped":
                 raise ClosedError(f"the store of {self.address!r} was stopped")
-            self._next_id = max(last_known_id(self.folder), self._processed, *self._complete, *self._settled) + 1
-            for page in find_pages(self.folder, self._processed, self._processed_identity, self._complete):
+            self._next_id = max(last_known_id(self.folder), self._processed, *self._complete, *self._commit_markers) + 1
+            for page in recover_pages(self.folder, self._processed, self._processed_identity, self._complete):
                 self._pages.append(page)
                 self._by_id[page.page_id] = page
-                page.settled_id, page.rolled_back = self._settled.get(page.page_id, (0, None))
+                page.marker_id, page.rolled_back = self._commit_markers.get(page.page_id, (0, None))
                 if page.problem is not None:
-                    self.tell(page.problem)
+                    self.report_problem(page.problem)
             self._is_paging = bool(self._pages)
             self._state = "started"
 
-    def tell(self, problem: Problem) -> None:
+    def report_problem(self, problem: Problem) -> None:
         """Have it be among the `problems`, once."""
         if problem not in self.problems:
             self.problems.append(problem)
@@ -204,40 +204,40 @@ class PagingStore:
         None where this is not page mode, DROPPED where it was dropped.
         """
         if transaction is None and type(message) is bytes and self._guard.failure is None:
-            place = self._append(message, NO_TRANSACTION)
-            if place is not None:
-                return place
+            message_id = self._append(message, NO_TRANSACTION)
+            if message_id is not None:
+                return message_id
         self._refuse()
         if type(message) is not bytes:
             message = plain_bytes(message)
         if len(message) > MESSAGE_BYTES_MAX:
             raise ValueError(f"a message of {len(message)} bytes; {MESSAGE_BYTES_MAX} are possible")
-        append = self._append_once if transaction is None else partial(self._append_with, transaction)
-        while (place := append(message)) == _NO_ROOM:
+        append = self._append_or_no_room if transaction is None else partial(self._append_in_transaction, transaction)
+        while (message_id := append(message)) == _NO_ROOM:
             self.wait_for_room()
-        return place
+        return message_id
 
-    def _append_with(self, transaction: PageTransaction, message: bytes) -> int | None:
+    def _append_in_transaction(self, transaction: PageTransaction, message: bytes) -> int | None:
         tx_id = transaction.tx_id
-        with transaction.step, self._change:
-            transaction.write_to(self)
-            place = self._append(message, tx_id)
-            if place is None:
-                place = self._append_once(message, tx_id)
-            if place is not None and place >= 0:
-                page = self._by_id.get(place >> 32)
+        with transaction.mutex, self._change:
+            transaction.enlist(self)
+            message_id = self._append(message, tx_id)
+            if message_id is None:
+                message_id = self._append_or_no_room(message, tx_id)
+            if message_id is not None and message_id >= 0:
+                page = self._by_id.get(message_id >> 32)
                 if page is not None:  # else it is depaged already, where the messages of each are counted anew
                     page.tx_counts[tx_id] = page.tx_counts.get(tx_id, 0) + 1
                 transaction.count += 1
-        return place
+        return message_id
 
-    def _append_once(self, message: bytes, tx_id: int = NO_TRANSACTION) -> int | None:
+    def _append_or_no_room(self, message: bytes, tx_id: int = NO_TRANSACTION) -> int | None:
         """As `append`, or _NO_ROOM if the caller is to wait until there may be another page."""
         with self._change:
             with self._mutex:
-                place = self._append_held(message, tx_id)
-            self._do_due()
-        return place
+                message_id = self._append_locked(message, tx_id)
+            self._run_due_work()
+        return message_id
 
     def depage(self) -> Page | None:
         """Take the first page, as a whole; it can be read, and is to be deleted.  None ends page mode.
@@ -251,7 +251,7 @@ class PagingStore:
             with self._mutex:
                 self._check()
                 page = self._take() if self._is_paging else None
-            self._do_due()
+            self._run_due_work()
         return page
 
     def _take(self) -> Page | None:
@@ -320,9 +320,9 @@ class PagingStore:
             pages = self._unsynced.all()
         self._unsynced.sync(pages, commit)
 
-    def do_later(self, work: Callable[[], None]) -> None:
+    def run_in_background(self, work: Callable[[], None]) -> None:
         """Have it be done soon, by a thread that may wait for the disk; at once where there is none."""
-        self._later(work)
+        self._run_in_background(work)
 
     def stop(self) -> None:
         """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
@@ -346,29 +346,29 @@ class PagingStore:
         except BinlogError as error:
             failure = error
         for page in pages:
-            page.release()
+            page.close_reader()
         for page in unsynced:
-            page.release_written()
+            page.close_writer_file()
         self.folder.directory.close()
         self._is_ended = True
         if failure is not None:
             raise failure
 
-    def _append_held(self, message: bytes, tx_id: int) -> int | None:
+    def _append_locked(self, message: bytes, tx_id: int) -> int | None:
         self._check()
         while self._is_paging:
-            place = self._append(message, tx_id)
-            if place is None:
-                place = self._go_on()
-            if place is not None:
-                return place
+            message_id = self._append(message, tx_id)
+            if message_id is None:
+                message_id = self._make_room()
+            if message_id is not None:
+                return message_id
         return None
 
-    def _go_on(self) -> int | None:
+    def _make_room(self) -> int | None:
         """Make room for a message that the current page did not take; or DROPPED, or _NO_ROOM.  The mutex is held."""
         page = self._current
         if page is not None:
-            page.mend()
+            page.clear_failed_write()
         limit = self.options.page_count_max
         if limit is not None and len(self._pages) >= limit:
             if self.options.full_policy is Policy.DROP:
@@ -402,19 +402,19 @@ class PagingStore:
     def _close(self, page: Page) -> None:
         """Nothing more is added to a page; it is synced, soon."""
         page.close()
-        self._due.extend(partial(tell, page) for tell in self.page_closed)
+        self._due_work.extend(partial(report_problem, page) for report_problem in self.page_closed)
         # Where the disk is slower than who appends, who goes on to the next page waits for it.
         waiting = self._unsynced.closed()
         if len(waiting) > self.options.unsynced_pages_max:
-            self._due.append(partial(self._unsynced.sync, waiting))
+            self._due_work.append(partial(self._unsynced.sync, waiting))
         else:
-            self._due.append(partial(self._later, partial(self._unsynced.sync, [page])))
+            self._due_work.append(partial(self._run_in_background, partial(self._unsynced.sync, [page])))
 
-    def _do_due(self) -> None:
+    def _run_due_work(self) -> None:
         """What was to be done once the mutex is free."""
-        while self._due:
+        while self._due_work:
             try:
-                work = self._due.popleft()
+                work = self._due_work.popleft()
             except IndexError:
                 return  # another thread has it
             work()

@@ -47,7 +47,7 @@ class StoredTransaction(Protocol):
     def records(self) -> Sequence[StoredRecord]: ...
 
 
-class Stored(Protocol):
+class StoreContents(Protocol):
     """What the store had when it was opened.  records: each update of one comes behind it."""
 
     @property
@@ -74,7 +74,7 @@ class TransactionStore(Protocol):
     def rollback(self, tx_id: int) -> None: ...
 
 
-def give_up(store: TransactionStore, tx_id: int) -> None:
+def roll_back_if_possible(store: TransactionStore, tx_id: int) -> None:
     """Roll back what nobody will commit.  What cannot be rolled back the next load rolls back."""
     with suppress(BinlogError):
         store.rollback(tx_id)
@@ -85,7 +85,7 @@ def give_up(store: TransactionStore, tx_id: int) -> None:
 _PAGE_TRANSACTION_OF_2008 = 34
 
 
-def refuse_other_numbers(records: Iterable[StoredRecord]) -> None:
+def refuse_2008_records(records: Iterable[StoredRecord]) -> None:
     """Refuse records that were numbered in 2008: their transactions would be taken for such as were never committed.
 
     records: each update of one comes behind it.

@@ -17,11 +17,11 @@ from binlog.errors import ClosedError, StateError
 from binlog.format.paging.store_records import StoreRecord, pack_page_transaction, parse_page_transaction
 from binlog.paging.memory import wait_until
 from binlog.paging.page_transaction import Outcome, PageTransaction
-from binlog.paging.transaction_store import NOTHING_DONE, Stored, TransactionStore, give_up
+from binlog.paging.transaction_store import NOTHING_DONE, StoreContents, TransactionStore, roll_back_if_possible
 from binlog.storage.native import Guard, Monitor
 
 
-class _Left:
+class _Remaining:
     """Of a committed transaction: its record in the store, and how much of it is left in pages."""
 
     __slots__ = ("count", "record_id")
@@ -38,30 +38,30 @@ class PageTransactions:
     store's transaction.  guard: of all that the paging changes.
     """
 
-    def __init__(self, guard: Guard, store: TransactionStore | None, stored: Stored | None = None) -> None:
+    def __init__(self, guard: Guard, store: TransactionStore | None, stored: StoreContents | None = None) -> None:
         """Raises: CorruptError."""
         self.guard = guard
         self._store = store
         self.in_doubt: dict[int, tuple[PageTransaction, bytes]] = {}
         self._mutex = Monitor()
-        self._lowering = Monitor()
+        self._decrementing = Monitor()
         self._open: dict[int, PageTransaction] = {}
-        self._left: dict[int, _Left] = {}
+        self._remaining: dict[int, _Remaining] = {}
         self._listeners: list[Callable[[], None]] = []
         self._stopped = False
         if stored is not None:
             self._restore(stored)
 
-    def _restore(self, stored: Stored) -> None:
+    def _restore(self, stored: StoreContents) -> None:
         for record in stored.records:
             if record.user_type == StoreRecord.PAGE_TRANSACTION:
                 tx_id, count = parse_page_transaction(record.body, record.record_id)
-                self._left[tx_id] = _Left(record.record_id, count)  # an update comes behind what it updates
+                self._remaining[tx_id] = _Remaining(record.record_id, count)  # an update comes behind what it updates
         for waiting in stored.prepared:
             for record in waiting.records:
                 if record.user_type == StoreRecord.PAGE_TRANSACTION:
                     tx_id, count = parse_page_transaction(record.body, record.record_id)
-                    if tx_id in self._left:
+                    if tx_id in self._remaining:
                         continue  # of a depage
                     transaction = PageTransaction(self, tx_id, waiting.tx_id)
                     transaction.count, transaction._record_id = count, record.record_id
@@ -79,12 +79,12 @@ class PageTransactions:
     @property
     def counts(self) -> Mapping[int, int]:
         """For each committed transaction, how much of it is left in pages."""
-        return {tx_id: left.count for tx_id, left in dict(self._left).items()}
+        return {tx_id: left.count for tx_id, left in dict(self._remaining).items()}
 
     @property
-    def left_count(self) -> int:
+    def committed_count(self) -> int:
         """How many committed transactions have something left in pages."""
-        return len(self._left)
+        return len(self._remaining)
 
     @property
     def open_ids(self) -> frozenset[int]:
@@ -103,7 +103,7 @@ class PageTransactions:
         """What became of a transaction."""
         if tx_id in self._open:
             return Outcome.OPEN
-        return Outcome.COMMITTED if tx_id in self._left else Outcome.UNKNOWN
+        return Outcome.COMMITTED if tx_id in self._remaining else Outcome.UNKNOWN
 
     def is_committed(self, tx_id: int) -> bool:
         """Whether it was."""
@@ -125,9 +125,9 @@ class PageTransactions:
             self.guard.check()
         return self.outcome(tx_id)
 
-    def when_settled(self, tell: Callable[[], None]) -> None:
+    def when_settled(self, notify_ended: Callable[[], None]) -> None:
         """Have it be called whenever a transaction has ended."""
-        self._listeners.append(tell)
+        self._listeners.append(notify_ended)
 
     def stop(self) -> None:
         """Let nobody wait any more."""
@@ -135,7 +135,7 @@ class PageTransactions:
             self._stopped = True
             self._mutex.notify()
 
-    def lower(self, store_tx_id: int, counts: Mapping[int, int]) -> None:
+    def decrement(self, store_tx_id: int, counts: Mapping[int, int]) -> None:
         """Commit a transaction of the store, and with it that so many less of each are in pages.
 
         Those that were not committed have nothing to lower.
@@ -144,37 +144,37 @@ class PageTransactions:
         rolled back; PoisonedError.
         """
         try:
-            with self.guard.change(), self._lowering:
-                left = self._lower(store_tx_id, counts)
+            with self.guard.change(), self._decrementing:
+                left = self._append_decrements(store_tx_id, counts)
                 self.store.commit(store_tx_id)
-                self._take_away(left)
+                self._apply(left)
         except NOTHING_DONE:
-            give_up(self.store, store_tx_id)
+            roll_back_if_possible(self.store, store_tx_id)
             raise
 
-    def lower_with(self, counts: Mapping[int, int], user_type: StoreRecord, body: bytes) -> int:
+    def decrement_with_record(self, counts: Mapping[int, int], user_type: StoreRecord, body: bytes) -> int:
         """Likewise, and add a record in the same transaction of the store; its id.  Raises: as `lower`."""
         store_tx_id, record_id = self.store.new_id(), self.store.new_id()
         try:
             self.store.append_add_tx(store_tx_id, record_id, user_type, body)
         except NOTHING_DONE:
-            give_up(self.store, store_tx_id)
+            roll_back_if_possible(self.store, store_tx_id)
             raise
-        self.lower(store_tx_id, counts)
+        self.decrement(store_tx_id, counts)
         return record_id
 
-    def _take_away(self, left: list[tuple[int, int]]) -> None:
+    def _apply(self, left: list[tuple[int, int]]) -> None:
         with self._mutex:
             for tx_id, count in left:
                 if count:
-                    self._left[tx_id].count = count
+                    self._remaining[tx_id].count = count
                 else:
-                    del self._left[tx_id]
+                    del self._remaining[tx_id]
 
-    def _lower(self, store_tx_id: int, counts: Mapping[int, int]) -> list[tuple[int, int]]:
+    def _append_decrements(self, store_tx_id: int, counts: Mapping[int, int]) -> list[tuple[int, int]]:
         result = []
         for tx_id, count in counts.items():
-            found = self._left.get(tx_id)
+            found = self._remaining.get(tx_id)
             if found is None or count == 0:
                 continue
             if count > found.count:
@@ -188,19 +188,19 @@ class PageTransactions:
             result.append((tx_id, rest))
         return result
 
-    def purge(self, there: Iterable[int]) -> None:
+    def purge(self, present: Iterable[int]) -> None:
         """Remove the records of transactions of which nothing is in any page."""
-        known = set(there)
-        gone = {tx_id: left.count for tx_id, left in self._left.items() if tx_id not in known}
+        known = set(present)
+        gone = {tx_id: left.count for tx_id, left in self._remaining.items() if tx_id not in known}
         if gone:
-            self.lower(self.store.new_id(), gone)
+            self.decrement(self.store.new_id(), gone)
 
     def committed(self, transaction: PageTransaction, record_id: int) -> None:
         """A transaction's record is durable."""
         with self._mutex:
             if transaction.count:
                 # Before it is open no more: `outcome` takes no lock, and must not find it nowhere.
-                self._left[transaction.tx_id] = _Left(record_id, transaction.count)
+                self._remaining[transaction.tx_id] = _Remaining(record_id, transaction.count)
             self._open.pop(transaction.tx_id, None)
             self.in_doubt.pop(transaction.store_tx_id, None)
 
@@ -210,7 +210,7 @@ class PageTransactions:
             self._open.pop(transaction.tx_id, None)
             self.in_doubt.pop(transaction.store_tx_id, None)
 
-    def tell(self) -> None:
+    def notify_ended(self) -> None:
         """A transaction has ended."""
         with self._mutex:
             self._mutex.notify()

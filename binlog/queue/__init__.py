@@ -5,7 +5,7 @@ A queue uses one address of a paging manager (`binlog.paging`).
 
 from binlog.queue.memory import Message
 from binlog.queue.queue import ADDRESS as QUEUE_ADDRESS
-from binlog.queue.queue import DEAD_ADDRESS, Queue
+from binlog.queue.queue import DEAD_LETTER_ADDRESS, Queue
 from binlog.queue.transaction import QueueTransaction
 
-__all__ = ["DEAD_ADDRESS", "QUEUE_ADDRESS", "Message", "Queue", "QueueTransaction"]
+__all__ = ["DEAD_LETTER_ADDRESS", "QUEUE_ADDRESS", "Message", "Queue", "QueueTransaction"]

@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 from binlog.errors import AccessError, ClosedError, GoneError, StateError
 from binlog.paging.manager import PagingManager
-from binlog.paging.memory import LOOK_SECONDS, wait_for_notice
+from binlog.paging.memory import RECHECK_SECONDS, wait_for_notice
 from binlog.storage.native import Monitor, fork_generation
 from binlog.storage.redelivery import Delayed
 
 
-class Joining:
+class DrainWait:
     """Those who wait.  `changed` is to be called behind whatever may end a wait."""
 
     def __init__(self, mutex: Monitor) -> None:
@@ -48,24 +48,24 @@ class Joining:
                     if is_done():
                         return
                     if seen == self._change_count:  # else there may be more to be read
-                        wait_for_notice(self._mutex, LOOK_SECONDS)
+                        wait_for_notice(self._mutex, RECHECK_SECONDS)
         finally:
             with self._mutex:
                 self.waiting_count -= 1
 
-    def changed(self) -> None:
+    def notify(self) -> None:
         """Have them look again."""
         with self._mutex:
-            self.changed_held()
+            self.notify_locked()
 
-    def changed_held(self) -> None:
+    def notify_locked(self) -> None:
         """Likewise; the mutex is held."""
         self._change_count += 1
         self._mutex.notify()
 
 
 # What a message takes in memory besides its bytes: its object, their object, its place.
-_AROUND_BYTES = 160
+_OVERHEAD_BYTES = 160
 # Messages go to memory again once no more than this part of the limit is used.
 _RESUME_RATIO = 0.75
 _NUMBER = (1 << 32) - 1
@@ -78,7 +78,7 @@ class Message(NamedTuple):
     before, also by processes that died.
     """
 
-    place: int
+    message_id: int
     body: bytes
     delivery_count: int = 0
 
@@ -101,47 +101,47 @@ class QueueMemory:
         self._delayed: Delayed[Message] = Delayed()
         self._mutex = Monitor()
         self._reading = Monitor()
-        self._joining = Joining(self._mutex)
+        self._drain_wait = DrainWait(self._mutex)
         self._waiting = 0
         self._committing = 0
-        self._is_direct = not self._store.page_count
-        self._last: int | None = None
+        self._serves_from_memory = not self._store.page_count
+        self._last_in_memory: int | None = None
         self._is_closed = False
 
-    def _offer(self, place: int, body: bytes) -> None:
+    def _offer(self, message_id: int, body: bytes) -> None:
         """Have a message be given from memory, where there is room for it.  The mutex is held, and it is direct."""
-        self._room -= len(body) + _AROUND_BYTES
-        if self._room < 0 and not self._measure():
-            self._cursor.seek(place)
-            self._is_direct = False
+        self._room -= len(body) + _OVERHEAD_BYTES
+        if self._room < 0 and not self._has_memory_again():
+            self._cursor.seek(message_id)
+            self._serves_from_memory = False
             return
-        message = Message(place, body if type(body) is bytes else bytes(memoryview(body)))
-        self._last = place
+        message = Message(message_id, body if type(body) is bytes else bytes(memoryview(body)))
+        self._last_in_memory = message_id
         self._ready.append(message)  # no handler runs before it is there
 
-    def _measure(self) -> bool:
+    def _has_memory_again(self) -> bool:
         """Whether others have taken enough out of memory meanwhile.
 
         That is asked only when so much was put as there was room for: so it need not be counted who takes what.
         """
-        used = sum(len(message.body) + _AROUND_BYTES for message in self._ready.copy())
+        used = sum(len(message.body) + _OVERHEAD_BYTES for message in self._ready.copy())
         self._room = self._memory_bytes - used
         return used <= self._memory_bytes * _RESUME_RATIO and self._room > 0
 
-    def _read_from_last(self) -> None:
+    def _switch_to_pages(self) -> None:
         """What is behind the last message that is in memory is to be read from pages.  The mutex is held."""
-        if not self._is_direct:
+        if not self._serves_from_memory:
             return
-        if self._last is not None:
+        if self._last_in_memory is not None:
             try:
-                self._cursor.seek(self._last + 1)
+                self._cursor.seek(self._last_in_memory + 1)
             except GoneError:
-                following = self._store.following(self._last >> 32)
+                following = self._store.following(self._last_in_memory >> 32)
                 if following is not None:
                     self._cursor.seek(following.page_id << 32)
-        self._is_direct = False
+        self._serves_from_memory = False
 
-    def _take_due(self) -> None:
+    def _requeue_due(self) -> None:
         """Have those come next that were given back, and whose delay is over."""
         with self._change, self._mutex:
             due = self._delayed.take_due()
@@ -150,7 +150,7 @@ class QueueMemory:
 
     def _notify(self, count: int) -> None:
         """Wake so many of those who wait for messages; those who join wait too, and look again.  The mutex is held."""
-        self._mutex.notify(count + self._joining.waiting_count)
+        self._mutex.notify(count + self._drain_wait.waiting_count)
 
     def _refill(self) -> None:
         """Read more messages from pages, where they do not come from memory."""
@@ -162,7 +162,7 @@ class QueueMemory:
 
     def _read_pages(self) -> None:
         with self._reading, self._change:
-            if self._ready or self._is_direct or self._is_closed:
+            if self._ready or self._serves_from_memory or self._is_closed:
                 return
             run = self._cursor.read()
             if run is None:
@@ -171,16 +171,16 @@ class QueueMemory:
                     if run is None:
                         if not self._committing:
                             self._room = self._memory_bytes
-                            self._last = None
-                            self._is_direct = True
+                            self._last_in_memory = None
+                            self._serves_from_memory = True
                         return
-            given = self._cursor.deliveries.counts(run.place >> 32)
-            if given:
-                first = run.place & _NUMBER
-                counts = [given.get(number, 0) for number in range(first, first + len(run.messages))]
-                self._ready.extend(map(Message, count(run.place), run.messages, counts))
+            counts_before = self._cursor.deliveries.counts(run.message_id >> 32)
+            if counts_before:
+                first = run.message_id & _NUMBER
+                counts = [counts_before.get(number, 0) for number in range(first, first + len(run.messages))]
+                self._ready.extend(map(Message, count(run.message_id), run.messages, counts))
             else:
-                self._ready.extend(map(Message, count(run.place), run.messages))
+                self._ready.extend(map(Message, count(run.message_id), run.messages))
             self._forget_if_closed()
         if self._waiting:
             with self._mutex:

@@ -19,7 +19,7 @@ from binlog.format.problem import Problem
 from binlog.format.values import byte_count, member
 from binlog.paging.addresses import Commit
 from binlog.paging.manager import PagingManager
-from binlog.paging.memory import LOOK_SECONDS, wait_for_notice
+from binlog.paging.memory import RECHECK_SECONDS, wait_for_notice
 from binlog.paging.page_transaction import Outcome
 from binlog.queue.memory import Message, QueueMemory
 from binlog.queue.transaction import QueueTransaction
@@ -59,7 +59,7 @@ class SharedSync:
 
 
 ADDRESS = "queue"
-DEAD_ADDRESS = "queue.dead"
+DEAD_LETTER_ADDRESS = "queue.dead"
 MEMORY_BYTES = 16 << 20
 
 
@@ -85,7 +85,7 @@ class Queue(QueueMemory, Closing):
         memory_bytes: int = MEMORY_BYTES,
         deliveries_max: int | None = None,
         close: Callable[[], None] | None = None,
-        dead_of: Queue | None = None,
+        dead_letters_of: Queue | None = None,
     ) -> None:
         """manager: started; the queue stops it.  memory_bytes: of messages that nobody has got yet, about.
 
@@ -97,11 +97,11 @@ class Queue(QueueMemory, Closing):
         if deliveries_max is not None and deliveries_max < 1:
             raise ValueError(f"deliveries_max={deliveries_max!r}")
         self._is_synced = _is_synced(mode)
-        super().__init__(manager, ADDRESS if dead_of is None else DEAD_ADDRESS, memory_bytes)
+        super().__init__(manager, ADDRESS if dead_letters_of is None else DEAD_LETTER_ADDRESS, memory_bytes)
         self._mode = mode
-        self._dead_of = dead_of
+        self._dead_letters_of = dead_letters_of
         self._dead: Queue | None = None
-        self._burying = Monitor()
+        self._dead_mutex = Monitor()
         self._deliveries_max = deliveries_max
         self._close = close
         self._append = self._store.append
@@ -133,7 +133,7 @@ class Queue(QueueMemory, Closing):
         with self._mutex:
             is_put = self._put(message)
         if not is_put:
-            self._put_later(message, block, timeout)
+            self._put_when_room(message, block, timeout)
         if is_synced:
             self._put_sync.wait()
 
@@ -152,12 +152,12 @@ class Queue(QueueMemory, Closing):
         if fork_generation() != self._generation or self._guard.failure is not None:
             self._refuse()
         if self._delayed:
-            self._take_due()
+            self._requeue_due()
         try:
             message = self._ready.popleft()
         except IndexError:
-            return self._get_slowly(block, timeout)
-        return message if self._give(message) else self._get_slowly(block, timeout)
+            return self._get_slow(block, timeout)
+        return message if self._record_delivery(message) else self._get_slow(block, timeout)
 
     def get_nowait(self) -> Message:
         """As `get`, which waits for none to be put."""
@@ -174,12 +174,12 @@ class Queue(QueueMemory, Closing):
         if fork_generation() != self._generation:
             self._refuse()
         try:
-            self._cursor.ack(message.place)
+            self._cursor.ack(message.message_id)
             if is_synced:
                 self._ack_sync.wait()
         finally:
-            if self._joining.waiting_count:
-                self._joining.changed()
+            if self._drain_wait.waiting_count:
+                self._drain_wait.notify()
 
     def nack(self, message: Message, *, delay: float | None = None) -> None:
         """Give a message back that was got and not acknowledged; one that was given `deliveries_max` times is dead.
@@ -193,7 +193,7 @@ class Queue(QueueMemory, Closing):
         check_delay(delay)
         again = message._replace(delivery_count=message.delivery_count + 1)
         if self._is_dead(again):
-            self._bury(again)
+            self._dead_letter(again)
             return
         seconds = retry_delay(again.delivery_count) if delay is None else delay
         with self._mutex:
@@ -211,11 +211,13 @@ class Queue(QueueMemory, Closing):
         Raises: StateError for one that is such a queue; FullError; AccessError; ClosedError; PoisonedError.
         """
         self._refuse()
-        if self._dead_of is not None:
+        if self._dead_letters_of is not None:
             raise StateError("this is the queue of dead letters")
-        with self._burying:
+        with self._dead_mutex:
             if self._dead is None:
-                self._dead = Queue(self._manager, mode=self._mode, memory_bytes=self._memory_bytes, dead_of=self)
+                self._dead = Queue(
+                    self._manager, mode=self._mode, memory_bytes=self._memory_bytes, dead_letters_of=self
+                )
             return self._dead
 
     def transaction(self) -> QueueTransaction:
@@ -225,12 +227,12 @@ class Queue(QueueMemory, Closing):
     def qsize(self) -> int:
         """How many messages nobody has got yet, about: after a crash also some that were never committed may count."""
         self._refuse()
-        return len(self._ready) + len(self._delayed) + (0 if self._is_direct else self._cursor.unread_count())
+        return len(self._ready) + len(self._delayed) + (0 if self._serves_from_memory else self._cursor.unread_count())
 
     def empty(self) -> bool:
         """Whether `get_nowait` would now find none.  Blocks: for reading, where none is in memory."""
         self._refuse()
-        self._take_due()
+        self._requeue_due()
         self._refill()
         return not self._ready
 
@@ -243,7 +245,7 @@ class Queue(QueueMemory, Closing):
     def unacknowledged_count(self) -> int:
         """How many messages were not acknowledged, whether somebody has got them or not."""
         self._refuse()
-        return self._cursor.left_count()
+        return self._cursor.unacknowledged_count()
 
     def join(self) -> None:
         """Wait until all messages were acknowledged, but those of transactions that were not committed.
@@ -252,11 +254,11 @@ class Queue(QueueMemory, Closing):
         Raises: ClosedError; PoisonedError; AccessError; StateError.
         """
         self._refuse()
-        self._joining.wait(self._refill, self._is_all_acknowledged)
+        self._drain_wait.wait(self._refill, self._is_drained)
 
-    def _is_all_acknowledged(self) -> bool:
+    def _is_drained(self) -> bool:
         self._check()
-        return self._cursor.left_count() == 0
+        return self._cursor.unacknowledged_count() == 0
 
     def sync(self) -> None:
         """Have all that was put and acknowledged be durable.  Raises: PoisonedError; ClosedError; StateError."""
@@ -278,10 +280,10 @@ class Queue(QueueMemory, Closing):
             self._ready.clear()
             self._delayed.clear()
             self._mutex.notify()
-            self._joining.changed_held()
-        if self._dead_of is not None:
+            self._drain_wait.notify_locked()
+        if self._dead_letters_of is not None:
             return  # whose manager goes on
-        with self._burying:
+        with self._dead_mutex:
             if self._dead is not None:
                 self._dead.close()
         failure = None
@@ -297,9 +299,9 @@ class Queue(QueueMemory, Closing):
     def _put(self, message: bytes) -> bool:
         """Put a message; False where there may be no page for it.  The mutex is held.  Raises: as `put`."""
         try:
-            place = self._append(message)
-            if place is not None and self._is_direct:
-                self._offer(place, message)
+            message_id = self._append(message)
+            if message_id is not None and self._serves_from_memory:
+                self._offer(message_id, message)
         except FullError as error:
             if error.limit is None:
                 raise
@@ -307,15 +309,15 @@ class Queue(QueueMemory, Closing):
         except BaseException:
             if self._guard.failure is None:
                 with self._change:  # no handler runs before it begins
-                    self._read_from_last()
+                    self._switch_to_pages()
             raise
         if self._waiting:
             self._notify(1)
-        return place is not None
+        return message_id is not None
 
-    def _put_later(self, message: bytes, block: bool, timeout: float | None) -> None:
+    def _put_when_room(self, message: bytes, block: bool, timeout: float | None) -> None:
         """Put a message for which there may be no page yet.  Raises: queue.Full; and as `put`."""
-        end = _end_of(timeout)
+        end = _deadline(timeout)
         while block and self._store.wait_for_room(None if end is None else max(end - time.monotonic(), 0)):
             with self._mutex:
                 is_put = self._put(message)
@@ -323,18 +325,18 @@ class Queue(QueueMemory, Closing):
                 return
         raise queue.Full
 
-    def _get_slowly(self, block: bool, timeout: float | None) -> Message:
+    def _get_slow(self, block: bool, timeout: float | None) -> Message:
         self._refuse()
-        end = _end_of(timeout if block else None)
+        end = _deadline(timeout if block else None)
         while True:
-            self._take_due()
+            self._requeue_due()
             self._refill()
             try:
                 message = self._ready.popleft()
             except IndexError:
                 self._check()
             else:
-                if self._give(message):
+                if self._record_delivery(message):
                     return message
                 continue
             wait = None if end is None else end - time.monotonic()
@@ -347,33 +349,33 @@ class Queue(QueueMemory, Closing):
                 # Who puts looks at `_waiting` under the mutex; what was put before is seen here.
                 self._waiting += 1
                 try:
-                    if not self._ready and (self._is_direct or self._committing) and not self._is_closed:
-                        wait_for_notice(self._mutex, LOOK_SECONDS if wait is None else min(wait, LOOK_SECONDS))
+                    if not self._ready and (self._serves_from_memory or self._committing) and not self._is_closed:
+                        wait_for_notice(self._mutex, RECHECK_SECONDS if wait is None else min(wait, RECHECK_SECONDS))
                 finally:
                     self._waiting -= 1
 
     def _is_dead(self, message: Message) -> bool:
         return self._deliveries_max is not None and message.delivery_count >= self._deliveries_max
 
-    def _give(self, message: Message) -> bool:
+    def _record_delivery(self, message: Message) -> bool:
         """Count that a message is given; False if it was given too often, and is dead now.
 
         Where that raises, it comes next.
         """
         try:
             if self._is_dead(message):
-                self._bury(message)
+                self._dead_letter(message)
                 return False
-            self._cursor.deliveries.count(message.place, message.delivery_count + 1)
+            self._cursor.deliveries.record(message.message_id, message.delivery_count + 1)
         except BaseException:
             with self._mutex:
                 self._ready.appendleft(message)
             raise
         return True
 
-    def _bury(self, message: Message) -> None:
+    def _dead_letter(self, message: Message) -> None:
         """Put a message into the dead letters, and acknowledge it here, in one transaction."""
-        self._commit(self.dead_letters, (message.body,), ((message.place, 1),))
+        self._commit(self.dead_letters, (message.body,), ((message.message_id, 1),))
 
     def _commit(self, into: Queue, messages: Iterable[bytes], acked: Iterable[tuple[int, int]]) -> None:
         """All of it, durably, or nothing.  into: where messages go.  acked: places here, and how many from there on."""
@@ -385,11 +387,11 @@ class Queue(QueueMemory, Closing):
             with into._mutex:
                 # They are read once it is committed, and others behind them not before.
                 with self._change:
-                    into._read_from_last()
+                    into._switch_to_pages()
                 for message in messages:
                     into._store.append(message, transaction)
-            for place, message_count in acked:
-                self._cursor.ack(place, message_count, transaction)
+            for message_id, message_count in acked:
+                self._cursor.ack(message_id, message_count, transaction)
             transaction.commit()
         except BaseException as error:
             if transaction.state is Outcome.OPEN and self._guard.failure is None:
@@ -402,7 +404,7 @@ class Queue(QueueMemory, Closing):
             with into._mutex:
                 into._committing -= 1
                 into._mutex.notify()
-            self._joining.changed()
+            self._drain_wait.notify()
 
 
 def _is_synced(mode: Mode | str) -> bool:
@@ -412,7 +414,7 @@ def _is_synced(mode: Mode | str) -> bool:
     return mode is Mode.SYNC
 
 
-def _end_of(timeout: float | None) -> float | None:
+def _deadline(timeout: float | None) -> float | None:
     """When it is over, of the monotonic clock.  Raises: ValueError."""
     if timeout is None:
         return None

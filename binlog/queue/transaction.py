@@ -10,11 +10,11 @@ from binlog.errors import FullError, StateError
 from binlog.format.values import plain_bytes
 
 
-class Placed(Protocol):
+class GotMessage(Protocol):
     """A message that was got."""
 
     @property
-    def place(self) -> int: ...
+    def message_id(self) -> int: ...
 
 
 Commit = Callable[[Iterable[bytes], Iterable[tuple[int, int]]], None]
@@ -38,12 +38,12 @@ class QueueTransaction:
         self._check()
         self._messages.append(message if type(message) is bytes else plain_bytes(message))
 
-    def ack(self, message: Placed) -> None:
+    def ack(self, message: GotMessage) -> None:
         """Have a message be acknowledged with the commit.  Raises: StateError."""
         self._check()
-        if message.place in self._acked:
+        if message.message_id in self._acked:
             raise StateError("the message was acknowledged in this transaction before")
-        self._acked.add(message.place)
+        self._acked.add(message.message_id)
 
     def commit(self) -> None:
         """Have all of it be done, durably; after a crash before that nothing is.
@@ -59,7 +59,7 @@ class QueueTransaction:
         self._is_ended = True
         if self._messages or self._acked:
             try:
-                self._commit(self._messages, _runs(sorted(self._acked)))
+                self._commit(self._messages, _consecutive(sorted(self._acked)))
             except (FullError, queue.Full):
                 self._is_ended = False
                 raise
@@ -81,15 +81,15 @@ class QueueTransaction:
             raise StateError("the transaction was ended")
 
 
-def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _consecutive(message_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Places one behind the other: the first, and how many."""
     first = count = 0
-    for place in places:
-        if count and place == first + count:
+    for message_id in message_ids:
+        if count and message_id == first + count:
             count += 1
             continue
         if count:
             yield first, count
-        first, count = place, 1
+        first, count = message_id, 1
     if count:
         yield first, count

@@ -39,7 +39,7 @@ def command(directory: str, as_json: bool) -> None:
         f"{things_text(len(found.prepared), 'prepared transaction')}"
     )
     rows = [
-        (each.name, count_text(each.message_count), count_text(each.given_count), count_text(each.index_pages))
+        (each.name, count_text(each.message_count), count_text(each.delivered_count), count_text(each.index_pages))
         for each in found.queues
     ]
     write_table(_NAMES, rows, left=_NAMES[:1])

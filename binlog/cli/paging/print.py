@@ -11,8 +11,8 @@ from binlog.cli.exits import CommandError, ExitCode, opening
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import write
 from binlog.cli.records import content_json, lines
-from binlog.paging import look_at_paging, read_given, read_pages
-from binlog.queue import DEAD_ADDRESS, QUEUE_ADDRESS
+from binlog.paging import read_delivery_counts, read_pages, stat_paging
+from binlog.queue import DEAD_LETTER_ADDRESS, QUEUE_ADDRESS
 
 _AT_ONCE = 256
 _Found = tuple[int, int, bytes, int]
@@ -34,7 +34,7 @@ def command(directory: str, address: str | None, count: int | None, as_json: boo
     """
     with opening():
         name = address or _main_address(directory)
-        given = read_given(directory, name) if as_json else {}
+        given = read_delivery_counts(directory, name) if as_json else {}
         found = islice(read_pages(directory, name), count)
         first = list(islice(found, _AT_ONCE))
     while first:
@@ -44,8 +44,8 @@ def command(directory: str, address: str | None, count: int | None, as_json: boo
 
 def _main_address(directory: str) -> str:
     """The only address there is, or a queue's, not that of its dead letters."""
-    addresses = [found.address for found in look_at_paging(directory).addresses]
-    if sorted(addresses) == [QUEUE_ADDRESS, DEAD_ADDRESS]:
+    addresses = [found.address for found in stat_paging(directory).addresses]
+    if sorted(addresses) == [QUEUE_ADDRESS, DEAD_LETTER_ADDRESS]:
         return QUEUE_ADDRESS
     if len(addresses) != 1:
         text = f"{directory} has {len(addresses)} addresses; --address takes one of them"

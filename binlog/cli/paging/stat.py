@@ -11,7 +11,7 @@ from binlog.cli.exits import ExitCode, opening
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.records import object_line
-from binlog.paging import AddressLook, PageLook, look_at_paging
+from binlog.paging import AddressStat, PageStat, stat_paging
 
 _PAGES = ("PAGE", "MESSAGES", "BYTES", "ACKED", "GIVEN", "OF TX", "SIZE")
 
@@ -28,7 +28,7 @@ def command(directory: str, as_json: bool) -> ExitCode:
     What is damaged is told last, and it exits with 1.
     """
     with opening():
-        look = look_at_paging(directory)
+        look = stat_paging(directory)
     for address in look.addresses:
         if as_json:
             write_line(object_line(_as_object(address)))
@@ -40,7 +40,7 @@ def command(directory: str, as_json: bool) -> ExitCode:
     return ExitCode.FAILED if look.problems else ExitCode.OK
 
 
-def _write_address(address: AddressLook) -> None:
+def _write_address(address: AddressStat) -> None:
     count = sum(page.message_count for page in address.pages)
     acked = sum(page.acked_count for page in address.pages)
     pages = things_text(len(address.pages), "page")
@@ -51,9 +51,9 @@ def _write_address(address: AddressLook) -> None:
         write_table(_PAGES, [_row(page) for page in address.pages])
 
 
-def _row(page: PageLook) -> tuple[str, ...]:
+def _row(page: PageStat) -> tuple[str, ...]:
     return (
-        f"{page.page_id}{'' if page.ended else '+'}",
+        f"{page.page_id}{'' if page.is_closed else '+'}",
         count_text(page.message_count),
         size_text(page.message_bytes),
         count_text(page.acked_count),
@@ -63,5 +63,5 @@ def _row(page: PageLook) -> tuple[str, ...]:
     )
 
 
-def _as_object(address: AddressLook) -> dict[str, Any]:
+def _as_object(address: AddressStat) -> dict[str, Any]:
     return {**address._asdict(), "pages": [page._asdict() for page in address.pages]}

@@ -80,7 +80,7 @@ Of an INSERT or UPDATE the zeros at the end of the part are left out.
 # What a record of SwiftMQ's log begins with: START, COMMIT, ABORT.
 _SWIFTMQ_STARTS = (b"\0\0\0\1", b"\0\0\0\2", b"\0\0\0\3")
 _CRC = struct.Struct(">I")
-_PLACE = struct.Struct(">8sQ")
+_SALT_AND_OFFSET = struct.Struct(">8sQ")
 _HEAD = struct.Struct(">4sB3sIIQQ")
 _ACTION = struct.Struct(LOG_ACTION.format)
 _START_CRC_AT = LOG_START.offset("crc")
@@ -162,62 +162,62 @@ def pack_actions(actions: Sequence[tuple[int, int, int, bytes | bytearray | memo
     return b"".join(parts)
 
 
-def pack_record(tx_id: int, synced: int, action_count: int, actions: bytes, salt: bytes, at: int) -> bytes:
+def pack_record(tx_id: int, synced: int, action_count: int, actions: bytes, salt: bytes, offset: int) -> bytes:
     """The record of a transaction, as it lies at the offset `at`."""
     head = _HEAD.pack(salt[:MARK_BYTES], RecordKind.COMMIT, b"", action_count, len(actions), tx_id, synced)
-    return b"".join((head, _CRC.pack(crc32c(actions, crc32c(head, check_seed(salt, at)))), actions))
+    return b"".join((head, _CRC.pack(crc32c(actions, crc32c(head, crc_seed(salt, offset)))), actions))
 
 
-def check_seed(salt: bytes, at: int) -> int:
+def crc_seed(salt: bytes, offset: int) -> int:
     """The CRC of what comes before the record itself."""
-    return crc32c(_PLACE.pack(salt, at))
+    return crc32c(_SALT_AND_OFFSET.pack(salt, offset))
 
 
-def parse_record(data: bytes, at: int, start: LogStart, path: str, base: int = 0) -> tuple[LogRecord, int]:
+def parse_record(data: bytes, offset: int, start: LogStart, path: str, base: int = 0) -> tuple[LogRecord, int]:
     """The record at the offset `at` of the log, and where it ends.
 
     data: of the log, from its offset `base` on.
     Raises: CorruptError, whose rule is "torn" where the data end within the record.
     """
-    place = at - base
-    if place + LOG_RECORD.size > len(data):
-        raise CorruptError(path, at, "torn", "the log ends within a record")
-    mark, kind, _, count, size, tx_id, synced = _HEAD.unpack_from(data, place)
+    position = offset - base
+    if position + LOG_RECORD.size > len(data):
+        raise CorruptError(path, offset, "torn", "the log ends within a record")
+    mark, kind, _, count, size, tx_id, synced = _HEAD.unpack_from(data, position)
     if mark != start.salt[:MARK_BYTES] or kind != RecordKind.COMMIT:
-        raise CorruptError(path, at, "record", "no record of this generation begins here")
-    end = place + LOG_RECORD.size + size
+        raise CorruptError(path, offset, "record", "no record of this generation begins here")
+    end = position + LOG_RECORD.size + size
     if end > len(data):
-        raise CorruptError(path, at, "torn", "the log ends within a record")
-    body = data[place + LOG_RECORD.size : end]
-    (crc,) = _CRC.unpack_from(data, place + _CRC_AT)
-    if crc != crc32c(body, crc32c(data[place : place + _CRC_AT], check_seed(start.salt, at))):
-        raise CorruptError(path, at, "check", "the record is not what was written")
-    return LogRecord(tx_id, synced, _parse_actions(body, count, start.page_bytes, at, path)), base + end
+        raise CorruptError(path, offset, "torn", "the log ends within a record")
+    body = data[position + LOG_RECORD.size : end]
+    (crc,) = _CRC.unpack_from(data, position + _CRC_AT)
+    if crc != crc32c(body, crc32c(data[position : position + _CRC_AT], crc_seed(start.salt, offset))):
+        raise CorruptError(path, offset, "check", "the record is not what was written")
+    return LogRecord(tx_id, synced, _parse_actions(body, count, start.page_bytes, offset, path)), base + end
 
 
-def said_bytes(data: bytes, at: int) -> int:
+def declared_bytes(data: bytes, offset: int) -> int:
     """How many bytes the record at an offset takes by what it says, of those that are there."""
-    if at + LOG_RECORD.size > len(data):
+    if offset + LOG_RECORD.size > len(data):
         return 0
-    size: int = _HEAD.unpack_from(data, at)[4]
-    return min(LOG_RECORD.size + size, len(data) - at)
+    size: int = _HEAD.unpack_from(data, offset)[4]
+    return min(LOG_RECORD.size + size, len(data) - offset)
 
 
-def _parse_actions(body: bytes, count: int, page_bytes: int, at: int, path: str) -> tuple[Action, ...]:
+def _parse_actions(body: bytes, count: int, page_bytes: int, offset: int, path: str) -> tuple[Action, ...]:
     room = page_content_bytes(page_bytes)
     actions = []
-    place = 0
+    position = 0
     try:
         for _ in range(count):
-            kind, _, offset, length, _, page = _ACTION.unpack_from(body, place)
-            place += _ACTION.size
-            action = Action(_KINDS[kind], page, offset, body[place : place + length])
-            place += length
+            kind, _, offset, length, _, page = _ACTION.unpack_from(body, position)
+            position += _ACTION.size
+            action = Action(_KINDS[kind], page, offset, body[position : position + length])
+            position += length
             if offset + length > room or page > PAGE_COUNT_MAX or len(action.data) != length:
                 raise ValueError(f"page {page}, {length} bytes at {offset}")
             actions.append(action)
-        if place != len(body):
-            raise ValueError(f"{len(body) - place} bytes follow the last one")
+        if position != len(body):
+            raise ValueError(f"{len(body) - position} bytes follow the last one")
     except (struct.error, KeyError, ValueError) as error:
-        raise CorruptError(path, at, "action", f"an action of the record makes no sense: {error}") from None
+        raise CorruptError(path, offset, "action", f"an action of the record makes no sense: {error}") from None
     return tuple(actions)

@@ -54,18 +54,18 @@ PAGESTORE_DELIVERY = Layout(
         Field("crc", "u32", "CRC-32C of the file's salt, of this offset (u64), and of what stands here before"),
     ),
 )
-_PLACE = struct.Struct(f">{SALT_BYTES}sQ")
+_SALT_AND_OFFSET = struct.Struct(f">{SALT_BYTES}sQ")
 _RECORD = struct.Struct(">IIqIQ")
 _CRC = struct.Struct(">I")
 
 
-class Given(NamedTuple):
+class DeliveryCount(NamedTuple):
     """A message that was given so often."""
 
     queue_page: int
     message_page: int
     key: int
-    times: int
+    delivery_count: int
 
 
 def pack_deliveries_start(salt: bytes) -> bytes:
@@ -74,23 +74,23 @@ def pack_deliveries_start(salt: bytes) -> bytes:
     return data + _CRC.pack(crc32c(data))
 
 
-def pack_given(given: Given, salt: bytes, at: int) -> bytes:
+def pack_delivery_count(delivery: DeliveryCount, salt: bytes, offset: int) -> bytes:
     """A record as it lies at the offset `at`."""
-    data = _RECORD.pack(*given, 0)
-    return data + _CRC.pack(crc32c(data, crc32c(_PLACE.pack(salt, at))))
+    data = _RECORD.pack(*delivery, 0)
+    return data + _CRC.pack(crc32c(data, crc32c(_SALT_AND_OFFSET.pack(salt, offset))))
 
 
-def parse_deliveries(data: bytes) -> Iterator[Given]:
+def parse_deliveries(data: bytes) -> Iterator[DeliveryCount]:
     """The records that are whole, in their order; none if the header is not."""
     salt = data[PAGESTORE_DELIVERIES.offset("salt") : PAGESTORE_DELIVERIES.offset("crc")]
     if len(salt) != SALT_BYTES or data[: PAGESTORE_DELIVERIES.size] != pack_deliveries_start(salt):
         return
     size = PAGESTORE_DELIVERY.size
-    for at in range(PAGESTORE_DELIVERIES.size, len(data) - size + 1, size):
-        *fields, _ = _RECORD.unpack_from(data, at)
-        given = Given(*fields)
-        if data[at : at + size] == pack_given(given, salt, at):
-            yield given
+    for offset in range(PAGESTORE_DELIVERIES.size, len(data) - size + 1, size):
+        *fields, _ = _RECORD.unpack_from(data, offset)
+        delivery = DeliveryCount(*fields)
+        if data[offset : offset + size] == pack_delivery_count(delivery, salt, offset):
+            yield delivery
 
 
 SUBSCRIBER_END = ".durable"
@@ -98,10 +98,10 @@ _VERSION = 1
 _DOT = ord(".")
 _NAME_DIGITS = 40
 # Nothing that is escaped has this, or a tilde.
-_BETWEEN = "$"
+_SEPARATOR = "$"
 _NAME_CHARACTERS_MAX = 200
-_BEGINNING_CHARACTERS = 120
-_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
+_PREFIX_CHARACTERS = 120
+_UNESCAPED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
 
 
 class DurableSubscriber(NamedTuple):
@@ -130,10 +130,10 @@ class DurableSubscriber(NamedTuple):
 
 def subscriber_file_name(client_id: str, name: str) -> str:
     """Both, escaped, so that no two pairs give one name; the beginning of that and a hash, if it is too long."""
-    text = f"{_escaped(client_id)}{_BETWEEN}{_escaped(name)}"
+    text = f"{_escaped(client_id)}{_SEPARATOR}{_escaped(name)}"
     if len(text) > _NAME_CHARACTERS_MAX:
         key = json.dumps([client_id, name]).encode()
-        text = f"{text[:_BEGINNING_CHARACTERS]}~{hashlib.sha256(key).hexdigest()[:_NAME_DIGITS]}"
+        text = f"{text[:_PREFIX_CHARACTERS]}~{hashlib.sha256(key).hexdigest()[:_NAME_DIGITS]}"
     return text + SUBSCRIBER_END
 
 
@@ -141,7 +141,8 @@ def _escaped(text: str) -> str:
     """Letters and digits of ASCII, and some others, as they are; the rest, and a first dot, as %XX of their UTF-8."""
     data = text.encode("utf-8", "surrogatepass")
     return "".join(
-        chr(byte) if byte in _PLAIN and (place or byte != _DOT) else f"%{byte:02X}" for place, byte in enumerate(data)
+        chr(byte) if byte in _UNESCAPED and (index or byte != _DOT) else f"%{byte:02X}"
+        for index, byte in enumerate(data)
     )
 
 

@@ -147,11 +147,15 @@ def parse_message_page(content: bytes | bytearray, previous: int, at: PageAt) ->
     """
     if len(content) < MESSAGE_PAGE.size:
         raise at.damage("message_page", f"has only {len(content)} bytes")
-    flag, before, behind, used = _MESSAGE.unpack_from(content)
+    flag, before, following, used = _MESSAGE.unpack_from(content)
     if flag != USED:
         raise at.damage("message_page", f"is free, and a message needs it behind page {previous}")
     if before != previous:
         raise at.damage("message_page", f"follows page {before}, not {previous}")
-    if not MESSAGE_PAGE.size <= used <= len(content) or not NONE <= behind <= PAGE_COUNT_MAX or behind == ROOT_PAGE:
-        raise at.damage("message_page", f"says that {used} bytes are used, and that page {behind} follows")
-    return MessagePage(before, behind, bytes(content[MESSAGE_PAGE.size : used]))
+    if (
+        not MESSAGE_PAGE.size <= used <= len(content)
+        or not NONE <= following <= PAGE_COUNT_MAX
+        or following == ROOT_PAGE
+    ):
+        raise at.damage("message_page", f"says that {used} bytes are used, and that page {following} follows")
+    return MessagePage(before, following, bytes(content[MESSAGE_PAGE.size : used]))

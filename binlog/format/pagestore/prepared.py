@@ -112,14 +112,14 @@ def parse_prepared(data: bytes, path: str) -> PreparedRecord:
     return PreparedRecord(xid, head["prepared_ms"], puts, gets)
 
 
-def _entries(data: bytes, at: int, count: int, path: str) -> Iterator[tuple[int, str, int]]:
+def _entries(data: bytes, offset: int, count: int, path: str) -> Iterator[tuple[int, str, int]]:
     for _ in range(count):
-        start = at + PREPARED_ENTRY.size
+        start = offset + PREPARED_ENTRY.size
         if start > len(data):
             break
-        found = PREPARED_ENTRY.unpack(data, at)
-        at = start + found["name_bytes"]
-        name = data[start:at]
+        found = PREPARED_ENTRY.unpack(data, offset)
+        offset = start + found["name_bytes"]
+        name = data[start:offset]
         if found["kind"] not in (_PUT, _GET) or found["name_bytes"] > NAME_BYTES_MAX or len(name) < found["name_bytes"]:
             break
         try:
@@ -127,6 +127,8 @@ def _entries(data: bytes, at: int, count: int, path: str) -> Iterator[tuple[int,
         except UnicodeDecodeError:
             break
     else:
-        if at == len(data):
+        if offset == len(data):
             return
-    raise CorruptError(path, at, "prepared", f"a message of a prepared transaction has not the {count} entries it says")
+    raise CorruptError(
+        path, offset, "prepared", f"a message of a prepared transaction has not the {count} entries it says"
+    )

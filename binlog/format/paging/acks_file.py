@@ -47,8 +47,8 @@ ACK_RECORD = Layout(
         ),
     ),
 )
-_CRC_AT = ACK_RECORD.offset("crc")
-_PLACE = struct.Struct(">8sQ")
+_CRC_OFFSET = ACK_RECORD.offset("crc")
+_SALT_AND_OFFSET = struct.Struct(">8sQ")
 
 
 class Ack(NamedTuple):
@@ -76,10 +76,10 @@ def pack_acks_header(page_id: int, salt: bytes) -> bytes:
     return data + crc32c(data).to_bytes(4, "big")
 
 
-def pack_ack(ack: Ack, salt: bytes, at: int) -> bytes:
+def pack_ack(ack: Ack, salt: bytes, offset: int) -> bytes:
     """The acknowledgement as it lies at the offset `at`."""
-    data = ACK_RECORD.pack({**ack._asdict(), "crc": 0})[:_CRC_AT]
-    return data + crc32c(data, crc32c(_PLACE.pack(salt, at))).to_bytes(4, "big")
+    data = ACK_RECORD.pack({**ack._asdict(), "crc": 0})[:_CRC_OFFSET]
+    return data + crc32c(data, crc32c(_SALT_AND_OFFSET.pack(salt, offset))).to_bytes(4, "big")
 
 
 def parse_acks(data: bytes, page_id: int, salt: bytes, path: str) -> FoundAcks:
@@ -95,16 +95,16 @@ def parse_acks(data: bytes, page_id: int, salt: bytes, path: str) -> FoundAcks:
     acks: list[Ack] = []
     problems: list[Problem] = []
     end = ACKS_HEADER.size
-    for at in range(end, len(data) - ACK_RECORD.size + 1, ACK_RECORD.size):
-        found = ACK_RECORD.unpack(data, at)
+    for offset in range(end, len(data) - ACK_RECORD.size + 1, ACK_RECORD.size):
+        found = ACK_RECORD.unpack(data, offset)
         ack = Ack(found["first"], found["message_count"], found["tx_id"])
-        if data[at : at + ACK_RECORD.size] == pack_ack(ack, salt, at):
+        if data[offset : offset + ACK_RECORD.size] == pack_ack(ack, salt, offset):
             acks.append(ack)
-        elif _is_left_by_crash(data, at):
+        elif _is_left_by_crash(data, offset):
             continue
         else:
-            _add_damage(problems, path, at)
-        end = at + ACK_RECORD.size
+            _add_damage(problems, path, offset)
+        end = offset + ACK_RECORD.size
     return FoundAcks(acks, end, problems)
 
 
@@ -118,17 +118,17 @@ def _header_problem(data: bytes, wanted: bytes, path: str) -> Problem | None:
     return Problem(path, 0, "acks_header", "these are no acknowledgements of the page")
 
 
-def _is_left_by_crash(data: bytes, at: int) -> bool:
+def _is_left_by_crash(data: bytes, offset: int) -> bool:
     """Whether a sector with some of it never reached the disk as it was written last: zeros are there up to its end."""
-    next_at = at - at % SECTOR_BYTES + SECTOR_BYTES
-    if not any(data[at:next_at]):
+    next_at = offset - offset % SECTOR_BYTES + SECTOR_BYTES
+    if not any(data[offset:next_at]):
         return True
-    return at + ACK_RECORD.size > next_at and not any(data[next_at : next_at + SECTOR_BYTES])
+    return offset + ACK_RECORD.size > next_at and not any(data[next_at : next_at + SECTOR_BYTES])
 
 
-def _add_damage(problems: list[Problem], path: str, at: int) -> None:
-    end = at + ACK_RECORD.size
-    if problems and problems[-1].end == at:
+def _add_damage(problems: list[Problem], path: str, offset: int) -> None:
+    end = offset + ACK_RECORD.size
+    if problems and problems[-1].end == offset:
         problems[-1] = problems[-1]._replace(end=end)
     else:
-        problems.append(Problem(path, at, "ack_record", "an acknowledgement is not what was written", end))
+        problems.append(Problem(path, offset, "ack_record", "an acknowledgement is not what was written", end))

@@ -60,7 +60,7 @@ def pack_deliveries_header(page_id: int, salt: bytes) -> bytes:
     return data + crc32c(data).to_bytes(4)
 
 
-def delivery_at(number: int) -> int:
+def delivery_offset(number: int) -> int:
     """Where the count of a message lies."""
     return DELIVERIES_HEADER.size + DELIVERY.size * number
 
@@ -77,9 +77,9 @@ def parse_deliveries(data: bytes, page_id: int, salt: bytes, path: str) -> Found
     Zeros in place of the header are what a power cut leaves.
     """
     if data[: DELIVERIES_HEADER.size] != pack_deliveries_header(page_id, salt):
-        is_left = not any(data[: DELIVERIES_HEADER.size]) or len(data) < DELIVERIES_HEADER.size
+        is_leftover = not any(data[: DELIVERIES_HEADER.size]) or len(data) < DELIVERIES_HEADER.size
         text = "it does not begin as the deliveries of its page, so all count as given never"
-        return FoundDeliveries({}, False, [] if is_left else [Problem(path, 0, "deliveries_header", text)])
+        return FoundDeliveries({}, False, [] if is_leftover else [Problem(path, 0, "deliveries_header", text)])
     counts, problems = dict[int, int](), list[Problem]()
     end = len(data) - (len(data) - DELIVERIES_HEADER.size) % DELIVERY.size
     for number, (count, crc) in enumerate(_DELIVERY.iter_unpack(data[DELIVERIES_HEADER.size : end])):
@@ -89,5 +89,5 @@ def parse_deliveries(data: bytes, page_id: int, salt: bytes, path: str) -> Found
             counts[number] = count
         else:
             text = f"how often message {number} was given cannot be read"
-            problems.append(Problem(path, delivery_at(number), "delivery_crc", text, delivery_at(number + 1)))
+            problems.append(Problem(path, delivery_offset(number), "delivery_crc", text, delivery_offset(number + 1)))
     return FoundDeliveries(counts, True, problems)

@@ -31,7 +31,7 @@ PAGE_HEADER = Layout(
         Field("crc", "u32", "CRC-32C of 0..35"),
     ),
 )
-_CRC_AT = PAGE_HEADER.offset("crc")
+_CRC_OFFSET = PAGE_HEADER.offset("crc")
 
 
 class PageLayout(enum.Enum):
@@ -61,7 +61,7 @@ class PageHeader(NamedTuple):
         """The header as it lies in the file."""
         if not self.salt:
             return b""
-        data = PAGE_HEADER.pack({"page_id": self.page_id, "salt": self.salt, "crc": 0})[:_CRC_AT]
+        data = PAGE_HEADER.pack({"page_id": self.page_id, "salt": self.salt, "crc": 0})[:_CRC_OFFSET]
         return data + crc32c(data).to_bytes(4, "big")
 
 
@@ -77,7 +77,7 @@ def parse_page_header(data: bytes, page_id: int, path: str, layout: PageLayout) 
     if len(data) < PAGE_HEADER.size:
         raise CorruptError(path, 0, "header", f"of the header only {len(data)} bytes are there")
     found = PAGE_HEADER.unpack(data)
-    if found["magic"] != _MAGIC or found["crc"] != crc32c(data[:_CRC_AT]):
+    if found["magic"] != _MAGIC or found["crc"] != crc32c(data[:_CRC_OFFSET]):
         raise CorruptError(path, 0, "header_crc", "the header is not what was written")
     if found["version"] != VERSION:
         text = f"{path}: version {found['version']}; {VERSION} is known"

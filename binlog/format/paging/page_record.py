@@ -72,8 +72,8 @@ JBM_PAGE_RECORD = Layout(
     ),
 )
 _TX_BYTES = 8
-_PLACE = struct.Struct(">8sQ")
-_CRC_AT = PAGE_RECORD.offset("crc")
+_SALT_AND_OFFSET = struct.Struct(">8sQ")
+_CRC_OFFSET = PAGE_RECORD.offset("crc")
 
 
 # So much of a page of JBoss Messaging's tells it from others.
@@ -104,86 +104,86 @@ def page_bytes(header: PageHeader, end: PageEnd) -> int:
     return header.size + record_bytes(header, 0) * end.message_count + end.message_bytes
 
 
-def pack_page_message(record: PageMessage, header: PageHeader, at: int) -> bytes:
+def pack_page_message(record: PageMessage, header: PageHeader, offset: int) -> bytes:
     """The message as it lies at the offset `at` of a page."""
     if not header.salt:
         values = {"following_bytes": _TX_BYTES + len(record.message), "tx_id": record.tx_id}
         return JBM_PAGE_RECORD.pack(values) + record.message + b"}"
     values = {"message_bytes": len(record.message), "tx_id": record.tx_id, "crc": 0}
-    head = PAGE_RECORD.pack(values)[:_CRC_AT]
-    crc = _crc(head, header, at)
+    head = PAGE_RECORD.pack(values)[:_CRC_OFFSET]
+    crc = _crc(head, header, offset)
     return head + crc.to_bytes(4, "big") + record.message + crc32c(record.message, crc).to_bytes(4, "big")
 
 
-def pack_page_end(end: PageEnd, header: PageHeader, at: int) -> bytes:
+def pack_page_end(end: PageEnd, header: PageHeader, offset: int) -> bytes:
     """What ends the page, at the offset `at`; nothing in JBoss Messaging's layout."""
     if not header.salt:
         return b""
-    data = PAGE_END.pack({**end._asdict(), "crc": 0})[:_CRC_AT]
-    return data + _crc(data, header, at).to_bytes(4, "big")
+    data = PAGE_END.pack({**end._asdict(), "crc": 0})[:_CRC_OFFSET]
+    return data + _crc(data, header, offset).to_bytes(4, "big")
 
 
-def parse_page_end(data: bytes, header: PageHeader, at: int) -> PageEnd | None:
+def parse_page_end(data: bytes, header: PageHeader, offset: int) -> PageEnd | None:
     """What ends the page, if that is what the 20 bytes are that lie at the offset `at`."""
     if len(data) != PAGE_END.size or data[0] != _CLOSES or not header.salt:
         return None
     found = PAGE_END.unpack(data)
-    if found["crc"] != _crc(data[:_CRC_AT], header, at):
+    if found["crc"] != _crc(data[:_CRC_OFFSET], header, offset):
         return None
     return PageEnd(found["message_count"], found["message_bytes"])
 
 
-def parse_page_record(data: bytes, at: int, header: PageHeader, path: str) -> tuple[PageMessage | PageEnd, int]:
+def parse_page_record(data: bytes, offset: int, header: PageHeader, path: str) -> tuple[PageMessage | PageEnd, int]:
     """What lies at the offset `at` of a page whose bytes are `data`, and where it ends.
 
     Raises: CorruptError, whose rule is "torn" where the file ends within the record.
     """
-    if at >= len(data):
-        raise CorruptError(path, at, "torn", "the page ends here")
+    if offset >= len(data):
+        raise CorruptError(path, offset, "torn", "the page ends here")
     if not header.salt:
-        return _parse_jbm(data, at, path)
-    if data[at] == _CLOSES:
-        end = parse_page_end(data[at : at + PAGE_END.size], header, at)
+        return _parse_jbm(data, offset, path)
+    if data[offset] == _CLOSES:
+        end = parse_page_end(data[offset : offset + PAGE_END.size], header, offset)
         if end is None:
-            raise CorruptError(path, at, "check", "what ends the page is not what was written")
-        return end, at + PAGE_END.size
-    if data[at] != _OPENS:
-        raise CorruptError(path, at, "marker", f"{data[at]} begins no record")
-    start = at + PAGE_RECORD.size
+            raise CorruptError(path, offset, "check", "what ends the page is not what was written")
+        return end, offset + PAGE_END.size
+    if data[offset] != _OPENS:
+        raise CorruptError(path, offset, "marker", f"{data[offset]} begins no record")
+    start = offset + PAGE_RECORD.size
     if start > len(data):
-        raise CorruptError(path, at, "torn", "the page ends in what comes before a message")
-    head = PAGE_RECORD.unpack(data, at)
-    crc = _crc(data[at : at + _CRC_AT], header, at)
+        raise CorruptError(path, offset, "torn", "the page ends in what comes before a message")
+    head = PAGE_RECORD.unpack(data, offset)
+    crc = _crc(data[offset : offset + _CRC_OFFSET], header, offset)
     if head["crc"] != crc:
-        raise CorruptError(path, at, "check", "what comes before a message is not what was written")
+        raise CorruptError(path, offset, "check", "what comes before a message is not what was written")
     stop = start + head["message_bytes"]
     if stop + PAGE_CHECK.size > len(data):
-        raise CorruptError(path, at, "torn", "the page ends in a message")
+        raise CorruptError(path, offset, "torn", "the page ends in a message")
     message = data[start:stop]
     if PAGE_CHECK.unpack(data, stop)["crc"] != crc32c(message, crc):
-        raise CorruptError(path, at, "check", "the message is not what was written")
+        raise CorruptError(path, offset, "check", "the message is not what was written")
     return PageMessage(message, head["tx_id"]), stop + PAGE_CHECK.size
 
 
-def _parse_jbm(data: bytes, at: int, path: str) -> tuple[PageMessage, int]:
-    if data[at] != _OPENS:
-        raise CorruptError(path, at, "marker", f"{data[at]} begins no record")
-    start = at + JBM_PAGE_RECORD.size
+def _parse_jbm(data: bytes, offset: int, path: str) -> tuple[PageMessage, int]:
+    if data[offset] != _OPENS:
+        raise CorruptError(path, offset, "marker", f"{data[offset]} begins no record")
+    start = offset + JBM_PAGE_RECORD.size
     if start > len(data):
-        raise CorruptError(path, at, "torn", "the page ends in what comes before a message")
-    head = JBM_PAGE_RECORD.unpack(data, at)
+        raise CorruptError(path, offset, "torn", "the page ends in what comes before a message")
+    head = JBM_PAGE_RECORD.unpack(data, offset)
     stop = start + head["following_bytes"] - _TX_BYTES
     if stop < start:
-        raise CorruptError(path, at, "length", f"{head['following_bytes']} bytes have no room for the transaction")
+        raise CorruptError(path, offset, "length", f"{head['following_bytes']} bytes have no room for the transaction")
     if stop >= len(data):
-        raise CorruptError(path, at, "torn", "the page ends in a message")
+        raise CorruptError(path, offset, "torn", "the page ends in a message")
     if data[stop] != _CLOSES:
         raise CorruptError(path, stop, "marker", f"{data[stop]} ends no message")
     return PageMessage(data[start:stop], head["tx_id"]), stop + 1
 
 
-def _crc(data: bytes, header: PageHeader, at: int) -> int:
-    return crc32c(data, crc32c(_PLACE.pack(header.salt, at)))
+def _crc(data: bytes, header: PageHeader, offset: int) -> int:
+    return crc32c(data, crc32c(_SALT_AND_OFFSET.pack(header.salt, offset)))
 
 
 def jbm_identity(start: bytes) -> bytes:
@@ -221,6 +221,6 @@ class PageScan(NamedTuple):
     skipped: int
 
 
-def scan(data: bytes, at: int, salt: bytes, *, skip: int = 0, count_max: int = sys.maxsize) -> PageScan:
+def scan(data: bytes, offset: int, salt: bytes, *, skip: int = 0, count_max: int = sys.maxsize) -> PageScan:
     """The messages in `data`, which lie at the offset `at` of a page; a few of them where told so."""
-    return PageScan(*scan_page(data, at, salt, skip, count_max))
+    return PageScan(*scan_page(data, offset, salt, skip, count_max))

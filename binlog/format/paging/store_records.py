@@ -14,14 +14,14 @@ class StoreRecord(enum.IntEnum):
     """The user's type of a record.
 
     PAGE_TRANSACTION: a transaction was committed.  LAST_PAGE: up to which page an address was depaged.
-    PAGE_COMPLETE: all messages of a page were acknowledged, and it is being removed.  PAGE_SETTLED: which transactions
+    PAGE_COMPLETE: all messages of a page were acknowledged, and it is being removed.  COMMIT_MARKER: which transactions
     of a page were committed, in place of their own records.
     """
 
     PAGE_TRANSACTION = 35
     LAST_PAGE = 36
     PAGE_COMPLETE = 42
-    PAGE_SETTLED = 43
+    COMMIT_MARKER = 43
 
 
 PAGE_TRANSACTION = Layout(
@@ -33,15 +33,15 @@ PAGE_TRANSACTION = Layout(
         Field("count", "i32", "so many messages and acknowledgements of it are left in pages"),
     ),
 )
-PAGE_PLACE = Layout(
-    "page_place",
+PAGE_REFERENCE = Layout(
+    "page_reference",
     "What the body of a record of type 36 or 42 begins with: the address follows, UTF-8",
     size=8,
     fields=(Field("page_id", "i64", "36: the last page that was depaged; 42: a page that is complete"),),
 )
 
-PAGE_SETTLED = Layout(
-    "page_settled",
+COMMIT_MARKER = Layout(
+    "commit_marker",
     "What the body of a record of type 43 begins with: the ids of so many transactions follow, and the address, UTF-8",
     size=12,
     fields=(
@@ -52,7 +52,7 @@ PAGE_SETTLED = Layout(
 _TX_BYTES = 8
 
 
-class PagePlace(NamedTuple):
+class PageReference(NamedTuple):
     """A page of an address.
 
     identity: of a page of JBoss Messaging's layout, what tells it from others of its number; no address has a zero.
@@ -64,7 +64,7 @@ class PagePlace(NamedTuple):
 
     def pack(self) -> bytes:
         """The body of its record."""
-        body = PAGE_PLACE.pack({"page_id": self.page_id}) + self.address.encode()
+        body = PAGE_REFERENCE.pack({"page_id": self.page_id}) + self.address.encode()
         return body + b"\0" + self.identity if self.identity else body
 
 
@@ -83,16 +83,16 @@ def parse_page_transaction(body: bytes, record_id: int) -> tuple[int, int]:
     return found["tx_id"], found["count"]
 
 
-def parse_page_place(body: bytes, record_id: int) -> PagePlace:
+def parse_page_reference(body: bytes, record_id: int) -> PageReference:
     """The page and its address.  Raises: CorruptError."""
     try:
-        address, _, identity = body[PAGE_PLACE.size :].partition(b"\0")
-        return PagePlace(PAGE_PLACE.unpack(body)["page_id"], address.decode(), identity)
+        address, _, identity = body[PAGE_REFERENCE.size :].partition(b"\0")
+        return PageReference(PAGE_REFERENCE.unpack(body)["page_id"], address.decode(), identity)
     except (struct.error, UnicodeDecodeError):
-        raise CorruptError(f"record {record_id}", 0, "page_place", "it names no page of an address") from None
+        raise CorruptError(f"record {record_id}", 0, "page_reference", "it names no page of an address") from None
 
 
-class PageSettled(NamedTuple):
+class CommitMarker(NamedTuple):
     """A page of an address whose transactions have ended.  rolled_back: those that were not committed."""
 
     page_id: int
@@ -101,20 +101,20 @@ class PageSettled(NamedTuple):
 
     def pack(self) -> bytes:
         """The body of its record."""
-        head = PAGE_SETTLED.pack({"page_id": self.page_id, "tx_count": len(self.rolled_back)})
+        head = COMMIT_MARKER.pack({"page_id": self.page_id, "tx_count": len(self.rolled_back)})
         return head + struct.pack(f">{len(self.rolled_back)}q", *sorted(self.rolled_back)) + self.address.encode()
 
 
-def parse_page_settled(body: bytes, record_id: int) -> PageSettled:
+def parse_commit_marker(body: bytes, record_id: int) -> CommitMarker:
     """What a page says of its transactions.  Raises: CorruptError."""
     try:
-        head = PAGE_SETTLED.unpack(body)
-        address_at = PAGE_SETTLED.size + head["tx_count"] * _TX_BYTES
+        head = COMMIT_MARKER.unpack(body)
+        address_at = COMMIT_MARKER.size + head["tx_count"] * _TX_BYTES
         if address_at > len(body):
             raise ValueError
-        ids = struct.unpack_from(f">{head['tx_count']}q", body, PAGE_SETTLED.size)
-        return PageSettled(head["page_id"], body[address_at:].decode(), frozenset(ids))
+        ids = struct.unpack_from(f">{head['tx_count']}q", body, COMMIT_MARKER.size)
+        return CommitMarker(head["page_id"], body[address_at:].decode(), frozenset(ids))
     except (struct.error, ValueError):
         raise CorruptError(
-            f"record {record_id}", 0, "page_settled", "it says nothing of a page's transactions"
+            f"record {record_id}", 0, "commit_marker", "it says nothing of a page's transactions"
         ) from None

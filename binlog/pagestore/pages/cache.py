@@ -75,7 +75,7 @@ class PageFile:
         write_at(self._fd, b"".join(pages), first * self.page_bytes, self.path)
         self._page_count = max(self._page_count, first + len(pages))
 
-    def cut(self, page_count: int) -> None:
+    def truncate(self, page_count: int) -> None:
         """Have no more pages than that.  Raises: AccessError."""
         with own_errors(self.path, "cutting off free pages"):
             os.ftruncate(self._fd, page_count * self.page_bytes)

@@ -92,7 +92,7 @@ class Changes:
             raise self.cache.file.at(number).damage("free", "is in use, and is said to be free")
         page = self.cache.drop(number)
         self._steps.append((number, page, False))
-        self._free.give(number)
+        self._free.release(number)
         if page is not None:
             self._parts.pop(page, None)
         self._new.pop(number, None)
@@ -110,16 +110,16 @@ class Changes:
                 found += [(_PORTION, number, offset, size, content) for offset, size in parts]
         return found
 
-    def keep(self, until: int) -> None:
+    def mark_logged(self, record_end: int) -> None:
         """The log has the record, which ends at `until`."""
         cache = self.cache
         for page in self._parts:
             page.is_dirty = True
-            page.pinned_until = until
+            page.pinned_until = record_end
             cache.logged.add(page.number)
         for number, page in self._new.items():
             page.is_dirty = True
-            page.pinned_until = until
+            page.pinned_until = record_end
             cache.freed.discard(number)
         cache.logged.update(self._new)
         cache.logged.update(self._freed)
@@ -134,9 +134,9 @@ class Changes:
         for number, page, was_taken in reversed(self._steps):
             if was_taken:
                 self.cache.drop(number)
-                self._free.give(number)
+                self._free.release(number)
             else:
-                self._free.take_this(number)
+                self._free.take_number(number)
                 if page is not None:
                     self.cache.add(page)
         for page, content in self._before.items():

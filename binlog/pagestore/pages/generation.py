@@ -137,13 +137,13 @@ class FreePages:
         number = self._states.find(_FREE, self._lowest) if self.free_count else -1
         if number < 0:
             self._lowest = len(self._states)
-            return self.take_behind()
+            return self.take_after_last()
         self._states[number] = _USED
         self._lowest = number + 1
         self.free_count -= 1
         return number
 
-    def take_behind(self) -> int:
+    def take_after_last(self) -> int:
         """The page behind the last one, which is in use from now on.  Raises: FullError; AccessError."""
         number = len(self._states)
         if number > PAGE_COUNT_MAX:
@@ -152,19 +152,19 @@ class FreePages:
         self._states.append(_USED)
         return number
 
-    def take_this(self, number: int) -> None:
+    def take_number(self, number: int) -> None:
         """As `take`, of a page that is free."""
         self._states[number] = _USED
         self.free_count -= 1
 
-    def cut(self) -> None:
+    def truncate(self) -> None:
         """Have no free pages behind the last one that is in use."""
         used = len(self._states.rstrip(b"1"))
         self.free_count -= len(self._states) - used
         del self._states[used:]
         self._lowest = min(self._lowest, used)
 
-    def give(self, number: int) -> None:
+    def release(self, number: int) -> None:
         """The page is free from now on."""
         self._states[number] = _FREE
         self._lowest = min(self._lowest, number)

@@ -27,8 +27,8 @@ def write_message(changes: Changes, body: bytes) -> int:
     parts = [body[at : at + room] for at in range(0, len(body), room)]
     numbers = [changes.take() for _ in parts]
     chain = [NONE, *numbers, NONE]
-    for place, part in enumerate(parts):
-        changes.create(numbers[place], MessagePage(chain[place], chain[place + 2], part).pack())
+    for index, part in enumerate(parts):
+        changes.create(numbers[index], MessagePage(chain[index], chain[index + 2], part).pack())
     return numbers[0]
 
 
@@ -48,29 +48,29 @@ def free_message(changes: Changes, first_page: int) -> None:
         try:
             content = changes.get(number).content
         except CorruptError:
-            behind = _behind_damaged(changes.cache, number)
+            following = _page_after_damaged(changes.cache, number)
         else:
             try:
                 if previous == NONE and end_of_whole_message(content) is not None:
-                    behind = NONE
+                    following = NONE
                 else:
-                    behind = parse_message_page(content, previous, changes.cache.file.at(number)).next
+                    following = parse_message_page(content, previous, changes.cache.file.at(number)).next
             except CorruptError:
                 return  # sound, and another one's
         changes.free(number)
-        number, previous = behind, number
+        number, previous = following, number
 
 
-def _behind_damaged(cache: Cache, number: int) -> int:
+def _page_after_damaged(cache: Cache, number: int) -> int:
     """The page behind a damaged one: what that says counts where the other page says so too."""
-    behind = cache.file.read_next(number)
-    if behind < 0:
+    following = cache.file.read_next(number)
+    if following < 0:
         return NONE
     try:
-        parse_message_page(cache.content(behind), number, cache.file.at(behind))
+        parse_message_page(cache.content(following), number, cache.file.at(following))
     except CorruptError:
         return NONE
-    return behind
+    return following
 
 
 def _chain(cache: Cache, first_page: int) -> Iterator[tuple[int, MessagePage]]:

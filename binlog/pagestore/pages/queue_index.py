@@ -97,7 +97,7 @@ class QueueIndex:
             part.waiting = facts.waiting
             self.max_key = facts.last_key
 
-    def place(self, key: int) -> int:
+    def part_index(self, key: int) -> int:
         """Which of the parts has a key, if any has."""
         return bisect_right(self.first_keys, key, 1) - 1
 
@@ -166,24 +166,24 @@ class QueueIndex:
         changes.touch(page, COUNTS_AT, COUNTS.size)
         COUNTS.pack_into(content, COUNTS_AT, part.entry_count, part.valid_count)
         if not part.valid_count and part is not self.parts[-1]:
-            self._free_page(changes, page, self.place(key))
+            self._free_page(changes, page, self.part_index(key))
 
-    def _free_page(self, changes: Changes, page: Page, place: int) -> None:
+    def _free_page(self, changes: Changes, page: Page, part_index: int) -> None:
         """A page that has nothing any more, and is not the last one, goes."""
-        following = changes.get(self.parts[place + 1].number)
-        if place:
-            before = changes.get(self.parts[place - 1].number)
+        following = changes.get(self.parts[part_index + 1].number)
+        if part_index:
+            before = changes.get(self.parts[part_index - 1].number)
             _LINK.pack_into(changes.touch(before, _NEXT_AT, _LINK_BYTES), _NEXT_AT, following.number)
             _LINK.pack_into(changes.touch(following, _PREVIOUS_AT, _LINK_BYTES), _PREVIOUS_AT, before.number)
             changes.free(page.number)
-            del self.parts[place], self.first_keys[place]
+            del self.parts[part_index], self.first_keys[part_index]
             return
         content = bytearray(following.content)
         _LINK.pack_into(content, _PREVIOUS_AT, NONE)
-        behind = IndexHead(*INDEX_HEAD.unpack_from(content)).next
+        third_number = IndexHead(*INDEX_HEAD.unpack_from(content)).next
         changes.rewrite(page, content)
-        if behind != NONE:
-            third = changes.get(behind)
+        if third_number != NONE:
+            third = changes.get(third_number)
             _LINK.pack_into(changes.touch(third, _PREVIOUS_AT, _LINK_BYTES), _PREVIOUS_AT, page.number)
         changes.free(following.number)
         self.parts[1].number = page.number
@@ -197,7 +197,7 @@ class QueueIndex:
         _DELIVERY_COUNT.pack_into(content, at, min(count, (1 << 31) - 1))
 
     def _find(self, key: int, cache: Cache) -> tuple[Part, Page, int]:
-        part = self.parts[self.place(key)]
+        part = self.parts[self.part_index(key)]
         page = cache.get(part.number)
         slot = _slot(page.content, part, key)
         at = entry_at(slot)

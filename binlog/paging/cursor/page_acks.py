@@ -24,7 +24,7 @@ from binlog.format.paging.page_file import PageLayout
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem
 from binlog.paging.addresses import AddressFolder, Commit
-from binlog.paging.page import AckWriter, Mark, Page, Refusal
+from binlog.paging.page import AckState, AckWriter, Page, Refusal
 from binlog.paging.page_transaction import Outcome
 from binlog.storage.directory import OpenFile
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
@@ -32,36 +32,36 @@ from binlog.storage.files import content_bytes, read_at, write_at
 from binlog.storage.native import Monitor, fork_generation
 
 
-class Parked(Protocol):
+class Closable(Protocol):
     """A file that can be closed for a while."""
 
-    def park(self) -> None: ...
+    def close_file(self) -> None: ...
 
 
-class OpenFiles:
+class OpenAckFiles:
     """Those that are open, in the order in which they were opened."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
-        self._open: deque[Parked] = deque()
+        self._open: deque[Closable] = deque()
 
-    def opened(self, file: Parked) -> None:
+    def opened(self, file: Closable) -> None:
         """One more is open."""
         self._open.append(file)
 
-    def closed(self, file: Parked) -> None:
+    def closed(self, file: Closable) -> None:
         """One is not any more."""
         with suppress(ValueError):
             self._open.remove(file)
 
-    def limit(self) -> None:
+    def close_excess(self) -> None:
         """Park those that were opened first, where there are too many.  Raises: as `park`.
 
         Nobody calls this who keeps another one from being parked.
         """
         while len(self._open) > self._count_max:
             with suppress(IndexError):
-                self._open.popleft().park()
+                self._open.popleft().close_file()
 
 
 class PageAcks:
@@ -72,7 +72,7 @@ class PageAcks:
     counts as not acknowledged.
     """
 
-    def __init__(self, page: Page, outcome: Callable[[int], Outcome], open_files: OpenFiles) -> None:
+    def __init__(self, page: Page, outcome: Callable[[int], Outcome], open_files: OpenAckFiles) -> None:
         """Those in the file are counted, but of transactions that were not committed.  outcome: of these.
 
         open_files: where it is while it is open.  Raises: AccessError; FullError; PoisonedError.
@@ -93,11 +93,11 @@ class PageAcks:
         self._open_files = open_files
         self._mutex = Monitor()
         self._generation = fork_generation()
-        self._is_there = False
+        self._exists = False
         self._fd = -1
-        self._is_named = False
+        self._name_is_durable = False
         self._synced_at = 0
-        self._end: BinlogError | None = None
+        self._end_error: BinlogError | None = None
         self._load(outcome)
 
     @property
@@ -105,9 +105,9 @@ class PageAcks:
         """Messages that were acknowledged, or are to be left out."""
         return self._writer.state()[1]
 
-    def marks(self, number: int, count: int) -> bytes:
+    def states(self, number: int, count: int) -> bytes:
         """What is known of messages that follow one another: a Mark for each."""
-        return self._writer.marks(number, count)
+        return self._writer.states(number, count)
 
     def add(self, number: int, count: int, tx_id: int = NO_TRANSACTION) -> int:
         """Acknowledge messages that follow one another, and give `done_count`.
@@ -128,12 +128,12 @@ class PageAcks:
 
     def _append_slowly(self, number: int, count: int, tx_id: int) -> int:
         with self._mutex:
-            self._mend()
+            self._ensure_writable()
             done = self._append(number, count, tx_id)
             if done == Refusal.FAILURE:
-                self._mend()
-        self._open_files.limit()
-        if done == Refusal.TWICE:
+                self._ensure_writable()
+        self._open_files.close_excess()
+        if done == Refusal.ALREADY_ACKED:
             raise StateError(
                 f"of the messages {number} to {number + count - 1} of {self.page} one was acknowledged before"
             )
@@ -141,25 +141,25 @@ class PageAcks:
             raise ValueError(f"{self.page} has no messages {number} to {number + count - 1}")
         return done
 
-    def finish(self, number: int, count: int, *, committed: bool) -> int:
+    def resolve(self, number: int, count: int, *, committed: bool) -> int:
         """A transaction has ended that acknowledged messages; give `done_count`."""
         with self._mutex:
             if self.page.was_found:
                 count = max(min(count, self._message_count - number), 0)
-            done = self._writer.mark(number, count, Mark.DONE if committed else Mark.NONE)
+            done = self._writer.set_state(number, count, AckState.DONE if committed else AckState.NONE)
         return done  # noqa: RET504 - outside of the block, where a signal handler that raises leaves no lock behind
 
-    def leave_out(self, number: int) -> int:
+    def skip(self, number: int) -> int:
         """A message is nobody's: its transaction was not committed; give `done_count`.  Nothing is written."""
-        return self._writer.mark(number, 1, Mark.DONE)
+        return self._writer.set_state(number, 1, AckState.DONE)
 
-    def end(self, message_count: int) -> None:
+    def set_message_count(self, message_count: int) -> None:
         """The page has so many messages: acknowledgements of others, which a power cut took, count for nothing."""
         with self._mutex:
             self._message_count = message_count
             beyond = self.page.message_count_max - message_count
             if beyond > 0:
-                self._writer.mark(message_count, beyond, Mark.NONE)
+                self._writer.set_state(message_count, beyond, AckState.NONE)
 
     def sync(self, commit: Commit | None = None) -> None:
         """Have all that was acknowledged be durable.  commit: as of `Page.sync`.
@@ -170,20 +170,20 @@ class PageAcks:
         with self._mutex:
             self._sync(commit)
 
-    def park(self) -> None:
+    def close_file(self) -> None:
         """Close the file, until something is acknowledged again.  Raises: as `sync`."""
         with self._mutex:
-            self._close_file()
+            self._close_synced()
 
     def close(self) -> None:
         """Have all be durable, close the file, and add nothing more.  Raises: as `sync`."""
         self._end_with(ClosedError(f"the paging of {self._folder.address!r} was closed"))
         try:
-            self.park()
+            self.close_file()
         finally:
             self._open_files.closed(self)
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Close the file, as the page has gone, durably."""
         self._end_with(GoneError(f"{self.page} is gone"))
         with self._mutex:
@@ -193,22 +193,22 @@ class PageAcks:
 
     def _end_with(self, error: BinlogError) -> None:
         with self._mutex:
-            self._end = self._end or error
-            self._writer.pause()
+            self._end_error = self._end_error or error
+            self._writer.detach()
 
     def _sync(self, commit: Commit | None = None) -> None:
-        at = self._writer.state()[0]
-        if at == self._synced_at:
+        offset = self._writer.state()[0]
+        if offset == self._synced_at:
             return
-        if not self._is_named:
+        if not self._name_is_durable:
             self._folder.sync()
-            self._is_named = True
+            self._name_is_durable = True
         self._folder.sync_file(self._fd, self._path, commit)
-        self._synced_at = at
+        self._synced_at = offset
 
-    def _close_file(self) -> None:
+    def _close_synced(self) -> None:
         # Before the sync: what came in between would not be in it.
-        self._writer.pause()
+        self._writer.detach()
         try:
             self._sync()
         except BinlogError:
@@ -227,13 +227,13 @@ class PageAcks:
         self.problems += found.problems
         if found.end == 0:
             if found.problems:
-                self._folder.set_aside(self._name, invalid_acks_name(self.page.page_id), self._path)
+                self._folder.quarantine(self._name, invalid_acks_name(self.page.page_id), self._path)
             else:
                 self._directory.remove(self._name)
             return
-        self._is_there = self._is_named = True  # the store has synced the names that it found
+        self._exists = self._name_is_durable = True  # the store has synced the names that it found
         self._synced_at = found.end
-        self._use(found.end)
+        self._attach(found.end)
         for ack in found.acks:
             self._count(ack, outcome)
 
@@ -256,38 +256,38 @@ class PageAcks:
             return
         if found is Outcome.OPEN:
             self.pending.append(ack)
-        mark = Mark.PENDING if found is Outcome.OPEN else Mark.DONE
-        self._writer.mark(ack.first, ack.message_count, mark)
+        set_state = AckState.PENDING if found is Outcome.OPEN else AckState.DONE
+        self._writer.set_state(ack.first, ack.message_count, set_state)
 
-    def _mend(self) -> None:
+    def _ensure_writable(self) -> None:
         """Have a file to append to, that is whole, and know how many messages the page has.  Raises: as `add`."""
-        if self._end is not None:
-            raise self._end
+        if self._end_error is not None:
+            raise self._end_error
         self._folder.check()
-        at, _, failure = self._writer.state()
+        offset, _, failure = self._writer.state()
         if failure and failure not in NO_SPACE:
             raise write_failure(failure, self._path)
         if self._fd < 0:
-            self._open(at)
+            self._open(offset)
         elif failure:
-            self._cut(self._fd, at)
-            self._use(at)
+            self._truncate(self._fd, offset)
+            self._attach(offset)
         if failure:
             raise write_failure(failure, self._path)
 
-    def _open(self, at: int) -> None:
-        if self._is_there:
+    def _open(self, offset: int) -> None:
+        if self._exists:
             fd = self._directory.open(self._name, writable=True)
             try:
-                if content_bytes(fd) != at:
-                    self._cut(fd, at)
+                if content_bytes(fd) != offset:
+                    self._truncate(fd, offset)
             except BaseException:
                 self._directory.close_file(fd)
                 raise
         else:
-            fd, at = self._create(), ACKS_HEADER.size
+            fd, offset = self._create(), ACKS_HEADER.size
         self._fd = fd
-        self._use(at)
+        self._attach(offset)
         self._open_files.opened(self)
 
     def _create(self) -> int:
@@ -299,20 +299,20 @@ class PageAcks:
             with suppress(BinlogError):
                 self._directory.remove(self._name)
             raise
-        self._is_there = True
+        self._exists = True
         return fd
 
-    def _cut(self, fd: int, at: int) -> None:
+    def _truncate(self, fd: int, offset: int) -> None:
         """Remove what a crash left, or a write that failed.  Nobody appends until `_use`."""
         with own_errors(self._path, "cutting off what was not written"):
-            os.ftruncate(fd, at)
+            os.ftruncate(fd, offset)
 
-    def _use(self, at: int) -> None:
+    def _attach(self, offset: int) -> None:
         """Append from there on, as many as the page has messages."""
-        self._writer.use(self._fd, at, self.page.message_count_max, self.page.written_by)
+        self._writer.attach(self._fd, offset, self.page.message_count_max, self.page.written_by)
 
 
-def is_made_later(page: Page) -> bool:
+def is_newer_page(page: Page) -> bool:
     """Whether JBoss Messaging made a page after one of the number was complete; its acknowledgements are another one's.
 
     Those of a complete page go after it.  A page of our layout is never made by another program.

@@ -48,17 +48,17 @@ class PageDeliveries:
 
         Raises: AccessError.
         """
-        known, counts = self._counts
-        if known == page_id:
+        cached_id, counts = self._counts
+        if cached_id == page_id:
             return counts
         page = self._find(page_id)
         counts = read_deliveries(page).counts if page is not None and page.was_found else _NO_COUNTS
         self._counts = page_id, counts
         return counts
 
-    def count(self, place: int, count: int) -> None:
+    def record(self, message_id: int, record: int) -> None:
         """A message is about to be given, for the `count`-th time.  Raises: PoisonedError; AccessError."""
-        page_id, number = place >> 32, place & _NUMBER
+        page_id, number = message_id >> 32, message_id & _NUMBER
         with self._mutex:
             found = self._open.get(page_id)
             if found is None:
@@ -68,7 +68,7 @@ class PageDeliveries:
                 return
             file, salt = found
             # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
-            failure = write_delivery(file.fd, salt, number, min(count, COUNT_MAX))
+            failure = write_delivery(file.fd, salt, number, min(record, COUNT_MAX))
             if failure and failure not in NO_SPACE:
                 with self._folder.change:
                     raise write_failure(failure, self._path(page_id))

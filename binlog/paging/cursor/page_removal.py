@@ -19,7 +19,7 @@ from functools import partial
 
 from binlog.errors import FullError
 from binlog.format.paging.page_record import NO_TRANSACTION
-from binlog.format.paging.store_records import PagePlace, PageSettled, StoreRecord
+from binlog.format.paging.store_records import CommitMarker, PageReference, StoreRecord
 from binlog.paging.cursor.page_acks import PageAcks, remove_acks
 from binlog.paging.cursor.page_deliveries import remove_deliveries
 from binlog.paging.page import Page
@@ -45,7 +45,7 @@ def outcome_in(page: Page, transactions: PageTransactions) -> Callable[[int], Ou
     return outcome
 
 
-class PageSettling:
+class CommitMarkers:
     """The pages of a store that may be settled, once more transactions are known than there may be.
 
     mutex: held by who lowers what is left of the transactions of a page.
@@ -62,18 +62,18 @@ class PageSettling:
         """Nothing more is added to a page."""
         # All that may have added something, also those that have not counted it yet.
         self._waiting[page] = self._transactions.open_ids
-        if self._transactions.left_count > self._store.options.settle_above and not self._is_due:
+        if self._transactions.committed_count > self._store.options.commit_markers_above and not self._is_due:
             self._is_due = True
-            self._store.do_later(self._settle_all)
+            self._store.run_in_background(self._write_due)
 
-    def _settle_all(self) -> None:
+    def _write_due(self) -> None:
         self._is_due = False
         with self._store.folder.change, self.mutex:
             for page, open_ids in list(self._waiting.items()):
                 if page.is_complete or any(self._transactions.outcome(tx_id) is Outcome.OPEN for tx_id in open_ids):
                     continue
                 try:
-                    self._settle(page)
+                    self._write_marker(page)
                 except FullError:
                     return  # there may be room when the next page is closed
                 self.forget(page)
@@ -82,7 +82,7 @@ class PageSettling:
         """A page is settled, or has gone."""
         self._waiting.pop(page, None)
 
-    def _settle(self, page: Page) -> None:
+    def _write_marker(self, page: Page) -> None:
         counts = dict(page.tx_counts)
         if not counts:
             return
@@ -91,21 +91,21 @@ class PageSettling:
         if len(rolled_back) > _ROLLED_BACK_MAX:
             return
         page.rolled_back = rolled_back
-        body = PageSettled(page.page_id, self._store.address, rolled_back).pack()
-        page.settled_id = self._transactions.lower_with(counts, StoreRecord.PAGE_SETTLED, body)
+        body = CommitMarker(page.page_id, self._store.address, rolled_back).pack()
+        page.marker_id = self._transactions.decrement_with_record(counts, StoreRecord.COMMIT_MARKER, body)
         page.tx_counts.clear()
 
 
 def _tx_ids(page: Page) -> set[int]:
     """The transactions whose messages are in a page."""
     found: set[int] = set()
-    at, number = None, 0
+    offset, number = None, 0
     try:
-        while chunk := page.read(at, number):
+        while chunk := page.read(offset, number):
             found.update(chunk.tx_ids or ())
-            at, number = chunk.end, chunk.number + len(chunk.messages)
+            offset, number = chunk.end, chunk.number + len(chunk.messages)
     finally:
-        page.release()
+        page.close_reader()
     return found - {NO_TRANSACTION}
 
 
@@ -115,7 +115,7 @@ class PageRemoval:
     def __init__(
         self,
         store: PagingStore,
-        settling: PageSettling,
+        markers: CommitMarkers,
         transactions: PageTransactions,
         acks: Mapping[int, PageAcks],
         mutex: Monitor,
@@ -123,7 +123,7 @@ class PageRemoval:
     ) -> None:
         """acks: of the pages, by their ids; mutex: under which they change.  forget: told of a page that has gone."""
         self._store = store
-        self._settling = settling
+        self._markers = markers
         self._transactions = transactions
         self._acks = acks
         self._mutex = mutex
@@ -131,29 +131,29 @@ class PageRemoval:
         self._stalled: deque[Page] = deque()
         self._recorded: dict[int, int] = {}
 
-    def begin(self, page: Page) -> None:
+    def schedule(self, page: Page) -> None:
         """Have a page go, soon."""
         with self._store.folder.change:
-            self._store.do_later(partial(self._remove, page))
+            self._store.run_in_background(partial(self._remove, page))
 
-    def try_again(self) -> None:
+    def retry_stalled(self) -> None:
         """Have those go for which there was no room."""
         for _ in range(len(self._stalled)):
             with self._store.folder.change, suppress(IndexError):  # another thread has it
-                self.begin(self._stalled.popleft())
+                self.schedule(self._stalled.popleft())
 
     def _remove(self, page: Page) -> None:
         if self._store.folder.guard.failure is None:  # else it goes once all is opened anew
             with self._store.folder.change:
-                self._remove_once(page)
+                self._remove_page(page)
 
-    def _remove_once(self, page: Page) -> None:
+    def _remove_page(self, page: Page) -> None:
         with self._mutex:
             if page.is_complete:
                 return  # another thread removes it
             page.is_complete = True
         try:
-            with self._settling.mutex:
+            with self._markers.mutex:
                 record_id = self._record(page)
             page.delete()
         except FullError:
@@ -166,10 +166,10 @@ class PageRemoval:
         # Until here what was acknowledged is made durable by a sync of that: the page was there.
         self._forget(page)
         remove_acks(page.folder, page.page_id)
-        self._settling.forget(page)
+        self._markers.forget(page)
         self._recorded.pop(page.page_id, None)
         with suppress(FullError):  # they go with the next start
-            for each in filter(None, (record_id, page.settled_id)):
+            for each in filter(None, (record_id, page.marker_id)):
                 self._transactions.store.append_delete(each)
 
     def _record(self, page: Page) -> int:
@@ -181,8 +181,8 @@ class PageRemoval:
             for tx_id, count in acks.tx_counts.items():
                 counts[tx_id] = counts.get(tx_id, 0) + count
         if not record_id and any(self._transactions.is_committed(tx_id) for tx_id in counts):
-            body = PagePlace(page.page_id, self._store.address).pack()
-            record_id = self._recorded[page.page_id] = self._transactions.lower_with(
+            body = PageReference(page.page_id, self._store.address).pack()
+            record_id = self._recorded[page.page_id] = self._transactions.decrement_with_record(
                 counts, StoreRecord.PAGE_COMPLETE, body
             )
         return record_id

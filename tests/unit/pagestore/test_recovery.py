@@ -72,10 +72,10 @@ def test_the_last_record_counts_whole_or_not_at_all(tmp_path: Path) -> None:
         copy = killed(store)
     at, end = _records(copy)[-1]
     whole = (copy / "transaction.log").read_bytes()
-    for cut in (at, at + 1, at + 20, at + 40, end - 1):
-        (copy / "transaction.log").write_bytes(whole[:cut].ljust(len(whole), b"\xff"))
+    for truncate in (at, at + 1, at + 20, at + 40, end - 1):
+        (copy / "transaction.log").write_bytes(whole[:truncate].ljust(len(whole), b"\xff"))
         assert after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3"]}
-        (copy / "transaction.log").write_bytes(whole[:cut])
+        (copy / "transaction.log").write_bytes(whole[:truncate])
         assert after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3"]}
     (copy / "transaction.log").write_bytes(whole)
     assert after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3", b"4"]}

@@ -70,7 +70,7 @@ def test_the_commands_show_what_was_given(tmp_path: Path, capfd: pytest.CaptureF
     path = _filled(tmp_path / "s", b"one", b"two")
     _dies(path, _get)
     assert main(["pagestore", "stat", str(path), "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["queues"][0]["given_count"] == 1
+    assert json.loads(capfd.readouterr().out)["queues"][0]["delivered_count"] == 1
     assert main(["pagestore", "print", str(path), "q", "--json"]) == 0
     assert [json.loads(line)["delivery_count"] for line in capfd.readouterr().out.splitlines()] == [1, 0]
 

@@ -206,7 +206,7 @@ def test_a_page_for_whose_record_there_is_no_room_goes_when_there_is(tmp_path: P
         cursor = manager.cursor(ADDRESS)
         run = read_run(cursor)
         assert run.messages == _ONE_A_PAGE[3:4]
-        cursor.ack(run.place)
+        cursor.ack(run.message_id)
         assert cursor.read() is None
         manager.drain()
         assert page_files(tmp_path) == []
@@ -274,7 +274,7 @@ def test_only_the_files_in_which_something_was_acknowledged_are_synced(tmp_path:
         assert synced in (["000000002.acks"], [])  # its page may be gone already, durably
         queue.sync()
         assert len(synced) <= 1
-        assert messages[3].place >> 32 == 2
+        assert messages[3].message_id >> 32 == 2
 
 
 def test_acknowledgements_of_an_earlier_process_are_durable_before_they_count(
@@ -353,7 +353,7 @@ def test_acknowledgements_do_not_count_for_a_page_that_another_program_made_late
             store.page(b"ours %d" % number)
         cursor = opened.manager.cursor(ADDRESS)
         run = read_run(cursor)
-        cursor.ack(run.place, 3)
+        cursor.ack(run.message_id, 3)
     (page,) = tmp_path.glob("*/000000001.page")
     if left == "acks":  # of a page of which another process acknowledged all, and died before it had removed these
         page.unlink()
@@ -373,7 +373,7 @@ def test_acknowledgements_of_a_page_of_jboss_messagings_layout_count_as_it_grows
         cursor = opened.manager.cursor(ADDRESS)
         store.page(b"0")
         run = read_run(cursor)
-        cursor.ack(run.place)
+        cursor.ack(run.message_id)
         for number in range(1, 5):
             store.page(b"%d" % number)
         died = crashed(tmp_path)

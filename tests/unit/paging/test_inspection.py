@@ -8,7 +8,7 @@ import pytest
 from binlog.errors import NotFoundError
 from binlog.paging import inspection
 from binlog.paging.addresses import AddressFolder
-from binlog.paging.inspection import check_paging, look_at_paging, read_pages
+from binlog.paging.inspection import check_paging, read_pages, stat_paging
 from binlog.paging.page import Page
 from tests.support.journals import flip
 from tests.support.paging import ADDRESS, crashed, numbered, page_all, page_files, paging, texts
@@ -37,7 +37,7 @@ def _state(path: Path) -> dict[str, tuple[bytes, int]]:
 def test_a_sound_folder_has_no_problems_and_stays_as_it_is(tmp_path: Path) -> None:
     path = _made(tmp_path / "paging")
     before = _state(path)
-    found = look_at_paging(path)
+    found = stat_paging(path)
     assert found.problems == []
     (address,) = found.addresses
     assert (address.address, address.layout) == (ADDRESS, "native")
@@ -48,7 +48,7 @@ def test_a_sound_folder_has_no_problems_and_stays_as_it_is(tmp_path: Path) -> No
     assert [message for _, _, message, _ in read_pages(path, ADDRESS)] == MESSAGES
     assert _state(path) == before
     with pytest.raises(NotFoundError):
-        look_at_paging(tmp_path / "nowhere")
+        stat_paging(tmp_path / "nowhere")
     with pytest.raises(NotFoundError):
         list(read_pages(path, "nobody"))
 
@@ -73,7 +73,7 @@ def test_what_is_put_and_acknowledged_while_a_page_is_looked_at_is_no_problem(
         page_all(store, MESSAGES[:3])
         cursor = opened.manager.cursor(ADDRESS)
         left = list(MESSAGES[3:6])
-        read_acks, found = inspection._read_acks, Page.found
+        read_acks, found = inspection._read_acks, Page.open_existing
 
         def put_and_acknowledge() -> None:
             if left:
@@ -89,8 +89,8 @@ def test_what_is_put_and_acknowledged_while_a_page_is_looked_at_is_no_problem(
 
         put_and_acknowledge()
         monkeypatch.setattr(inspection, "_read_acks", read_meanwhile)
-        monkeypatch.setattr(Page, "found", find_meanwhile)
-        look = look_at_paging(tmp_path)
+        monkeypatch.setattr(Page, "open_existing", find_meanwhile)
+        look = stat_paging(tmp_path)
         assert left == []
         assert look.problems == []
         (page,) = look.addresses[0].pages

@@ -52,17 +52,17 @@ class Stage:
 
     def fill(self) -> None:
         """Put the messages into pages."""
-        self.places = [self.store.append(message) or 0 for message in _BEFORE]
+        self.message_ids = [self.store.append(message) or 0 for message in _BEFORE]
         self.transaction: PageTransaction = self.manager.begin()
         self.store.append(b"of a transaction", self.transaction)
 
 
 def _acknowledge_a_page(stage: Stage) -> None:
-    stage.cursor.ack(1 << 32, sum(1 for place in stage.places if place >> 32 == 1))
+    stage.cursor.ack(1 << 32, sum(1 for message_id in stage.message_ids if message_id >> 32 == 1))
 
 
 def _sync_acknowledgements(stage: Stage) -> None:
-    stage.cursor.ack(stage.places[3])
+    stage.cursor.ack(stage.message_ids[3])
     stage.cursor.sync()
 
 
@@ -70,9 +70,11 @@ _CALLS: dict[str, Callable[[Stage], object]] = {
     "page": lambda stage: stage.store.page(b"interrupted"),
     "page on the next": lambda stage: stage.store.page(b"interrupted" + bytes(1000)),
     "page with a transaction": lambda stage: stage.store.page(b"interrupted", stage.transaction),
-    "acknowledge": lambda stage: stage.cursor.ack(stage.places[3]),
+    "acknowledge": lambda stage: stage.cursor.ack(stage.message_ids[3]),
     "acknowledge a page": _acknowledge_a_page,
-    "acknowledge with a transaction": lambda stage: stage.cursor.ack(stage.places[3], transaction=stage.transaction),
+    "acknowledge with a transaction": lambda stage: stage.cursor.ack(
+        stage.message_ids[3], transaction=stage.transaction
+    ),
     "commit": lambda stage: stage.transaction.commit(),
     "roll back": lambda stage: stage.transaction.rollback(),
     "sync": lambda stage: stage.store.sync(),
@@ -146,7 +148,7 @@ def _judge(found: list[bytes], stage: Stage) -> None:
         assert (expected[-1] in kept) == (state is Outcome.COMMITTED)
     # What the call may have acknowledged.
     missing = [message for message in _BEFORE if message not in kept]
-    assert missing in ([], [_BEFORE[3]], [m for m, p in zip(_BEFORE, stage.places, strict=True) if p >> 32 == 1])
+    assert missing in ([], [_BEFORE[3]], [m for m, p in zip(_BEFORE, stage.message_ids, strict=True) if p >> 32 == 1])
 
 
 def _read_and_acknowledge(cursor: PageCursor, found: list[bytes] | None = None) -> list[bytes]:
@@ -155,7 +157,7 @@ def _read_and_acknowledge(cursor: PageCursor, found: list[bytes] | None = None) 
     while run := cursor.read():
         for index, message in enumerate(run.messages):
             try:
-                cursor.ack(run.place + index)
+                cursor.ack(run.message_id + index)
             except (StateError, GoneError):
                 continue
             found.append(message)

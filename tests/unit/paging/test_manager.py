@@ -13,7 +13,7 @@ import pytest
 from binlog.errors import AccessError, BusyError, ClosedError, FullError, PoisonedError, StateError
 from binlog.paging.inspection import check_paging
 from binlog.paging.manager import PagingManager
-from binlog.paging.memory import Held
+from binlog.paging.memory import HeldMessage
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page, WriterState
 from binlog.paging.store import PagingStore
@@ -43,7 +43,7 @@ def test_messages_are_counted_until_nobody_refers_to_them(tmp_path: Path) -> Non
         with pytest.raises(FullError):
             manager.admit(ADDRESS, bytes(401))
         held.release()
-        held.refer()
+        held.add_reference()
         held.release()
         assert manager.memory(ADDRESS).used_bytes == 600
         held.release()
@@ -68,7 +68,7 @@ def test_who_brings_a_message_waits_for_room(tmp_path: Path) -> None:
         manager = opened.manager
         first = manager.admit(ADDRESS, bytes(900))
         assert first is not None
-        admitted: list[Held | None] = []
+        admitted: list[HeldMessage | None] = []
         thread = threading.Thread(target=lambda: admitted.append(manager.admit(ADDRESS, bytes(901))))
         thread.start()
         assert admitted == []
@@ -82,7 +82,7 @@ def test_an_address_goes_to_pages_and_comes_back_as_there_is_room(tmp_path: Path
     with paging(tmp_path, _options(Policy.PAGE)) as (opened, store):
         manager = opened.manager
         there = threading.Semaphore(0)
-        held: list[Held] = []
+        held: list[HeldMessage] = []
         at_once: defaultdict[int, int] = defaultdict(int)
 
         def deliver(address: str, taken: list[bytes], _: int) -> None:
@@ -132,7 +132,7 @@ class Delivered:
         self._mutex = threading.Lock()
         self._there = threading.Semaphore(0)
         self._at_once = self.at_once_max = 0
-        self.held: list[Held] = []
+        self.held: list[HeldMessage] = []
         self.go_on = threading.Event()
         self.begun = threading.Semaphore(0)
 
@@ -210,9 +210,9 @@ def test_a_message_of_a_transaction_whose_page_is_taken_at_once_is_the_transacti
         append = store._append
 
         def taken_at_once(message: bytes, tx_id: int) -> int | None:
-            place = append(message, tx_id)
+            message_id = append(message, tx_id)
             pages.append(store.depage())
-            return place
+            return message_id
 
         pages: list[Page | None] = []
         with opened.manager.begin() as transaction:
@@ -286,8 +286,8 @@ def test_a_forked_child_has_nothing_of_it(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
         cursor = opened.manager.cursor(ADDRESS)
-        place = store.append(b"message")
-        assert place is not None
+        message_id = store.append(b"message")
+        assert message_id is not None
 
         def use_it() -> None:
             for use in (
@@ -295,7 +295,7 @@ def test_a_forked_child_has_nothing_of_it(tmp_path: Path) -> None:
                 store.depage,
                 store.sync,
                 lambda: opened.manager.store("other"),
-                lambda: cursor.ack(place),
+                lambda: cursor.ack(message_id),
                 cursor.read,
                 opened.manager.begin,
             ):
@@ -305,8 +305,8 @@ def test_a_forked_child_has_nothing_of_it(tmp_path: Path) -> None:
             os._exit(0)
 
         Child(use_it).join()
-        cursor.ack(place)
-        assert store.append(b"another") == place + 1
+        cursor.ack(message_id)
+        assert store.append(b"another") == message_id + 1
 
 
 def test_what_was_stopped_is_of_no_use(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_without_a_transactional_store_there_are_no_transactions(tmp_path: Path)
             manager.depage(ADDRESS, lambda *_: None)
         cursor = manager.cursor(ADDRESS)
         run = read_run(cursor)
-        cursor.ack(run.place)
+        cursor.ack(run.message_id)
 
 
 def test_an_address_with_a_cursor_is_not_depaged(tmp_path: Path) -> None:

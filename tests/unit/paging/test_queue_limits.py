@@ -88,7 +88,7 @@ def test_a_page_that_goes_as_the_queue_is_full_makes_that_no_full_disk(
                 return append(message)
             except FullError:
                 while got:
-                    q._cursor.ack(got.pop().place)
+                    q._cursor.ack(got.pop().message_id)
                 q._manager.drain()
                 assert not q.full()
                 raise

@@ -19,14 +19,14 @@ from binlog.errors import ClosedError, PoisonedError, StateError
 from binlog.format.paging.deliveries_file import (
     DELIVERIES_HEADER,
     DELIVERY,
-    delivery_at,
+    delivery_offset,
     pack_deliveries_header,
     pack_delivery,
     parse_deliveries,
 )
 from binlog.format.paging.names import DELIVERIES_END
 from binlog.paging.cursor import page_deliveries
-from binlog.paging.inspection import check_paging, look_at_paging, read_given
+from binlog.paging.inspection import check_paging, read_delivery_counts, stat_paging
 from binlog.queue.queue import Queue
 from binlog.storage.native import write_delivery
 from binlog.storage.redelivery import retry_delay
@@ -57,7 +57,7 @@ def test_a_message_that_is_given_back_again_and_again_does_not_keep_the_others(f
         while len(found) < 1:
             q.nack(poison)
             got = q.get(timeout=SECONDS)
-            if got.place == poison.place:
+            if got.message_id == poison.message_id:
                 poison = got
             else:
                 found.append(got.body)
@@ -109,7 +109,11 @@ def test_those_that_were_given_back_come_in_the_order_in_which_they_are_due(fold
         q.nack(first, delay=0.02)
         q.nack(second, delay=0.01)
         q.nack(third, delay=0)
-        assert [q.get(timeout=SECONDS).place for _ in range(3)] == [third.place, second.place, first.place]
+        assert [q.get(timeout=SECONDS).message_id for _ in range(3)] == [
+            third.message_id,
+            second.message_id,
+            first.message_id,
+        ]
 
 
 def test_a_message_that_kills_its_process_is_counted_and_dead_in_the_end(folder: Path) -> None:
@@ -117,7 +121,7 @@ def test_a_message_that_kills_its_process_is_counted_and_dead_in_the_end(folder:
     for count in range(5):
         _dies(folder, lambda q: q.get())
         assert check_paging(folder) == []
-        assert read_given(folder, "queue") == {(1, 0): count + 1}
+        assert read_delivery_counts(folder, "queue") == {(1, 0): count + 1}
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5) as q:
         got = q.get()
         assert (got.body, got.delivery_count) == (bodies(100)[1], 0)
@@ -201,7 +205,7 @@ def test_counts_go_with_their_page(folder: Path) -> None:
         assert not left.exists()
 
 
-@pytest.mark.parametrize("at", [0, DELIVERIES_HEADER.size - 1, delivery_at(0), delivery_at(0) + 7])
+@pytest.mark.parametrize("at", [0, DELIVERIES_HEADER.size - 1, delivery_offset(0), delivery_offset(0) + 7])
 def test_a_count_that_is_damaged_is_told_and_counts_as_none(folder: Path, at: int) -> None:
     _filled(folder, 3)
     _dies(folder, lambda q: (q.get(), q.get()))
@@ -213,7 +217,7 @@ def test_a_count_that_is_damaged_is_told_and_counts_as_none(folder: Path, at: in
         counts = [q.get().delivery_count for _ in range(3)]
     assert counts == ([0, 0, 0] if at < DELIVERIES_HEADER.size else [0, 1, 0])
     assert check_paging(folder) == []
-    (page,) = look_at_paging(folder).addresses[0].pages
+    (page,) = stat_paging(folder).addresses[0].pages
     assert page.deliveries == {0: 1, 1: counts[1] + 1, 2: 1}
 
 
@@ -260,7 +264,7 @@ def test_the_compiled_function_writes_what_the_format_says(salt: bytes, given_: 
         file.write(pack_deliveries_header(7, salt))
         for number, count in given_:
             assert write_delivery(file.fileno(), salt, number, count) == 0
-            file.seek(delivery_at(number))
+            file.seek(delivery_offset(number))
             assert file.read(DELIVERY.size) == pack_delivery(number, count, salt)
         file.seek(0)
         found = parse_deliveries(file.read(), 7, salt, "a file")

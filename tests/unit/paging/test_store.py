@@ -136,23 +136,23 @@ def test_order_and_numbers_of_many_messages_of_one_producer(tmp_path: Path) -> N
     messages = numbered(10_000, 20)
     with paging(tmp_path, options) as (_, store):
         store.start_paging()
-        places = [store.append(message) for message in messages]
+        message_ids = [store.append(message) for message in messages]
     expected: list[int | None] = []
     with paging(tmp_path, options) as (_, store):
         pages = store.pages
         counts = [page.message_count or 0 for page in pages]
         for page, count in zip(pages, counts, strict=True):
             expected += [page.page_id << 32 | number for number in range(count)]
-        assert places == expected
+        assert message_ids == expected
         assert joined(depaged(store)) == messages
 
 
 def test_a_cursor_goes_on_from_any_message(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
-        places = [store.append(message) or 0 for message in numbered(100)]
+        message_ids = [store.append(message) or 0 for message in numbered(100)]
         cursor = opened.manager.cursor(store.address)
-        cursor.seek(places[42])
+        cursor.seek(message_ids[42])
         assert read_all(cursor) == numbered(100)[42:]
 
 

@@ -219,13 +219,13 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path)
         path = tmp_path / ending
         with paging(path) as (opened, store):
             store.start_paging()
-            places = [store.append(message) or 0 for message in messages]
+            message_ids = [store.append(message) or 0 for message in messages]
             cursor = opened.manager.cursor(store.address)
             transaction = opened.manager.begin()
-            for place in places[:20]:
-                cursor.ack(place, transaction=transaction)
+            for message_id in message_ids[:20]:
+                cursor.ack(message_id, transaction=transaction)
             with pytest.raises(StateError):
-                cursor.ack(places[0])
+                cursor.ack(message_ids[0])
             assert len(page_files(store)) == 3
             if ending != "death":
                 transaction.commit() if ending == "commit" else transaction.rollback()
@@ -233,11 +233,11 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path)
             after = crashed(path)
             if ending == "commit":
                 while run := cursor.read():
-                    cursor.ack(run.place, len(run.messages))
+                    cursor.ack(run.message_id, len(run.messages))
                 opened.manager.drain()
                 assert len(page_files(store)) == 1
             if ending == "rollback":
-                cursor.ack(places[0])
+                cursor.ack(message_ids[0])
         with paging(after) as (opened, store):
             cursor = opened.manager.cursor(store.address)
             found = read_all(cursor, acknowledged=True)
@@ -262,7 +262,7 @@ def test_a_page_that_is_complete_and_was_not_removed_lowers_no_count_twice(tmp_p
         after: list[Path] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
-            cursor.ack(run.place, count)
+            cursor.ack(run.message_id, count)
             opened.manager.drain()
         assert opened.manager.transactions.counts == {transaction.tx_id: 30 - count}
     with paging(after[0]) as (opened, store):
@@ -286,7 +286,7 @@ def test_a_page_that_another_program_made_after_one_was_complete_stays(tmp_path:
         run = read_run(cursor)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
-            cursor.ack(run.place, len(run.messages))
+            cursor.ack(run.message_id, len(run.messages))
             opened.manager.drain()
     theirs = b"{" + (8 + 6).to_bytes(4) + b"\xff" * 8 + b"theirs" + b"}"
     (page,) = after[0].glob("*/000000001.page")
@@ -376,8 +376,8 @@ def test_a_page_that_is_being_depaged_is_synced_before_a_transaction_in_it_is_co
         store.start_paging()
         transaction = opened.manager.begin()
         store.page(b"mine", transaction)
-        patch.setattr(store, "do_later", lambda _: None)
-        patch.setattr(store, "_later", lambda _: None)
+        patch.setattr(store, "run_in_background", lambda _: None)
+        patch.setattr(store, "_run_in_background", lambda _: None)
         page = store.depage()
         assert page is not None
         synced: list[Page] = []
@@ -395,7 +395,7 @@ def test_what_is_added_while_a_page_is_synced_is_synced_by_the_next_one(tmp_path
     with paging(tmp_path) as (_, store), pytest.MonkeyPatch.context() as patch:
         store.start_paging()
         page = store.pages[0]
-        patch.setattr(store, "_later", lambda _: None)
+        patch.setattr(store, "_run_in_background", lambda _: None)
         sync = Page.sync
         synced: list[Page] = []
 

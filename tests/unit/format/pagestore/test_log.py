@@ -15,7 +15,7 @@ from binlog.format.pagestore.log import (
     LogRecord,
     LogStart,
     PageAction,
-    check_seed,
+    crc_seed,
     pack_actions,
     pack_record,
     parse_log_start,
@@ -63,7 +63,7 @@ def test_a_record_by_its_bytes() -> None:
     record = LogRecord(42, 512, ACTIONS)
     assert _packed(record, 512) == RECORD
     assert parse_record(RECORD, 512, START, "log", 512) == (record, 512 + len(RECORD))
-    assert check_seed(SALT, 512) == crc32c(SALT + (512).to_bytes(8, "big"))
+    assert crc_seed(SALT, 512) == crc32c(SALT + (512).to_bytes(8, "big"))
 
 
 _PAGE_ACTIONS = st.lists(
@@ -96,7 +96,7 @@ def test_the_compiled_record_equals_the_readable_one(
     ids=str,
 )  # fmt: skip
 def test_no_action_is_packed_that_leads_out_of_its_page(action: PageAction) -> None:
-    with pytest.raises(ValueError, match="out of its page"):
+    with pytest.raises(ValueError, match="beyond the end of its page"):
         pack_transaction(1, 512, SALT, 512, [action])
 
 

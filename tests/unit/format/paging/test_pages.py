@@ -39,9 +39,9 @@ from binlog.format.paging.page_record import (
     scan,
 )
 from binlog.format.paging.store_records import (
-    PagePlace,
+    PageReference,
     pack_page_transaction,
-    parse_page_place,
+    parse_page_reference,
     parse_page_transaction,
 )
 
@@ -57,12 +57,12 @@ _MESSAGES = st.lists(st.builds(PageMessage, st.binary(max_size=60), st.integers(
 
 def _packed(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, list[int]]:
     """The bytes of a page, and where its messages lie."""
-    data, places = header.pack(), []
+    data, offsets = header.pack(), []
     for message in messages:
-        places.append(len(data))
+        offsets.append(len(data))
         data += pack_page_message(message, header, len(data))
-        assert len(data) - places[-1] == record_bytes(header, len(message.message))
-    return data, places
+        assert len(data) - offsets[-1] == record_bytes(header, len(message.message))
+    return data, offsets
 
 
 def _plainly(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, str]:
@@ -124,11 +124,11 @@ def test_either_way_ends_at_the_same_damage(
 
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=8), st.data())
 def test_no_flipped_bit_of_a_page_is_believed(messages: list[bytes], data: st.DataObject) -> None:
-    page, places = _packed(NATIVE, list(map(PageMessage, messages)))
+    page, offsets = _packed(NATIVE, list(map(PageMessage, messages)))
     at = data.draw(st.integers(NATIVE.size, len(page) - 1))
     damaged = bytearray(page)
     damaged[at] ^= 1 << data.draw(st.integers(0, 7))
-    whole = sum(1 for place in places[1:] if place <= at)
+    whole = sum(1 for offset in offsets[1:] if offset <= at)
     found, _, stop = _by_scan(bytes(damaged), NATIVE)
     assert [message for message, _ in found] == messages[:whole]
     assert stop == ScanStop.INVALID
@@ -144,10 +144,10 @@ def test_a_message_of_another_page_or_place_is_none() -> None:
 
 def test_a_few_messages_of_a_page() -> None:
     messages = [b"%d" % number for number in range(10)]
-    page, places = _packed(NATIVE, list(map(PageMessage, messages)))
+    page, offsets = _packed(NATIVE, list(map(PageMessage, messages)))
     found = scan(page[NATIVE.size :], NATIVE.size, SALT, skip=3, count_max=4)
     assert (found.messages, found.stop, found.skipped) == (messages[3:7], ScanStop.ENOUGH, 3)
-    assert NATIVE.size + found.consumed == places[7]
+    assert NATIVE.size + found.consumed == offsets[7]
     assert scan(page[NATIVE.size :], NATIVE.size, SALT, skip=20).skipped == 10
 
 
@@ -253,10 +253,10 @@ def test_no_address_has_what_its_file_cannot(address: str) -> None:
 
 def test_what_is_recorded_in_the_store() -> None:
     assert parse_page_transaction(pack_page_transaction(5, 3), 1) == (5, 3)
-    assert parse_page_place(PagePlace(9, "orders ä").pack(), 1) == PagePlace(9, "orders ä")
+    assert parse_page_reference(PageReference(9, "orders ä").pack(), 1) == PageReference(9, "orders ä")
     for body in (b"", pack_page_transaction(5, 0), pack_page_transaction(5, -1), pack_page_transaction(5, 1) + b"x"):
         with pytest.raises(CorruptError):
             parse_page_transaction(body, 1)
     for body in (b"", b"1234567", bytes(8) + b"\xff"):
         with pytest.raises(CorruptError):
-            parse_page_place(body, 1)
+            parse_page_reference(body, 1)
