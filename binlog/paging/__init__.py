@@ -1,6 +1,6 @@
-"""Paging: an address that outgrows memory goes to files of messages, and comes back from there.
+"""Paging: if the messages of an address do not fit in memory, they go to files, and are read back later.
 
-After the paging of JBoss Messaging: a manager has a store for each address, and each store has pages.
+Modelled on the paging of JBoss Messaging: a manager has a store for each address, and each store has pages.
 """
 
 from binlog.format.paging.page_file import PageLayout

@@ -1,7 +1,7 @@
-"""Depaging: all messages of an address's first page are given on, in one transaction with a record of it.
+"""Depaging: delivers all messages of an address's first page in one transaction.
 
-The record names the last page that was processed, for the process may die between the commit and the page's removal.
-It goes once page mode has ended: ids of pages begin anew then, with the next start.
+The transaction also records the id of that page, because the process may die after the commit and before it removes the
+page.  The record is deleted after page mode has ended: page ids start again then, at the next start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Deliver = Callable[[str, list[bytes], int], None]
 
 
 class Depaging:
-    """The depaging of all addresses; of each one page at a time."""
+    """Depages all addresses, one page of an address at a time."""
 
     def __init__(self, transactions: PageTransactions, stored: StoreContents | None) -> None:
         """Raises: CorruptError."""
@@ -41,13 +41,13 @@ class Depaging:
                 self._last[reference.address] = (record.record_id, reference)
 
     def last_page(self, address: str) -> PageReference:
-        """The last page that was processed; its id is 0 for none."""
+        """Return the last page of an address that was depaged; its id is 0 if there was none."""
         return self._last[address][1] if address in self._last else PageReference(0, address)
 
     def run(self, store: PagingStore, deliver: Deliver) -> bool:
-        """Process the first page; False where there was none, and page mode has ended.
+        """Depage the first page; return False if there was none, which ends page mode.
 
-        Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
+        Raises: any exception of `deliver`, after which the page is as before; StateError; FullError; PoisonedError;
         ClosedError; AccessError.
         """
         transactions = self._transactions.store
@@ -71,7 +71,7 @@ class Depaging:
                     self._processed[store.address].append(page)
                     page = None
             except BaseException:
-                # No handler runs before the change begins, so the page is not passed over, which would lose it.
+                # No signal handler runs before the change begins, so the page is never skipped, which would lose it.
                 if page is not None and self._guard.failure is None:
                     with self._change:
                         roll_back_if_possible(transactions, store_tx_id)
@@ -79,7 +79,7 @@ class Depaging:
                 elif page is not None:
                     page.close_reader()
                 raise
-            with self._change, suppress(AccessError, FullError):  # its messages were delivered; the file goes later
+            with self._change, suppress(AccessError, FullError):  # its messages were delivered; the file is removed later
                 self._remove_processed(store.address)
             return True
 
@@ -90,17 +90,21 @@ class Depaging:
             del pages[0]
 
     def forget(self, store: PagingStore) -> None:
-        """Page mode has ended.  Raises: AccessError; FullError; PoisonedError; ClosedError."""
+        """Delete the record of an address whose page mode has ended.
+
+        Raises: AccessError; FullError; PoisonedError; ClosedError.
+        """
         found = self._last.get(store.address)
         if found is not None:
-            # Without the record a page that stays, or that a power cut brings back, would be depaged once more.
+            # The pages go first.  Without the record, a page that remains, or that a power cut restores, would be
+            # depaged twice.
             self._remove_processed(store.address)
             store.folder.sync()
             self._transactions.store.append_delete(found[0])
             del self._last[store.address]
 
     def _read(self, store: PagingStore, page: Page) -> tuple[list[bytes], dict[int, int]]:
-        """The messages of a page, and how many are of which transaction; transactions that go on are waited for."""
+        """Return the messages of a page, and how many belong to each transaction; wait for open transactions."""
         messages: list[bytes] = []
         counts: dict[int, int] = {}
         for message, tx_id in page.messages():
@@ -118,7 +122,7 @@ class Depaging:
         return messages, counts
 
     def _record(self, store_tx_id: int, store: PagingStore, page: Page) -> tuple[int, PageReference]:
-        """Have a transaction of the store say that a page was processed; what `_last` is once that is committed."""
+        """Append to a store transaction that a page was depaged; return the new entry of `_last`."""
         is_jbm = store.folder.layout is PageLayout.JBM
         reference = PageReference(page.page_id, store.address, page.identity() if is_jbm else b"")
         found = self._last.get(reference.address)

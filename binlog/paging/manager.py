@@ -1,4 +1,4 @@
-"""The manager: all stores of a folder, their transactions, and the depaging of those that are depaged."""
+"""The paging manager: the stores of all addresses in a folder, their transactions, and depaging."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from binlog.paging.transactions import PageTransactions
 from binlog.storage.handle import Handle
 from binlog.storage.native import Monitor
 
-# For full pages, which are synced, and those that go.
+# For syncing full pages and removing pages.
 _PAGE_THREADS = 3
 
 
 class PagingManager(Handle):
-    """The paging in a folder, for this process, whose threads may share it.
+    """The paging in a folder.  One process has it at a time; its threads may share it.
 
-    transactions: those whose messages lie in pages.  problems: what was damaged at the start.
-    guard: of all that is changed in the folder.  A failed write or sync poisons it, and so does an exception, of a
-    signal handler say, that leaves a change half done; then all is refused until it is opened anew.
+    transactions: the transactions that have messages in pages.  problems: damage that was found at the start. guard:
+    the guard of the whole folder.  A failed write or sync poisons it.  So does an exception, for example of a signal
+    handler, that breaks off a change.  After that every call is refused until the paging is opened again.
     """
 
     what = "paging"
@@ -53,10 +53,10 @@ class PagingManager(Handle):
         store: TransactionStore | None = None,
         stored: StoreContents | None = None,
     ) -> None:
-        """store: where transactions are recorded, its user's to close; stored: what it had when it was opened.
+        """store: the transactional store; its user closes it.  stored: its contents at opening.
 
-        Without one there are no transactions, and no depaging by `depage`.
-        Raises: CorruptError for records of the store that are none of paging's.
+        Without a store there are no transactions, and `depage` is not available. Raises: CorruptError if a record of
+        paging in the store is not valid.
         """
         super().__init__(path)
         self.options = options or PagingOptions()
@@ -66,7 +66,7 @@ class PagingManager(Handle):
         self.transactions = PageTransactions(self.guard, store, stored)
         self._depaging = Depaging(self.transactions, stored)
         self._pool = Pool(_PAGE_THREADS)
-        # Their own: a depage waits for transactions, whose commit may wait for a page to be synced.
+        # A pool of its own: depaging waits for transactions, and their commit may wait for a page to be synced.
         self._depagers = Pool(self.options.depaging_threads)
         self._waiting_for_memory: set[str] = set()
         self._mutex = Monitor()
@@ -87,11 +87,11 @@ class PagingManager(Handle):
                 self._commit_markers.append((record.record_id, parse_commit_marker(record.body, record.record_id)))
 
     def start(self) -> None:
-        """Make the paging this process's, and start the store of each address that has a folder.
+        """Acquire the folder, and start the store of each address that has a folder in it.
 
-        A second call does nothing.  The folder is made where there is none, in one that is there.
-        Raises: BusyError; AccessError; ClosedError; and then it can be called again; PoisonedError.  Then nothing of it
-        is left in this process.  After an exception of a signal handler another manager can be started.
+        A second call does nothing.  The folder is created if it does not exist; its parent must exist. Raises:
+        BusyError, AccessError, after which it can be called again; ClosedError; PoisonedError.  After any of these this
+        process holds nothing of the folder.  After an exception of a signal handler, another manager can be started.
         """
         with self._life:
             self._refuse()
@@ -112,7 +112,7 @@ class PagingManager(Handle):
         self._delete_stale_records()
 
     def _delete_stale_records(self) -> None:
-        """Records of pages that are gone, and of transactions of which nothing is in any."""
+        """Delete the records of pages that no longer exist, and of transactions that have nothing left in any page."""
         for record_id, _ in self._complete:
             self._delete_record(record_id)
         for record_id, commit_markers in self._commit_markers:
@@ -126,7 +126,7 @@ class PagingManager(Handle):
             self.transactions.purge(())
 
     def _delete_record(self, record_id: int) -> None:
-        """Remove a record, once: a start that was undone may be done again."""
+        """Delete a record, but only once: a start that was undone may be repeated."""
         if record_id not in self._deleted_records:
             self.transactions.store.append_delete(record_id)
             self._deleted_records.add(record_id)
@@ -137,7 +137,7 @@ class PagingManager(Handle):
         return sorted(self._stores)
 
     def store(self, address: str) -> PagingStore:
-        """The store of an address, which has a folder from then on.
+        """Return the store of an address; create its folder if it has none.
 
         Raises: ValueError; FullError; AccessError; StateError; ClosedError; PoisonedError.
         """
@@ -152,13 +152,13 @@ class PagingManager(Handle):
                 folder = self._unfinished_folders.get(address)
                 if folder is None:
                     folder = make_folder(self._directory, address, self.options.layout, self.guard)
-                self._unfinished_folders[address] = folder  # where what follows fails there is no second one
+                self._unfinished_folders[address] = folder  # if the next step fails, a retry reuses this folder
                 found = self._add(folder)
                 del self._unfinished_folders[address]
         return found
 
     def cursor(self, address: str) -> PageCursor:
-        """The cursor of an address, whose store is then not to be depaged.  Raises: as `store`."""
+        """Return the cursor of an address, after which the address cannot be depaged.  Raises: as `store`."""
         store = self.store(address)
         with self._change, self._mutex:
             found = self._cursors.get(address)
@@ -167,29 +167,29 @@ class PagingManager(Handle):
         return found
 
     def begin(self) -> PageTransaction:
-        """A transaction, for `page` and `PageCursor.ack`.  Raises: StateError; ClosedError; PoisonedError."""
+        """Begin a transaction for `page` and `PageCursor.ack`.  Raises: StateError; ClosedError; PoisonedError."""
         self._refuse()
         with self._change:
             transaction = self.transactions.begin()
         return transaction  # noqa: RET504 - outside of the block, where an exception after the call poisons nothing
 
     def depage(self, address: str, deliver: Deliver) -> bool:
-        """Have all messages of an address's first page be delivered; False where page mode has ended.
+        """Deliver all messages of an address's first page; return False if page mode has ended.
 
-        deliver: is given the address, the messages, and the id of a transaction of the store, in which it may record
-        what it makes of them.  That these are not in the page any more is recorded in the same one; so after a
-        crash either is so, or neither.  Messages of transactions that go on are waited for.
-        Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
-        ClosedError, also where this waits and the manager is stopped.
+        deliver: called with the address, the messages, and the id of a transaction of the store, in which it may record
+        its results.  The same transaction records that the page was depaged, so after a crash either both are recorded
+        or neither. Waits for open transactions that have messages in the page. Raises: any exception of `deliver`,
+        after which the page is as before; StateError; FullError; PoisonedError; ClosedError, also if the manager is
+        stopped during the wait.
         """
         return self._depaging.run(self._store_to_depage(address), deliver)
 
     def depage_to(self, deliver: Deliver) -> None:
-        """Have the manager depage by itself whenever an address has room for what is in its pages.
+        """Depage every address automatically whenever it has room for the messages in its pages.
 
-        It looks now, when messages come to pages, and when some are released, of this address or of another one.
-        deliver: as in `depage`; it is to `hold` what it is given.  It is called by threads of the manager, for each
-        address by one at a time.  What it raises is told by `drain`.
+        Checks now, whenever a message goes to a page, and whenever messages of any address are released. deliver: as in
+        `depage`; it should `hold` the messages.  Threads of the manager call it, one at a time for each address.
+        `drain` raises its exceptions.
         """
         self._deliver = deliver
         for address in self.addresses:
@@ -198,12 +198,11 @@ class PagingManager(Handle):
     def admit(
         self, address: str, message: bytes, *, references: int = 1, transaction: PageTransaction | None = None
     ) -> HeldMessage | None:
-        """Take a message in: it is held in memory, or None: it was put into a page, or dropped.
+        """Admit a message: hold it in memory, or return None after putting it into a page or dropping it.
 
-        It goes to a page where the address is in page mode, and where there is no room for it in memory and the policy
-        is PAGE, which starts page mode.  references, transaction: as in `AddressMemory.hold` and `PagingStore.page`.
-        Blocks: with the policy BLOCK until there is room.
-        Raises: FullError with the policy FAIL; and as `store` and `PagingStore.page`.
+        The message goes to a page if the address is in page mode.  If memory has no room and the policy is PAGE, page
+        mode starts. references, transaction: as in `AddressMemory.hold` and `PagingStore.page`. Blocks: with the policy
+        BLOCK until there is room. Raises: FullError with the policy FAIL; and as `store` and `PagingStore.page`.
         """
         store, memory = self.store(address), self.memory(address)
         while not store.page(message, transaction):
@@ -218,7 +217,7 @@ class PagingManager(Handle):
                 return None
             elif policy is Policy.FAIL:
                 limit = memory.bytes_max
-                raise FullError(f"there is no room in memory for {address!r}", limit=limit, size=len(message))
+                raise FullError(f"the memory limit of {address!r} is reached; release messages, or use Policy.PAGE", limit=limit, size=len(message))
             else:
                 memory.wait(len(message), RECHECK_SECONDS)
                 self._refuse()
@@ -226,11 +225,11 @@ class PagingManager(Handle):
         return None
 
     def hold(self, address: str, message: bytes, *, references: int = 1) -> HeldMessage:
-        """Hold a message in memory whatever the limits are, as of one that was depaged."""
+        """Hold a message in memory regardless of the limits, for example one that was depaged."""
         return self.memory(address).hold(message, references)
 
     def memory(self, address: str) -> AddressMemory:
-        """What an address has in memory."""
+        """Return the memory of an address."""
         with self._mutex:
             found = self._memories.get(address)
             if found is None:
@@ -241,17 +240,17 @@ class PagingManager(Handle):
 
     def _store_to_depage(self, address: str) -> PagingStore:
         if address in self._cursors:
-            raise StateError(f"{address!r} has a cursor, and is not depaged")
+            raise StateError(f"{address!r} has a cursor and cannot be depaged")
         return self.store(address)
 
     def _released(self, address: str) -> None:
-        """Messages of an address were, and others may have waited for that."""
+        """Depage this address, and all others that wait for memory, because messages were released."""
         if self._deliver is not None:
             for each in {address} | self._waiting_for_memory:
                 self._depage_soon(each)
 
     def _depage_soon(self, address: str) -> None:
-        """Where there is room for more of its messages, and there are some in pages."""
+        """Depage an address in the background if it has pages and there is room in memory."""
         store = self._stores.get(address)
         if self._deliver is None or store is None or not store.is_paging or address in self._cursors:
             return
@@ -265,8 +264,8 @@ class PagingManager(Handle):
             pass
 
     def _may_depage(self, address: str) -> bool:
-        """Whether there is room for more of its messages; where not, who releases some looks again."""
-        self._waiting_for_memory.add(address)  # before the look: what is released behind it is told to this address
+        """Whether there is room for more messages; if not, the next release of messages checks again."""
+        self._waiting_for_memory.add(address)  # before the check, so that a release after it is not missed
         if not self._is_started or self._is_closed or not self._has_room(address):
             return False
         self._waiting_for_memory.discard(address)
@@ -278,9 +277,9 @@ class PagingManager(Handle):
         return all(limit is None or used <= limit * options.resume_ratio for used, limit in limits)
 
     def drain(self) -> None:
-        """Wait for what is done beside its callers: full pages are synced, and others removed.
+        """Wait until the background work is done: syncing full pages and removing others.
 
-        Raises: what that raised first.
+        Raises: the first exception of that work.
         """
         self._depagers.drain()
         self._pool.drain()
@@ -314,16 +313,16 @@ class PagingManager(Handle):
         return store
 
     def stop(self) -> None:
-        """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
+        """Make everything durable, and close.
 
-        Waits for a page that is being depaged, no other.
-        Raises: PoisonedError; it is stopped then too.  StateError in a signal handler that broke into a sync of this
-        thread: have it raise instead.
+        A second call does nothing, or finishes a call that an exception broke off.  Waits for a page that is being
+        depaged. Raises: PoisonedError, after which the manager is stopped too.  StateError if a signal handler has
+        interrupted a sync of this thread: let the handler raise instead.
         """
         self.close()
 
     def _end(self) -> None:
-        with self._mutex:  # an address that is being made is there, and no other one is made from here on
+        with self._mutex:  # an address that is being created is complete after this, and no other can be created
             ends = [cursor.close for cursor in self._cursors.values()] + [each.stop for each in self._stores.values()]
         self.transactions.stop()
         self._depagers.stop()
@@ -340,7 +339,7 @@ class PagingManager(Handle):
             raise first
 
     def refuse_reentry(self) -> None:
-        """Raises: StateError in a signal handler that broke into a sync of this thread."""
+        """Raise StateError if a signal handler has interrupted a sync of this thread."""
         for store in list(self._stores.values()):
             store.folder.refuse_reentry()
 

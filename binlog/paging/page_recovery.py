@@ -1,4 +1,4 @@
-"""The pages that an earlier process left: what is of no use any more is removed."""
+"""Recovers the pages that an earlier process left, and removes those that are no longer needed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from binlog.paging.page import Page
 def recover_pages(
     folder: AddressFolder, processed: int, processed_identity: bytes, complete: Collection[int]
 ) -> list[Page]:
-    """Those that have something in them, the oldest first; all of it is durable.
+    """Return the pages that have messages, oldest first, after making them durable.
 
-    processed: pages up to this one were depaged; in JBoss Messaging's layout only the one with that identity, for JBoss
-    Messaging may have made others of these numbers since.  complete: of these all was acknowledged.
-    Raises: AccessError; FullError; PoisonedError.
+    processed: pages up to this one were depaged.  In the layout of JBoss Messaging this holds only for the page with
+    this identity, because JBoss Messaging may have created others with the same numbers since.  complete: pages whose
+    messages were all acknowledged. Raises: AccessError; FullError; PoisonedError.
     """
     has_failed = folder.has_failed
     pages = []
@@ -39,7 +39,7 @@ def recover_pages(
             else:
                 page.sync_found()
     present = {page.page_id for page in pages}
-    folder.sync()  # acknowledgements go only once their page has
+    folder.sync()  # acknowledgements are removed only after their page
     for page_id in folder.ids(ACKS_END):
         if page_id not in present:
             remove_acks(folder, page_id)
