@@ -200,7 +200,9 @@ def find_folders(root: Directory, problems: list[Problem]) -> Iterator[tuple[Dir
             problems.append(problem_of(error, where))
             continue
         if file is None:
-            problems.append(Problem(where, 0, "address", "it names no address, so the pages in its folder are not used"))
+            problems.append(
+                Problem(where, 0, "address", "it names no address, so the pages in its folder are not used")
+            )
         elif file.address in seen:
             problems.append(Problem(where, 0, "address", f"{seen[file.address]} has the same address"))
         else:

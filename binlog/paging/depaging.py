@@ -79,7 +79,10 @@ class Depaging:
                 elif page is not None:
                     page.close_reader()
                 raise
-            with self._change, suppress(AccessError, FullError):  # its messages were delivered; the file is removed later
+            with (
+                self._change,
+                suppress(AccessError, FullError),
+            ):  # its messages were delivered; the file is removed later
                 self._remove_processed(store.address)
             return True
 

@@ -163,7 +163,9 @@ def _page_stat(page: Page, acks_data: bytes, problems: list[Problem]) -> PageSta
     if page.problem is not None:
         problems.append(page.problem)
     elif is_closed and (page.message_count, page.message_bytes) != (count, size) and page.message_count:
-        text = f"its end claims {page.message_count} messages of {page.message_bytes} bytes; {count} of {size} were found"
+        text = (
+            f"its end claims {page.message_count} messages of {page.message_bytes} bytes; {count} of {size} were found"
+        )
         problems.append(Problem(page.path, 0, "page_end", text))
     acked, tx_acks = _acks(page, acks_data, count, problems, is_closed=is_closed)
     file_bytes = OpenFile(page.folder.directory, os.path.basename(page.path), writable=False).size

@@ -217,7 +217,11 @@ class PagingManager(Handle):
                 return None
             elif policy is Policy.FAIL:
                 limit = memory.bytes_max
-                raise FullError(f"the memory limit of {address!r} is reached; release messages, or use Policy.PAGE", limit=limit, size=len(message))
+                raise FullError(
+                    f"the memory limit of {address!r} is reached; release messages, or use Policy.PAGE",
+                    limit=limit,
+                    size=len(message),
+                )
             else:
                 memory.wait(len(message), RECHECK_SECONDS)
                 self._refuse()

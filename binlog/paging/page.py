@@ -198,7 +198,7 @@ class Page:
             self.message_count_max, self._end = end.message_count, end_at
         else:
             # Do not trust it: each message takes a byte of memory.
-            text = f"its end claims {end.message_count} messages of {end.message_bytes} bytes, which contradicts the file size"
+            text = f"its end claims {end.message_count} messages of {end.message_bytes} bytes; the file size does not match"
             self.problem = Problem(self.path, end_at, "page_end", text)
 
     @property
@@ -224,7 +224,9 @@ class Page:
             if data:
                 write_at(self._fd, data, state.offset, self.path)
         except FullError:
-            with suppress(FullError):  # a page without its end, or with a part of it, is as good, but takes longer to open
+            with suppress(
+                FullError
+            ):  # a page without its end, or with a part of it, is as good, but takes longer to open
                 self._truncate(state.offset)
         finally:
             self.writer = None  # from now on the next sync closes the file

@@ -440,7 +440,9 @@ class PagingStore:
     def _refuse(self) -> None:
         """Check before taking the mutex, which a forked child may find locked for ever.  Raises: StateError."""
         if fork_generation() != self._generation:
-            raise StateError(f"the store of {self.address!r} belongs to the parent process; open the paging in this one")
+            raise StateError(
+                f"the store of {self.address!r} belongs to the parent process; open the paging in this one"
+            )
         self._check()
 
     def _check(self) -> None:

@@ -55,7 +55,9 @@ class PageTransactions:
         for record in stored.records:
             if record.user_type == StoreRecord.PAGE_TRANSACTION:
                 tx_id, count = parse_page_transaction(record.body, record.record_id)
-                self._remaining[tx_id] = _Remaining(record.record_id, count)  # updates follow the record that they change
+                self._remaining[tx_id] = _Remaining(
+                    record.record_id, count
+                )  # updates follow the record that they change
         for waiting in stored.prepared:
             for record in waiting.records:
                 if record.user_type == StoreRecord.PAGE_TRANSACTION:
@@ -172,7 +174,9 @@ class PageTransactions:
             if found is None or count == 0:
                 continue
             if count > found.count:
-                raise StateError(f"transaction {tx_id} has {found.count} messages left in pages, but {count} were found")
+                raise StateError(
+                    f"transaction {tx_id} has {found.count} messages left in pages, but {count} were found"
+                )
             rest = found.count - count
             if rest:
                 body = pack_page_transaction(tx_id, rest)

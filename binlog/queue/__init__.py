@@ -1,4 +1,4 @@
-"""A durable queue with a limit on its memory: what does not fit in memory is paged to disk.
+"""A durable queue with a limit on its memory: messages that do not fit are read from pages on disk.
 
 A queue uses one address of a paging manager (`binlog.paging`).
 """

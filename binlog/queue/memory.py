@@ -1,12 +1,11 @@
-"""What a queue has in memory: messages that nobody has got yet, and those that were given back.
+"""The in-memory part of a queue: messages that no consumer has got yet, and returned ones.
 
 Invariants
-- The queue is direct, or not.  While it is, all messages up to the place `_last` are in `_ready` or were given, and
-  none is behind it; while it is not, those that are not in `_ready` are yet to be read by the cursor.
-- It ceases to be direct under the mutex; it becomes so under `_reading` and the mutex, when nothing is left to read.
-- `_ready` is taken from without a lock: a deque's `popleft` is one step.
-
-Waiting until all messages of a queue were acknowledged.
+- A queue serves from memory, or from pages.  While it serves from memory, all messages up to the id `_last_in_memory`
+  are in `_ready` or were delivered, and there are none after it.  Otherwise the cursor still has to read the messages
+  that are not in `_ready`.
+- It switches to pages under the mutex.  It switches back under `_reading` and the mutex, when nothing is left to read.
+- Consumers take from `_ready` without a lock: `popleft` of a deque is atomic.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from binlog.storage.redelivery import Delayed
 
 
 class DrainWait:
-    """Those who wait.  `changed` is to be called behind whatever may end a wait."""
+    """Waits until all messages were acknowledged.  Call `notify` after anything that may end a wait."""
 
     def __init__(self, mutex: Monitor) -> None:
-        """mutex: the queue's."""
+        """mutex: of the queue."""
         self._mutex = mutex
         self._change_count = 0
         self.waiting_count = 0
 
     def wait(self, read: Callable[[], None], is_done: Callable[[], bool]) -> None:
-        """Wait until it is done.
+        """Wait until `is_done` returns true.
 
-        read: reads what comes next, without the mutex: so it is found which messages are nobody's, and there may be no
-        one else who reads.  is_done: asked with the mutex.
+        read: reads the next messages, called without the mutex.  It finds messages that will never be committed, and
+        the waiting thread may be the only one that reads.  is_done: called with the mutex.
         """
         with self._mutex:
             self.waiting_count += 1
@@ -47,26 +46,26 @@ class DrainWait:
                 with self._mutex:
                     if is_done():
                         return
-                    if seen == self._change_count:  # else there may be more to be read
+                    if seen == self._change_count:  # otherwise there may be more to read
                         wait_for_notice(self._mutex, RECHECK_SECONDS)
         finally:
             with self._mutex:
                 self.waiting_count -= 1
 
     def notify(self) -> None:
-        """Have them look again."""
+        """Wake the waiting threads."""
         with self._mutex:
             self.notify_locked()
 
     def notify_locked(self) -> None:
-        """Likewise; the mutex is held."""
+        """Wake the waiting threads; the caller holds the mutex."""
         self._change_count += 1
         self._mutex.notify()
 
 
-# What a message takes in memory besides its bytes: its object, their object, its place.
+# The memory of a message besides its bytes: the Message, its bytes object, and its id.
 _OVERHEAD_BYTES = 160
-# Messages go to memory again once no more than this part of the limit is used.
+# The queue serves from memory again when at most this fraction of the limit is in use.
 _RESUME_RATIO = 0.75
 _NUMBER = (1 << 32) - 1
 
@@ -74,8 +73,8 @@ _NUMBER = (1 << 32) - 1
 class Message(NamedTuple):
     """A message of a queue.
 
-    place: by it it is acknowledged; the later one was put has the larger one.  delivery_count: so often it was given
-    before, also by processes that died.
+    message_id: identifies it for `ack`; a message that was put later has a larger id.  delivery_count: how often it was
+    delivered before, also by processes that died.
     """
 
     message_id: int
@@ -84,7 +83,7 @@ class Message(NamedTuple):
 
 
 class QueueMemory:
-    """See the module; `Queue` is what is used of it."""
+    """The base class of `Queue`; see the module."""
 
     def __init__(self, manager: PagingManager, address: str, memory_bytes: int) -> None:
         """Raises: ValueError; and as `PagingManager.store`."""
@@ -109,7 +108,7 @@ class QueueMemory:
         self._is_closed = False
 
     def _offer(self, message_id: int, body: bytes) -> None:
-        """Have a message be given from memory, where there is room for it.  The mutex is held, and it is direct."""
+        """Add a message to memory if there is room.  The caller holds the mutex, and the queue serves from memory."""
         self._room -= len(body) + _OVERHEAD_BYTES
         if self._room < 0 and not self._has_memory_again():
             self._cursor.seek(message_id)
@@ -117,19 +116,19 @@ class QueueMemory:
             return
         message = Message(message_id, body if type(body) is bytes else bytes(memoryview(body)))
         self._last_in_memory = message_id
-        self._ready.append(message)  # no handler runs before it is there
+        self._ready.append(message)  # no signal handler runs before it is in `_ready`
 
     def _has_memory_again(self) -> bool:
-        """Whether others have taken enough out of memory meanwhile.
+        """Whether consumers have taken enough messages out of memory.
 
-        That is asked only when so much was put as there was room for: so it need not be counted who takes what.
+        This is measured only after the remaining room was used up, so consumers need not count.
         """
         used = sum(len(message.body) + _OVERHEAD_BYTES for message in self._ready.copy())
         self._room = self._memory_bytes - used
         return used <= self._memory_bytes * _RESUME_RATIO and self._room > 0
 
     def _switch_to_pages(self) -> None:
-        """What is behind the last message that is in memory is to be read from pages.  The mutex is held."""
+        """Read the messages after the last one in memory from pages.  The caller holds the mutex."""
         if not self._serves_from_memory:
             return
         if self._last_in_memory is not None:
@@ -142,22 +141,22 @@ class QueueMemory:
         self._serves_from_memory = False
 
     def _requeue_due(self) -> None:
-        """Have those come next that were given back, and whose delay is over."""
+        """Put returned messages whose delay is over at the front."""
         with self._change, self._mutex:
             due = self._delayed.take_due()
             self._ready.extendleft(reversed(due))
             self._notify(len(due))
 
     def _notify(self, count: int) -> None:
-        """Wake so many of those who wait for messages; those who join wait too, and look again.  The mutex is held."""
+        """Wake this many consumers, and all threads in `join`.  The caller holds the mutex."""
         self._mutex.notify(count + self._drain_wait.waiting_count)
 
     def _refill(self) -> None:
-        """Read more messages from pages, where they do not come from memory."""
+        """Read more messages from pages, unless the queue serves from memory."""
         try:
             self._read_pages()
         except AccessError:
-            self._check()  # who closed it meanwhile closed what is read
+            self._check()  # another thread has closed the queue and its files
             raise
 
     def _read_pages(self) -> None:
@@ -167,7 +166,7 @@ class QueueMemory:
             run = self._cursor.read()
             if run is None:
                 with self._mutex:
-                    run = self._cursor.read()  # nobody adds any meanwhile
+                    run = self._cursor.read()  # no message is added meanwhile
                     if run is None:
                         if not self._committing:
                             self._room = self._memory_bytes
@@ -191,12 +190,12 @@ class QueueMemory:
             self._ready.clear()
 
     def _refuse(self) -> None:
-        """Before a mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
+        """Check before taking a mutex, which a forked child may find locked for ever.  Raises: StateError."""
         if fork_generation() != self._generation:
-            raise StateError(f"the queue {self._manager.path} is the parent process's")
+            raise StateError(f"the queue {self._manager.path} belongs to the parent process; open it in this one")
         self._check()
 
     def _check(self) -> None:
         if self._is_closed:
-            raise ClosedError(f"the queue {self._manager.path} was closed")
+            raise ClosedError(f"the queue {self._manager.path} is closed")
         self._guard.check()

@@ -1,4 +1,4 @@
-"""`binlog paging stat`: which pages there are."""
+"""`binlog paging stat`: show addresses and their pages."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.records import object_line
 from binlog.paging import AddressStat, PageStat, stat_paging
 
-_PAGES = ("PAGE", "MESSAGES", "BYTES", "ACKED", "GIVEN", "OF TX", "SIZE")
+_PAGES = ("PAGE", "MESSAGES", "BYTES", "ACKED", "DELIVERED", "OF TX", "SIZE")
 
 
 @click.command("stat", short_help="Show addresses and their pages.")
 @directory_argument
 @json_option("Print a JSON object for each address: address, path, layout, and its pages.")
 def command(directory: str, as_json: bool) -> ExitCode:
-    """Show each address in DIR and its pages, each of which is read.
+    """Show each address in DIR and its pages. Reads every page.
 
-    ACKED are messages that were acknowledged, GIVEN those that were given to somebody, OF TX those that were put with
-    a transaction, whatever became of it.
-    '+' behind the number of a page: messages may still be added to it, or its process died before it had ended it.
-    What is damaged is told last, and it exits with 1.
+    ACKED counts acknowledged messages, DELIVERED those that a consumer has got, OF TX those that were put in a
+    transaction, committed or not. A '+' after a page's number means that the page is still open, or that its process
+    died before it closed the page. Damage is reported last, and the exit status is then 1.
     """
     with opening():
-        look = stat_paging(directory)
-    for address in look.addresses:
+        stat = stat_paging(directory)
+    for address in stat.addresses:
         if as_json:
             write_line(object_line(_as_object(address)))
         else:
             _write_address(address)
-    for problem in look.problems:
+    for problem in stat.problems:
         if not as_json:
             write_line(printable(str(problem)))
-    return ExitCode.FAILED if look.problems else ExitCode.OK
+    return ExitCode.FAILED if stat.problems else ExitCode.OK
 
 
 def _write_address(address: AddressStat) -> None:

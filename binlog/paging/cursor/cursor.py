@@ -1,10 +1,8 @@
-"""A cursor: the messages of a store one after the other, and which of them were acknowledged.
+"""A page cursor: reads the messages of an address in order, and acknowledges them.
 
-After the page cursors of HornetQ 2.2: pages stay where they are while their messages are given; a message is
-acknowledged by its page and its number in that; a page goes once all its messages were acknowledged.  Nothing is
-written for a message that is given, and 24 bytes for one that is acknowledged.
-
-Which messages of a page are to be given.
+Modelled on the page cursors of HornetQ 2.2.  Pages stay where they are while their messages are delivered.  A message
+is acknowledged by its id, and a page is removed once all its messages were acknowledged.  A delivery writes nothing, an
+acknowledgement 24 bytes.
 """
 
 from __future__ import annotations
@@ -30,11 +28,11 @@ from binlog.storage.native import Monitor, fork_generation
 
 
 class Deliverable(NamedTuple):
-    """What became of messages that follow one another.
+    """The messages of a chunk that can be delivered.
 
-    known: of so many it is known; behind them comes one of a transaction that goes on.  runs: those that are to be
-    given, each run with the number of its first.  left_out: the numbers of those whose transaction was not committed.
-    tx_counts: how many are of which transaction.
+    decided_count: how many messages were examined; the next one belongs to an open transaction.  runs: consecutive
+    messages to deliver, each with the number of the first one.  uncommitted: the numbers of messages whose transaction
+    was not committed. tx_counts: how many messages belong to each transaction.
     """
 
     decided_count: int
@@ -44,7 +42,10 @@ class Deliverable(NamedTuple):
 
 
 def select_deliverable(chunk: Chunk, states: bytes, outcome: Callable[[int], Outcome]) -> Deliverable:
-    """Look at each message.  marks: what was acknowledged.  outcome: of a transaction."""
+    """Select the messages to deliver.
+
+    states: their acknowledgement states.  outcome: returns the outcome of a transaction.
+    """
     runs: list[tuple[int, list[bytes]]] = []
     uncommitted: list[int] = []
     tx_counts: dict[int, int] = {}
@@ -71,14 +72,14 @@ def select_deliverable(chunk: Chunk, states: bytes, outcome: Callable[[int], Out
 
 
 _NUMBER = (1 << 32) - 1
-# Files of acknowledgements that are written to in turns.
+# How many files of acknowledgements are open at a time.
 _OPEN_FILES_MAX = 64
 
 
 class Run(NamedTuple):
-    """Messages that follow one another in a page.
+    """Consecutive messages of a page.
 
-    place: of the first one, as `PagingStore.append` gives it; that of the next one is larger by one.
+    message_id: of the first message, as `PagingStore.append` returns it; each following id is larger by one.
     """
 
     message_id: int
@@ -86,7 +87,7 @@ class Run(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """Where reading goes on: a page, the place of the message `number` in it; of which `skip` are passed over first."""
+    """The reading position: a page, the offset of message `number` in it, and how many messages to skip."""
 
     page: Page
     offset: int | None = None
@@ -95,10 +96,10 @@ class _Position(NamedTuple):
 
 
 class PageCursor:
-    """The messages of a store, for whom they are; there is one for a store, and nobody depages that.
+    """A cursor over the messages of a store.  A store has at most one, and is then not depaged.
 
-    Any thread may read, and acknowledge; each message is given once.  Where a signal handler raises while `read`
-    returns, what it was to give comes again with the next start.
+    Any thread may read and acknowledge; each message is delivered once.  If a signal handler raises while `read`
+    returns, the messages are delivered again after the next start.
     """
 
     def __init__(self, store: PagingStore, transactions: PageTransactions) -> None:
@@ -123,9 +124,9 @@ class PageCursor:
         store.page_closed.extend((self._markers.closed, self._remove_if_done))
 
     def read(self, bytes_max: int = READ_BYTES) -> Run | None:
-        """The messages that come next, about so many bytes of them; None where there is none for now.
+        """Return the next messages, about `bytes_max` bytes of them, or None if there are none for now.
 
-        A message of a transaction that goes on is not given before that has ended, nor are those behind it.
+        A message of an open transaction is not delivered until that has ended, and neither are the messages after it.
         Raises: StateError; ClosedError; AccessError.
         """
         self._refuse()
@@ -138,24 +139,24 @@ class PageCursor:
             return run
 
     def seek(self, message_id: int) -> None:
-        """Go on with the message at a place, which this process has appended; those before it are given by others.
+        """Continue with a message that this process has appended; the caller delivers the messages before it.
 
-        Raises: GoneError where its page is gone; StateError.
+        Raises: GoneError if its page was removed; StateError.
         """
         self._refuse()
         with self._reading:
             page = self._store.find(message_id >> 32)
             if page is None:
-                raise GoneError(f"page {message_id >> 32} of {self._store.address!r} is gone")
+                raise GoneError(f"page {message_id >> 32} of {self._store.address!r} was removed")
             self._runs, self._position = (), _Position(page, skip=message_id & _NUMBER)
 
     def ack(self, message_id: int, count: int = 1, transaction: PageTransaction | None = None) -> None:
-        """Acknowledge messages that follow one another in a page; with a transaction once that is committed.
+        """Acknowledge consecutive messages of a page; with a transaction, once that is committed.
 
-        It survives the process as soon as this returns, or the commit; and is durable with the next `sync`, or the
-        commit.  Messages of a transaction that is rolled back are still the caller's, who may acknowledge them again.
-        Raises: StateError where one was acknowledged before; GoneError where the page is gone; ValueError where it has
-        no such message; FullError; PoisonedError; AccessError.
+        An acknowledgement survives the process when this call, or the commit, returns.  It is durable after the next
+        `sync`, or after the commit.  If the transaction is rolled back, the caller still has the messages, and may
+        acknowledge them again. Raises: StateError if one of them was acknowledged before; GoneError if the page was
+        removed; ValueError if it has no such message; FullError; PoisonedError; AccessError.
         """
         acks = self._acks.get(message_id >> 32) or self._open_acks(message_id >> 32)
         number = message_id & _NUMBER
@@ -163,7 +164,9 @@ class PageCursor:
             try:
                 done_count = acks.add(number, count)
             finally:
-                self._touched[acks] = None  # only now: a sync that goes on forgets it before it looks at the file
+                self._touched[acks] = (
+                    None  # only now: a running sync removes the file from `_touched` before it syncs the file
+                )
             if done_count == acks.page.message_count:
                 self._remove_if_done(acks.page)
             return
@@ -174,12 +177,12 @@ class PageCursor:
             transaction.on_end(lambda committed: self._resolve(acks, number, count, committed=committed))
 
     def sync(self, commit: Commit | None = None) -> None:
-        """Have all that was acknowledged be durable.  commit: as of `Page.sync`, for the last file.
+        """Make all acknowledgements durable.  commit: as in `Page.sync`, for the last file.
 
         Raises: PoisonedError; StateError.
         """
         self._refuse()
-        with self._syncing:  # who finds nothing left to sync has waited for who syncs it
+        with self._syncing:  # so a caller that finds nothing to sync has waited for the running sync
             touched = list(self._touched)
             for acks in touched:
                 try:
@@ -190,7 +193,7 @@ class PageCursor:
                     raise
 
     def close(self) -> None:
-        """Have all that was acknowledged be durable, and close the files.  Raises: PoisonedError."""
+        """Make all acknowledgements durable, and close the files.  Raises: PoisonedError."""
         with self._mutex:
             self._is_closed = True
             all_acks = list(self._acks.values())
@@ -205,7 +208,7 @@ class PageCursor:
             raise failures[0]
 
     def unread_count(self) -> int:
-        """How many messages were not given yet, about: those of transactions count that will never be committed."""
+        """Return about how many messages were not delivered yet, including those that will never be committed."""
         self._refuse()
         with self._reading:
             position = self._position
@@ -219,15 +222,15 @@ class PageCursor:
             return count
 
     def _unacknowledged_from(self, page: Page, number: int) -> int:
-        """How many messages of a page were not acknowledged, from one on."""
+        """Return how many messages of a page, from this number on, were not acknowledged."""
         acks = self._acks.get(page.page_id)
         ahead = max(page.count() - number, 0)
         return ahead if acks is None else acks.states(number, ahead).count(AckState.NONE)
 
     def unacknowledged_count(self) -> int:
-        """How many messages were not acknowledged; those of transactions that were not committed until they are read.
+        """Return how many messages were not acknowledged; uncommitted ones count until they were read.
 
-        Reads what no page says of itself.  Raises: AccessError; StateError.
+        Reads pages whose count is not known.  Raises: AccessError; StateError.
         """
         self._refuse()
         return sum(map(self._unacknowledged, self._store.pages))
@@ -254,10 +257,10 @@ class PageCursor:
             found = self._acks.get(page_id)
             if found is None:
                 if self._is_closed:
-                    raise ClosedError(f"the paging of {self._store.address!r} was closed")
+                    raise ClosedError(f"the paging of {self._store.address!r} is closed")
                 page = self._store.find(page_id)
                 if page is None or page.is_complete:
-                    raise GoneError(f"page {page_id} of {self._store.address!r} is gone")
+                    raise GoneError(f"page {page_id} of {self._store.address!r} was removed")
                 with self._change:
                     found = self._acks[page_id] = self._load_acks(page)
             others = list(self._acks.values())
@@ -265,7 +268,7 @@ class PageCursor:
             if acks.pending:
                 with self._change:
                     self._watch_pending(acks)
-            self._remove_if_done(acks.page)  # who acknowledged its last message may have been interrupted
+            self._remove_if_done(acks.page)  # the thread that acknowledged its last message may have been interrupted
         return found
 
     def _load_acks(self, page: Page) -> PageAcks:
@@ -275,18 +278,20 @@ class PageCursor:
         return found
 
     def _refuse(self) -> None:
-        """Before a mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
+        """Check before taking a mutex, which a forked child may find locked for ever.  Raises: StateError."""
         if fork_generation() != self._generation:
-            raise StateError(f"the cursor of {self._store.address!r} is the parent process's")
+            raise StateError(
+                f"the cursor of {self._store.address!r} belongs to the parent process; open the paging in this one"
+            )
         self._store.folder.check()
 
     def _watch_pending(self, acks: PageAcks) -> None:
         while acks.pending:
-            with suppress(IndexError):  # another thread has it
+            with suppress(IndexError):  # another thread has taken it
                 self._watch(acks, acks.pending.pop())
 
     def _watch(self, acks: PageAcks, ack: Ack) -> None:
-        """An acknowledgement of a transaction that an earlier process prepared counts once that is committed."""
+        """Count an acknowledgement of a transaction that an earlier process prepared, once that is committed."""
 
         def set_message_count(committed: bool) -> None:
             if committed:
@@ -301,13 +306,13 @@ class PageCursor:
             set_message_count(self._transactions.is_committed(ack.tx_id))
 
     def _read_returned(self) -> bool:
-        """Read messages that were passed over, as a transaction had acknowledged them that was then rolled back."""
+        """Read messages that were skipped because a transaction had acknowledged them, which was then rolled back."""
         if not self._returned:
             return False
         acks, first, count = self._returned[0]
         page = acks.page
         acks.resolve(first, count, committed=False)
-        # What was not passed over yet is read in its turn.
+        # Messages that were not skipped yet are read in their order.
         passed = min(count, self._passed_count(page) - first)
         chunk = page.read(None, 0, bytes_max=READ_BYTES, skip=first, count_max=passed) if passed > 0 else None
         if chunk is None:
@@ -322,7 +327,7 @@ class PageCursor:
         return True
 
     def _passed_count(self, page: Page) -> int:
-        """How many messages of a page reading has passed."""
+        """Return how many messages of a page the cursor has passed."""
         position = self._position
         if page.page_id in self._fully_read or (position and page.page_id < position.page.page_id):
             return page.count()
@@ -331,7 +336,7 @@ class PageCursor:
         return 0
 
     def _read_more(self, bytes_max: int) -> bool:
-        """Read more of a page, or go to the next one; whether there was any."""
+        """Read more of a page, or move to the next one; return whether there was any."""
         position = self._position
         if position is None or self._has_ended(position.page):
             following = self._store.following(position.page.page_id if position else 0)
@@ -347,14 +352,14 @@ class PageCursor:
             return self._deliver(position, chunk)
         except (NotFoundError, GoneError):
             if page.is_complete:
-                return True  # all of it was acknowledged meanwhile
+                return True  # all of its messages were acknowledged meanwhile
             raise
 
     def _has_ended(self, page: Page) -> bool:
         return page.is_complete or page.page_id in self._fully_read
 
     def _finish_page(self, page: Page) -> bool:
-        """All of a page was read."""
+        """Finish a page that was read to its end."""
         if page.problem is not None and page.page_id not in self._fully_read:
             self._store.report_problem(page.problem)
         self._fully_read.add(page.page_id)
@@ -370,13 +375,13 @@ class PageCursor:
         return page.read(offset, number, bytes_max=bytes_max, skip=skip, count_max=count_max)
 
     def _deliver(self, position: _Position, chunk: Chunk) -> bool:
-        """Have those messages be given that are to be, up to one of which that is not known; whether there was any."""
+        """Prepare the messages to deliver, up to one of an open transaction; return whether there was any."""
         page = position.page
         acks = self._acks.get(page.page_id) or self._open_acks(page.page_id)
         states = acks.states(chunk.number, len(chunk.messages))
         if chunk.tx_ids is None and not any(states):
             run = Run(page.page_id << 32 | chunk.number, chunk.messages)
-            # Both at once: no signal handler runs between the two.
+            # Both in one statement: no signal handler runs between the two.
             self._runs, self._position = (run,), _Position(page, chunk.end, chunk.number + len(chunk.messages))
             return True
         deliverable = select_deliverable(chunk, states, outcome_in(page, self._transactions))
@@ -400,18 +405,18 @@ class PageCursor:
         return True
 
     def _remove_if_done(self, page: Page) -> None:
-        """Remove a page of which nothing is left."""
+        """Remove a page if all its messages were acknowledged."""
         self._removal.retry_stalled()
         acks = self._acks.get(page.page_id)
         count = page.message_count
         if page.is_complete or count is None or page.is_open or (count and (acks is None or acks.done_count < count)):
             return
         if page.was_found and page.page_id not in self._fully_read:
-            return  # whose transactions its messages are is not known yet
+            return  # it may have messages of transactions that are not known yet
         self._removal.schedule(page)
 
     def _forget(self, page: Page) -> None:
-        """A page has gone, durably."""
+        """Forget a page that was removed durably."""
         self._fully_read.discard(page.page_id)
         self.deliveries.forget(page.page_id)
         with self._mutex:

@@ -1,13 +1,16 @@
-"""Removing a page of which all was acknowledged.
+"""Removes pages whose messages were all acknowledged, and writes commit markers.
 
-How a page goes, so that no crash brings back what was acknowledged, or lowers a transaction's count twice: where it has
-messages of transactions, these are lowered and the page is recorded as complete, in one transaction of the store; then
-the page's file is removed, durably; then its acknowledgements; then the record, and that of its being settled.
+The order of a removal makes sure that no crash restores an acknowledged message, or decrements a transaction's count
+twice:
+1. If the page has messages of transactions, one store transaction decrements their counts and records the page as
+   complete.
+2. The page's file is removed, durably.
+3. Its acknowledgements are removed.
+4. The record of step 1 is deleted, and the commit marker of the page.
 
-Settling pages: one record for a page says which of its transactions were committed, in place of one for each.
-
-Many small transactions would else take memory, and room in the store, for as long as their messages are in pages.
-A page is settled once nothing is added to it any more, and all have ended that may have added something.
+A commit marker is one record that says which transactions of a page were committed.  It replaces a record for each of
+them. Otherwise many small transactions would take memory, and space in the store, as long as their messages are in
+pages. A page gets its marker after it is closed, and after all transactions that may have written to it have ended.
 """
 
 from __future__ import annotations
@@ -28,16 +31,16 @@ from binlog.paging.store import PagingStore
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.native import Monitor
 
-# The body of a record is to be small, whatever its store is; a page in which more were rolled back is not settled.
+# A record should be small in any store.  A page in which more transactions were rolled back gets no marker.
 _ROLLED_BACK_MAX = 64
 
 
 def outcome_in(page: Page, transactions: PageTransactions) -> Callable[[int], Outcome]:
-    """What became of a transaction, of which a message is in the page."""
+    """Return a function that returns the outcome of a transaction with a message in this page."""
 
     def outcome(tx_id: int) -> Outcome:
         found = transactions.outcome(tx_id)
-        # In this order: a page says so before its transactions are forgotten.
+        # In this order: a page gets its marker before its transactions are forgotten.
         if found is Outcome.UNKNOWN and page.rolled_back is not None and tx_id not in page.rolled_back:
             return Outcome.COMMITTED
         return found
@@ -46,9 +49,9 @@ def outcome_in(page: Page, transactions: PageTransactions) -> Callable[[int], Ou
 
 
 class CommitMarkers:
-    """The pages of a store that may be settled, once more transactions are known than there may be.
+    """Writes commit markers for the pages of a store if too many transactions are known.
 
-    mutex: held by who lowers what is left of the transactions of a page.
+    mutex: held while the counts of a page's transactions are decremented.
     """
 
     def __init__(self, store: PagingStore, transactions: PageTransactions) -> None:
@@ -59,8 +62,8 @@ class CommitMarkers:
         self._is_due = False
 
     def closed(self, page: Page) -> None:
-        """Nothing more is added to a page."""
-        # All that may have added something, also those that have not counted it yet.
+        """Note that a page is closed, and write markers if they are due."""
+        # All transactions that may have written to the page, also those that have not counted the message yet.
         self._waiting[page] = self._transactions.open_ids
         if self._transactions.committed_count > self._store.options.commit_markers_above and not self._is_due:
             self._is_due = True
@@ -79,14 +82,14 @@ class CommitMarkers:
                 self.forget(page)
 
     def forget(self, page: Page) -> None:
-        """A page is settled, or has gone."""
+        """Forget a page that has its marker, or that was removed."""
         self._waiting.pop(page, None)
 
     def _write_marker(self, page: Page) -> None:
         counts = dict(page.tx_counts)
         if not counts:
             return
-        # By what is in the page: who was interrupted while a message was added has not counted it.
+        # Read the page: a thread that was interrupted during an append has not counted its message.
         rolled_back = frozenset(tx_id for tx_id in _tx_ids(page) if not self._transactions.is_committed(tx_id))
         if len(rolled_back) > _ROLLED_BACK_MAX:
             return
@@ -97,7 +100,7 @@ class CommitMarkers:
 
 
 def _tx_ids(page: Page) -> set[int]:
-    """The transactions whose messages are in a page."""
+    """Return the transactions that have messages in a page."""
     found: set[int] = set()
     offset, number = None, 0
     try:
@@ -110,7 +113,7 @@ def _tx_ids(page: Page) -> set[int]:
 
 
 class PageRemoval:
-    """The pages of a store that go, and those that wait for room on the disk to do so."""
+    """Removes the pages of a store, and retries if the disk was full."""
 
     def __init__(
         self,
@@ -121,7 +124,7 @@ class PageRemoval:
         mutex: Monitor,
         forget: Callable[[Page], None],
     ) -> None:
-        """acks: of the pages, by their ids; mutex: under which they change.  forget: told of a page that has gone."""
+        """acks: by page id; mutex: guards it.  forget: called with each page that was removed."""
         self._store = store
         self._markers = markers
         self._transactions = transactions
@@ -132,18 +135,18 @@ class PageRemoval:
         self._recorded: dict[int, int] = {}
 
     def schedule(self, page: Page) -> None:
-        """Have a page go, soon."""
+        """Remove a page in the background."""
         with self._store.folder.change:
             self._store.run_in_background(partial(self._remove, page))
 
     def retry_stalled(self) -> None:
-        """Have those go for which there was no room."""
+        """Remove the pages for which the disk was full."""
         for _ in range(len(self._stalled)):
-            with self._store.folder.change, suppress(IndexError):  # another thread has it
+            with self._store.folder.change, suppress(IndexError):  # another thread has taken it
                 self.schedule(self._stalled.popleft())
 
     def _remove(self, page: Page) -> None:
-        if self._store.folder.guard.failure is None:  # else it goes once all is opened anew
+        if self._store.folder.guard.failure is None:  # otherwise the page is removed after the paging is opened again
             with self._store.folder.change:
                 self._remove_page(page)
 
@@ -163,17 +166,17 @@ class PageRemoval:
         self._store.forget(page)
         remove_deliveries(page.folder, page.page_id)
         page.folder.sync()
-        # Until here what was acknowledged is made durable by a sync of that: the page was there.
+        # Until here the page exists, so a sync of its acknowledgements makes them durable.
         self._forget(page)
         remove_acks(page.folder, page.page_id)
         self._markers.forget(page)
         self._recorded.pop(page.page_id, None)
-        with suppress(FullError):  # they go with the next start
+        with suppress(FullError):  # the next start removes them
             for each in filter(None, (record_id, page.marker_id)):
                 self._transactions.store.append_delete(each)
 
     def _record(self, page: Page) -> int:
-        """Lower what is left of transactions, once; the id of the record that says so, 0 for none."""
+        """Decrement the counts of the page's transactions, once; return the id of the record that says so, or 0."""
         record_id = self._recorded.get(page.page_id, 0)
         counts = dict(page.tx_counts)
         acks = self._acks.get(page.page_id)

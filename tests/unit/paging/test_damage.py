@@ -136,7 +136,7 @@ def test_acknowledgements_that_are_none_of_the_page_are_told_and_set_aside(tmp_p
         opened.manager.cursor(ADDRESS).ack(1 << 32 | 3)
     aside = acks.with_suffix(".invalidAcks")
     assert aside.read_bytes() == damaged
-    assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(aside), "set_aside")]
+    assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(aside), "quarantine")]
     with paging(tmp_path) as (opened, _):
         assert read_all(opened.manager.cursor(ADDRESS)) == [
             message for number, message in enumerate(numbered(10)) if number != 3

@@ -121,7 +121,7 @@ def test_every_kind_of_damage_is_told(tmp_path: Path) -> None:
     assert _rules(path) == ["ack_record"]
     os.truncate(acks, 56)
     (folder / "000000009.invalidPage").write_bytes(b"something")
-    assert _rules(path) == ["set_aside"]
+    assert _rules(path) == ["quarantine"]
     (folder / "000000009.invalidPage").unlink()
     os.rename(folder / "000000002.page", folder / "000000005.page")
     assert _rules(path) == ["page_id"]

@@ -102,10 +102,10 @@ def test_a_message_that_was_given_back_comes_next(folder: Path) -> None:
 
 
 def test_modes_and_messages_that_are_none_are_refused(folder: Path) -> None:
-    with pytest.raises(ValueError, match="a queue knows"):
+    with pytest.raises(ValueError, match="a queue has Mode"):
         open_queue(folder, mode=Mode.STAGE)
     with open_queue(folder) as q:
-        with pytest.raises(ValueError, match="a queue knows"):
+        with pytest.raises(ValueError, match="a queue has Mode"):
             q.put(b"", mode=Mode.STAGE)
         with pytest.raises(TypeError):
             q.put("text")  # type: ignore[arg-type]

@@ -247,7 +247,7 @@ def test_the_file_of_an_address_says_its_layout() -> None:
 
 @pytest.mark.parametrize("address", ["", "a\nb", "a\0b", "x" * 1025, "\ud800"])
 def test_no_address_has_what_its_file_cannot(address: str) -> None:
-    with pytest.raises(ValueError, match="an address has"):
+    with pytest.raises(ValueError, match="an address is"):
         check_address(address)
 
 
