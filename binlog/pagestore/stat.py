@@ -1,4 +1,4 @@
-"""What is in a page store, looked at from outside while its owner may go on."""
+"""Shows the contents of a page store from outside, while its owner may be running."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from binlog.storage.locking.directory_lock import find_owner
 
 
 class QueueStat(NamedTuple):
-    """A queue.
+    """The state of a queue.
 
-    message_count: with those that prepared transactions have.  index_pages: of its index.  given_count: of its
-    messages, those that were given to somebody.
+    message_count: including messages of prepared transactions.  index_pages: pages of its index.  delivered_count:
+    messages that were delivered and are still in the queue.
     """
 
     name: str
@@ -33,10 +33,10 @@ class QueueStat(NamedTuple):
 
 
 class PageStoreStat(NamedTuple):
-    """A page store.
+    """The state of a page store.
 
-    page_count: pages, free ones too.  generation, record_count: of the log.  is_owned: a process has it; holder: which,
-    where that is known.
+    page_count: including free pages.  generation, record_count: of the log.  is_owned: whether a process has the store
+    open. holder: that process, if it is known.
     """
 
     page_bytes: int
@@ -51,25 +51,25 @@ class PageStoreStat(NamedTuple):
 
 
 def stat_page_store(path: str | os.PathLike[str]) -> PageStoreStat:
-    """What is in the store in a folder.
+    """Return the state of the page store in a folder.
 
-    Takes no lock and writes nothing.
-    Raises: NotFoundError where there is no store; CorruptError; VersionError; AccessError; BusyError where the store
-    changes faster than it can be read.
+    Takes no lock and writes nothing. Raises: NotFoundError if there is no store; CorruptError; VersionError;
+    AccessError; BusyError if the store changes faster than it can be read.
     """
     return view_store(path, _stat)
 
 
 def read_queue(path: str | os.PathLike[str], queue: str, count: int | None = None) -> list[Message]:
-    """The messages of a queue in the order of their keys, also those that prepared transactions have; so many at most.
+    """Return the messages of a queue in the order of their keys, at most `count` of them.
 
-    Raises: NotFoundError, also where there is no such queue; and as `stat_page_store`.
+    Includes messages of prepared transactions. Raises: NotFoundError, also if there is no such queue; and as
+    `stat_page_store`.
     """
 
     def work(view: StoreView) -> list[Message]:
         found = [entry for entry in _root(view) if entry.name == queue]
         if not found:
-            raise NotFoundError(f"there is no queue {queue!r}")
+            raise NotFoundError(f"no queue is named {queue!r}")
         counts = read_counts(view.directory)
         entries = (with_count(counts, found[0].first_page, entry) for entry in _valid(view, found[0]))
         return [_message(view, queue, entry) for entry in islice(entries, count)]

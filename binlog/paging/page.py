@@ -198,7 +198,8 @@ class Page:
             self.message_count_max, self._end = end.message_count, end_at
         else:
             # Do not trust it: each message takes a byte of memory.
-            text = f"its end claims {end.message_count} messages of {end.message_bytes} bytes; the file size does not match"
+            claim = f"{end.message_count} messages of {end.message_bytes} bytes"
+            text = f"its end claims {claim}, but the file has another size"
             self.problem = Problem(self.path, end_at, "page_end", text)
 
     @property

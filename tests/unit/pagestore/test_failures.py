@@ -199,7 +199,7 @@ def test_a_backup_whose_sync_fails_is_none_and_its_store_goes_on(
 ) -> None:
     with page_store(tmp_path / "store") as store:
         put(store, b"one")
-        with calls_that_fail(monkeypatch, call, end), pytest.raises(AccessError, match="the store goes on"):
+        with calls_that_fail(monkeypatch, call, end), pytest.raises(AccessError, match="the store is not affected"):
             store.backup(tmp_path / "backup")
         with pytest.raises(CorruptError, match="not finished"):
             PageStore(tmp_path / "backup", SMALL)
@@ -233,10 +233,10 @@ def test_a_page_that_is_used_and_free_is_damage_and_the_message_stays(tmp_path: 
         store.create_queue(QUEUE)
         put(store, b"one", b"two")
         number = store._content.get(QUEUE).index.entry(1, store._cache).message_page
-        store._free.give(number)
-        with pytest.raises(CorruptError, match="is said to be free"), store.transaction() as transaction:
+        store._free.release(number)
+        with pytest.raises(CorruptError, match="map says that it is free"), store.transaction() as transaction:
             transaction.remove(QUEUE, 1)
-        store._free.take_this(number)
+        store._free.take_number(number)
         assert drain(store) == [b"one", b"two"]
 
 

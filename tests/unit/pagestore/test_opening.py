@@ -125,7 +125,7 @@ def test_a_store_of_swiftmqs_own_is_refused_by_name_and_unchanged(tmp_path: Path
     (tmp_path / "transaction.log").write_bytes((1).to_bytes(4) + (7).to_bytes(8) + bytes(4096))
     before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     for call in (lambda: PageStore(tmp_path), lambda: stat_page_store(tmp_path)):
-        with pytest.raises(CorruptError, match="SwiftMQ's own"):
+        with pytest.raises(CorruptError, match="written by SwiftMQ"):
             call()
     assert [problem.rule for problem in check_page_store(tmp_path)] == ["swiftmq"]
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir() if each.suffix != ".lock"} == before

@@ -78,7 +78,7 @@ def test_two_that_are_prepared_have_two_names(tmp_path: Path) -> None:
         _prepared(store)
         other = store.transaction()
         other.put(QUEUE, b"other")
-        with pytest.raises(StateError, match="prepared already"):
+        with pytest.raises(StateError, match="another prepared transaction"):
             other.prepare(XID)
         for wrong in (Xid(1 << 31, b""), Xid(0, bytes(65)), Xid(0, b"", bytes(65))):
             with pytest.raises(ValueError, match="64 bytes"):
@@ -159,7 +159,7 @@ def test_shared_messages_that_one_transaction_removes(tmp_path: Path) -> None:
             assert _used(store) == before
         transaction = store.transaction()
         for wrong in ([], [QUEUE, QUEUE]):
-            with pytest.raises(ValueError, match="put into"):
+            with pytest.raises(ValueError, match="name at least one queue"):
                 transaction.put_shared(wrong, b"")
         with pytest.raises(NotFoundError):
             transaction.put_shared([QUEUE, "another"], b"")

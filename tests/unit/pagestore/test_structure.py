@@ -191,8 +191,8 @@ def test_a_free_page_is_found_wherever_it_lies() -> None:
     free = FreePages(b"01001", asked.append)
     assert [free.take() for _ in range(4)] == [1, 4, 5, 6]
     assert asked == [5, 6]
-    free.give(2)
-    free.give(0)
+    free.release(2)
+    free.release(0)
     assert free.free_count == 2
     assert free.states == b"1010000"
     assert [free.take() for _ in range(3)] == [0, 2, 7]

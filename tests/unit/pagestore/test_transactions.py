@@ -132,7 +132,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="name"):
             store.create_queue("")
     for options in ({"page_bytes": 1000}, {"cache_pages": 1}, {"log_bytes": 0}, {"mode": Mode.STAGE}):
-        with pytest.raises(ValueError, match="kept so"):
+        with pytest.raises(ValueError, match="invalid page store options"):
             PageStoreOptions(**options)  # type: ignore[arg-type]
 
 
