@@ -198,7 +198,7 @@ def test_what_is_flushed_survives_a_process_and_a_checkpoint_makes_it_durable(tm
 def test_what_nobody_waits_for_is_synced_soon_though_the_one_before_was_late(tmp_path: Path) -> None:
     """The log's thread synced that one before the thread that appended it noted that it had rung."""
     with page_store(tmp_path / "store", PageStoreOptions(mode=Mode.FLUSH)) as store:
-        until(lambda: not store._log._is_rung)
+        until(lambda: not store._log.worker.is_rung)
         with slow_after("put", 0.3):
             put(store, b"late")
         until(lambda: store._log.durable == store._log.end)
