@@ -111,7 +111,7 @@ def _judge(found: list[bytes], transaction: Transaction, name: str, *, is_usable
 
 
 @pytest.mark.slow
-def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path) -> None:
+def test_an_interrupted_opening_releases_the_store(tmp_path: Path) -> None:
     count, before = 0, descriptors_before()
     opened: list[PageStore] = []
     while Interruption(count).run(lambda: opened.append(PageStore(tmp_path, SMALL))):

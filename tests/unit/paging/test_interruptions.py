@@ -166,7 +166,7 @@ def _read_and_acknowledge(cursor: PageCursor, found: list[bytes] | None = None) 
 
 @_swallowed
 @pytest.mark.slow
-def test_reading_that_is_interrupted_gives_nothing_twice(tmp_path: Path) -> None:
+def test_an_interrupted_read_delivers_nothing_twice(tmp_path: Path) -> None:
     at = 0
     interrupted = True
     while interrupted:
@@ -196,7 +196,7 @@ def test_reading_that_is_interrupted_gives_nothing_twice(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_depaging_that_is_interrupted_delivers_each_message_once(tmp_path: Path) -> None:
+def test_interrupted_depaging_delivers_each_message_once(tmp_path: Path) -> None:
     at, usable = at_each_place(lambda at: _interrupt_depaging(tmp_path / str(at), at))
     assert at > 20
     assert usable > 20
@@ -274,7 +274,7 @@ _QUEUE_CALLS: dict[str, Callable[[QueueStage], object]] = {
 @_swallowed
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _QUEUE_CALLS)
-def test_a_queue_whose_call_is_interrupted_gives_each_message_once(tmp_path: Path, name: str) -> None:
+def test_an_interrupted_queue_delivers_each_message_once(tmp_path: Path, name: str) -> None:
     at, usable = at_each_place(lambda at: _interrupt_queue(tmp_path / str(at), name, at))
     assert at > 2
     assert usable
@@ -318,7 +318,7 @@ def _interrupt_queue(path: Path, name: str, at: int) -> bool | None:
 
 
 @pytest.mark.parametrize("name", ["put synced", "ack synced", "sync"])
-def test_a_signal_handler_that_closes_the_queue_into_whose_sync_it_broke_is_refused(
+def test_a_signal_handler_cannot_close_the_queue_during_its_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     stage = QueueStage(tmp_path, MemoryStore())
@@ -365,7 +365,7 @@ def _left(path: Path, records: MemoryStore) -> PagingManager:
 
 
 @pytest.mark.slow
-def test_wherever_a_start_is_interrupted_another_manager_can_be_started(tmp_path: Path) -> None:
+def test_another_manager_can_start_after_an_interrupted_start(tmp_path: Path) -> None:
     count = busy = 0
     while True:
         path, records = tmp_path / str(count), MemoryStore()

@@ -40,7 +40,7 @@ def _put(opened: OpenedPaging | PagingManager, store: PagingStore, numbers: rang
     return committed
 
 
-def test_of_many_transactions_few_are_known_one_by_one(tmp_path: Path) -> None:
+def test_commit_markers_replace_records_of_many_transactions(tmp_path: Path) -> None:
     with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
@@ -63,7 +63,7 @@ def test_of_many_transactions_few_are_known_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("committed", [False, True])
-def test_a_page_is_settled_once_all_have_ended_that_may_have_added_to_it(tmp_path: Path, *, committed: bool) -> None:
+def test_a_page_gets_a_commit_marker_after_all_its_transactions_ended(tmp_path: Path, *, committed: bool) -> None:
     """Also one whose message is in the page, and that has not counted it yet."""
     with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
         store.start_paging()
@@ -94,7 +94,7 @@ def test_a_page_is_settled_once_all_have_ended_that_may_have_added_to_it(tmp_pat
         assert read_all(opened.manager.cursor(ADDRESS)) == others[:99]
 
 
-def test_a_message_that_was_not_counted_as_its_transaction_was_interrupted_is_nobody_s(tmp_path: Path) -> None:
+def test_an_uncounted_message_of_an_interrupted_transaction_is_discarded(tmp_path: Path) -> None:
     with paging_that_fails(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
@@ -119,7 +119,7 @@ def test_a_message_that_was_not_counted_as_its_transaction_was_interrupted_is_no
 
 
 @pytest.mark.slow
-def test_a_settled_page_is_depaged_with_what_was_committed(tmp_path: Path) -> None:
+def test_a_page_with_a_commit_marker_is_depaged_with_committed_messages(tmp_path: Path) -> None:
     with paging(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
@@ -149,7 +149,7 @@ class _FullStore(MemoryStore):
 
 
 @pytest.mark.slow
-def test_a_page_for_whose_settling_there_is_no_room_is_settled_later(tmp_path: Path) -> None:
+def test_a_commit_marker_without_room_is_written_later(tmp_path: Path) -> None:
     records = _FullStore()
     with PagingManager(tmp_path, _OPTIONS, store=records) as manager:
         store = manager.store(ADDRESS)
@@ -170,7 +170,7 @@ def test_a_page_for_whose_settling_there_is_no_room_is_settled_later(tmp_path: P
 
 
 @pytest.mark.slow
-def test_ids_do_not_begin_anew_while_a_page_is_recorded_as_settled(tmp_path: Path) -> None:
+def test_page_ids_are_not_reused_while_a_commit_marker_exists(tmp_path: Path) -> None:
     with paging(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
@@ -186,7 +186,7 @@ def test_ids_do_not_begin_anew_while_a_page_is_recorded_as_settled(tmp_path: Pat
         assert [record for record in opened.loaded.records if record.user_type == StoreRecord.COMMIT_MARKER] == []
 
 
-def test_a_record_of_a_settled_page_is_read_as_it_was_written_or_refused() -> None:
+def test_commit_markers_round_trip_or_are_refused() -> None:
     for ids in (frozenset[int](), frozenset({1, 2**62})):
         settled = CommitMarker(7, "an address", ids)
         assert parse_commit_marker(settled.pack(), 1) == settled

@@ -28,7 +28,7 @@ def _in_doubt(opened: OpenedPaging) -> PageTransaction:
     return transaction
 
 
-def test_acknowledgements_of_what_a_power_cut_took_count_for_nothing_once_committed(tmp_path: Path) -> None:
+def test_committed_acknowledgements_of_lost_messages_are_ignored(tmp_path: Path) -> None:
     _prepared_acks(tmp_path, 5, 5)
     (file,) = page_files(tmp_path)
     os.truncate(file, file.read_bytes().index(numbered(10)[5]))
@@ -47,7 +47,7 @@ def test_acknowledgements_of_what_a_power_cut_took_count_for_nothing_once_commit
 
 
 @pytest.mark.parametrize("passed", [False, True])
-def test_what_a_transaction_acknowledged_that_is_rolled_back_is_given_once(tmp_path: Path, *, passed: bool) -> None:
+def test_messages_of_a_rolled_back_acknowledgement_are_delivered_once(tmp_path: Path, *, passed: bool) -> None:
     _prepared_acks(tmp_path, 5, 2)
     with paging(tmp_path) as (opened, _):
         cursor = opened.manager.cursor(ADDRESS)

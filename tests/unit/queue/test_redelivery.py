@@ -48,7 +48,7 @@ def _filled(folder: Path, count: int) -> Path:
     return folder
 
 
-def test_a_message_that_is_given_back_again_and_again_does_not_keep_the_others(folder: Path) -> None:
+def test_a_message_returned_repeatedly_does_not_block_others(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         for body in bodies(2):
             q.put(body)
@@ -69,14 +69,14 @@ def test_a_message_that_is_given_back_again_and_again_does_not_keep_the_others(f
         assert q.get(timeout=SECONDS).delivery_count == 2
 
 
-def test_each_delay_is_twice_as_long_up_to_a_minute() -> None:
+def test_the_delay_doubles_up_to_a_minute() -> None:
     delays = [retry_delay(count) for count in range(1, 40)]
     assert delays[:4] == [0.0, 0.1, 0.2, 0.4]
     assert delays[-1] == 60.0
     assert delays == sorted(delays)
 
 
-def test_a_delay_is_waited_for_also_by_those_who_wait_already(folder: Path) -> None:
+def test_a_waiting_get_wakes_when_a_delay_ends(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         q.put(b"later")
         got = q.get()
@@ -101,7 +101,7 @@ def test_a_delay_is_waited_for_also_by_those_who_wait_already(folder: Path) -> N
                 q.nack(got, delay=wrong)
 
 
-def test_those_that_were_given_back_come_in_the_order_in_which_they_are_due(folder: Path) -> None:
+def test_returned_messages_come_in_the_order_of_their_delays(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         for body in bodies(3):
             q.put(body)
@@ -116,7 +116,7 @@ def test_those_that_were_given_back_come_in_the_order_in_which_they_are_due(fold
         ]
 
 
-def test_a_message_that_kills_its_process_is_counted_and_dead_in_the_end(folder: Path) -> None:
+def test_a_message_that_kills_its_process_becomes_a_dead_letter(folder: Path) -> None:
     _filled(folder, 100)
     for count in range(5):
         _dies(folder, lambda q: q.get())
@@ -135,7 +135,7 @@ def test_a_message_that_kills_its_process_is_counted_and_dead_in_the_end(folder:
     assert check_paging(folder) == []
 
 
-def test_counts_are_of_each_message_through_kills_in_all_pages(folder: Path) -> None:
+def test_each_message_keeps_its_count_through_kills(folder: Path) -> None:
     _filled(folder, 200)
 
     def work(q: Queue) -> None:
@@ -161,7 +161,7 @@ def test_counts_are_of_each_message_through_kills_in_all_pages(folder: Path) -> 
     assert found == expected
 
 
-def test_a_message_is_dead_when_it_is_given_back_for_the_last_time(folder: Path) -> None:
+def test_the_last_nack_makes_a_message_a_dead_letter(folder: Path) -> None:
     with open_queue(folder, deliveries_max=2) as q:
         q.put(b"poison")
         q.put(b"other")
@@ -183,7 +183,7 @@ def test_a_message_is_dead_when_it_is_given_back_for_the_last_time(folder: Path)
         open_queue(folder, deliveries_max=0)
 
 
-def test_a_death_between_two_steps_of_burying_leaves_the_message_once(folder: Path) -> None:
+def test_a_kill_during_the_move_to_dead_letters_leaves_one_message(folder: Path) -> None:
     with open_queue(folder, deliveries_max=1) as q:
         q.put(b"poison")
         q.nack(q.get())
@@ -193,7 +193,7 @@ def test_a_death_between_two_steps_of_burying_leaves_the_message_once(folder: Pa
             assert q.dead_letters.unacknowledged_count == 1
 
 
-def test_counts_go_with_their_page(folder: Path) -> None:
+def test_counts_are_removed_with_their_page(folder: Path) -> None:
     _filled(folder, 200)
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         assert taken(q) == bodies(200)
@@ -206,7 +206,7 @@ def test_counts_go_with_their_page(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, DELIVERIES_HEADER.size - 1, delivery_offset(0), delivery_offset(0) + 7])
-def test_a_count_that_is_damaged_is_told_and_counts_as_none(folder: Path, at: int) -> None:
+def test_a_damaged_count_is_reported_and_ignored(folder: Path, at: int) -> None:
     _filled(folder, 3)
     _dies(folder, lambda q: (q.get(), q.get()))
     (file,) = folder.rglob(f"*{DELIVERIES_END}")
@@ -222,9 +222,7 @@ def test_a_count_that_is_damaged_is_told_and_counts_as_none(folder: Path, at: in
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_full_disk_keeps_nobody_from_taking_messages(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_full_disk_does_not_stop_delivery(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         for body in bodies(2):
             q.put(body)
@@ -242,7 +240,7 @@ def test_a_full_disk_keeps_nobody_from_taking_messages(
             q.close()
 
 
-def test_the_size_is_right_at_once_after_opening_anew(folder: Path) -> None:
+def test_qsize_is_right_after_opening_again(folder: Path) -> None:
     _filled(folder, 300)
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         for number in range(150):
@@ -259,7 +257,7 @@ def test_the_size_is_right_at_once_after_opening_anew(folder: Path) -> None:
 
 
 @given(st.binary(min_size=8, max_size=8), st.lists(st.tuples(st.integers(0, 300), st.integers(1, 2**32 - 1))))
-def test_the_compiled_function_writes_what_the_format_says(salt: bytes, given_: list[tuple[int, int]]) -> None:
+def test_the_compiled_function_matches_the_format(salt: bytes, given_: list[tuple[int, int]]) -> None:
     with tempfile.TemporaryFile(buffering=0) as file:
         file.write(pack_deliveries_header(7, salt))
         for number, count in given_:
