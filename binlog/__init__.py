@@ -43,7 +43,7 @@ from binlog.storage.files import FileSystem
 from binlog.storage.group_commit import Mode
 
 if TYPE_CHECKING:
-    from binlog.compose import Paging, open_paging, open_queue
+    from binlog.compose import OpenedPaging, open_paging, open_queue
 
 __version__ = "0.1.0"
 
@@ -70,7 +70,7 @@ __all__ = [
     "LogStat",
     "Mode",
     "NotFoundError",
-    "Paging",
+    "OpenedPaging",
     "PoisonedError",
     "Problem",
     "Pruned",
@@ -110,7 +110,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # These bring two more engines along, which a program that only appends or reads would wait for at its start.
-    if name in ("Paging", "open_paging", "open_queue"):
+    if name in ("OpenedPaging", "open_paging", "open_queue"):
         from binlog import compose
 
         return getattr(compose, name)

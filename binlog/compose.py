@@ -1,4 +1,4 @@
-"""The constructors that put two engines together."""
+"""Constructors that combine two engines."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from binlog.journal.options import JournalOptions
 from binlog.journal.record import Loaded, Record
 from binlog.paging.manager import PagingManager
 from binlog.paging.options import PagingOptions, Policy
-from binlog.paging.transaction_store import refuse_other_numbers
+from binlog.paging.transaction_store import refuse_2008_records
 from binlog.queue.queue import MEMORY_BYTES, Queue
 from binlog.storage.files import make_directory
 from binlog.storage.group_commit import Mode
 
-# Transactions of a queue take little of it.
+# The transactions of a queue take little space.
 _QUEUE_JOURNAL = JournalOptions(file_bytes=1 << 20)
-_COUNTING = (RecordState.LIVE, RecordState.UPDATED, RecordState.PREPARED)
+_COUNTED_STATES = (RecordState.LIVE, RecordState.UPDATED, RecordState.PREPARED)
 
 
-class Paging(NamedTuple):
-    """A paging manager with its journal.  loaded: what that had, also of what is not paging's."""
+class OpenedPaging(NamedTuple):
+    """A paging manager and its journal.  loaded: the contents of the journal, including other records."""
 
     manager: PagingManager
     journal: Journal
@@ -41,18 +41,18 @@ def open_paging(
     path: str | os.PathLike[str],
     options: PagingOptions | None = None,
     journal_options: JournalOptions | None = None,
-) -> Iterator[Paging]:
-    """The paging in a folder, whose transactions are recorded in a journal below it, for the block.
+) -> Iterator[OpenedPaging]:
+    """Open the paging in a folder, with a journal in it that records transactions; close both after the block.
 
-    The folder is made where there is none, in one that is there.  Both are started, and stopped behind the block.
-    Raises: BusyError; AccessError; CorruptError; VersionError; FullError; PoisonedError.
+    The folder is created if it does not exist; its parent must exist. Raises: BusyError; AccessError; CorruptError;
+    VersionError; FullError; PoisonedError.
     """
     make_directory(os.fspath(path))
-    _refuse_other_numbers(os.path.join(path, JOURNAL_FOLDER), journal_options or JournalOptions())
+    _refuse_2008_journal(os.path.join(path, JOURNAL_FOLDER), journal_options or JournalOptions())
     with Journal(os.path.join(path, JOURNAL_FOLDER), journal_options) as journal:
         loaded = journal.load()
         with PagingManager(path, options, store=journal, stored=loaded) as manager:
-            yield Paging(manager, journal, loaded)
+            yield OpenedPaging(manager, journal, loaded)
 
 
 def open_queue(
@@ -64,25 +64,25 @@ def open_queue(
     options: PagingOptions | None = None,
     journal_options: JournalOptions | None = None,
 ) -> Queue:
-    """Open the queue in a folder, which is made where there is none, in one that is there; close it in the end.
+    """Open the queue in a folder, which is created if it does not exist; its parent must exist.  Close it when done.
 
-    mode: Mode.SYNC or Mode.FLUSH, how far a message is when `put` has returned.  memory_bytes: of messages that nobody
-    has got yet; what is beyond stays in pages.  deliveries_max: a message given so often, and not acknowledged,
-    is put into `Queue.dead_letters`; None for no limit.  options: of the pages; with page_count_max, two or more,
-    `put` waits or raises queue.Full.  journal_options: of the journal that says which transactions were committed.
-    Raises: BusyError; AccessError; CorruptError; VersionError; FullError; PoisonedError; ValueError.
+    mode: how durable a message is when `put` returns, Mode.SYNC or Mode.FLUSH.  memory_bytes: limit of messages in
+    memory that no consumer has got; others stay in pages.  deliveries_max: a message that was delivered this often, and
+    not acknowledged, goes to `Queue.dead_letters`; None for no limit.  options: of the pages.  With page_count_max, at
+    least 2, `put` waits or raises queue.Full.  journal_options: of the journal that records which transactions were
+    committed. Raises: BusyError; AccessError; CorruptError; VersionError; FullError; PoisonedError; ValueError.
     """
     options = options or PagingOptions()
     if options.page_count_max is not None and (options.page_count_max < 2 or options.full_policy is not Policy.FAIL):
-        raise ValueError("a queue has two pages at least, and puts no message into none")
+        raise ValueError("a queue needs page_count_max of at least 2, and full_policy Policy.FAIL")
     make_directory(os.fspath(path))
-    _refuse_other_numbers(os.path.join(path, JOURNAL_FOLDER), journal_options or _QUEUE_JOURNAL)
+    _refuse_2008_journal(os.path.join(path, JOURNAL_FOLDER), journal_options or _QUEUE_JOURNAL)
     opening = ExitStack()
     try:
         journal = Journal(os.path.join(path, JOURNAL_FOLDER), journal_options or _QUEUE_JOURNAL)
         opening.enter_context(journal)
         manager = PagingManager(path, options, store=journal, stored=journal.load())
-        opening.push(manager)  # also if a signal handler raises as the start ends
+        opening.push(manager)  # also if a signal handler raises as `start` returns
         manager.start()
         queue = Queue(manager, mode=mode, memory_bytes=memory_bytes, deliveries_max=deliveries_max, close=journal.close)
     except BaseException:
@@ -92,8 +92,8 @@ def open_queue(
     return queue
 
 
-def _refuse_other_numbers(path: str, options: JournalOptions) -> None:
-    """Look at a journal of JBoss Messaging's before anything is written to it.  Raises: VersionError; CorruptError."""
+def _refuse_2008_journal(path: str, options: JournalOptions) -> None:
+    """Check a journal of JBoss Messaging before anything is written to it.  Raises: VersionError; CorruptError."""
     names = {"prefix": options.prefix, "extension": options.extension}
     if not os.path.isdir(path):
         return
@@ -103,8 +103,8 @@ def _refuse_other_numbers(path: str, options: JournalOptions) -> None:
         records = read_records(path, **names, layout=options.layout)
     except NotFoundError:
         return
-    refuse_other_numbers(
+    refuse_2008_records(
         Record(each.record_id, each.user_type, each.body)
         for each in records
-        if each.state in _COUNTING and each.record_id is not None and each.user_type is not None
+        if each.state in _COUNTED_STATES and each.record_id is not None and each.user_type is not None
     )

@@ -1,4 +1,4 @@
-"""The page store: queues of messages in one file of pages, with a log of transactions, after SwiftMQ's file store."""
+"""The page store: queues in one file of pages, with a transaction log, modelled on SwiftMQ's file store."""
 
 from binlog.format.pagestore.other_files import DurableSubscriber
 from binlog.format.pagestore.prepared import Xid, parse_xid

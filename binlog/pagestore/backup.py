@@ -1,8 +1,8 @@
-"""A copy of a store that goes on meanwhile.
+"""Backs up a page store while it is in use.
 
-Pages are copied some at a time, with the guard held; what changes behind that is copied again, and what is left in the
-end while nobody changes anything.  The folder is a store once its log has its name, and before that none: it has the
-pages under a name of their own.
+Pages are copied some at a time, with the guard held.  Pages that change meanwhile are copied again, the last ones while
+no other thread can change anything.  The folder becomes a store when its log gets its name.  Until then its pages have
+a temporary name, and it is refused as a store.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from binlog.storage.directory import Directory
 from binlog.storage.files import list_folder, make_directory
 
 PAGES_A_STEP = 1024
-# What changes meanwhile is copied so often before who changes it has to wait.
+# Changed pages are copied this often before other threads have to wait.
 _ROUNDS_MAX = 4
 
 
 class Backup:
-    """A copy that is being made, in a folder that is new or empty."""
+    """A backup in progress, in a folder that is new or empty."""
 
     def __init__(self, path: str, cache: Cache, free: FreePages) -> None:
-        """Raises: StateError where something is in the folder; FullError; AccessError."""
+        """Raises: StateError if the folder is not empty; FullError; AccessError."""
         self._path = os.path.abspath(path)
         self._cache = cache
         self._free = free
         make_directory(self._path)
         if list_folder(self._path):
-            raise StateError(f"{self._path} is not empty, and no backup goes there")
+            raise StateError(f"{self._path} is not empty; a backup needs a new or empty folder")
         with _not_of_the_store(self._path):
             self._directory = Directory(self._path, make=True)
             fd = self._directory.create(PAGE_FILE + BACKUP_END)
-            # Durable before any other name: without it what a power cut leaves could be taken for a store being made.
+            # Make this name durable first: without it, a power cut could leave a folder that resembles a store being
+            # created.
             self._directory.sync()
         self._file = PageFile(self._path, fd, cache.file.page_bytes)
         self._rounds = 0
@@ -48,14 +49,17 @@ class Backup:
         self._states = b""
 
     def begin(self) -> None:
-        """From now on it is noted what changes.  The guard is held.  Raises: StateError where there is one already."""
+        """Start tracking changed pages; the caller holds the guard.
+
+        Raises: StateError if another backup is running.
+        """
         if self._cache.changed is not None:
-            raise StateError("a backup of the store is being made already")
+            raise StateError("another backup of the store is running")
         self._cache.changed = set()
         self._left = list(range(self._free.page_count))
 
     def copy_some(self) -> bool:
-        """Copy some pages; whether all were copied as they are now.  The guard is held.
+        """Copy some pages; return whether the copy is up to date.  The caller holds the guard.
 
         Raises: CorruptError; FullError; AccessError.
         """
@@ -83,27 +87,27 @@ class Backup:
         return FREE_CONTENT if self._free.is_free(number) else self._cache.content(number)
 
     def end(self) -> None:
-        """Whether it succeeded or not: nothing is noted any more.  The guard is held."""
+        """Stop tracking changed pages, after success or failure; the caller holds the guard."""
         self._cache.changed = None
 
     def finish(self) -> None:
-        """Have the folder be a store.  Raises: FullError; AccessError."""
+        """Turn the folder into a store.  Raises: FullError; AccessError."""
         with _not_of_the_store(self._path):
             self._file.sync()
             create_whole(self._directory, self._file.page_bytes, self._states)
             finish_store(self._directory, PAGE_FILE + BACKUP_END)
 
     def close(self) -> None:
-        """Close the folder and the pages."""
+        """Close the folder and the file of pages."""
         self._directory.close()
 
 
 @contextmanager
 def _not_of_the_store(path: str) -> Iterator[None]:
-    """What fails of a copy is told so that nobody takes the store for one that has failed."""
+    """Convert a PoisonedError of the copy to an AccessError: the store itself has not failed."""
     try:
         yield
     except PoisonedError as error:
         number = getattr(error.__cause__, "errno", None) or 0
-        text = f"{path}: {os.strerror(number)} while a backup was written, which is none; the store goes on"
+        text = f"{path}: {os.strerror(number)} while writing a backup; remove it and retry, the store is not affected"
         raise AccessError(text, errno=number, path=path) from error

@@ -1,10 +1,10 @@
-"""How often messages were given that nobody has removed: in memory, and in a file that is written before one is given.
+"""Delivery counts of a page store: in memory, and in a file that is written before each delivery.
 
 Invariants
-- A record is with the kernel before its message is given, so it survives the process.  Nothing is synced: a power cut
-  may take counts, and never a message.
-- A record for which there is no room, or no descriptor, is not written: that keeps nobody from taking messages.
-- Once a queue is made or deleted the file has no record of its first page, which another queue may get.
+- A record is written to the kernel before its message is delivered, so it survives the process.  Nothing is synced: a
+  power cut may lose counts, but never a message.
+- If the disk is full, or no descriptor is free, the record is not written, and the message is delivered all the same.
+- When a queue is created or deleted, the file has no record of its first page, because another queue may get that page.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from binlog.format.pagestore.other_files import (
     PAGESTORE_DELIVERIES,
     PAGESTORE_DELIVERY,
     SALT_BYTES,
-    Given,
+    DeliveryCount,
     pack_deliveries_start,
-    pack_given,
+    pack_delivery_count,
     parse_deliveries,
 )
 from binlog.storage.directory import Directory
@@ -34,11 +34,11 @@ from binlog.storage.native import write_gil_held
 _BYTES_MAX = 1 << 20
 
 Counts = dict[tuple[int, int], tuple[int, int]]
-"""Of messages, by their queue's first page and their key: the first page, and how often they were given."""
+"""By the queue's first page and the message's key: the message's first page and its delivery count."""
 
 
 class Deliveries:
-    """Those of a store.  The guard of the store is held."""
+    """The delivery counts of a store; the caller holds the store's guard."""
 
     def __init__(self, directory: Directory) -> None:
         """Raises: AccessError."""
@@ -49,19 +49,24 @@ class Deliveries:
         self._salt = b""
         self._end = 0
 
-    def known(self, queue_page: int, entry: QueueEntry) -> QueueEntry:
-        """The entry with how often its message was given, also by processes that died."""
+    def with_known_count(self, queue_page: int, entry: QueueEntry) -> QueueEntry:
+        """Return an index entry with its delivery count, including deliveries of processes that died."""
         return with_count(self._counts, queue_page, entry)
 
-    def give(self, queue_page: int, entry: QueueEntry) -> None:
-        """A message is about to be given, once more than its entry says.  Raises: PoisonedError; AccessError."""
+    def record(self, queue_page: int, entry: QueueEntry) -> None:
+        """Record that a message is about to be delivered once more than its entry says.
+
+        Raises: PoisonedError; AccessError.
+        """
         count = min(entry.delivery_count + 1, COUNT_MAX)
         self._counts[queue_page, entry.key] = entry.message_page, count
         if self._fd < 0 or self._end > max(_BYTES_MAX, 2 * PAGESTORE_DELIVERY.size * len(self._counts)):
-            self._write_anew()
+            self._rewrite()
             return
-        record = pack_given(Given(queue_page, entry.message_page, entry.key, count), self._salt, self._end)
-        # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
+        record = pack_delivery_count(
+            DeliveryCount(queue_page, entry.message_page, entry.key, count), self._salt, self._end
+        )
+        # This call keeps the GIL: see docs/decisions/0023-threads-take-turns.md.
         failure = write_gil_held(self._fd, record, self._end)
         if not failure:
             self._end += len(record)
@@ -69,23 +74,26 @@ class Deliveries:
             raise write_failure(failure, self._path)
 
     def forget(self, queue_page: int, key: int) -> None:
-        """A message was removed, or its entry says how often it was given."""
+        """Forget a message that was removed, or whose entry has the count now."""
         self._counts.pop((queue_page, key), None)
 
     def forget_queue(self, queue_page: int) -> None:
-        """A page begins, or ends, to be that of a queue.  Raises: PoisonedError; AccessError."""
+        """Forget a page that becomes the first page of a queue, or stops being one.
+
+        Raises: PoisonedError; AccessError.
+        """
         for each in [each for each in self._counts if each[0] == queue_page]:
             del self._counts[each]
         if self._counts or self._fd >= 0 or self._directory.has(DELIVERIES_FILE):
-            self._write_anew()
+            self._rewrite()
 
-    def _write_anew(self) -> None:
-        """A file that has nothing but what counts, in place of the other."""
-        salt, at = os.urandom(SALT_BYTES), PAGESTORE_DELIVERIES.size
+    def _rewrite(self) -> None:
+        """Replace the file by one with only the counts that are needed."""
+        salt, offset = os.urandom(SALT_BYTES), PAGESTORE_DELIVERIES.size
         parts = [pack_deliveries_start(salt)]
         for (queue_page, key), (page, count) in self._counts.items():
-            parts.append(pack_given(Given(queue_page, page, key, count), salt, at))
-            at += PAGESTORE_DELIVERY.size
+            parts.append(pack_delivery_count(DeliveryCount(queue_page, page, key, count), salt, offset))
+            offset += PAGESTORE_DELIVERY.size
         name = DELIVERIES_FILE + NEW_END
         directory = self._directory
         before, self._fd = self._fd, -1
@@ -94,10 +102,10 @@ class Deliveries:
             directory.remove(name)
             fd = directory.create(name)
         except (FullError, AccessError):
-            return  # for want of room or of a descriptor: the next one that is given tries it again
+            return  # the disk is full, or no descriptor is free: the next delivery retries
         try:
             write_at(fd, b"".join(parts), 0, self._path)
-            with own_errors(self._path, "naming the file"):
+            with own_errors(self._path, "renaming the new file"):
                 os.rename(name, DELIVERIES_FILE, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
         except BaseException as error:
             directory.close_file(fd)
@@ -106,11 +114,11 @@ class Deliveries:
             if isinstance(error, (FullError, AccessError)):
                 return
             raise
-        self._fd, self._salt, self._end = fd, salt, at
+        self._fd, self._salt, self._end = fd, salt, offset
 
 
 def with_count(counts: Counts, queue_page: int, entry: QueueEntry) -> QueueEntry:
-    """The entry with how often its message was given, also by processes that died."""
+    """Return an index entry with its delivery count, including deliveries of processes that died."""
     page, count = counts.get((queue_page, entry.key), (0, 0))
     if page != entry.message_page or count <= entry.delivery_count:
         return entry
@@ -118,12 +126,12 @@ def with_count(counts: Counts, queue_page: int, entry: QueueEntry) -> QueueEntry
 
 
 def read_counts(directory: Directory) -> Counts:
-    """What the file says.  Raises: AccessError."""
+    """Read the counts from the file.  Raises: AccessError."""
     try:
         data = directory.read(DELIVERIES_FILE)
     except NotFoundError:
         return {}
     counts: Counts = {}
-    for given in parse_deliveries(data):
-        counts[given.queue_page, given.key] = given.message_page, given.times
+    for delivery in parse_deliveries(data):
+        counts[delivery.queue_page, delivery.key] = delivery.message_page, delivery.delivery_count
     return counts

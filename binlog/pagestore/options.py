@@ -1,4 +1,4 @@
-"""How a page store is kept."""
+"""Options of a page store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ LOG_BYTES_MAX = 1 << 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageStoreOptions:
-    """How a page store is kept.
+    """Options of a page store.
 
-    page_bytes: of a new store 2,048 or a multiple of that up to 32,768; None for what the store says, and 2,048.
-    cache_pages: so many pages are kept in memory, but for those that changed and whose changes are not on the disk yet.
-    log_bytes: a checkpoint is made once the log has so many.  mode: of a commit that is not told otherwise, Mode.SYNC
-    or Mode.FLUSH.
-    deliveries_max: a message that was given so often, and not removed, is put into the queue `dead_letters`, which is
-    made when it is needed; None for no limit.
+    page_bytes: of a new store, 2,048 or a multiple of that up to 32,768.  None: 2,048 for a new store, any size for an
+    existing one. cache_pages: how many pages are kept in memory; pages with changes that are not on the disk yet may
+    exceed it. log_bytes: the log size that triggers a checkpoint.  mode: the default mode of a commit, Mode.SYNC or
+    Mode.FLUSH. deliveries_max: a message that was delivered this often, and not removed, goes to the queue
+    `dead_letters`, which is created when it is needed; None for no limit.
     """
 
     page_bytes: int | None = None
@@ -35,7 +34,7 @@ class PageStoreOptions:
     dead_letters: str = "dead-letters"
 
     def __post_init__(self) -> None:
-        """Take words for a mode and sizes too.  Raises: TypeError, ValueError."""
+        """Convert words for modes and sizes, and check all values.  Raises: TypeError, ValueError."""
         settle(self)
         wrong = {
             "page_bytes": self.page_bytes is not None and not is_page_size(self.page_bytes),
@@ -47,5 +46,5 @@ class PageStoreOptions:
             "mode": self.mode not in (Mode.SYNC, Mode.FLUSH),
         }
         if bad := [f"{name}={getattr(self, name)!r}" for name, is_bad in wrong.items() if is_bad]:
-            text = f"a page has {PAGE_BYTES_MIN} bytes, or a multiple of them up to {PAGE_BYTES_MAX}"
-            raise ValueError(f"no page store can be kept so: {', '.join(bad)}; {text}")
+            text = f"page_bytes is a multiple of {PAGE_BYTES_MIN} up to {PAGE_BYTES_MAX}"
+            raise ValueError(f"invalid page store options: {', '.join(bad)}; {text}")

@@ -1,7 +1,8 @@
-"""Transactions that are prepared: they wait for `commit` or `rollback`, also of the next process.
+"""Prepared transactions: they wait for `commit` or `rollback`, also in the next process.
 
-What one puts is in its queues, and what it gets as well; it has all of that, so that nobody else gets it.  A message in
-a queue of their own says which it is.  It comes with the same record of the log, and goes with that which ends it.
+The messages that one puts are in their queues, and so are those that it gets.  It has taken all of them, so no other
+transaction gets them.  A message in a queue of its own records the transaction.  That message is added by the log
+record that prepares the transaction, and removed by the record that ends it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from binlog.pagestore.transaction import PRIORITY, Put, State, Taken, Transactio
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """A transaction that is prepared.
+    """A prepared transaction.
 
-    puts, gets: queues and keys of its messages.  prepared_ms: when, milliseconds since 1970 UTC.
+    puts, gets: queue and key of each of its messages.  prepared_ms: when, in milliseconds since 1970 UTC.
     """
 
     xid: Xid
@@ -32,19 +33,19 @@ class PreparedTransaction:
 
 @dataclass(slots=True)
 class _Prepared:
-    """own: the message that tells of it."""
+    """A prepared transaction in memory.  record_message: the message that records it."""
 
     record: PreparedRecord
-    own: Taken
+    record_message: Taken
     puts: list[Taken]
     gets: list[Taken]
 
 
 class PreparedTransactions:
-    """All of them; the mutex of the store is held."""
+    """All prepared transactions; the caller holds the store's mutex."""
 
     def __init__(self, queues: Queues) -> None:
-        """Have those that are in the store.  Raises: CorruptError; NotFoundError; AccessError."""
+        """Load the prepared transactions of the store.  Raises: CorruptError; NotFoundError; AccessError."""
         self._queues = queues
         self._prepared: dict[Xid, _Prepared] = {}
         if PREPARED_QUEUE not in queues.first_pages:
@@ -63,51 +64,54 @@ class PreparedTransactions:
         return queue, entry
 
     def all(self) -> list[PreparedTransaction]:
-        """In the order in which they were prepared."""
+        """Return them in the order in which they were prepared."""
         return [PreparedTransaction(*each.record) for each in self._prepared.values()]
 
     def prepare(self, transaction: Transaction, xid: Xid) -> None:
-        """Raises: StateError, also where there is one of that name; NotFoundError; FullError; CorruptError."""
+        """Prepare a transaction.
+
+        Raises: StateError, also if the name is in use; NotFoundError; FullError; CorruptError.
+        """
         transaction.check()
         check_xid(xid)
         if xid in self._prepared:
-            raise StateError(f"a transaction {xid} is prepared already")
+            raise StateError(f"another prepared transaction has the xid {xid}")
         self._queues.create(PREPARED_QUEUE)
         queue = self._queues.get(PREPARED_QUEUE)
         gets = list(transaction.taken)
         records: list[PreparedRecord] = []
 
-        def tell(changes: Changes, added: Added) -> Added:
+        def add_record(changes: Changes, added: Added) -> Added:
             record = PreparedRecord(xid, time.time_ns() // 1_000_000, _names(added), _names(gets))
             records.append(record)
             return put_messages(changes, [Put((PREPARED_QUEUE,), record.pack(), PRIORITY, 0)], [[queue]])
 
-        added = self._queues.exchange([], transaction.puts, transaction.tx_id, then=tell)
+        added = self._queues.exchange([], transaction.puts, transaction.tx_id, then=add_record)
         for each, entry in added:
             each.take(entry)
-        *puts, own = added
-        self._prepared[xid] = _Prepared(records[0], own, puts, gets)
+        *puts, record_message = added
+        self._prepared[xid] = _Prepared(records[0], record_message, puts, gets)
         transaction.end(State.PREPARED)
 
     def commit(self, xid: Xid) -> None:
-        """Raises: NotFoundError; FullError; CorruptError; AccessError; then it is prepared still."""
+        """Commit.  Raises: NotFoundError; FullError; CorruptError; AccessError, after which it is still prepared."""
         found = self._find(xid)
-        self._queues.exchange([*found.gets, found.own], [], 0)
+        self._queues.exchange([*found.gets, found.record_message], [], 0)
         for queue, entry in found.puts:
             queue.give_back(entry)
         del self._prepared[xid]
 
     def roll_back(self, xid: Xid) -> None:
-        """Raises: as `commit`."""
+        """Roll back.  Raises: as `commit`."""
         found = self._find(xid)
-        self._queues.exchange([*found.puts, found.own], [], 0)
-        self._queues.come_back(found.gets, 0)
+        self._queues.exchange([*found.puts, found.record_message], [], 0)
+        self._queues.return_messages(found.gets, 0)
         del self._prepared[xid]
 
     def _find(self, xid: Xid) -> _Prepared:
         found = self._prepared.get(xid)
         if found is None:
-            raise NotFoundError(f"no transaction {xid} is prepared")
+            raise NotFoundError(f"no prepared transaction has the xid {xid}")
         return found
 
 

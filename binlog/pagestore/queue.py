@@ -1,6 +1,6 @@
-"""A queue in memory: which of its messages somebody has, and which is the next.
+"""The in-memory state of a queue: which messages are taken, and which is the next.
 
-The next one is that of the highest priority, and of these that with the lowest key.
+The next message is the one with the highest priority, and of these the one with the lowest key.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from binlog.format.pagestore.index import QueueEntry
 from binlog.pagestore.pages.cache import Cache
 from binlog.pagestore.pages.queue_index import QueueIndex
 
-# Below all priorities.
+# Lower than any priority.
 _NOTHING = -1
 
 
 class Queue:
-    """Over an index, which changes only through this.
+    """A queue over its index, which only this object changes.
 
-    taken: keys of messages that a transaction has.  unreadable: those among them that nobody has: they could not be
-    read, and are passed over until the store is opened anew, or somebody removes them.
-    is_stale: a change of the index was undone, and it could not be read again yet; only these sets are right then.
+    taken: keys of messages that a transaction has.  unreadable: keys in `taken` of messages that could not be read;
+    they are skipped until the store is opened again, or until they are removed. is_stale: a change of the index was
+    undone, and the index could not be read again yet.  Until then only these sets are valid.
     """
 
     def __init__(self, name: str, cache: Cache, first_page: int) -> None:
@@ -36,11 +36,14 @@ class Queue:
         for part in self.index.parts:
             for priority, count in part.waiting.items():
                 self._waiting[priority] = self._waiting.get(priority, 0) + count
-        # No message of a priority with a smaller key waits.
+        # No waiting message of a priority has a smaller key.
         self._from = dict.fromkeys(self._waiting, 0)
 
     def read_again(self) -> None:
-        """A change of the index was undone.  Raises: CorruptError; AccessError; then it is stale."""
+        """Read the index again after a change was undone.
+
+        Raises: CorruptError; AccessError, after which the queue is stale.
+        """
         self.is_stale = True
         self._read(self.index.first_page)
         taken = [(key, self.index.entry(key, self._cache).priority) for key in self.taken]
@@ -50,11 +53,11 @@ class Queue:
 
     @property
     def waiting_count(self) -> int:
-        """Messages that nobody has taken."""
+        """The number of messages that are not taken."""
         return sum(self._waiting.values())
 
     def next(self) -> QueueEntry | None:
-        """The next message that nobody has taken.  Raises: CorruptError; AccessError."""
+        """Return the next message that is not taken, or None.  Raises: CorruptError; AccessError."""
         priority = _NOTHING
         for each, count in self._waiting.items():
             if count and each > priority:
@@ -62,32 +65,32 @@ class Queue:
         if priority == _NOTHING:
             return None
         key = self._from[priority]
-        place = self.index.place(key)
+        part_index = self.index.part_index(key)
         while True:
-            part = self.index.parts[place]
+            part = self.index.parts[part_index]
             if part.waiting.get(priority):
                 entry = self.index.next_entry(part, key, priority, self.taken, self._cache)
                 if entry is not None:
                     self._from[priority] = entry.key
                     return entry
-            place += 1
-            key = self.index.parts[place].first_key
+            part_index += 1
+            key = self.index.parts[part_index].first_key
 
     def take(self, entry: QueueEntry) -> None:
-        """A transaction has it from now on."""
+        """Take a message for a transaction."""
         key, priority = entry.key, entry.priority
         self.taken.add(key)
         self._count(key, priority, -1)
         if self._from[priority] == key:
             self._from[priority] = key + 1
 
-    def pass_over(self, entry: QueueEntry) -> None:
-        """It could not be read, and is not to be the next one again and again."""
+    def skip_unreadable(self, entry: QueueEntry) -> None:
+        """Skip a message that could not be read, so that it is not the next one again."""
         self.take(entry)
         self.unreadable.add(entry.key)
 
     def give_back(self, entry: QueueEntry) -> None:
-        """It waits again."""
+        """Make a message available again."""
         self.taken.remove(entry.key)
         if self.is_stale:
             return
@@ -95,7 +98,7 @@ class Queue:
         self._from[entry.priority] = min(self._from[entry.priority], entry.key)
 
     def added(self, entry: QueueEntry) -> None:
-        """The index has a new entry."""
+        """Note that the index has a new entry."""
         priority = entry.priority
         if not self._waiting.get(priority):
             self._waiting[priority] = 0
@@ -103,10 +106,10 @@ class Queue:
         self._waiting[priority] += 1
 
     def removed(self, key: int) -> None:
-        """The index has the entry no more; a transaction had it."""
+        """Note that an entry of a taken message was removed."""
         self.taken.remove(key)
 
     def _count(self, key: int, priority: int, count: int) -> None:
-        part = self.index.parts[self.index.place(key)]
+        part = self.index.parts[self.index.part_index(key)]
         part.waiting[priority] += count
         self._waiting[priority] += count

@@ -1,6 +1,6 @@
-"""The queues of a store: what transactions make of them, in memory, in pages and in the log.
+"""The queues of a page store: applies transactions to memory, pages and the log.
 
-All of this is done with the mutex of the store held, and in no thread that signal handlers run in.
+The caller holds the store's mutex.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from binlog.pagestore.transaction import Message, Put, State, Taken, Transaction
 from binlog.pagestore.transaction_log import TransactionLog
 from binlog.storage.redelivery import DelayQueue
 
-# Messages of a queue that is deleted are removed so many at a time.
+# How many messages of a deleted queue are removed at a time.
 _REMOVED_TOGETHER = 1000
 
 Added = list[tuple[Queue, QueueEntry]]
 
 
 class Queues:
-    """See above.  first_pages: of all queues' indexes, by their names."""
+    """All queues of a store.  first_pages: the first index page of each queue, by name."""
 
     def __init__(
         self, cache: Cache, free: FreePages, log: TransactionLog, deliveries: Deliveries, options: PageStoreOptions
@@ -54,22 +54,22 @@ class Queues:
         self.root = RootIndex(cache)
         self.first_pages = self.root.queues
         self._queues: dict[str, Queue] = {}
-        # How many entries a message has, of those that have or had more than one; None before anybody asked.
+        # The number of entries of each message that has, or had, more than one; None until it is needed.
         self._entry_counts: dict[int, int] | None = None
 
     def get(self, name: str) -> Queue:
-        """A queue, whose index is read the first time.  Raises: NotFoundError; CorruptError; AccessError."""
+        """Return a queue; read its index the first time.  Raises: NotFoundError; CorruptError; AccessError."""
         queue = self._queues.get(name)
         if queue is None:
             if name not in self.first_pages:
-                raise NotFoundError(f"there is no queue {name!r}")
+                raise NotFoundError(f"no queue is named {name!r}")
             queue = self._queues[name] = Queue(name, self.cache, self.first_pages[name])
         if queue.is_stale:
             queue.read_again()
         return queue
 
     def create(self, name: str) -> bool:
-        """Have a queue; False where there is one.  Raises: FullError; CorruptError; AccessError."""
+        """Create a queue; return False if it exists.  Raises: FullError; CorruptError; AccessError."""
         if name in self.first_pages:
             return False
 
@@ -90,9 +90,9 @@ class Queues:
         self.first_pages = root.queues
 
     def delete_some(self, name: str) -> bool:
-        """Remove messages of a queue, and where there are none any more the queue; whether it is gone.
+        """Remove messages of a queue, or the queue itself if it is empty; return whether it was deleted.
 
-        Raises: NotFoundError; StateError where a transaction has a message of it; FullError; CorruptError; AccessError.
+        Raises: NotFoundError; StateError if a transaction has a message of it; FullError; CorruptError; AccessError.
         """
         queue = self.get(name)
         self._end_delays()
@@ -131,9 +131,9 @@ class Queues:
             raise
 
     def take_next(self, transaction: Transaction, name: str) -> Message | None:
-        """The next message of a queue, which the transaction has from then on.
+        """Take the next message of a queue for a transaction, and return it, or None.
 
-        Raises: NotFoundError; StateError; CorruptError, AccessError where it cannot be read, which is passed over then.
+        Raises: NotFoundError; StateError; CorruptError, AccessError if it cannot be read, after which it is skipped.
         """
         transaction.check()
         queue = self.get(name)
@@ -141,29 +141,29 @@ class Queues:
             each.give_back(due)
         while (entry := self._next(queue)) is not None and self._is_dead(queue, entry.delivery_count):
             queue.take(entry)
-            if not self._bury(queue, entry, 0):
+            if not self._dead_letter(queue, entry, 0):
                 break
         if entry is None:
             return None
-        return self._give(transaction, queue, entry)
+        return self._deliver(transaction, queue, entry)
 
     def _next(self, queue: Queue) -> QueueEntry | None:
         entry = queue.next()
-        return None if entry is None else self.deliveries.known(queue.index.first_page, entry)
+        return None if entry is None else self.deliveries.with_known_count(queue.index.first_page, entry)
 
-    def _give(self, transaction: Transaction, queue: Queue, entry: QueueEntry) -> Message:
+    def _deliver(self, transaction: Transaction, queue: Queue, entry: QueueEntry) -> Message:
         name = queue.name
         try:
             body = read_message(self.cache, entry.message_page)
         except CorruptError as error:
-            queue.pass_over(entry)
-            text = f"{error.text}; the message {entry.key} of the queue {name!r} is passed over"
+            queue.skip_unreadable(entry)
+            text = f"{error.text}; message {entry.key} of the queue {name!r} is skipped"
             raise CorruptError(error.path, error.offset, error.rule, text) from error
         except AccessError:
-            queue.pass_over(entry)
+            queue.skip_unreadable(entry)
             raise
         try:
-            self.deliveries.give(queue.index.first_page, entry)
+            self.deliveries.record(queue.index.first_page, entry)
         except PoisonedError as error:
             self.log.fail(error)
             raise
@@ -172,8 +172,8 @@ class Queues:
         self._trim()
         return Message(name, entry.key, body, entry.priority, entry.delivery_count, entry.expiration)
 
-    def take_this(self, transaction: Transaction, name: str, key: int) -> None:
-        """Have the transaction have a message.  Raises: as `take_next`, and NotFoundError where another has it."""
+    def take_by_key(self, transaction: Transaction, name: str, key: int) -> None:
+        """Take a message for a transaction.  Raises: as `take_next`; NotFoundError if another transaction has it."""
         transaction.check()
         queue = self.get(name)
         self._end_delays()
@@ -182,14 +182,15 @@ class Queues:
             queue.unreadable.discard(key)
             queue.give_back(entry)
         if key in queue.taken:
-            raise NotFoundError(f"a transaction has the message {key} of the queue {name!r}")
+            raise NotFoundError(f"another transaction has message {key} of the queue {name!r}")
         queue.take(entry)
         transaction.taken.append((queue, entry))
 
     def commit(self, transaction: Transaction) -> bool:
-        """Have all that a transaction did be there; False where it did nothing.
+        """Apply a transaction; return False if it did nothing.
 
-        Raises: NotFoundError; StateError; FullError; CorruptError; AccessError; then it is as before.
+        Raises: NotFoundError; StateError; FullError; CorruptError; AccessError; after these the transaction is
+        unchanged.
         """
         transaction.check()
         if transaction.puts or transaction.taken:
@@ -199,22 +200,19 @@ class Queues:
         return did_something
 
     def roll_back(self, transaction: Transaction, delay: float = 0.0) -> None:
-        """Have nothing of it be there.  Raises: StateError."""
+        """Discard a transaction.  Raises: StateError."""
         transaction.check()
-        self.come_back(transaction.taken, transaction.tx_id, delay)
+        self.return_messages(transaction.taken, transaction.tx_id, delay)
         transaction.end(State.ROLLED_BACK)
 
-    def come_back(self, taken: list[Taken], tx_id: int, delay: float = 0.0) -> None:
-        """Messages that a transaction had can be got again, and tell that they were given once more.
-
-        delay: after so many seconds.
-        """
+    def return_messages(self, taken: list[Taken], tx_id: int, delay: float = 0.0) -> None:
+        """Return the messages of a transaction to their queues after `delay` seconds, with higher delivery counts."""
         if not taken:
             return
         counts = [self._count_of(queue, entry) for queue, entry in taken]
         self._count_deliveries(taken, counts, tx_id)
         for (queue, entry), count in zip(taken, counts, strict=True):
-            if self._is_dead(queue, count) and self._bury(queue, entry, tx_id):
+            if self._is_dead(queue, count) and self._dead_letter(queue, entry, tx_id):
                 continue
             if delay:
                 self._delayed.add(delay, (queue, entry))
@@ -222,8 +220,10 @@ class Queues:
                 queue.give_back(entry)
 
     def _count_of(self, queue: Queue, entry: QueueEntry) -> int:
-        """How often a message was given that comes back."""
-        return max(entry.delivery_count + 1, self.deliveries.known(queue.index.first_page, entry).delivery_count)
+        """Return the delivery count of a message that is returned."""
+        return max(
+            entry.delivery_count + 1, self.deliveries.with_known_count(queue.index.first_page, entry).delivery_count
+        )
 
     def _end_delays(self) -> None:
         for queue, entry in self._delayed.take_all():
@@ -233,8 +233,8 @@ class Queues:
         limit = self._options.deliveries_max
         return limit is not None and count >= limit and queue.name != self._options.dead_letters
 
-    def _bury(self, queue: Queue, entry: QueueEntry, tx_id: int) -> bool:
-        """Have a message, which somebody has, be a dead letter; False, and it waits, if that cannot be done now."""
+    def _dead_letter(self, queue: Queue, entry: QueueEntry, tx_id: int) -> bool:
+        """Move a taken message to the dead letters; if that fails now, return it to its queue, and return False."""
         name = self._options.dead_letters
         try:
             self.create(name)
@@ -254,10 +254,10 @@ class Queues:
         *,
         then: Callable[[Changes, Added], Added] | None = None,
     ) -> Added:
-        """Remove messages that a transaction has, and put others, which then wait.
+        """Remove messages that a transaction has, and put others, in one change.
 
-        then: is given what was put, and puts more.
-        Raises: NotFoundError; FullError; CorruptError; AccessError; then all is as before.
+        then: called with the messages that were put; it puts more. Raises: NotFoundError; FullError; CorruptError;
+        AccessError; after these nothing has changed.
         """
         into = [[self.get(name) for name in put.queues] for put in puts]
         are_shared = [entry for _, entry in taken if entry.sharer_count > 1]
@@ -287,14 +287,14 @@ class Queues:
             for page in entry_counts.keys() & removed.keys():
                 self._entry_counts[page] -= removed[page]
                 if not self._entry_counts[page]:
-                    del self._entry_counts[page]  # the page may soon be another message's
+                    del self._entry_counts[page]  # another message may soon get the page
             self._entry_counts.update(
                 (entry.message_page, entry.sharer_count) for _, entry in added if entry.sharer_count
             )
         return added
 
     def _count_entries(self) -> dict[int, int]:
-        """How many entries each shared message has.  Raises: CorruptError; AccessError."""
+        """Return how many entries each shared message has.  Raises: CorruptError; AccessError."""
         counts = self._entry_counts
         if counts is None:
             counts = {}
@@ -314,10 +314,10 @@ class Queues:
         try:
             self.change(change, tx_id=tx_id)
         except (FullError, CorruptError, AccessError):
-            return  # that they were given once more is not told; they can be got again all the same
+            return  # the higher count is lost, but the messages can be got again
 
     def change(self, change: Callable[[Changes], None], *, tx_id: int = 0) -> None:
-        """Change pages, and put that into the log; all of it or nothing.  Raises: as `change`, and FullError."""
+        """Change pages and log the change, all of it or nothing.  Raises: as `change`, and FullError."""
         changes = Changes(self.cache, self.free)
         try:
             change(changes)
@@ -328,14 +328,14 @@ class Queues:
             self._undo(changes, error)
             raise
         if actions:
-            changes.keep(self.log.append(record))
+            changes.mark_logged(self.log.append(record))
         self._trim()
 
     def _undo(self, changes: Changes, error: BaseException) -> None:
         try:
             changes.undo()
             for queue in changes.queues:
-                with suppress(CorruptError, AccessError):  # whoever needs it next is told
+                with suppress(CorruptError, AccessError):  # the next caller that needs it gets the error
                     queue.read_again()
         except BaseException as failure:
             self.log.fail(failure if isinstance(failure, BinlogError) else InternalError(repr(failure)))
@@ -347,13 +347,13 @@ class Queues:
         try:
             self.cache.trim(self.log.durable)
         except FullError:
-            return  # what has no space stays in memory, and in the log
+            return  # pages without disk space stay in memory and in the log
         except BinlogError as error:
             self.log.fail(error)
 
 
 def put_messages(changes: Changes, puts: list[Put], into: list[list[Queue]]) -> Added:
-    """Put messages into their queues; one whose bytes another queue has been given is stored once, and shared."""
+    """Put messages into their queues; store and share a body once if several queues get it."""
     sharings = _sharings(puts)
     pages: dict[int, int] = {}
     added = []
@@ -371,7 +371,7 @@ def put_messages(changes: Changes, puts: list[Put], into: list[list[Queue]]) -> 
 
 
 def _sharings(puts: list[Put]) -> list[set[str]]:
-    """For each message the queues that have it in one place; a queue that has it twice has it in two."""
+    """Return the queues that share each message; if a queue gets the same body twice, it is stored twice."""
     if len(puts) < 2:
         return [set(put.queues) for put in puts]
     last: dict[bytes, set[str]] = {}

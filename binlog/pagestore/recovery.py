@@ -1,11 +1,7 @@
-"""Opening a store's files, and bringing the pages to what the log says; see docs/pagestore.md, "Recovery".
+"""Recovery of a page store: opens its files, and redoes the log; see docs/pagestore.md, "Recovery".
 
-What a log's records make of pages.
-
-The first action of a generation on a page has all of it, so that no page is read for this: one that was torn while it
-was written at a checkpoint is made from the log alone.
-
-Reading a log: its records from the first to the last whole one.
+The first action on a page in each generation has all of the page.  So recovery never reads a page that a checkpoint may
+have torn: it rebuilds the page from the log alone.
 """
 
 from __future__ import annotations
@@ -21,9 +17,9 @@ from binlog.format.pagestore.log import (
     ActionKind,
     LogRecord,
     LogStart,
+    declared_bytes,
     parse_log_start,
     parse_record,
-    said_bytes,
 )
 from binlog.format.pagestore.other_files import LOG_FILE, PAGE_FILE, map_name
 from binlog.format.pagestore.page import FREE_CONTENT, page_content_bytes
@@ -33,14 +29,14 @@ from binlog.pagestore.pages.generation import FreePages, begin_generation, ensur
 from binlog.storage.directory import Directory
 from binlog.storage.files import content_bytes, read_at, sync, write_at
 
-_LOOKED_AT_TIMES = 16
+_SCAN_FACTOR_MAX = 16
 
 
 class Records:
-    """The records of a generation; the last one was the last that was written whole.
+    """The records of a generation, up to the last whole one.
 
-    data: of the whole file.  end: where the last one ends that was given.
-    Raises: CorruptError where one is damaged that was on the disk when a later one was written.
+    data: the bytes of the whole file.  end: the end of the last record that was returned. Raises: CorruptError if a
+    record is damaged that was on the disk when a later one was written.
     """
 
     def __init__(self, data: bytes, start: LogStart, path: str) -> None:
@@ -54,39 +50,39 @@ class Records:
             try:
                 record, end = parse_record(self._data, self.end, self._start, self._path)
             except CorruptError as error:
-                if error.rule != "action" and not _is_followed(self._data, self.end, self._start, self._path):
+                if error.rule != "action" and not _was_overtaken(self._data, self.end, self._start, self._path):
                     return
                 raise
             self.end = end
             yield record
 
 
-def _is_followed(data: bytes, at: int, start: LogStart, path: str) -> bool:
-    """Whether a record lies behind this place that was written when what is here was on the disk.
+def _was_overtaken(data: bytes, offset: int, start: LogStart, path: str) -> bool:
+    """Whether a later record was written after the bytes at this offset were on the disk.
 
-    Bytes that begin a record again and again, and are none, are taken for damage once looking at them takes longer than
-    reading the log some times.
+    If many positions resemble the start of a record without being one, they count as damage once checking them takes
+    much longer than reading the log.
     """
     mark = start.salt[:MARK_BYTES]
-    place, left = at, _LOOKED_AT_TIMES * len(data)
-    while (place := data.find(mark, place + 1)) >= 0:
-        left -= said_bytes(data, place)
+    position, left = offset, _SCAN_FACTOR_MAX * len(data)
+    while (position := data.find(mark, position + 1)) >= 0:
+        left -= declared_bytes(data, position)
         if left < 0:
             return True
         try:
-            record, _ = parse_record(data, place, start, path)
+            record, _ = parse_record(data, position, start, path)
         except CorruptError:
             continue
-        if record.synced > at:
+        if record.synced > offset:
             return True
     return False
 
 
 class Redo:
-    """Pages by their numbers, as they are behind the last record; of a free one its content says so.
+    """The pages after the last record, by number.
 
-    pages: zeros may lack at the end of each.
-    record_count: of those that were redone.  tx_id_max: the largest of their transactions.
+    pages: contents, possibly without the zeros at their ends; a free page has FREE_CONTENT. record_count: of the
+    records that were redone.  tx_id_max: the largest transaction id in them.
     """
 
     def __init__(self, page_bytes: int, path: str) -> None:
@@ -97,43 +93,46 @@ class Redo:
         self._path = path
 
     def add(self, records: Iterable[LogRecord]) -> None:
-        """Redo them, which follow those that were redone.  Raises: CorruptError."""
+        """Redo records; they follow those that were redone before.  Raises: CorruptError."""
         for record in records:
             for action in record.actions:
-                self._do(action)
+                self._apply(action)
             self.record_count += 1
             self.tx_id_max = max(self.tx_id_max, record.tx_id)
 
     def is_free(self, number: int) -> bool:
-        """Whether the page is free behind them."""
+        """Whether the page is free after the log."""
         return self.pages[number] is FREE_CONTENT
 
     def content(self, number: int) -> bytes | bytearray | None:
-        """What a page holds behind them, with all its zeros unless it is free; None where they say nothing of it."""
+        """Return the content of a page after the log, or None if the log does not have the page."""
         content = self.pages.get(number)
         if content is None or content is FREE_CONTENT:
             return content
         return content.ljust(self._content_bytes, b"\0")
 
-    def mark(self, free: FreePages) -> None:
-        """Have what is free be so.  Raises: CorruptError for a page that no store of these pages has; FullError.
+    def update_free_pages(self, free: FreePages) -> None:
+        """Update the map of free pages.
 
-        The lowest free page is used first, so that each page behind the map's last one has its own action in the log.
+        The lowest free page is always used first, so each page after the map's last one has its own action in the log.
+        Raises: CorruptError for a page that the store cannot have; FullError.
         """
         beyond = [number for number in self.pages if number >= free.page_count]
         if beyond and max(beyond) >= free.page_count + len(beyond):
-            text = f"page {max(beyond)} changes, and the store has {free.page_count} and {len(beyond)} new ones"
+            text = (
+                f"page {max(beyond)} changes, but the store has only {free.page_count} pages and {len(beyond)} new ones"
+            )
             raise CorruptError(self._path, 0, "page", text)
         for number in sorted(self.pages):
             while number >= free.page_count:
-                free.give(free.take_behind())
+                free.release(free.take_after_last())
             if free.is_free(number) != self.is_free(number):
                 if self.is_free(number):
-                    free.give(number)
+                    free.release(number)
                 else:
-                    free.take_this(number)
+                    free.take_number(number)
 
-    def _do(self, action: Action) -> None:
+    def _apply(self, action: Action) -> None:
         kind, number, offset, data = action
         if kind == ActionKind.DELETE:
             self.pages[number] = FREE_CONTENT
@@ -142,21 +141,23 @@ class Redo:
         else:
             content = self.pages.get(number, FREE_CONTENT)
             if content is FREE_CONTENT:
-                text = f"a part of page {number} changes, and the log does not have the page"
+                text = f"a part of page {number} changes, but the log does not have the page"
                 raise CorruptError(self._path, 0, "first_action", text)
-            if not isinstance(content, bytearray):  # most pages are messages, of which no part changes
+            if not isinstance(
+                content, bytearray
+            ):  # only for a partial change: most pages are messages, which never change in part
                 content = self.pages[number] = bytearray(content.ljust(self._content_bytes, b"\0"))
             content[offset : offset + len(data)] = data
 
 
-class OpenFiles:
-    """The files of a store, whose pages are as the log says, which is empty.
+class StoreFiles:
+    """The open files of a store after recovery: the pages are up to date, and the log is empty.
 
-    start: of the log's generation.  tx_id_max: the largest id of a transaction that the log had.
+    start: the header of the log.  tx_id_max: the largest transaction id that the log had.
     """
 
     def __init__(self, directory: Directory, options: PageStoreOptions) -> None:
-        """Open them, and make them if there is no store; they are closed with the directory.
+        """Open the files, or create a store; closing the directory closes them.
 
         Raises: CorruptError; VersionError; ValueError; FullError; AccessError; PoisonedError.
         """
@@ -173,9 +174,9 @@ class OpenFiles:
         records = Records(data, start, path)
         redo.add(records)
         self.tx_id_max = redo.tx_id_max
-        redo.mark(self.free)
-        # Nobody may have synced it, or a sync may have failed, after which another one does nothing: pages that were
-        # written before it is on the disk could then have what a power cut takes from the log.
+        redo.update_free_pages(self.free)
+        # The log may never have been synced, or a sync may have failed, after which another sync does nothing.  Write
+        # it again: otherwise a power cut could take records whose changes are in the pages already.
         write_at(self.log_fd, memoryview(data)[: records.end], 0, path)
         sync(self.log_fd, path)
         file.write(sorted(redo.pages.items()), start.generation)
@@ -186,7 +187,7 @@ class OpenFiles:
 
 
 def read_map(directory: Directory, start: LogStart) -> bytes:
-    """Which pages are free when a generation begins.
+    """Read the map of free pages at the start of a generation.
 
     Raises: CorruptError; VersionError; NotFoundError; AccessError.
     """
@@ -194,5 +195,7 @@ def read_map(directory: Directory, start: LogStart) -> bytes:
     path = directory.file_path(name)
     found = parse_free_map(directory.read(name), path)
     if (found.generation, found.salt, found.page_bytes) != (start.generation, start.salt, start.page_bytes):
-        raise CorruptError(path, 0, "generation", f"it is of the generation {found.generation}, or of another store")
+        raise CorruptError(
+            path, 0, "generation", f"the map belongs to generation {found.generation}, or to another store"
+        )
     return found.states

@@ -1,4 +1,4 @@
-"""A page store: queues by their names, and transactions over them."""
+"""A page store: named queues, and transactions over them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from binlog.pagestore.options import PageStoreOptions
 from binlog.pagestore.pages.generation import begin_generation, next_start
 from binlog.pagestore.prepared import PreparedTransaction, PreparedTransactions
 from binlog.pagestore.queues import Queues
-from binlog.pagestore.recovery import OpenFiles
+from binlog.pagestore.recovery import StoreFiles
 from binlog.pagestore.transaction import Message, State, Taken, Transaction
 from binlog.pagestore.transaction_log import TransactionLog
 from binlog.storage.group_commit import Mode
@@ -34,28 +34,28 @@ _Arguments = TypeVarTuple("_Arguments")
 
 
 class PageStore(Handle):
-    """The page store in a folder, for this process, whose threads may share it.
+    """The page store in a folder.  One process has it at a time; its threads may share it.
 
-    All that changes what is in memory is a step, done with the guard held.  If an exception of a signal handler ends a
-    step in the middle, it poisons the store.
+    Every change of memory is a step that holds the guard.  If an exception of a signal handler breaks off a step, it
+    poisons the store.
     """
 
     kind = "page store"
     lock_name = LOCK_FILE
 
     def __init__(self, path: str | os.PathLike[str], options: PageStoreOptions | None = None) -> None:
-        """Open it; its folder is made where there is none, in one that is there.
+        """Open the store; create its folder if it does not exist, in an existing parent.
 
-        Blocks: for as long as the log takes that a crash left.
-        Raises: BusyError; CorruptError; VersionError; ValueError where the pages have another size; FullError;
-        AccessError; PoisonedError; StateError where no thread can be made.  Then nothing of it is left in this process;
-        also where a signal handler raises.
+        Blocks: for the recovery of a log that a crash left. Raises: BusyError; CorruptError; VersionError; ValueError
+        if the pages have another size; FullError; AccessError; PoisonedError; StateError if no thread can be started.
+        After any of these, or an exception of a signal handler, this process holds nothing of the store.
         """
         self._options = options or PageStoreOptions()
         self._shrinks = False
-        self._not_cut: AccessError | None = None
-        # What transactions have, by references that tell by themselves, in no code of Python, that nobody has one any
-        # more, as where a signal handler raises before a block has begun; the next step puts that right.
+        self._truncate_failure: AccessError | None = None
+        # The messages that transactions have taken, by weak references.  If a transaction is freed without an end, for
+        # example because a signal handler raised before its block, the callback, which is not Python code, queues it
+        # for the next step.
         self._taken: dict[ReferenceType[Transaction], list[Taken]] = {}
         self._abandoned: deque[ReferenceType[Transaction]] = deque()
         super().__init__(path)
@@ -63,7 +63,7 @@ class PageStore(Handle):
 
     def _open(self, undoing: ExitStack) -> None:
         options, directory = self._options, self._directory
-        self._files = files = OpenFiles(directory, options)
+        self._files = files = StoreFiles(directory, options)
         self._cache, self._free = files.cache, files.free
         self._tx_ids = count(files.tx_id_max + 1)
         log_path = directory.file_path(LOG_FILE)
@@ -77,9 +77,9 @@ class PageStore(Handle):
         self._log.worker.start()
 
     def _end(self) -> None:
-        """Make a checkpoint.  Transactions that are open are rolled back."""
+        """Make a checkpoint.  Open transactions are rolled back."""
         with suppress(PoisonedError), self._guard:
-            pass  # a step that has begun is done
+            pass  # wait for a running step
         self._log.stop()
 
     @property
@@ -89,28 +89,28 @@ class PageStore(Handle):
 
     @property
     def page_bytes(self) -> int:
-        """How large a page is."""
+        """The size of a page."""
         return self._cache.file.page_bytes
 
     def create_queue(self, name: str) -> bool:
-        """Have a queue of the name, durably; False where there is one already.
+        """Create a queue durably; return False if it exists.
 
-        name: 1 to 1,024 bytes in UTF-8.
-        Raises: ValueError; FullError; CorruptError; AccessError; ClosedError; PoisonedError.
+        name: 1 to 1,024 bytes in UTF-8. Raises: ValueError; FullError; CorruptError; AccessError; ClosedError;
+        PoisonedError.
         """
         if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
-            raise ValueError(f"a queue's name has 1 to {NAME_BYTES_MAX} bytes")
+            raise ValueError(f"the name of a queue has 1 to {NAME_BYTES_MAX} bytes")
         if name == PREPARED_QUEUE:
-            raise ValueError(f"{name!r} is the name of the queue of transactions that are prepared")
+            raise ValueError(f"the name {name!r} is reserved for prepared transactions")
         is_new = self._step(self._content.create, name)
         if is_new:
             self._log.wait(self._log.end)
         return is_new
 
     def delete_queue(self, name: str) -> None:
-        """Delete a queue with all its messages, durably; a crash meanwhile may leave it with fewer messages.
+        """Delete a queue with all its messages, durably; a crash meanwhile may leave some of them.
 
-        Raises: NotFoundError; StateError where a transaction has a message of it; and as `create_queue`.
+        Raises: NotFoundError; StateError if a transaction has a message of it; and as `create_queue`.
         """
         self._find((name,))
         while not self._step(partial(self._content.delete_some, name)):
@@ -118,21 +118,21 @@ class PageStore(Handle):
         self._log.wait(self._log.end)
 
     def waiting_count(self, name: str) -> int:
-        """How many messages of a queue can be got.  Raises: NotFoundError; CorruptError; ClosedError."""
+        """Return how many messages of a queue can be got.  Raises: NotFoundError; CorruptError; ClosedError."""
         self._find((name,))
         return self._step(lambda: self._content.get(name).waiting_count)
 
     def unreadable(self, name: str) -> list[int]:
-        """Keys of the messages of a queue that `get` has told of as damaged, or not to be read, and passes over since.
+        """Return the keys of messages that `get` could not read, and skips until the store is opened again.
 
-        They are there still, and told of again once the store is opened anew; `remove` removes them.
-        Raises: NotFoundError; CorruptError; AccessError; ClosedError.
+        They are still in the queue, and `get` reports them again after the next opening.  `remove` removes one. Raises:
+        NotFoundError; CorruptError; AccessError; ClosedError.
         """
         self._find((name,))
         return self._step(lambda: sorted(self._content.get(name).unreadable))
 
     def transaction(self) -> Transaction:
-        """A new transaction; with it, a block is committed where it ends, and rolled back where that or it raises.
+        """Begin a transaction; as a context manager, it commits at the end of the block, or rolls back if that raises.
 
         Raises: StateError; ClosedError.
         """
@@ -141,52 +141,52 @@ class PageStore(Handle):
 
     @property
     def prepared(self) -> list[PreparedTransaction]:
-        """The transactions that are prepared, in their order.  Raises: StateError; ClosedError; PoisonedError."""
+        """The prepared transactions, in order.  Raises: StateError; ClosedError; PoisonedError."""
         return self._step(self._prepared.all)
 
     def commit_prepared(self, xid: Xid) -> None:
-        """Commit a transaction that is prepared, durably.
+        """Commit a prepared transaction durably.
 
         Raises: NotFoundError; FullError; CorruptError; AccessError; ClosedError; PoisonedError.
         """
-        self._durably(partial(self._prepared.commit, xid))
+        self._run_durably(partial(self._prepared.commit, xid))
 
     def rollback_prepared(self, xid: Xid) -> None:
-        """Roll a transaction back that is prepared, durably.  Raises: as `commit_prepared`."""
-        self._durably(partial(self._prepared.roll_back, xid))
+        """Roll back a prepared transaction durably.  Raises: as `commit_prepared`."""
+        self._run_durably(partial(self._prepared.roll_back, xid))
 
-    def _durably(self, do: Callable[[], None]) -> None:
-        self._step(do)
+    def _run_durably(self, change: Callable[[], None]) -> None:
+        self._step(change)
         self._log.wait(self._log.end)
 
     def checkpoint(self) -> None:
-        """Have the pages be on the disk, and the log begin anew, as the store does by itself.
+        """Write all pages to the disk and start a new log generation; the store also does this automatically.
 
-        Raises: FullError; AccessError; then it is made later.  ClosedError; PoisonedError.
+        Raises: FullError, AccessError, after which it is made later; ClosedError; PoisonedError.
         """
         self._step(_nothing)
         self._log.make_checkpoint()
 
     def shrink(self) -> int:
-        """Cut off the pages behind the last one that is in use, with a checkpoint; how many pages there are then.
+        """Truncate the file after the last page in use, with a checkpoint; return the new number of pages.
 
         Raises: as `checkpoint`.
         """
         self._shrinks = True
         self.checkpoint()
-        if (failure := self._not_cut) is not None:
+        if (failure := self._truncate_failure) is not None:
             raise AccessError(str(failure), errno=failure.errno or 0, path=failure.filename) from failure
         return self._free.page_count
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy the store to a folder that is new or empty, and can then be opened as one; others go on meanwhile.
+        """Copy the store to a new or empty folder, which can then be opened as a store; other threads continue.
 
-        All that was committed before this call is in it.
-        Raises: StateError where something is in the folder, or a backup is being made; CorruptError where a page is
-        damaged; FullError; AccessError, also where a write or sync of the copy fails; ClosedError; PoisonedError.
-        Whatever is raised before the folder is a store, it is none, and refused as one.
+        Everything that was committed before this call is in the copy. Raises: StateError if the folder is not empty, or
+        another backup is running; CorruptError if a page is damaged; FullError; AccessError, also if a write or sync of
+        the copy fails; ClosedError; PoisonedError. After any exception before the copy is complete, the folder is
+        refused as a store.
         """
-        self._step(_nothing)  # a store that has failed makes no folder
+        self._step(_nothing)  # so that a poisoned store creates no folder
         with closing(Backup(os.fspath(path), self._cache, self._free)) as backup:
             self._step(backup.begin)
             try:
@@ -203,15 +203,15 @@ class PageStore(Handle):
 
     def _remove(self, transaction: Transaction, name: str, key: int) -> None:
         self._find((name,))
-        self._step(self._take_this, transaction, name, key)
+        self._step(self._take_by_key, transaction, name, key)
 
     def _take_next(self, transaction: Transaction, name: str) -> Message | None:
         self._watch(transaction)
         return self._content.take_next(transaction, name)
 
-    def _take_this(self, transaction: Transaction, name: str, key: int) -> None:
+    def _take_by_key(self, transaction: Transaction, name: str, key: int) -> None:
         self._watch(transaction)
-        self._content.take_this(transaction, name, key)
+        self._content.take_by_key(transaction, name, key)
 
     def _watch(self, transaction: Transaction) -> None:
         if not transaction.taken:
@@ -227,59 +227,59 @@ class PageStore(Handle):
             self._prepared.prepare(transaction, xid)
             transaction.xid = xid
 
-        self._durably(prepare)
+        self._run_durably(prepare)
 
     def _roll_back(self, transaction: Transaction, delay: float = 0.0) -> None:
         self._step(partial(self._content.roll_back, transaction, delay))
 
     def _abandon(self, transaction: Transaction) -> None:
-        """Roll it back if that can be, for something else was raised already."""
+        """Roll back if possible; the caller raises another exception."""
         try:
             if transaction.state is State.OPEN:
                 self._roll_back(transaction)
         except BinlogError:
-            return  # it was committed meanwhile, or nothing is done in the store any more
+            return  # it was committed meanwhile, or the store refuses everything
 
     def _checkpoint(self) -> LogStart:
-        """What the log's thread does between two generations; see checkpoint.py."""
+        """Make a checkpoint, between two generations of the log; see pages/generation.py."""
         self._cache.flush()
         if self._shrinks:
-            self._free.cut()
+            self._free.truncate()
         start = next_start(self.page_bytes, self._log.start.generation + 1)
         begin_generation(self._directory, self._files.log_fd, start, self._free.states)
         self._cache.generation = start.generation
         self._cache.logged.clear()
         if self._shrinks:
             self._shrinks = False
-            self._cut()
+            self._truncate()
         return start
 
-    def _cut(self) -> None:
-        """Make the file shorter; where that fails it has pages that are free, and is none the worse for it."""
-        self._not_cut = None
+    def _truncate(self) -> None:
+        """Truncate the file; if that fails, the free pages stay in it, which is harmless."""
+        self._truncate_failure = None
         try:
-            self._cache.file.cut(self._free.page_count)
+            self._cache.file.truncate(self._free.page_count)
         except AccessError as error:
-            self._not_cut = error
+            self._truncate_failure = error
 
     def _find(self, names: tuple[str, ...]) -> None:
-        """Whose the store is, is asked when the next step enters the guard.  Raises: NotFoundError; ClosedError."""
+        """Check that queues exist; the next step checks the owner.  Raises: NotFoundError; ClosedError."""
         if self._is_closed:
             self._refuse()
         for name in names:
             if name not in self._content.first_pages or name == PREPARED_QUEUE:
-                raise NotFoundError(f"there is no queue {name!r}")
+                raise NotFoundError(f"no queue is named {name!r}")
 
     def _step(self, work: Callable[[*_Arguments], _T], *arguments: *_Arguments) -> _T:
-        """Do something that changes the store.  Raises: what it raises; StateError; ClosedError; PoisonedError."""
+        """Run a change of the store.  Raises: its exceptions; StateError; ClosedError; PoisonedError."""
         with self._guard, self._guard.change():
             if self._is_closed:
                 self._refuse()
             while self._abandoned:
-                self._content.come_back(self._taken.pop(self._abandoned.popleft()), 0)
+                self._content.return_messages(self._taken.pop(self._abandoned.popleft()), 0)
             result = work(*arguments)
-        return result  # noqa: RET504 - outside of the block, where an exception after the call leaves it by its end
+        return result  # noqa: RET504 - outside of the block, where an exception after the call leaves no step broken off
 
 
 def _nothing() -> None:
-    """A step of which only the errors matter."""
+    """A step that only checks whether the store is usable."""

@@ -1,4 +1,4 @@
-"""Durable subscribers: a file for each, which is replaced whole."""
+"""Durable subscribers: one file for each, which is always replaced as a whole."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from binlog.storage.handle import Handle
 
 
 class DurableSubscribers(Handle):
-    """Those in a folder, for this process, whose threads may share it.  All that it does is durable when it returns."""
+    """The durable subscribers in a folder.  One process has it at a time; its threads may share it.
+
+    Every change is durable when its call returns.
+    """
 
     kind = "folder of durable subscribers"
     lock_name = "subscribers.lock"
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """The folder is made where there is none, in one that is there.
+        """Open the folder; create it if it does not exist, in an existing parent.
 
         Raises: BusyError; AccessError; PoisonedError.
         """
@@ -36,10 +39,10 @@ class DurableSubscribers(Handle):
                 self._directory.remove(name)
 
     def _end(self) -> None:
-        """All is durable already."""
+        """Do nothing: everything is durable already."""
 
     def save(self, subscriber: DurableSubscriber) -> None:
-        """Have a subscriber, in place of the one with the same client and name.
+        """Save a subscriber; replace the one with the same client and name.
 
         Raises: FullError; AccessError; ClosedError; PoisonedError.
         """
@@ -50,7 +53,7 @@ class DurableSubscribers(Handle):
             self._directory.rename(name + NEW_END, name)
 
     def find(self, client_id: str, name: str) -> DurableSubscriber | None:
-        """A subscriber, if there is one.  Raises: CorruptError; VersionError; AccessError; ClosedError."""
+        """Return a subscriber, or None.  Raises: CorruptError; VersionError; AccessError; ClosedError."""
         self._refuse()
         try:
             return self._read(subscriber_file_name(client_id, name))
@@ -58,17 +61,17 @@ class DurableSubscribers(Handle):
             return None
 
     def all(self) -> list[DurableSubscriber]:
-        """All of them, by client and name.  Raises: as `find`."""
+        """Return all subscribers, sorted by client and name.  Raises: as `find`."""
         self._refuse()
         names = [name for name in self._directory.names() if name.endswith(SUBSCRIBER_END)]
         return sorted(map(self._read, names), key=lambda each: (each.client_id, each.name))
 
     def remove(self, client_id: str, name: str) -> None:
-        """Have it no more.  Raises: NotFoundError; AccessError; ClosedError; PoisonedError."""
+        """Remove a subscriber.  Raises: NotFoundError; AccessError; ClosedError; PoisonedError."""
         self._refuse()
         file_name = subscriber_file_name(client_id, name)
         if file_name not in self._directory.names():
-            raise NotFoundError(f"there is no subscriber {name!r} of {client_id!r}")
+            raise NotFoundError(f"client {client_id!r} has no subscriber {name!r}")
         with self._guard:
             self._directory.remove(file_name)
             self._directory.sync()

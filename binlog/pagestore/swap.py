@@ -1,12 +1,10 @@
-"""Messages that a queue has no room for in memory, in files that do not outlive the process.
+"""Swap files: queues in memory move messages that do not fit to files, which do not outlive the process.
 
-Nothing here is durable, nor meant to be: what must survive is in a page store.  A file is removed with the last of its
-messages, also where others would have come into it.
+Nothing here is durable.  Messages that must survive belong in a page store.  A file is removed with its last message,
+even if it could take more.
 
-A queue in memory whose cache is full: what it has no room for is swapped out.
-
-For messages that need not survive the process, as those that SwiftMQ does not persist.  The cache has bodies; what else
-is known of a message stays in memory, some 200 bytes.
+A SwappingQueue is for messages that SwiftMQ would not persist.  Its cache holds bodies; some 200 bytes of each message
+stay in memory in any case.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _COUNT_AT = SWAP_RECORD.offset("delivery_count")
 
 
 class SwapAddress(NamedTuple):
-    """Where a message is: in which file, at which offset, how long it is, and its CRC-32C."""
+    """The address of a swapped message: file, offset, size, and CRC-32C."""
 
     file_number: int
     offset: int
@@ -39,14 +37,14 @@ class SwapAddress(NamedTuple):
 
 
 class SwappedMessage(NamedTuple):
-    """A message.  delivery_count: as it was told."""
+    """A message that was swapped out.  delivery_count: as it was set."""
 
     body: bytes
     delivery_count: int
 
 
 class _SwapFile:
-    """One file.  there: offsets of its messages."""
+    """A swap file.  live_offsets: the offsets of its messages."""
 
     def __init__(self, fd: int, queue: str, name: str, path: str) -> None:
         self.fd = fd
@@ -54,23 +52,22 @@ class _SwapFile:
         self.name = name
         self.path = path
         self.end = 0
-        self.there: set[int] = set()
+        self.live_offsets: set[int] = set()
 
 
 class SwapStore(Handle):
-    """The swap files in a folder, for this process, whose threads may share it."""
+    """The swap files in a folder.  One process has it at a time; its threads may share it."""
 
     kind = "swap store"
     lock_name = "swap.lock"
 
     def __init__(self, path: str | os.PathLike[str], *, roll_bytes: int = ROLL_BYTES) -> None:
-        """Begin with none: those that are there, of a process that died, are removed.
+        """Open the folder, and remove all swap files of processes that died.
 
-        roll_bytes: a file that has so many is followed by another one.
-        Raises: BusyError; AccessError; ValueError.
+        roll_bytes: the size after which a queue gets another file. Raises: BusyError; AccessError; ValueError.
         """
         if roll_bytes < 1:
-            raise ValueError(f"no file rolls at {roll_bytes} bytes")
+            raise ValueError(f"roll_bytes={roll_bytes!r}; at least 1 is needed")
         self._roll_bytes = roll_bytes
         self._numbers = count(1)
         self._files: dict[int, _SwapFile] = {}
@@ -83,7 +80,7 @@ class SwapStore(Handle):
             self._directory.remove(name)
 
     def add(self, queue: str, body: bytes, *, delivery_count: int = 0) -> SwapAddress:
-        """Put a message into the queue's file.
+        """Append a message to the queue's file.
 
         Raises: FullError; AccessError; PoisonedError; ClosedError; StateError.
         """
@@ -94,30 +91,30 @@ class SwapStore(Handle):
             number = self._current.get(queue) or self._roll(queue)
             file = self._files[number]
             offset = file.end
-            file.end += len(data)  # what becomes of the write, nobody writes there again
-            file.there.add(offset)
+            file.end += len(data)  # even if the write fails, no other message is written here
+            file.live_offsets.add(offset)
             try:
                 write_at(file.fd, data, offset, file.path)
             except BaseException:
-                file.there.discard(offset)
+                file.live_offsets.discard(offset)
                 raise
             if file.end >= self._roll_bytes:
                 del self._current[queue]
         return SwapAddress(number, offset, len(body), crc32c(body))
 
     def get(self, address: SwapAddress) -> SwappedMessage:
-        """A message, which stays.  Raises: NotFoundError; CorruptError; AccessError; ClosedError; StateError."""
+        """Return a message, which stays.  Raises: NotFoundError; CorruptError; AccessError; ClosedError; StateError."""
         self._refuse()
         with self._guard:
             file = self._file(address)
             data = read_at(file.fd, SWAP_RECORD.size + address.message_bytes, address.offset, file.path)
         body = data[SWAP_RECORD.size :]
         if len(data) < SWAP_RECORD.size or crc32c(body) != address.crc:
-            raise CorruptError(file.path, address.offset, "swap", "the message is not what was written")
+            raise CorruptError(file.path, address.offset, "swap", "the message is damaged")
         return SwappedMessage(body, SWAP_RECORD.unpack(data)["delivery_count"])
 
     def set_delivery_count(self, address: SwapAddress, delivery_count: int) -> None:
-        """A message was delivered so often.  Raises: as `get`, and PoisonedError."""
+        """Set the delivery count of a message.  Raises: as `get`, and PoisonedError."""
         data = delivery_count.to_bytes(4, "big", signed=True)
         self._refuse()
         with self._guard, self._guard.change():
@@ -125,12 +122,12 @@ class SwapStore(Handle):
             write_at(file.fd, data, address.offset + _COUNT_AT, file.path)
 
     def remove(self, address: SwapAddress) -> None:
-        """A message is not needed any more.  Raises: NotFoundError; AccessError; ClosedError; StateError."""
+        """Remove a message.  Raises: NotFoundError; AccessError; ClosedError; StateError."""
         self._refuse()
         with self._guard, self._guard.change():
             file = self._file(address)
-            file.there.discard(address.offset)
-            if not file.there:
+            file.live_offsets.discard(address.offset)
+            if not file.live_offsets:
                 if self._current.get(file.queue) == address.file_number:
                     del self._current[file.queue]
                 self._remove_file(address.file_number)
@@ -155,8 +152,8 @@ class SwapStore(Handle):
     def _file(self, address: SwapAddress) -> _SwapFile:
         self._refuse()
         file = self._files.get(address.file_number)
-        if file is None or address.offset not in file.there:
-            raise NotFoundError(f"no message was swapped out to {address.offset} of file {address.file_number}")
+        if file is None or address.offset not in file.live_offsets:
+            raise NotFoundError(f"no message is at offset {address.offset} of swap file {address.file_number}")
         return file
 
 
@@ -164,110 +161,110 @@ CACHE_MESSAGES = 500
 CACHE_BYTES = 2 << 20
 
 
-class _Held:
-    """A message.  place: its body, or where it was swapped out to."""
+class _QueuedMessage:
+    """A message of the queue.  location: its body, or its address in the swap store."""
 
-    __slots__ = ("delivery_count", "expiration", "is_given", "place", "priority")
+    __slots__ = ("delivery_count", "expiration", "is_delivered", "location", "priority")
 
-    def __init__(self, priority: int, expiration: int, place: bytes | SwapAddress) -> None:
+    def __init__(self, priority: int, expiration: int, location: bytes | SwapAddress) -> None:
         self.priority = priority
         self.expiration = expiration
-        self.place = place
+        self.location = location
         self.delivery_count = 0
-        self.is_given = False
+        self.is_delivered = False
 
 
 class SwappingQueue:
-    """It, for the threads of a process.  A message that was got is there until it is removed, or given back."""
+    """A queue in memory with a limited cache.  A message that was got stays until it is removed or given back."""
 
     def __init__(
         self, swap: SwapStore, name: str, *, cache_messages: int = CACHE_MESSAGES, cache_bytes: int = CACHE_BYTES
     ) -> None:
-        """swap: where messages go for which the cache has no room: so many, and so many bytes of bodies.
+        """swap: takes the messages for which the cache has no room.  cache_messages, cache_bytes: limits of the cache.
 
         Raises: ValueError.
         """
         if cache_messages < 0 or cache_bytes < 0:
-            raise ValueError(f"no cache has room for {cache_messages} messages and {cache_bytes} bytes")
+            raise ValueError(f"cache_messages={cache_messages!r}, cache_bytes={cache_bytes!r}; neither may be negative")
         self.name = name
         self._swap = swap
         self._messages_max = cache_messages
         self._bytes_max = cache_bytes
         self._mutex = threading.Lock()
         self._keys = count(1)
-        self._held: dict[int, _Held] = {}
+        self._messages: dict[int, _QueuedMessage] = {}
         self._waiting: list[tuple[int, int]] = []
         self._cached_count = self._cached_bytes = 0
 
     @property
     def waiting_count(self) -> int:
-        """Messages that can be got."""
+        """The number of messages that can be got."""
         with self._mutex:
             return len(self._waiting)
 
     @property
     def swapped_count(self) -> int:
-        """Messages that are swapped out, got or not."""
+        """The number of messages in the swap store, got or not."""
         with self._mutex:
-            return len(self._held) - self._cached_count
+            return len(self._messages) - self._cached_count
 
     def put(self, body: bytes, *, priority: int = PRIORITY, expiration: int = 0) -> int:
-        """Put a message, as `Transaction.put`; its key.  Where the cache is full it is swapped out.
+        """Put a message, as `Transaction.put`, and return its key.  If the cache is full, it is swapped out.
 
-        Raises: ValueError; FullError, AccessError, PoisonedError of a swap file, and then it is not there; ClosedError;
-        StateError.
+        Raises: ValueError; FullError, AccessError, PoisonedError of a swap file, after which it is not in the queue;
+        ClosedError; StateError.
         """
         check_message(priority, expiration)
         body = bytes(body)
         with self._mutex:
             fits = self._cached_count < self._messages_max and self._cached_bytes + len(body) <= self._bytes_max
-            held = _Held(priority, expiration, body if fits else self._swap.add(self.name, body))
+            message = _QueuedMessage(priority, expiration, body if fits else self._swap.add(self.name, body))
             if fits:
                 self._cached_count += 1
                 self._cached_bytes += len(body)
             key = next(self._keys)
-            self._held[key] = held
+            self._messages[key] = message
             heapq.heappush(self._waiting, (-priority, key))
         return key
 
     def get(self) -> Message | None:
-        """The message of the highest priority, and of these that with the lowest key; None where none waits.
+        """Return the message of the highest priority, and of these the one with the lowest key; None if none waits.
 
-        Raises: CorruptError, AccessError where it cannot be read from its swap file: nobody has it then, and the next
-        call goes on behind it.  ClosedError; StateError.
+        Raises: CorruptError, AccessError if the message cannot be read from its swap file: it stays, and the next call
+        skips it. ClosedError; StateError.
         """
         with self._mutex:
             if not self._waiting:
                 return None
             _, key = heapq.heappop(self._waiting)
-            held = self._held[key]
-            held.is_given = True
-            body = held.place if isinstance(held.place, bytes) else self._swap.get(held.place).body
-            return Message(self.name, key, body, held.priority, held.delivery_count, held.expiration)
+            message = self._messages[key]
+            message.is_delivered = True
+            body = message.location if isinstance(message.location, bytes) else self._swap.get(message.location).body
+            return Message(self.name, key, body, message.priority, message.delivery_count, message.expiration)
 
     def remove(self, key: int) -> None:
-        """A message that was got is not needed any more.  Raises: NotFoundError; AccessError; ClosedError."""
+        """Remove a message that was got.  Raises: NotFoundError; AccessError; ClosedError."""
         with self._mutex:
-            held = self._given(key)
-            if isinstance(held.place, SwapAddress):
-                self._swap.remove(held.place)
+            message = self._delivered_message(key)
+            if isinstance(message.location, SwapAddress):
+                self._swap.remove(message.location)
             else:
                 self._cached_count -= 1
-                self._cached_bytes -= len(held.place)
-            del self._held[key]
+                self._cached_bytes -= len(message.location)
+            del self._messages[key]
 
     def give_back(self, key: int) -> None:
-        """A message that was got can be got again, and tells that it was given once more.  Raises: as `remove`."""
+        """Return a message that was got to the queue, with a higher delivery count.  Raises: as `remove`."""
         with self._mutex:
-            held = self._given(key)
-            if isinstance(held.place, SwapAddress):
-                self._swap.set_delivery_count(held.place, held.delivery_count + 1)
-            held.delivery_count += 1
-            held.is_given = False
-            heapq.heappush(self._waiting, (-held.priority, key))
+            message = self._delivered_message(key)
+            if isinstance(message.location, SwapAddress):
+                self._swap.set_delivery_count(message.location, message.delivery_count + 1)
+            message.delivery_count += 1
+            message.is_delivered = False
+            heapq.heappush(self._waiting, (-message.priority, key))
 
-    def _given(self, key: int) -> _Held:
-        held = self._held.get(key)
-        if held is None or not held.is_given:
-            raise NotFoundError(f"nobody has a message {key} of the queue {self.name!r}")
-        return held
+    def _delivered_message(self, key: int) -> _QueuedMessage:
+        message = self._messages.get(key)
+        if message is None or not message.is_delivered:
+            raise NotFoundError(f"message {key} of the queue {self.name!r} was not got")
+        return message

@@ -16,7 +16,7 @@ from binlog.storage.group_commit import Mode
 from binlog.storage.redelivery import check_delay
 
 Taken = tuple[Queue, QueueEntry]
-"""A message that a transaction has."""
+"""A message that a transaction has taken."""
 
 PRIORITY_MAX = 9
 PRIORITY = 4
@@ -26,9 +26,8 @@ _EXPIRATION_MAX = (1 << 63) - 1
 class Message(NamedTuple):
     """A message of a queue.
 
-    key: of the messages of the queue, each has a larger one than those that were put before.
-    delivery_count: so often it was got before, also by processes that died.
-    expiration: what who put it said of it, 0 for nothing.
+    key: larger than the keys of all messages that were put into the queue before. delivery_count: how often it was
+    delivered before, also by processes that died. expiration: as its producer set it, 0 for none.
     """
 
     queue: str
@@ -40,13 +39,13 @@ class Message(NamedTuple):
 
 
 def check_message(priority: int, expiration: int) -> None:
-    """Raises: ValueError where no message has these."""
+    """Raise ValueError if the priority or the expiration is out of range."""
     if not 0 <= priority <= PRIORITY_MAX or not 0 <= expiration <= _EXPIRATION_MAX:
-        raise ValueError(f"no message has the priority {priority} and the expiration {expiration}")
+        raise ValueError(f"priority={priority!r}, expiration={expiration!r}: out of range")
 
 
 class State(enum.Enum):
-    """How far a transaction is."""
+    """The state of a transaction."""
 
     OPEN = "open"
     PREPARED = "prepared"
@@ -54,12 +53,12 @@ class State(enum.Enum):
     ROLLED_BACK = "rolled back"
 
 
-# Asking the enumeration each time takes longer.
+# Reading the enumeration each time takes longer.
 _OPEN = State.OPEN
 
 
 class Put(NamedTuple):
-    """A message that is to be put, into one queue or several."""
+    """A message to put into one or more queues."""
 
     queues: tuple[str, ...]
     body: bytes
@@ -68,7 +67,7 @@ class Put(NamedTuple):
 
 
 class TransactionStore(Protocol):
-    """What a transaction asks of its store, `binlog.pagestore.PageStore`."""
+    """The interface of `binlog.pagestore.PageStore` that a transaction needs."""
 
     def commit_prepared(self, xid: Xid) -> None: ...
     def rollback_prepared(self, xid: Xid) -> None: ...
@@ -82,9 +81,10 @@ class TransactionStore(Protocol):
 
 
 class Transaction:
-    """What is done with it is done when it is committed, all of it, or after a crash before that nothing.
+    """A transaction: after its commit, or a crash, all of its changes are in the store, or none.
 
-    For one thread at a time.  It is kept in memory until it is committed; what it got nobody else gets meanwhile.
+    It belongs to one thread at a time.  It is kept in memory until its commit.  Meanwhile no other transaction gets its
+    messages.
     """
 
     def __init__(self, store: TransactionStore, tx_id: int) -> None:
@@ -96,22 +96,22 @@ class Transaction:
         self.taken: list[Taken] = []
 
     def put(self, queue: str, body: bytes, *, priority: int = PRIORITY, expiration: int = 0) -> None:
-        """Put a message into a queue; nobody gets it before the commit.
+        """Put a message into a queue; other transactions can get it after the commit.
 
-        priority: 0 to 9, those of the highest are got first.  expiration: 0 to 2**63 - 1, which `get` tells.
-        Raises: NotFoundError; ValueError; StateError; ClosedError; PoisonedError.
+        priority: 0 to 9; the highest is delivered first.  expiration: 0 to 2**63 - 1, returned by `get`. Raises:
+        NotFoundError; ValueError; StateError; ClosedError; PoisonedError.
         """
         self._put((queue,), body, priority, expiration)
 
     def put_shared(self, queues: Iterable[str], body: bytes, *, priority: int = PRIORITY, expiration: int = 0) -> None:
-        """Put a message into several queues, as for all durable subscribers of a topic; it is stored once.
+        """Put one message into several queues, such as those of all durable subscribers of a topic.  It is stored once.
 
-        It stays until it was removed from all of them.
-        Raises: as `put`; ValueError where there is no queue, or one twice.
+        It stays until it was removed from all of them. Raises: as `put`; ValueError if there is no queue, or the same
+        one twice.
         """
         names = tuple(queues)
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"no message is put into the queues {names}")
+            raise ValueError(f"queues={names!r}: name at least one queue, and each only once")
         self._put(names, body, priority, expiration)
 
     def _put(self, queues: tuple[str, ...], body: bytes, priority: int, expiration: int) -> None:
@@ -121,43 +121,42 @@ class Transaction:
         self.puts.append(Put(queues, body if type(body) is bytes else plain_bytes(body), priority, expiration))
 
     def get(self, queue: str) -> Message | None:
-        """The next message of a queue, which the commit removes; None where nobody else left one.
+        """Return the next message of a queue, which the commit removes; None if no message is available.
 
-        It is that of the highest priority, and of these that with the lowest key.  That it is given is written first,
-        so its `delivery_count` survives the process; nothing is synced.  One that was given `deliveries_max` times
-        before is put into the dead letters instead.
-        Raises: CorruptError or AccessError where that cannot be read: it stays, nobody has it, and the next call goes
-        on behind it, until the store is opened anew (see `PageStore.unreadable`).  NotFoundError; StateError;
-        ClosedError; PoisonedError.
+        That is the one with the highest priority, and of these the one with the lowest key.  The delivery is written
+        first, without a sync, so that `delivery_count` survives the process.  A message that was delivered
+        `deliveries_max` times before goes to the dead letters instead. Raises: CorruptError or AccessError if it cannot
+        be read; it stays in the queue, and later calls skip it until the store is opened again (see
+        `PageStore.unreadable`).  NotFoundError; StateError; ClosedError; PoisonedError.
         """
         self.check()
         return self._store._get(self, queue)
 
     def remove(self, queue: str, key: int) -> None:
-        """Have the commit remove a message, by its key.
+        """Remove a message by its key, with the commit.
 
-        Raises: NotFoundError where there is none with it, or a transaction has it; and as `get`.
+        Raises: NotFoundError if there is no such message, or another transaction has it; and as `get`.
         """
         self.check()
         self._store._remove(self, queue, key)
 
     def prepare(self, xid: Xid) -> None:
-        """Have it wait for `commit` or `rollback`, also of the next process; durably.
+        """Prepare the transaction, durably: it waits for `commit` or `rollback`, also in the next process.
 
-        What it got stays its own, and what it put nobody gets.  xid: its name, which no other that is prepared has.
-        Raises: ValueError; StateError where there is one already; and as `commit`.
+        It keeps the messages that it got, and no other transaction gets those that it puts.  xid: its name, which no
+        other prepared transaction may have. Raises: ValueError; StateError if another one has the name; and as
+        `commit`.
         """
         self.check()
         self._store._prepare(self, xid)
 
     def commit(self, *, mode: Mode | str | None = None) -> None:
-        """Have all that was done with it be there; of one that is prepared always durably.
+        """Commit; the commit of a prepared transaction is always durable.
 
-        mode: Mode.SYNC, and it is on the disk when this returns; or Mode.FLUSH, and it is in the file, and survives the
-        process; None for the store's.
-        Raises: NotFoundError where a queue is gone; FullError; CorruptError; AccessError; then it is open still, and
-        nothing of it is there.  StateError; ClosedError; PoisonedError, and then it may be there after
-        the next opening.
+        mode: Mode.SYNC: it is on the disk when this returns.  Mode.FLUSH: it is in the file, and survives the process.
+        None: the store's mode. Raises: NotFoundError if a queue was deleted; FullError; CorruptError; AccessError;
+        after these it is still open, and nothing was committed.  StateError; ClosedError; PoisonedError, after which it
+        may be committed at the next opening.
         """
         if self.state is State.PREPARED and self.xid is not None:
             self._store.commit_prepared(self.xid)
@@ -167,11 +166,10 @@ class Transaction:
         self._store._commit(self, mode)
 
     def rollback(self, *, delay: float = 0.0) -> None:
-        """Have nothing of it be there; what it got can be got again, and tells that it was given once more.
+        """Discard the transaction; its messages can be got again, with higher delivery counts.
 
-        delay: it can be got after so many seconds, and at once after the next opening.
-        One that was given `deliveries_max` times is a dead letter then.
-        Raises: ValueError; StateError; ClosedError; PoisonedError.
+        delay: seconds until then; the next opening returns them at once. A message that was delivered `deliveries_max`
+        times goes to the dead letters. Raises: ValueError; StateError; ClosedError; PoisonedError.
         """
         check_delay(delay)
         if self.state is State.PREPARED and self.xid is not None:
@@ -182,12 +180,12 @@ class Transaction:
         self._store._roll_back(self, delay)
 
     def check(self) -> None:
-        """Raises: StateError where it has ended."""
+        """Raise StateError if the transaction has ended."""
         if self.state is not _OPEN:
             raise StateError(f"the transaction {self.tx_id} is {self.state.value}")
 
     def end(self, state: State) -> None:
-        """It has ended so."""
+        """Set the final state."""
         self.state = state
         self.puts.clear()
         self.taken.clear()
@@ -198,7 +196,7 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Commit it; where the block raised, or that cannot be, roll it back."""
+        """Commit; roll back if the block raised, or if the commit fails."""
         if error is not None:
             self._store._abandon(self)
         elif self.state is _OPEN:

@@ -1,13 +1,13 @@
-"""The log's end: records go to a buffer; a caller that waits for its record leads, and writes and syncs for all.
+"""The transaction log: records go to a buffer, and a leader writes and syncs them for all waiting threads.
 
-If a checkpoint is due, the next leader makes it, because no other thread writes then.  What no caller waits for is
-written by a thread of the log, and synced after 0.1 s.
+If a checkpoint is due, the next leader makes it, because no other thread writes then.  A thread of the log writes
+records that no caller waits for, and syncs them after 0.1 s.
 
 Invariants
-- What is written is synced before anything is written after it, if anybody waits for that; so of a log that a power cut
-  left only what was written last may lack in parts.
-- Places are counted from the opening on, through all generations; `_base` is where the log's first byte would be.
-- The guard is held by callers of `append`, by a leader while it takes what is there, and during a checkpoint.
+- If any thread waits for a record, everything written is synced before anything is written after it.  So after a power
+  cut only the last write can be incomplete.
+- Positions count from the opening, through all generations; `_base` is the position of the log's first byte.
+- The guard is held by callers of `append`, by a leader while it takes the buffer, and during a checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from binlog.storage.files import allocate, check_commit, commit_at
 from binlog.storage.native import CommitGroup, Guard
 from binlog.storage.waiting.worker import Worker
 
-# What no caller waits for is synced once it is so much, or so old.
+# Records that no caller waits for are synced at this size, or at this age.
 _UNSYNCED_BYTES_MAX = 1 << 20
 _IDLE_SECONDS = 0.1
 _STEP_BYTES = 4 << 20
@@ -31,11 +31,10 @@ _NEVER = (1 << 64) - 1
 
 
 class TransactionLog:
-    """The log of a generation, and then of the next.
+    """The log of the current generation.
 
-    checkpoint: what begins the next one, called with the guard held; returns its header.
-    delay: why the last checkpoint that could not be made is made later.
-    worker: syncs what no caller waits for.
+    checkpoint: begins the next generation and returns its header; called with the guard held. delay: the reason why the
+    last checkpoint failed, and is made later. worker: syncs records that no caller waits for.
     """
 
     def __init__(
@@ -63,21 +62,21 @@ class TransactionLog:
 
     @property
     def durable(self) -> int:
-        """Up to this place all is on the disk."""
+        """The position up to which the log is on the disk."""
         return self._group.durable
 
     @property
     def end(self) -> int:
-        """Where the next record goes."""
+        """The position of the next record."""
         return self._group.appended
 
     def pack(self, tx_id: int, actions: list[PageAction]) -> bytes:
-        """The record that would come next.  The guard is held, up to `append`."""
+        """Return the bytes of the next record; the caller holds the guard until `append`."""
         at, base = self._group.appended - self._base, self._base
         return pack_transaction(tx_id, self.durable - base, self.start.salt, at, actions)
 
     def reserve(self, record_bytes: int) -> None:
-        """Have space for a record.  The guard is held.  Raises: FullError; AccessError."""
+        """Allocate space for a record; the caller holds the guard.  Raises: FullError; AccessError."""
         stop = self._group.appended - self._base + record_bytes
         if stop > self._allocated:
             size = max(stop, min(self._allocated + _STEP_BYTES, self._log_bytes))
@@ -85,19 +84,19 @@ class TransactionLog:
             self._allocated = size
 
     def append(self, record: bytes) -> int:
-        """Put a record, for which there is space, after all others; return where it ends.  The guard is held."""
+        """Append a record and return its end.  The caller has reserved space, and holds the guard."""
         begin = self._group.appended
         end = begin + len(record)
         self._group.append(record, begin - self._base, end)
         if end - self._base >= self._due:
-            self._group.by_caller = True  # for the checkpoint
+            self._group.by_caller = True  # so that a caller makes the checkpoint
         self.worker.notify_once()
         return end
 
     def wait(self, until: int, *, synced: bool = True) -> None:
-        """Return once the log is on the disk up to a place, or written.  The guard is not held.
+        """Wait until the log is on the disk, or written, up to a position; the caller does not hold the guard.
 
-        Raises: PoisonedError; StateError in a signal handler that broke into a commit of this thread.
+        Raises: PoisonedError; StateError if a signal handler has interrupted a commit of this thread.
         """
         synced = synced or self.end - self._group.durable > _UNSYNCED_BYTES_MAX
         with self._group.lead_or_wait(until, synced) as leads:
@@ -105,21 +104,21 @@ class TransactionLog:
                 self._commit(synced=synced)
 
     def make_checkpoint(self) -> None:
-        """Make one now.  The guard is not held.
+        """Make a checkpoint now; the caller does not hold the guard.
 
-        Raises: FullError, AccessError, and the log has what the pages lack; PoisonedError.
+        Raises: FullError, AccessError, after which the log still has what the pages lack; PoisonedError.
         """
-        with self._group.lead_or_wait(_NEVER):  # nothing is appended up to there, so the block always leads
+        with self._group.lead_or_wait(_NEVER):  # no record reaches this position, so this thread always leads
             self._commit(synced=True, is_due=True)
         if self.delay is not None:
             raise self.delay
 
     def fail(self, error: BinlogError) -> None:
-        """Do nothing more in this store, and say so to all who wait."""
+        """Poison the store, and wake all waiting threads."""
         self._guard.fail(error)
 
     def stop(self) -> None:
-        """Make a checkpoint, and end; if there is no space for it, the log has what the pages lack.
+        """Make a checkpoint, and end; if the disk is full, the log keeps what the pages lack.
 
         Raises: PoisonedError.
         """
@@ -128,7 +127,7 @@ class TransactionLog:
             self.make_checkpoint()
 
     def _work(self) -> None:
-        """Sync what no caller waits for, once it is old enough."""
+        """Sync records that no caller waits for, once they are old enough."""
         try:
             if not self.worker.stopping.wait(_IDLE_SECONDS):
                 with self._guard:
@@ -136,11 +135,11 @@ class TransactionLog:
                 self.wait(self.end)
         except BinlogError as error:
             self._guard.fail(error)
-        except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises; the next caller does
+        except Exception as error:  # noqa: BLE001 - no caller sees it; the next call raises it
             self._guard.fail(InternalError(f"in the log: {error!r}"))
 
     def _commit(self, *, synced: bool, is_due: bool = False) -> None:
-        """Write all that is there, sync it, and make a checkpoint if one is due; this thread leads."""
+        """Write and sync the buffer, and make a checkpoint if one is due; this thread is the leader."""
         group = self._group
         check_commit(group.failed, self.path)
         with self._guard as guard:
@@ -152,14 +151,14 @@ class TransactionLog:
                 guard.changing = True
                 offset, data = group.take(True)
                 commit_at(group, self._fd, data, offset, self.path)
-                self._begin_anew()
+                self._begin_generation()
 
-    def _begin_anew(self) -> None:
-        """A checkpoint.  The guard is held."""
+    def _begin_generation(self) -> None:
+        """Make a checkpoint; the caller holds the guard."""
         try:
             self.start = self._checkpoint()
         except (FullError, AccessError) as error:
-            # The log goes on, for as long as there is space for it.
+            # Continue with the log as long as it has space.
             self.delay = error
             self._due = self.end - self._base + self._log_bytes // 2
         else:

@@ -1,47 +1,47 @@
-"""Paging: an address that outgrows memory goes to files of messages, and comes back from there.
+"""Paging: if the messages of an address do not fit in memory, they go to files, and are read back later.
 
-After the paging of JBoss Messaging: a manager has a store for each address, and each store has pages.
+Modelled on the paging of JBoss Messaging: a manager has a store for each address, and each store has pages.
 """
 
 from binlog.format.paging.page_file import PageLayout
 from binlog.format.paging.page_record import PageMessage
 from binlog.paging.cursor.cursor import PageCursor, Run
 from binlog.paging.inspection import (
-    AddressLook,
-    PageLook,
-    PagingLook,
+    AddressStat,
+    PageStat,
+    PagingStat,
     check_paging,
-    look_at_paging,
-    read_given,
+    read_delivery_counts,
     read_pages,
+    stat_paging,
 )
 from binlog.paging.manager import PagingManager
-from binlog.paging.memory import Held
+from binlog.paging.memory import HeldMessage
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
 from binlog.paging.page_transaction import PageTransaction
 from binlog.paging.store import PagingStore
-from binlog.paging.transaction_store import Stored, TransactionStore
+from binlog.paging.transaction_store import StoreContents, TransactionStore
 
 __all__ = [
-    "AddressLook",
-    "Held",
+    "AddressStat",
+    "HeldMessage",
     "Page",
     "PageCursor",
     "PageLayout",
-    "PageLook",
+    "PageStat",
     "PageMessage",
     "PageTransaction",
-    "PagingLook",
+    "PagingStat",
     "PagingManager",
     "PagingOptions",
     "PagingStore",
     "Policy",
     "Run",
-    "Stored",
+    "StoreContents",
     "TransactionStore",
     "check_paging",
-    "look_at_paging",
-    "read_given",
+    "stat_paging",
+    "read_delivery_counts",
     "read_pages",
 ]

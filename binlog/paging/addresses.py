@@ -1,4 +1,4 @@
-"""The folder of an address: whose pages it has, and which."""
+"""The folder of one address, with its pages."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _COPIED_BYTES = 1 << 20
 
 
 class AddressFolder:
-    """A folder with the pages of one address.  layout: of the pages that are made in it.
+    """A folder with the pages of one address.
 
-    directory: it, and the files that are open in it, which are closed with it.
-    guard: of all that the paging changes.  change: a block that changes something, and poisons the guard if that is
-    left half done.
+    layout: the layout of new pages.  directory: the folder, and the files that are open in it; closing it closes them.
+    guard: the guard of the whole paging.  change: a block that changes something; if an exception breaks it off, it
+    poisons the guard.
     """
 
     def __init__(self, directory: Directory, file: AddressFile, guard: Guard) -> None:
@@ -56,11 +56,17 @@ class AddressFolder:
         self._is_marked = False
 
     def ids(self, end: str) -> list[int]:
-        """The ids of the pages that have files whose names end so, the lowest first.  Raises: AccessError."""
+        """Return the ids of the pages that have a file with this extension, in ascending order.
+
+        Raises: AccessError.
+        """
         return sorted(n for name in self.directory.names() if (n := page_number(name, end)) is not None)
 
     def sync(self) -> None:
-        """Have its names be durable.  Raises: PoisonedError, and then nothing in it is any more."""
+        """Make the names in the folder durable.
+
+        Raises: PoisonedError; after that nothing in the folder becomes durable.
+        """
         with self._syncing:
             self.check()
             try:
@@ -71,12 +77,12 @@ class AddressFolder:
                 raise
 
     def sync_file(self, fd: int, path: str, commit: Commit | None = None) -> None:
-        """Have a file in it be on the disk; no other thread syncs the file meanwhile.
+        """Sync a file of the folder.  No other thread may sync the same file at the same time.
 
-        commit: does it, in one call, so that no exception can hide whether it was done.
-        Raises: PoisonedError, and then nothing in the folder is made durable any more.
+        commit: syncs the file, in one call, so that no exception can hide whether the sync was made. Raises:
+        PoisonedError; after that nothing in the folder becomes durable.
         """
-        # fsync(2): the kernel tells of a failure once; a second sync would say that all is well.
+        # fsync(2): the kernel reports a failure once.  A second sync would report success.
         self.check()
         thread = threading.get_ident()
         try:
@@ -93,19 +99,18 @@ class AddressFolder:
             self._syncing_threads.discard(thread)
 
     def refuse_reentry(self) -> None:
-        """Raises: StateError in a signal handler that broke into a sync of this thread: it would wait for itself."""
+        """Raise StateError if a signal handler has interrupted a sync of this thread, which would wait for itself."""
         if threading.get_ident() in self._syncing_threads:
             raise StateError(f"this thread is within a sync of {self.path}")
 
     def _fail(self, error: PoisonedError) -> None:
         self.guard.fail(error)
-        self._mark()
+        self._mark_failed()
 
-    def _mark(self) -> None:
-        """Have the next process write anew what is in memory alone, perhaps.
+    def _mark_failed(self) -> None:
+        """Create the file that makes the next process rewrite everything that may exist only in memory.
 
-        That it is told by a file's name, which is not synced: where a power cut takes that, it takes what is in memory
-        too.
+        Its name is not synced: a power cut that removes the name also removes everything that is only in memory.
         """
         if not self._is_marked:
             with suppress(BinlogError):
@@ -114,54 +119,55 @@ class AddressFolder:
 
     @property
     def has_failed(self) -> bool:
-        """Whether something had failed, of this process or of one before it."""
+        """Whether a write or sync has failed in this folder, in this process or in an earlier one."""
         return self.directory.has(FAILED_FILE)
 
-    def recovered(self) -> None:
-        """All was written anew, and is durable.  Raises: AccessError."""
+    def clear_failure(self) -> None:
+        """Record that everything was rewritten and is durable.  Raises: AccessError."""
         self.directory.remove(FAILED_FILE)
 
-    def write_anew(self, name: str) -> None:
-        """Have a file's bytes be on the disk, of which a sync may have failed.
+    def rewrite(self, name: str) -> None:
+        """Write the bytes of a file again, and sync it, because an earlier sync may have failed.
 
-        fsync(2): what it did not write is taken for written, and only a write has it be written again.
-        Raises: AccessError; FullError; PoisonedError.
+        fsync(2): after a failed sync the kernel marks the pages as clean, so only another write makes them reach the
+        disk. Raises: AccessError; FullError; PoisonedError.
         """
-        path, place = self.directory.file_path(name), 0
+        path, offset = self.directory.file_path(name), 0
         with OpenFile(self.directory, name, writable=True) as fd:
-            while data := read_at(fd, _COPIED_BYTES, place, path):
-                write_at(fd, data, place, path)
-                place += len(data)
+            while data := read_at(fd, _COPIED_BYTES, offset, path):
+                write_at(fd, data, offset, path)
+                offset += len(data)
             self.sync_file(fd, path)
 
     def check(self) -> None:
-        """Raises: PoisonedError if something failed, or was left half done, which may hide that a sync failed.
+        """Raise PoisonedError if something failed or was broken off, which may hide that a sync failed.
 
-        StateError as `refuse_reentry`.
+        Raises StateError as `refuse_reentry` does.
         """
         self.refuse_reentry()
         try:
             self.guard.check()
         except PoisonedError:
-            self._mark()
+            self._mark_failed()
             raise
 
-    def set_aside(self, name: str, aside: str, path: str) -> None:
-        """Give a file another name, under which nobody looks for it.  Raises: FullError; AccessError."""
+    def quarantine(self, name: str, new_name: str, path: str) -> None:
+        """Rename a damaged file, so that it is kept but no longer used.  Raises: FullError; AccessError."""
         fd, taken = self.directory.fd, set(self.directory.names())
-        with own_errors(path, "setting it aside"):
-            # The ids begin anew when an address had no pages for a while, and what is kept must stay.
-            names = (aside, *(f"{aside}.{number}" for number in range(1, len(taken) + 2)))
+        with own_errors(path, "moving a damaged file to quarantine"):
+            # If an address had no pages for a while, its ids start again at 1.  Files in quarantine must not be
+            # overwritten.
+            names = (new_name, *(f"{new_name}.{number}" for number in range(1, len(taken) + 2)))
             free = next(each for each in names if each not in taken)
             with suppress(FileNotFoundError):
                 os.rename(name, free, src_dir_fd=fd, dst_dir_fd=fd)
 
 
 def make_folder(root: Directory, address: str, layout: PageLayout, guard: Guard) -> AddressFolder:
-    """A folder for an address that has none, durably.  Raises: ValueError; FullError; AccessError; PoisonedError.
+    """Create the folder of a new address, durably.
 
-    It has another name until the address is in it: a folder without one would be nobody's.  After a PoisonedError it
-    may be there.
+    Until the address is in it, the folder has a temporary name, because a folder without an address belongs to none.
+    After a PoisonedError the folder may exist. Raises: ValueError; FullError; AccessError; PoisonedError.
     """
     check_address(address)
     file = AddressFile(address, layout)
@@ -179,7 +185,7 @@ def make_folder(root: Directory, address: str, layout: PageLayout, guard: Guard)
 
 
 def find_folders(root: Directory, problems: list[Problem]) -> Iterator[tuple[Directory, AddressFile]]:
-    """Each folder of an address; of those that are nobody's it is told why.  Raises: AccessError."""
+    """Yield the folder of each address, and add a problem for each folder that has no address.  Raises: AccessError."""
     seen: dict[str, str] = {}
     for name in sorted(root.names()):
         path = root.file_path(name)
@@ -189,20 +195,23 @@ def find_folders(root: Directory, problems: list[Problem]) -> Iterator[tuple[Dir
         try:
             file = parse_address_file(directory.read(ADDRESS_FILE, ADDRESS_FILE_BYTES_MAX), where)
         except (CorruptError, VersionError, NotFoundError) as error:
-            # Not where it could not be read, for now: another folder would be made for its address.
+            # Only if the file is damaged or missing.  If it cannot be read now, a second folder would be made for its
+            # address.
             problems.append(problem_of(error, where))
             continue
         if file is None:
-            problems.append(Problem(where, 0, "address", "it names no address, so nobody uses what is in its folder"))
+            problems.append(
+                Problem(where, 0, "address", "it names no address, so the pages in its folder are not used")
+            )
         elif file.address in seen:
-            problems.append(Problem(where, 0, "address", f"{seen[file.address]} is of the same address"))
+            problems.append(Problem(where, 0, "address", f"{seen[file.address]} has the same address"))
         else:
             seen[file.address] = path
             yield directory, file
 
 
-def sweep_folders(root: Directory) -> None:
-    """Remove folders that were being made when the process died; nothing was ever in them.  Raises: AccessError."""
+def remove_unfinished_folders(root: Directory) -> None:
+    """Remove folders that a process was creating when it died.  They have never had pages.  Raises: AccessError."""
     for name in root.names():
         if name.endswith(NEW_END) and is_folder_name(name.removesuffix(NEW_END)):
             with own_errors(root.path, "removing unfinished folders"):
@@ -210,5 +219,5 @@ def sweep_folders(root: Directory) -> None:
 
 
 def last_known_id(folder: AddressFolder) -> int:
-    """The highest id that any file in the folder has, also of acknowledgements; 0 for none."""
+    """Return the highest id of any page or file of acknowledgements in the folder, or 0."""
     return max((*folder.ids(PAGE_END), *folder.ids(ACKS_END)), default=0)

@@ -1,7 +1,7 @@
-"""Depaging: all messages of an address's first page are given on, in one transaction with a record of it.
+"""Depaging: delivers all messages of an address's first page in one transaction.
 
-The record names the last page that was processed, for the process may die between the commit and the page's removal.
-It goes once page mode has ended: ids of pages begin anew then, with the next start.
+The transaction also records the id of that page, because the process may die after the commit and before it removes the
+page.  The record is deleted after page mode has ended: page ids start again then, at the next start.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import suppress
 from binlog.errors import AccessError, FullError
 from binlog.format.paging.page_file import PageLayout
 from binlog.format.paging.page_record import NO_TRANSACTION
-from binlog.format.paging.store_records import PagePlace, StoreRecord, parse_page_place
+from binlog.format.paging.store_records import PageReference, StoreRecord, parse_page_reference
 from binlog.paging.page import Page
 from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
-from binlog.paging.transaction_store import Stored, give_up
+from binlog.paging.transaction_store import StoreContents, roll_back_if_possible
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.native import Monitor
 
@@ -25,29 +25,29 @@ Deliver = Callable[[str, list[bytes], int], None]
 
 
 class Depaging:
-    """The depaging of all addresses; of each one page at a time."""
+    """Depages all addresses, one page of an address at a time."""
 
-    def __init__(self, transactions: PageTransactions, stored: Stored | None) -> None:
+    def __init__(self, transactions: PageTransactions, stored: StoreContents | None) -> None:
         """Raises: CorruptError."""
         self._transactions = transactions
         self._guard = transactions.guard
         self._change = transactions.guard.change()
-        self._last: dict[str, tuple[int, PagePlace]] = {}
+        self._last: dict[str, tuple[int, PageReference]] = {}
         self._processed: defaultdict[str, list[Page]] = defaultdict(list)
         self._locks: defaultdict[str, Monitor] = defaultdict(Monitor)
         for record in stored.records if stored is not None else ():
             if record.user_type == StoreRecord.LAST_PAGE:
-                place = parse_page_place(record.body, record.record_id)
-                self._last[place.address] = (record.record_id, place)
+                reference = parse_page_reference(record.body, record.record_id)
+                self._last[reference.address] = (record.record_id, reference)
 
-    def last_page(self, address: str) -> PagePlace:
-        """The last page that was processed; its id is 0 for none."""
-        return self._last[address][1] if address in self._last else PagePlace(0, address)
+    def last_page(self, address: str) -> PageReference:
+        """Return the last page of an address that was depaged; its id is 0 if there was none."""
+        return self._last[address][1] if address in self._last else PageReference(0, address)
 
     def run(self, store: PagingStore, deliver: Deliver) -> bool:
-        """Process the first page; False where there was none, and page mode has ended.
+        """Depage the first page; return False if there was none, which ends page mode.
 
-        Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
+        Raises: any exception of `deliver`, after which the page is as before; StateError; FullError; PoisonedError;
         ClosedError; AccessError.
         """
         transactions = self._transactions.store
@@ -65,21 +65,24 @@ class Depaging:
                 last = self._record(store_tx_id, store, page)
                 deliver(store.address, messages, store_tx_id)
                 with self._change:
-                    self._transactions.lower(store_tx_id, counts)
+                    self._transactions.decrement(store_tx_id, counts)
                     self._last[store.address] = last
-                    page.release()
+                    page.close_reader()
                     self._processed[store.address].append(page)
                     page = None
             except BaseException:
-                # No handler runs before the change begins, so the page is not passed over, which would lose it.
+                # No signal handler runs before the change begins, so the page is never skipped, which would lose it.
                 if page is not None and self._guard.failure is None:
                     with self._change:
-                        give_up(transactions, store_tx_id)
+                        roll_back_if_possible(transactions, store_tx_id)
                         store.put_back(page)
                 elif page is not None:
-                    page.release()
+                    page.close_reader()
                 raise
-            with self._change, suppress(AccessError, FullError):  # its messages were delivered; the file goes later
+            with (
+                self._change,
+                suppress(AccessError, FullError),
+            ):  # its messages were delivered; the file is removed later
                 self._remove_processed(store.address)
             return True
 
@@ -90,17 +93,21 @@ class Depaging:
             del pages[0]
 
     def forget(self, store: PagingStore) -> None:
-        """Page mode has ended.  Raises: AccessError; FullError; PoisonedError; ClosedError."""
+        """Delete the record of an address whose page mode has ended.
+
+        Raises: AccessError; FullError; PoisonedError; ClosedError.
+        """
         found = self._last.get(store.address)
         if found is not None:
-            # Without the record a page that stays, or that a power cut brings back, would be depaged once more.
+            # The pages go first.  Without the record, a page that remains, or that a power cut restores, would be
+            # depaged twice.
             self._remove_processed(store.address)
             store.folder.sync()
             self._transactions.store.append_delete(found[0])
             del self._last[store.address]
 
     def _read(self, store: PagingStore, page: Page) -> tuple[list[bytes], dict[int, int]]:
-        """The messages of a page, and how many are of which transaction; transactions that go on are waited for."""
+        """Return the messages of a page, and how many belong to each transaction; wait for open transactions."""
         messages: list[bytes] = []
         counts: dict[int, int] = {}
         for message, tx_id in page.messages():
@@ -114,17 +121,17 @@ class Depaging:
                     counts[tx_id] = counts.get(tx_id, 0) + 1
             messages.append(message)
         if page.problem is not None:
-            store.tell(page.problem)
+            store.report_problem(page.problem)
         return messages, counts
 
-    def _record(self, store_tx_id: int, store: PagingStore, page: Page) -> tuple[int, PagePlace]:
-        """Have a transaction of the store say that a page was processed; what `_last` is once that is committed."""
+    def _record(self, store_tx_id: int, store: PagingStore, page: Page) -> tuple[int, PageReference]:
+        """Append to a store transaction that a page was depaged; return the new entry of `_last`."""
         is_jbm = store.folder.layout is PageLayout.JBM
-        place = PagePlace(page.page_id, store.address, page.identity() if is_jbm else b"")
-        found = self._last.get(place.address)
+        reference = PageReference(page.page_id, store.address, page.identity() if is_jbm else b"")
+        found = self._last.get(reference.address)
         if found is None:
             record_id = self._transactions.store.new_id()
-            self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.LAST_PAGE, place.pack())
-            return record_id, place
-        self._transactions.store.append_update_tx(store_tx_id, found[0], StoreRecord.LAST_PAGE, place.pack())
-        return found[0], place
+            self._transactions.store.append_add_tx(store_tx_id, record_id, StoreRecord.LAST_PAGE, reference.pack())
+            return record_id, reference
+        self._transactions.store.append_update_tx(store_tx_id, found[0], StoreRecord.LAST_PAGE, reference.pack())
+        return found[0], reference

@@ -1,7 +1,7 @@
-"""Looking at the paging of a folder from outside: nothing is changed, and nobody is kept waiting.
+"""Inspects the paging in a folder from outside, while its owner may be running.
 
-It may be looked at while its process goes on.  Pages that go meanwhile are no problem, and neither is what a crash, or
-a write that goes on, leaves behind the last message of a page.
+Nothing is changed and no lock is taken.  Pages that the owner removes meanwhile are not a problem.  Neither are the
+bytes after the last message of a page that a crash, or a write in progress, has left.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from binlog.paging.page import Page
 from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.handle import new_guard
 
-_SET_ASIDE = {
-    INVALID_END: "a page with damage, of which all that could be read was used",
-    INVALID_ACKS_END: "acknowledgements that could not be read, so that their messages came again",
+_QUARANTINED = {
+    INVALID_END: "a damaged page, whose readable messages were delivered",
+    INVALID_ACKS_END: "unreadable acknowledgements, whose messages were delivered again",
 }
 
 
-class PageLook(NamedTuple):
-    """What a page has.
+class PageStat(NamedTuple):
+    """The state of one page.
 
-    ended: nothing is added to it any more.  acked_count: messages that were acknowledged outside of transactions, or
-    in one that is in tx_acks.  tx_counts, tx_acks: messages and acknowledgements by their transactions.
-    deliveries: how often messages were given that were, by their numbers.
+    is_closed: no messages are added any more.  acked_count: messages that were acknowledged outside of transactions, or
+    in one that is in tx_acks.  tx_counts, tx_acks: messages and acknowledgements by transaction. deliveries: how often
+    each message was delivered, by its number; messages that were never delivered are omitted.
     """
 
     page_id: int
@@ -42,63 +42,66 @@ class PageLook(NamedTuple):
     message_count: int
     message_bytes: int
     acked_count: int
-    ended: bool
+    is_closed: bool
     tx_counts: dict[int, int]
     tx_acks: dict[int, int]
     deliveries: dict[int, int]
 
 
-class AddressLook(NamedTuple):
-    """What an address has in pages."""
+class AddressStat(NamedTuple):
+    """The pages of one address."""
 
     address: str
     path: str
     layout: str
-    pages: list[PageLook]
+    pages: list[PageStat]
 
 
-class PagingLook(NamedTuple):
-    """What there is in a folder of paging, and what is wrong with it."""
+class PagingStat(NamedTuple):
+    """The addresses in a folder, and the problems that were found."""
 
-    addresses: list[AddressLook]
+    addresses: list[AddressStat]
     problems: list[Problem]
 
 
-def look_at_paging(path: str | os.PathLike[str]) -> PagingLook:
-    """All addresses with their pages, each of which is read.  Raises: NotFoundError and AccessError for the folder."""
+def stat_paging(path: str | os.PathLike[str]) -> PagingStat:
+    """Read all pages of all addresses in a folder, and return their state.
+
+    Raises: NotFoundError and AccessError for the folder.
+    """
     root = os.path.abspath(path)
     problems: list[Problem] = []
     addresses = []
     for directory, file in find_folders(Directory(root), problems):
         folder = AddressFolder(directory, file, new_guard(directory.path))
         pages = list(_pages(folder, problems))
-        addresses.append(AddressLook(file.address, folder.path, file.layout.value, pages))
+        addresses.append(AddressStat(file.address, folder.path, file.layout.value, pages))
     if not addresses and not problems and not os.path.lexists(os.path.join(root, LOCK_FILE)):
-        raise NotFoundError(f"{root} is no folder with paging: no folder in it has an address")
-    return PagingLook(sorted(addresses), problems)
+        raise NotFoundError(f"{root} is not a paging folder: no folder in it has an address")
+    return PagingStat(sorted(addresses), problems)
 
 
 def check_paging(path: str | os.PathLike[str]) -> list[Problem]:
-    """All that is wrong with the paging in a folder; nothing is repaired.  Raises: as `look_at_paging`."""
-    return look_at_paging(path).problems
+    """Return every problem of the paging in a folder; change nothing.  Raises: as `stat_paging`."""
+    return stat_paging(path).problems
 
 
-def read_given(path: str | os.PathLike[str], address: str) -> dict[tuple[int, int], int]:
-    """How often messages of an address were given that were, by their pages' ids and their numbers.
+def read_delivery_counts(path: str | os.PathLike[str], address: str) -> dict[tuple[int, int], int]:
+    """Return how often each message of an address was delivered, by page id and number, if it was delivered at all.
 
     Raises: as `read_pages`.
     """
-    found: dict[tuple[int, int], int] = {}
+    open_existing: dict[tuple[int, int], int] = {}
     folder = _folder_of(path, address)
     for page_id in folder.ids(DELIVERIES_END):
-        with suppress(NotFoundError):  # it went meanwhile
-            counts = read_deliveries(Page.found(folder, page_id)).counts
-            found.update(((page_id, number), count) for number, count in counts.items())
-    return found
+        with suppress(NotFoundError):  # the owner has removed the page
+            counts = read_deliveries(Page.open_existing(folder, page_id)).counts
+            open_existing.update(((page_id, number), count) for number, count in counts.items())
+    return open_existing
 
 
 def _folder_of(path: str | os.PathLike[str], address: str) -> AddressFolder:
-    """It is closed once nobody has it."""
+    """Open the folder of an address; it is closed when the object is freed."""
     for directory, file in find_folders(Directory(os.path.abspath(path)), []):
         if file.address == address:
             return AddressFolder(directory, file, new_guard(directory.path))
@@ -106,48 +109,50 @@ def _folder_of(path: str | os.PathLike[str], address: str) -> AddressFolder:
 
 
 def read_pages(path: str | os.PathLike[str], address: str) -> Iterator[tuple[int, int, bytes, int]]:
-    """Each message in the pages of an address: its page's id, its number, itself, and its transaction's id.
+    """Yield each message in the pages of an address: page id, number, message, and transaction id.
 
-    Also those that were acknowledged, or that nobody committed.  Raises: NotFoundError; AccessError.
+    Includes messages that were acknowledged and messages of transactions that were never committed. Raises:
+    NotFoundError; AccessError.
     """
     folder = _folder_of(path, address)
     for page_id in folder.ids(PAGE_END):
-        with suppress(NotFoundError):  # it went meanwhile
-            yield from _messages(Page.found(folder, page_id))
+        with suppress(NotFoundError):  # the owner has removed the page
+            yield from _messages(Page.open_existing(folder, page_id))
 
 
 def _messages(page: Page) -> Iterator[tuple[int, int, bytes, int]]:
-    at, number = None, 0
+    offset, number = None, 0
     try:
-        while chunk := page.read(at, number):
+        while chunk := page.read(offset, number):
             ids = chunk.tx_ids or [NO_TRANSACTION] * len(chunk.messages)
             for index, message in enumerate(chunk.messages):
                 yield page.page_id, chunk.number + index, message, ids[index]
-            at, number = chunk.end, chunk.number + len(chunk.messages)
+            offset, number = chunk.end, chunk.number + len(chunk.messages)
     finally:
-        page.release()
+        page.close_reader()
 
 
-def _pages(folder: AddressFolder, problems: list[Problem]) -> Iterator[PageLook]:
+def _pages(folder: AddressFolder, problems: list[Problem]) -> Iterator[PageStat]:
     for name in sorted(folder.directory.names()):
-        for end, text in _SET_ASIDE.items():
+        for end, text in _QUARANTINED.items():
             if end in name:
-                problems.append(Problem(os.path.join(folder.path, name), 0, "set_aside", text))
+                problems.append(Problem(os.path.join(folder.path, name), 0, "quarantine", text))
     for page_id in folder.ids(PAGE_END):
         page = None
         try:
-            # Before the page, so that what is added and acknowledged meanwhile is not acknowledged alone.
+            # Read the acknowledgements before the page: otherwise a message could be acknowledged that is not in the
+            # page yet.
             acks_data = _read_acks(folder, page_id)
-            page = Page.found(folder, page_id)
-            yield _look(page, acks_data, problems)
+            page = Page.open_existing(folder, page_id)
+            yield _page_stat(page, acks_data, problems)
         except NotFoundError:
-            continue  # it went meanwhile
+            continue  # the owner has removed the page
         except BinlogError as error:
             problems.append(problem_of(error, page.path if page else folder.path))
 
 
-def _look(page: Page, acks_data: bytes, problems: list[Problem]) -> PageLook:
-    ended = page.message_count is not None
+def _page_stat(page: Page, acks_data: bytes, problems: list[Problem]) -> PageStat:
+    is_closed = page.message_count is not None
     count = size = 0
     tx_counts: dict[int, int] = {}
     for _, _, message, tx_id in _messages(page):
@@ -157,14 +162,18 @@ def _look(page: Page, acks_data: bytes, problems: list[Problem]) -> PageLook:
             tx_counts[tx_id] = tx_counts.get(tx_id, 0) + 1
     if page.problem is not None:
         problems.append(page.problem)
-    elif ended and (page.message_count, page.message_bytes) != (count, size) and page.message_count:
-        text = f"it says that it has {page.message_count} messages of {page.message_bytes} bytes, not {count} of {size}"
+    elif is_closed and (page.message_count, page.message_bytes) != (count, size) and page.message_count:
+        text = (
+            f"its end claims {page.message_count} messages of {page.message_bytes} bytes; {count} of {size} were found"
+        )
         problems.append(Problem(page.path, 0, "page_end", text))
-    acked, tx_acks = _acks(page, acks_data, count, problems, ended=ended)
+    acked, tx_acks = _acks(page, acks_data, count, problems, is_closed=is_closed)
     file_bytes = OpenFile(page.folder.directory, os.path.basename(page.path), writable=False).size
     given = read_deliveries(page)
     problems += given.problems
-    return PageLook(page.page_id, page.path, file_bytes, count, size, acked, ended, tx_counts, tx_acks, given.counts)
+    return PageStat(
+        page.page_id, page.path, file_bytes, count, size, acked, is_closed, tx_counts, tx_acks, given.counts
+    )
 
 
 def _read_acks(folder: AddressFolder, page_id: int) -> bytes:
@@ -175,20 +184,20 @@ def _read_acks(folder: AddressFolder, page_id: int) -> bytes:
 
 
 def _acks(
-    page: Page, data: bytes, message_count: int, problems: list[Problem], *, ended: bool
+    page: Page, data: bytes, message_count: int, problems: list[Problem], *, is_closed: bool
 ) -> tuple[int, dict[int, int]]:
-    """How many messages of a page were acknowledged, and by which transactions how often."""
+    """Return how many messages of a page were acknowledged, and how many acknowledgements each transaction has."""
     path = os.path.join(page.folder.path, acks_name(page.page_id))
-    found = parse_acks(data, page.page_id, page.identity(), path)
+    open_existing = parse_acks(data, page.page_id, page.identity(), path)
     if page.header is not None:
-        problems += found.problems
+        problems += open_existing.problems
     marks = bytearray(message_count)
     tx_acks: dict[int, int] = {}
-    for ack in found.acks:
+    for ack in open_existing.acks:
         stop = ack.first + ack.message_count
         if stop > message_count:
-            if ended and page.problem is None:  # else a power cut may have taken the messages
-                text = f"messages {ack.first} to {stop - 1} were acknowledged, and the page has {message_count}"
+            if is_closed and page.problem is None:  # otherwise a power cut may have taken the messages
+                text = f"messages {ack.first} to {stop - 1} are acknowledged, but the page has {message_count}"
                 problems.append(Problem(path, 0, "ack_number", text))
             continue
         if ack.tx_id != NO_TRANSACTION:

@@ -1,4 +1,4 @@
-"""The manager: all stores of a folder, their transactions, and the depaging of those that are depaged."""
+"""The paging manager: the stores of all addresses in a folder, their transactions, and depaging."""
 
 from __future__ import annotations
 
@@ -9,31 +9,37 @@ from typing import Self
 
 from binlog.errors import BinlogError, ClosedError, FullError, StateError
 from binlog.format.paging.names import LOCK_FILE
-from binlog.format.paging.store_records import PagePlace, PageSettled, StoreRecord, parse_page_place, parse_page_settled
+from binlog.format.paging.store_records import (
+    CommitMarker,
+    PageReference,
+    StoreRecord,
+    parse_commit_marker,
+    parse_page_reference,
+)
 from binlog.format.problem import Problem
-from binlog.paging.addresses import AddressFolder, find_folders, make_folder, sweep_folders
+from binlog.paging.addresses import AddressFolder, find_folders, make_folder, remove_unfinished_folders
 from binlog.paging.cursor.cursor import PageCursor
 from binlog.paging.depaging import Deliver, Depaging
-from binlog.paging.memory import LOOK_SECONDS, AddressMemory, Held, Memory
+from binlog.paging.memory import RECHECK_SECONDS, AddressMemory, HeldMessage, Memory
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page_transaction import PageTransaction
 from binlog.paging.pool import Pool
 from binlog.paging.store import PagingStore
-from binlog.paging.transaction_store import Stored, TransactionStore
+from binlog.paging.transaction_store import StoreContents, TransactionStore
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.handle import Handle
 from binlog.storage.native import Monitor
 
-# For full pages, which are synced, and those that go.
+# For syncing full pages and removing pages.
 _PAGE_THREADS = 3
 
 
 class PagingManager(Handle):
-    """The paging in a folder, for this process, whose threads may share it.
+    """The paging in a folder.  One process has it at a time; its threads may share it.
 
-    transactions: those whose messages lie in pages.  problems: what was damaged at the start.
-    guard: of all that is changed in the folder.  A failed write or sync poisons it, and so does an exception, of a
-    signal handler say, that leaves a change half done; then all is refused until it is opened anew.
+    transactions: the transactions that have messages in pages.  problems: damage that was found at the start. guard:
+    the guard of the whole folder.  A failed write or sync poisons it.  So does an exception, for example of a signal
+    handler, that breaks off a change.  After that every call is refused until the paging is opened again.
     """
 
     kind = "paging"
@@ -45,12 +51,12 @@ class PagingManager(Handle):
         options: PagingOptions | None = None,
         *,
         store: TransactionStore | None = None,
-        stored: Stored | None = None,
+        stored: StoreContents | None = None,
     ) -> None:
-        """store: where transactions are recorded, its user's to close; stored: what it had when it was opened.
+        """store: the transactional store; its user closes it.  stored: its contents at opening.
 
-        Without one there are no transactions, and no depaging by `depage`.
-        Raises: CorruptError for records of the store that are none of paging's.
+        Without a store there are no transactions, and `depage` is not available. Raises: CorruptError if a record of
+        paging in the store is not valid.
         """
         super().__init__(path)
         self.options = options or PagingOptions()
@@ -60,32 +66,32 @@ class PagingManager(Handle):
         self.transactions = PageTransactions(self.guard, store, stored)
         self._depaging = Depaging(self.transactions, stored)
         self._pool = Pool(_PAGE_THREADS)
-        # Their own: a depage waits for transactions, whose commit may wait for a page to be synced.
+        # A pool of its own: depaging waits for transactions, and their commit may wait for a page to be synced.
         self._depagers = Pool(self.options.depaging_threads)
-        self._held_up: set[str] = set()
+        self._waiting_for_memory: set[str] = set()
         self._mutex = Monitor()
         self._stores: dict[str, PagingStore] = {}
         self._cursors: dict[str, PageCursor] = {}
         self._memory = Memory(self.options.memory_bytes_max)
         self._memories: dict[str, AddressMemory] = {}
         self._deliver: Deliver | None = None
-        self._complete: list[tuple[int, PagePlace]] = []
-        self._settled: list[tuple[int, PageSettled]] = []
-        self._made: dict[str, AddressFolder] = {}
-        self._forgotten: set[int] = set()
+        self._complete: list[tuple[int, PageReference]] = []
+        self._commit_markers: list[tuple[int, CommitMarker]] = []
+        self._unfinished_folders: dict[str, AddressFolder] = {}
+        self._deleted_records: set[int] = set()
         self._is_started = False
         for record in stored.records if stored is not None else ():
             if record.user_type == StoreRecord.PAGE_COMPLETE:
-                self._complete.append((record.record_id, parse_page_place(record.body, record.record_id)))
-            if record.user_type == StoreRecord.PAGE_SETTLED:
-                self._settled.append((record.record_id, parse_page_settled(record.body, record.record_id)))
+                self._complete.append((record.record_id, parse_page_reference(record.body, record.record_id)))
+            if record.user_type == StoreRecord.COMMIT_MARKER:
+                self._commit_markers.append((record.record_id, parse_commit_marker(record.body, record.record_id)))
 
     def start(self) -> None:
-        """Make the paging this process's, and start the store of each address that has a folder.
+        """Acquire the folder, and start the store of each address that has a folder in it.
 
-        A second call does nothing.  The folder is made where there is none, in one that is there.
-        Raises: BusyError; AccessError; ClosedError; and then it can be called again; PoisonedError.  Then nothing of it
-        is left in this process.  After an exception of a signal handler another manager can be started.
+        A second call does nothing.  The folder is created if it does not exist; its parent must exist. Raises:
+        BusyError, AccessError, after which it can be called again; ClosedError; PoisonedError.  After any of these this
+        process holds nothing of the folder.  After an exception of a signal handler, another manager can be started.
         """
         with self._life:
             self._refuse()
@@ -98,32 +104,32 @@ class PagingManager(Handle):
         undoing.callback(self._stores.clear)
         undoing.callback(self._close_folders)
         undoing.callback(self._pool.drain)
-        sweep_folders(self._directory)
+        remove_unfinished_folders(self._directory)
         for directory, file in find_folders(self._directory, self.problems):
-            folder = self._made[file.address] = AddressFolder(directory, file, self.guard)
+            folder = self._unfinished_folders[file.address] = AddressFolder(directory, file, self.guard)
             self._add(folder)
-            del self._made[file.address]
-        self._forget_gone()
+            del self._unfinished_folders[file.address]
+        self._delete_stale_records()
 
-    def _forget_gone(self) -> None:
-        """Records of pages that are gone, and of transactions of which nothing is in any."""
+    def _delete_stale_records(self) -> None:
+        """Delete the records of pages that no longer exist, and of transactions that have nothing left in any page."""
         for record_id, _ in self._complete:
-            self._forget(record_id)
-        for record_id, settled in self._settled:
-            store = self._stores.get(settled.address)
-            if store.find(settled.page_id) is None if store is not None else not self.problems:
-                self._forget(record_id)
+            self._delete_record(record_id)
+        for record_id, commit_markers in self._commit_markers:
+            store = self._stores.get(commit_markers.address)
+            if store.find(commit_markers.page_id) is None if store is not None else not self.problems:
+                self._delete_record(record_id)
         idle = [store for store in self._stores.values() if not store.is_paging]
         for store in idle:
             self._depaging.forget(store)
         if len(idle) == len(self._stores) and not self.problems:
             self.transactions.purge(())
 
-    def _forget(self, record_id: int) -> None:
-        """Remove a record, once: a start that was undone may be done again."""
-        if record_id not in self._forgotten:
+    def _delete_record(self, record_id: int) -> None:
+        """Delete a record, but only once: a start that was undone may be repeated."""
+        if record_id not in self._deleted_records:
             self.transactions.store.append_delete(record_id)
-            self._forgotten.add(record_id)
+            self._deleted_records.add(record_id)
 
     @property
     def addresses(self) -> list[str]:
@@ -131,7 +137,7 @@ class PagingManager(Handle):
         return sorted(self._stores)
 
     def store(self, address: str) -> PagingStore:
-        """The store of an address, which has a folder from then on.
+        """Return the store of an address; create its folder if it has none.
 
         Raises: ValueError; FullError; AccessError; StateError; ClosedError; PoisonedError.
         """
@@ -143,16 +149,16 @@ class PagingManager(Handle):
             self._check()
             found = self._stores.get(address)
             if found is None:
-                folder = self._made.get(address)
+                folder = self._unfinished_folders.get(address)
                 if folder is None:
                     folder = make_folder(self._directory, address, self.options.layout, self.guard)
-                self._made[address] = folder  # where what follows fails there is no second one
+                self._unfinished_folders[address] = folder  # if the next step fails, a retry reuses this folder
                 found = self._add(folder)
-                del self._made[address]
+                del self._unfinished_folders[address]
         return found
 
     def cursor(self, address: str) -> PageCursor:
-        """The cursor of an address, whose store is then not to be depaged.  Raises: as `store`."""
+        """Return the cursor of an address, after which the address cannot be depaged.  Raises: as `store`."""
         store = self.store(address)
         with self._change, self._mutex:
             found = self._cursors.get(address)
@@ -161,29 +167,29 @@ class PagingManager(Handle):
         return found
 
     def begin(self) -> PageTransaction:
-        """A transaction, for `page` and `PageCursor.ack`.  Raises: StateError; ClosedError; PoisonedError."""
+        """Begin a transaction for `page` and `PageCursor.ack`.  Raises: StateError; ClosedError; PoisonedError."""
         self._refuse()
         with self._change:
             transaction = self.transactions.begin()
         return transaction  # noqa: RET504 - outside of the block, where an exception after the call poisons nothing
 
     def depage(self, address: str, deliver: Deliver) -> bool:
-        """Have all messages of an address's first page be delivered; False where page mode has ended.
+        """Deliver all messages of an address's first page; return False if page mode has ended.
 
-        deliver: is given the address, the messages, and the id of a transaction of the store, in which it may record
-        what it makes of them.  That these are not in the page any more is recorded in the same one; so after a
-        crash either is so, or neither.  Messages of transactions that go on are waited for.
-        Raises: what `deliver` raises, and then the page is there as before; StateError; FullError; PoisonedError;
-        ClosedError, also where this waits and the manager is stopped.
+        deliver: called with the address, the messages, and the id of a transaction of the store, in which it may record
+        its results.  The same transaction records that the page was depaged, so after a crash either both are recorded
+        or neither. Waits for open transactions that have messages in the page. Raises: any exception of `deliver`,
+        after which the page is as before; StateError; FullError; PoisonedError; ClosedError, also if the manager is
+        stopped during the wait.
         """
-        return self._depaging.run(self._depaged(address), deliver)
+        return self._depaging.run(self._store_to_depage(address), deliver)
 
     def depage_to(self, deliver: Deliver) -> None:
-        """Have the manager depage by itself whenever an address has room for what is in its pages.
+        """Depage every address automatically whenever it has room for the messages in its pages.
 
-        It looks now, when messages come to pages, and when some are released, of this address or of another one.
-        deliver: as in `depage`; it is to `hold` what it is given.  It is called by threads of the manager, for each
-        address by one at a time.  What it raises is told by `drain`.
+        Checks now, whenever a message goes to a page, and whenever messages of any address are released. deliver: as in
+        `depage`; it should `hold` the messages.  Threads of the manager call it, one at a time for each address.
+        `drain` raises its exceptions.
         """
         self._deliver = deliver
         for address in self.addresses:
@@ -191,13 +197,12 @@ class PagingManager(Handle):
 
     def admit(
         self, address: str, message: bytes, *, references: int = 1, transaction: PageTransaction | None = None
-    ) -> Held | None:
-        """Take a message in: it is held in memory, or None: it was put into a page, or dropped.
+    ) -> HeldMessage | None:
+        """Admit a message: hold it in memory, or return None after putting it into a page or dropping it.
 
-        It goes to a page where the address is in page mode, and where there is no room for it in memory and the policy
-        is PAGE, which starts page mode.  references, transaction: as in `AddressMemory.hold` and `PagingStore.page`.
-        Blocks: with the policy BLOCK until there is room.
-        Raises: FullError with the policy FAIL; and as `store` and `PagingStore.page`.
+        The message goes to a page if the address is in page mode.  If memory has no room and the policy is PAGE, page
+        mode starts. references, transaction: as in `AddressMemory.hold` and `PagingStore.page`. Blocks: with the policy
+        BLOCK until there is room. Raises: FullError with the policy FAIL; and as `store` and `PagingStore.page`.
         """
         store, memory = self.store(address), self.memory(address)
         while not store.page(message, transaction):
@@ -212,19 +217,23 @@ class PagingManager(Handle):
                 return None
             elif policy is Policy.FAIL:
                 limit = memory.bytes_max
-                raise FullError(f"there is no room in memory for {address!r}", limit=limit, size=len(message))
+                raise FullError(
+                    f"the memory limit of {address!r} is reached; release messages, or use Policy.PAGE",
+                    limit=limit,
+                    size=len(message),
+                )
             else:
-                memory.wait(len(message), LOOK_SECONDS)
+                memory.wait(len(message), RECHECK_SECONDS)
                 self._refuse()
                 self._check()
         return None
 
-    def hold(self, address: str, message: bytes, *, references: int = 1) -> Held:
-        """Hold a message in memory whatever the limits are, as of one that was depaged."""
+    def hold(self, address: str, message: bytes, *, references: int = 1) -> HeldMessage:
+        """Hold a message in memory regardless of the limits, for example one that was depaged."""
         return self.memory(address).hold(message, references)
 
     def memory(self, address: str) -> AddressMemory:
-        """What an address has in memory."""
+        """Return the memory of an address."""
         with self._mutex:
             found = self._memories.get(address)
             if found is None:
@@ -233,25 +242,25 @@ class PagingManager(Handle):
                 self._memories[address] = found
             return found
 
-    def _depaged(self, address: str) -> PagingStore:
+    def _store_to_depage(self, address: str) -> PagingStore:
         if address in self._cursors:
-            raise StateError(f"{address!r} has a cursor, and is not depaged")
+            raise StateError(f"{address!r} has a cursor and cannot be depaged")
         return self.store(address)
 
     def _released(self, address: str) -> None:
-        """Messages of an address were, and others may have waited for that."""
+        """Depage this address, and all others that wait for memory, because messages were released."""
         if self._deliver is not None:
-            for each in {address} | self._held_up:
+            for each in {address} | self._waiting_for_memory:
                 self._depage_soon(each)
 
     def _depage_soon(self, address: str) -> None:
-        """Where there is room for more of its messages, and there are some in pages."""
+        """Depage an address in the background if it has pages and there is room in memory."""
         store = self._stores.get(address)
         if self._deliver is None or store is None or not store.is_paging or address in self._cursors:
             return
         if self._may_depage(address):
             with self._change:
-                self._depagers.do_once(address, partial(self._depage_all, address))
+                self._depagers.submit_once(address, partial(self._depage_all, address))
 
     def _depage_all(self, address: str) -> None:
         deliver = self._deliver
@@ -259,11 +268,11 @@ class PagingManager(Handle):
             pass
 
     def _may_depage(self, address: str) -> bool:
-        """Whether there is room for more of its messages; where not, who releases some looks again."""
-        self._held_up.add(address)  # before the look: what is released behind it is told to this address
+        """Whether there is room for more messages; if not, the next release of messages checks again."""
+        self._waiting_for_memory.add(address)  # before the check, so that a release after it is not missed
         if not self._is_started or self._is_closed or not self._has_room(address):
             return False
-        self._held_up.discard(address)
+        self._waiting_for_memory.discard(address)
         return True
 
     def _has_room(self, address: str) -> bool:
@@ -272,9 +281,9 @@ class PagingManager(Handle):
         return all(limit is None or used <= limit * options.resume_ratio for used, limit in limits)
 
     def drain(self) -> None:
-        """Wait for what is done beside its callers: full pages are synced, and others removed.
+        """Wait until the background work is done: syncing full pages and removing others.
 
-        Raises: what that raised first.
+        Raises: the first exception of that work.
         """
         self._depagers.drain()
         self._pool.drain()
@@ -288,17 +297,19 @@ class PagingManager(Handle):
     def _add(self, folder: AddressFolder) -> PagingStore:
         processed = self._depaging.last_page(folder.address)
         complete = {place.page_id for _, place in self._complete if place.address == folder.address}
-        settled = {
-            each.page_id: (id_, each.rolled_back) for id_, each in self._settled if each.address == folder.address
+        commit_markers = {
+            each.page_id: (id_, each.rolled_back)
+            for id_, each in self._commit_markers
+            if each.address == folder.address
         }
         store = PagingStore(
             folder,
             self.options,
-            self._pool.do,
+            self._pool.submit,
             processed=processed.page_id,
             processed_identity=processed.identity,
             complete=complete,
-            settled=settled,
+            commit_markers=commit_markers,
         )
         store.start()
         store.message_paged = partial(self._depage_soon, folder.address)
@@ -306,16 +317,16 @@ class PagingManager(Handle):
         return store
 
     def stop(self) -> None:
-        """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
+        """Make everything durable, and close.
 
-        Waits for a page that is being depaged, no other.
-        Raises: PoisonedError; it is stopped then too.  StateError in a signal handler that broke into a sync of this
-        thread: have it raise instead.
+        A second call does nothing, or finishes a call that an exception broke off.  Waits for a page that is being
+        depaged. Raises: PoisonedError, after which the manager is stopped too.  StateError if a signal handler has
+        interrupted a sync of this thread: let the handler raise instead.
         """
         self.close()
 
     def _end(self) -> None:
-        with self._mutex:  # an address that is being made is there, and no other one is made from here on
+        with self._mutex:  # an address that is being created is complete after this, and no other can be created
             ends = [cursor.close for cursor in self._cursors.values()] + [each.stop for each in self._stores.values()]
         self.transactions.stop()
         self._depagers.stop()
@@ -332,16 +343,16 @@ class PagingManager(Handle):
             raise first
 
     def refuse_reentry(self) -> None:
-        """Raises: StateError in a signal handler that broke into a sync of this thread."""
+        """Raise StateError if a signal handler has interrupted a sync of this thread."""
         for store in list(self._stores.values()):
             store.folder.refuse_reentry()
 
     _refuse_reentry = refuse_reentry
 
     def _close_folders(self) -> None:
-        for folder in (*self._made.values(), *(store.folder for store in self._stores.values())):
+        for folder in (*self._unfinished_folders.values(), *(store.folder for store in self._stores.values())):
             folder.directory.close()
-        self._made.clear()
+        self._unfinished_folders.clear()
 
     def check_owned(self) -> None:
         """Raise StateError in a forked child, and in a process that closed all its descriptors."""

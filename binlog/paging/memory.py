@@ -1,6 +1,6 @@
-"""How much of memory the messages take that are held, by reference counts: of each address, and of all together.
+"""Counts references to the messages in memory, and the bytes of each address and of all addresses.
 
-Waiting under a monitor, for what an interrupted change of another thread may bring about without telling.
+Also has functions that wait under a monitor for a condition that an interrupted change may cause without a notice.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Callable
 from binlog.storage.native import Monitor
 from binlog.storage.waiting.bell_watcher import GREEN_SECONDS, green_sleep
 
-# A change that an exception leaves half done poisons the paging, and wakes no thread: those that wait look so often.
-LOOK_SECONDS = 1.0
+# If an exception breaks off a change, it poisons the paging without waking any thread.  So waiting threads check this
+# often.
+RECHECK_SECONDS = 1.0
 
 
 def wait_for_notice(monitor: Monitor, seconds: float | None = None) -> None:
-    """Give the monitor away until a notice, or for so long at most; it may return early.
+    """Wait for a notice, for at most so long, with the monitor released meanwhile; it may return early.
 
-    If threads are greenlets, the others run meanwhile, and this looks again soon: nothing tells a greenlet of a notice.
+    If threads are greenlets, the others run meanwhile.  A greenlet gets no notice, so the wait is short.
     """
     sleep = green_sleep()
     if sleep is None:
@@ -32,17 +33,17 @@ def wait_for_notice(monitor: Monitor, seconds: float | None = None) -> None:
 
 
 def wait_until(monitor: Monitor, is_over: Callable[[], object], timeout: float | None = None) -> None:
-    """Wait until it is over, or for so many seconds; the monitor is held."""
+    """Wait until `is_over` is true, or for `timeout` seconds; the caller holds the monitor."""
     end = None if timeout is None else time.monotonic() + timeout
     while not is_over():
-        seconds = LOOK_SECONDS if end is None else min(LOOK_SECONDS, end - time.monotonic())
+        seconds = RECHECK_SECONDS if end is None else min(RECHECK_SECONDS, end - time.monotonic())
         if seconds <= 0:
             return
         wait_for_notice(monitor, seconds)
 
 
-class Held:
-    """A message in memory, for as long as somebody refers to it."""
+class HeldMessage:
+    """A message in memory, until its last reference is released."""
 
     __slots__ = ("_memory", "_references", "message")
 
@@ -51,19 +52,22 @@ class Held:
         self._memory = memory
         self._references = references
 
-    def refer(self) -> None:
-        """One more refers to it.  Raises: ValueError where nobody did."""
+    def add_reference(self) -> None:
+        """Add a reference.  Raises: ValueError if the message was released already."""
         self._memory.change(self, 1)
 
     def release(self) -> None:
-        """One less does; with the last one it takes no memory any more.  Raises: ValueError where nobody did."""
+        """Release a reference; the last one frees the memory.
+
+        Raises: ValueError if the message was released already.
+        """
         self._memory.change(self, -1)
 
 
 class Memory:
-    """The messages of all addresses that are in memory.
+    """The memory of all addresses.
 
-    bytes_max: None for no limit.  used_bytes: of the messages alone.
+    bytes_max: None for no limit.  used_bytes: bytes of the messages alone.
     """
 
     def __init__(self, bytes_max: int | None = None) -> None:
@@ -73,9 +77,9 @@ class Memory:
 
 
 class AddressMemory:
-    """Those of one address.
+    """The memory of one address.
 
-    released: called, with nothing locked, whenever there is more room.
+    released: called, without any lock, whenever memory becomes free.
     """
 
     def __init__(self, memory: Memory, bytes_max: int | None, released: Callable[[], None]) -> None:
@@ -84,25 +88,28 @@ class AddressMemory:
         self._memory = memory
         self._released = released
 
-    def hold(self, message: bytes, references: int = 1) -> Held:
-        """A message in memory, whatever the limits are.  references: so many refer to it.  Raises: ValueError."""
+    def hold(self, message: bytes, references: int = 1) -> HeldMessage:
+        """Hold a message with this many references, regardless of the limits.  Raises: ValueError."""
         return self._hold(message, references, within=False)  # type: ignore[return-value]
 
-    def try_hold(self, message: bytes, references: int = 1) -> Held | None:
-        """A message in memory, where both limits allow it, or nothing else is there; None else.  Raises: ValueError."""
+    def try_hold(self, message: bytes, references: int = 1) -> HeldMessage | None:
+        """Hold a message if both limits allow it, or if nothing else is held; otherwise return None.
+
+        Raises: ValueError.
+        """
         return self._hold(message, references, within=True)
 
     def wait(self, message_bytes: int, timeout: float) -> None:
-        """Wait until there is room for a message of so many bytes, or maybe is."""
+        """Wait until there may be room for a message of this size."""
         with self._memory.mutex:
             if not self._fits(message_bytes):
                 wait_for_notice(self._memory.mutex, timeout)
 
-    def change(self, held: Held, by: int) -> None:
-        """More or less refer to a message."""
+    def change(self, held: HeldMessage, by: int) -> None:
+        """Change the number of references to a message."""
         with self._memory.mutex:
             if held._references < 1:
-                raise ValueError("nobody refers to this message any more")
+                raise ValueError("the message was released already")
             held._references += by
             if held._references:
                 return
@@ -111,15 +118,15 @@ class AddressMemory:
             self._memory.mutex.notify()
         self._released()
 
-    def _hold(self, message: bytes, references: int, *, within: bool) -> Held | None:
+    def _hold(self, message: bytes, references: int, *, within: bool) -> HeldMessage | None:
         if references < 1:
-            raise ValueError(f"{references} refer to the message")
+            raise ValueError(f"references={references!r}; at least 1 is needed")
         with self._memory.mutex:
             if within and not self._fits(len(message)):
                 return None
             self._memory.used_bytes += len(message)
             self.used_bytes += len(message)
-        return Held(self, message, references)
+        return HeldMessage(self, message, references)
 
     def _fits(self, message_bytes: int) -> bool:
         places = ((self.used_bytes, self.bytes_max), (self._memory.used_bytes, self._memory.bytes_max))

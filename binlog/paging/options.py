@@ -1,4 +1,4 @@
-"""How paging is kept."""
+"""Options of paging."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PAGE_BYTES_MAX = 1 << 30
 
 
 class Policy(enum.Enum):
-    """What becomes of a message for which there is no room.
+    """The policy for a message that has no room.
 
-    PAGE: it goes to a page.  BLOCK: whoever brings it waits until there is room.  FAIL: FullError.
-    DROP: it is dropped, and counted.
+    PAGE: put it into a page.  BLOCK: make its producer wait until there is room.  FAIL: raise FullError. DROP: drop it,
+    and count it.
     """
 
     PAGE = "page"
@@ -27,16 +27,16 @@ class Policy(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagingOptions:
-    """How paging is kept; what JBoss Messaging does unless told.
+    """Options of paging; the defaults are those of JBoss Messaging.
 
-    page_bytes: a page is no larger, but for one message that is.  page_count_max: an address has no more pages, None
-    for as many as the disk holds; full_policy: what becomes of a message then: BLOCK, FAIL or DROP.
-    address_bytes_max, memory_bytes_max: messages in memory, of one address and of all; policy: what becomes of those
-    beyond.  resume_ratio: pages are read again once an address has no more than this part of its limit in memory.
-    layout: of the folder of a new address.  depaging_threads: so many addresses are depaged at once.
-    unsynced_pages_max: so many full pages may wait to be synced, before who goes on to the next one does it.
-    settle_above: where more transactions than so many have messages in pages, full pages are settled: one record for
-    each says which were committed.
+    page_bytes: maximum size of a page, unless a single message is larger.  page_count_max: maximum number of pages of
+    an address, or None if only the disk limits it.  full_policy: policy for a message if all pages are full: BLOCK,
+    FAIL or DROP. address_bytes_max, memory_bytes_max: limits on messages in memory, for one address and for all.
+    policy: policy for a message beyond them.  resume_ratio: an address reads its pages again if at most this fraction
+    of its limit is in use. layout: the page layout of a new address.  depaging_threads: how many addresses are depaged
+    at a time. unsynced_pages_max: how many full pages may wait for their sync; beyond that, the thread that opens the
+    next page syncs. commit_markers_above: if more transactions than this have messages in pages, each full page gets a
+    commit marker: one record that replaces the records of its transactions.
     """
 
     page_bytes: int = 10 << 20
@@ -49,10 +49,10 @@ class PagingOptions:
     layout: PageLayout = PageLayout.NATIVE
     depaging_threads: int = 2
     unsynced_pages_max: int = 4
-    settle_above: int = 4096
+    commit_markers_above: int = 4096
 
     def __post_init__(self) -> None:
-        """Take words for a policy, a layout and sizes too.  Raises: TypeError, ValueError."""
+        """Convert words for policies, layouts and sizes, and check all values.  Raises: TypeError, ValueError."""
         settle(self)
         wrong = {
             "page_bytes": not PAGE_BYTES_MIN <= self.page_bytes <= PAGE_BYTES_MAX,
@@ -63,7 +63,7 @@ class PagingOptions:
             "resume_ratio": not 0 <= self.resume_ratio <= 1,
             "depaging_threads": self.depaging_threads < 1,
             "unsynced_pages_max": self.unsynced_pages_max < 1,
-            "settle_above": self.settle_above < 0,
+            "commit_markers_above": self.commit_markers_above < 0,
         }
         if bad := [f"{name}={getattr(self, name)!r}" for name, is_bad in wrong.items() if is_bad]:
-            raise ValueError(f"no paging can be kept so: {', '.join(bad)}")
+            raise ValueError(f"invalid paging options: {', '.join(bad)}")

@@ -1,7 +1,4 @@
-"""A page: one file of messages.
-
-What the compiled writers of pages and of acknowledgements tell of themselves.
-"""
+"""A page: one file of messages."""
 
 from __future__ import annotations
 
@@ -36,11 +33,14 @@ from binlog.storage.failures import NO_SPACE, own_errors, write_failure
 from binlog.storage.files import content_bytes, read_at, read_cached_at, write_at
 from binlog.storage.native import AckWriter, Monitor, PageWriter
 
-__all__ = ["AckWriter", "Mark", "PageWriter", "Refusal", "WriterState"]
+__all__ = ["AckState", "AckWriter", "PageWriter", "Refusal", "WriterState"]
 
 
-class Mark(enum.IntEnum):
-    """What an AckWriter knows of a message.  PENDING: a transaction that has not ended acknowledged it."""
+class AckState(enum.IntEnum):
+    """The acknowledgement state of a message, as an AckWriter knows it.
+
+    PENDING: acknowledged in a transaction that is still open.
+    """
 
     NONE = 0
     DONE = 1
@@ -48,24 +48,25 @@ class Mark(enum.IntEnum):
 
 
 class Refusal(enum.IntEnum):
-    """Why an AckWriter appended nothing.
+    """The reason why an AckWriter appended nothing.
 
-    TWICE: a message was acknowledged before.  LIMIT: the page has fewer messages, as far as is known.
-    FAILURE: there is no file, or a write failed.
+    ALREADY_ACKED: a message was acknowledged before.  NO_SUCH_MESSAGE: the page has fewer messages, as far as is known.
+    FAILURE: no file is attached, or a write failed.
     """
 
-    TWICE = -1
-    LIMIT = -2
+    ALREADY_ACKED = -1
+    NO_SUCH_MESSAGE = -2
     FAILURE = -3
 
 
 class WriterState(NamedTuple):
-    """How a PageWriter is.
+    """The state of a PageWriter.
 
-    at: where the last message ends.  message_bytes: of the messages alone.  failure: errno of a write that failed, 0.
+    offset: the end of the last message.  message_bytes: bytes of the messages alone.  failure: errno of a failed write,
+    or 0.
     """
 
-    at: int
+    offset: int
     message_count: int
     message_bytes: int
     closed: int
@@ -73,14 +74,15 @@ class WriterState(NamedTuple):
 
 
 READ_BYTES = 1 << 18
-# Of an empty message, in the layout that takes less.
+# The size of an empty message, in the smaller layout.
 RECORD_BYTES_MIN = JBM_PAGE_RECORD.size + 1
 
 
 class Chunk(NamedTuple):
-    """Messages of a page that follow one another: the number of the first, and the place behind the last.
+    """Consecutive messages of a page.
 
-    tx_ids: as many ids of transactions, or None where no message has one.
+    number: of the first message.  tx_ids: the transaction of each message, or None if no message has one.  end: the
+    offset after the last message.
     """
 
     number: int
@@ -90,16 +92,14 @@ class Chunk(NamedTuple):
 
 
 class Page:
-    """A page that is written, or was.
+    """A page that is being written, or was.
 
-    message_count, message_bytes: of a page to which nothing is added any more; None where nobody has looked yet.
-    tx_counts: how many of its messages are of which transaction; of a page that was found, of those that were read.
-    was_found: an earlier process wrote it, and it has no more messages than message_count_max.  written_by: else, and
-    that knows how many it has.
-    rolled_back: where the page was settled, those of its transactions that were not committed; settled_id: the record
-    that says so, 0 for none.
-    is_complete: all of its messages were acknowledged, and it goes.
-    problem: what is wrong with the file; all before that is read.
+    message_count, message_bytes: set once the page is closed; the count is None until it is known. tx_counts: how many
+    messages belong to each transaction; for a page of an earlier process, among the messages read so far. was_found: an
+    earlier process wrote the page; it has at most message_count_max messages.  written_by: the writer of any other
+    page, which knows the count. rolled_back: the transactions of the page that were not committed, if it has a commit
+    marker.  marker_id: the id of the record with the marker, or 0. is_complete: all messages were acknowledged, and the
+    page is being removed. problem: damage of the file; all messages before it are read.
     """
 
     def __init__(self, folder: AddressFolder, page_id: int, header: PageHeader | None) -> None:
@@ -114,7 +114,7 @@ class Page:
         self.message_bytes = 0
         self.tx_counts: dict[int, int] = {}
         self.rolled_back: frozenset[int] | None = None
-        self.settled_id = 0
+        self.marker_id = 0
         self.problem: Problem | None = None
         self._fd = -1
         self._read_file: OpenFile | None = None
@@ -122,15 +122,15 @@ class Page:
         self.message_count_max = 0
         self.written_by: PageWriter | None = None
         self.was_found = False
-        self._named = False
+        self._name_is_durable = False
         self.is_complete = False
-        self._is_gone = False
+        self._is_removed = False
         self._syncing = Monitor()
         self._reading = Monitor()
 
     @classmethod
     def create(cls, folder: AddressFolder, page_id: int, page_bytes: int) -> Page:
-        """A new page to write to; its name is durable with its first `sync`.  Raises: FullError; AccessError."""
+        """Create a new page; the first `sync` makes its name durable.  Raises: FullError; AccessError."""
         salt = _new_salt() if folder.layout is PageLayout.NATIVE else b""
         page = cls(folder, page_id, PageHeader(page_id, salt))
         assert page.header is not None
@@ -147,26 +147,25 @@ class Page:
         return page
 
     @classmethod
-    def found(cls, folder: AddressFolder, page_id: int) -> Page:
-        """A page that a process before this one wrote.
+    def open_existing(cls, folder: AddressFolder, page_id: int) -> Page:
+        """Open a page that an earlier process wrote.
 
-        What is wrong with its header, or with what ends it, is its `problem`; without a header no message is in it.
-        Raises: AccessError.
+        A bad header or page end becomes its `problem`.  Without a header the page has no messages. Raises: AccessError.
         """
         page = cls(folder, page_id, None)
         try:
             with page._reading:
-                page._look_at(page._open())
+                page._read_header_and_end(page._open())
         finally:
-            page.release()
+            page.close_reader()
         page.was_found = True
         return page
 
     def identity(self) -> bytes:
-        """What tells this page from another of its number, for the files beside it: the salt, if it has one.
+        """Return the salt of the page, which tells the files beside it from those of another page with the same number.
 
-        A page of JBoss Messaging's has none: then a hash of its first message, for a page that JBoss Messaging made
-        later may have the same number.  Raises: AccessError.
+        A page of JBoss Messaging has no salt, and JBoss Messaging may later create another page with the same number.
+        So its identity is a hash of its first message.  Raises: AccessError.
         """
         if self.header is not None and self.header.salt:
             return self.header.salt
@@ -175,8 +174,8 @@ class Page:
         except NotFoundError:
             return bytes(SALT_BYTES)
 
-    def _look_at(self, fd: int) -> None:
-        """Read how it begins and ends."""
+    def _read_header_and_end(self, fd: int) -> None:
+        """Read the header and the end of the page."""
         size = content_bytes(fd)
         start = read_at(fd, PAGE_HEADER.size, 0, self.path)
         try:
@@ -186,7 +185,7 @@ class Page:
         if self.header is None or size == self.header.size:
             self.message_count, self._end = 0, size
             if self.problem is None and size > len(start) and not _only_zeros(fd, 0, self.path):
-                text = "zeros stand where its header was, and nothing of it is read"
+                text = "the header is all zeros, so no messages are read"
                 self.problem = Problem(self.path, 0, "header", text)
             return
         self.message_count_max = size // RECORD_BYTES_MIN
@@ -198,84 +197,87 @@ class Page:
             self.message_count, self.message_bytes = end
             self.message_count_max, self._end = end.message_count, end_at
         else:
-            # Not believed: as many bytes of memory are taken as there are messages.
-            text = f"it says that it has {end.message_count} messages of {end.message_bytes} bytes, and its length not"
+            # Do not trust it: each message takes a byte of memory.
+            claim = f"{end.message_count} messages of {end.message_bytes} bytes"
+            text = f"its end claims {claim}, but the file has another size"
             self.problem = Problem(self.path, end_at, "page_end", text)
 
     @property
     def is_open(self) -> bool:
-        """Whether messages can be added to it."""
+        """Whether messages can be added."""
         return self.writer is not None
 
     def state(self) -> WriterState:
-        """How far it is written.  It is open."""
+        """Return the state of the page's writer; the page is open."""
         assert self.writer is not None
         return WriterState(*self.writer.state())
 
     def close(self) -> None:
-        """Add nothing more.  Waits for who adds.  Raises: PoisonedError; AccessError."""
+        """Add no more messages, after waiting for running appends.  Raises: PoisonedError; AccessError."""
         if self.writer is None:
             return
         assert self.header is not None
         state = WriterState(*self.writer.close())
         end = PageEnd(state.message_count, state.message_bytes)
-        self.message_count, self.message_bytes, self._end = *end, state.at
-        data = pack_page_end(end, self.header, state.at)
+        self.message_count, self.message_bytes, self._end = *end, state.offset
+        data = pack_page_end(end, self.header, state.offset)
         try:
             if data:
-                write_at(self._fd, data, state.at, self.path)
+                write_at(self._fd, data, state.offset, self.path)
         except FullError:
-            with suppress(FullError):  # a page without it, or with a part, is as good, but takes longer to look at
-                self._cut(state.at)
+            with suppress(
+                FullError
+            ):  # a page without its end, or with a part of it, is as good, but takes longer to open
+                self._truncate(state.offset)
         finally:
-            self.writer = None  # from here on who syncs it closes the file
+            self.writer = None  # from now on the next sync closes the file
 
-    def _cut(self, at: int) -> None:
-        """Leave nothing behind a place.  Raises: FullError, on some file systems; AccessError."""
-        with own_errors(self.path, "cutting off what was not written"):
-            os.ftruncate(self._fd, at)
+    def _truncate(self, offset: int) -> None:
+        """Truncate the file.  Raises: FullError, on some file systems; AccessError."""
+        with own_errors(self.path, "truncating a partial write"):
+            os.ftruncate(self._fd, offset)
 
-    def mend(self) -> None:
-        """Forget what a failed write may have left, and go on.
+    def clear_failed_write(self) -> None:
+        """Remove the remains of a failed write, so that appends can continue.
 
-        Raises: FullError where there was no room; PoisonedError, and then nothing may be added any more.
+        Raises: FullError if the disk was full; PoisonedError, after which nothing can be added.
         """
         assert self.writer is not None
         state = self.state()
         if not state.failure:
             return
         if state.failure in NO_SPACE:
-            self._cut(state.at)
-            self.writer.mend()
+            self._truncate(state.offset)
+            self.writer.clear_failure()
         raise write_failure(state.failure, self.path)
 
     def sync(self, commit: Commit | None = None) -> None:
-        """Have all messages that were added be on the disk, and the page's name.
+        """Make all messages that were added durable, and the name of the page.
 
-        commit: as of `AddressFolder.sync_file`; called last, unless nothing is to be synced.
-        Raises: PoisonedError.
+        commit: as in `AddressFolder.sync_file`; called last, and only if there is something to sync. Raises:
+        PoisonedError.
         """
         try:
             with self._syncing:
                 self._sync(commit)
         finally:
-            if self._is_gone:
-                self._close_gone()
+            if self._is_removed:
+                self._close_removed()
 
     def _sync(self, commit: Commit | None) -> None:
         if self._fd < 0:
             return
         was_open = self.is_open
-        if not self._is_gone:
-            if not self._named:
+        if not self._is_removed:
+            if not self._name_is_durable:
                 self.folder.sync()
-                self._named = True
+                self._name_is_durable = True
             self.folder.sync_file(self._fd, self.path, commit)
         if not was_open:
             self._close_written()
 
     def sync_found(self) -> None:
-        """Have what an earlier process wrote be durable: it may have died before.
+        """Make the page of an earlier process durable: that process may have died before its sync.
 
         Raises: AccessError; PoisonedError.
         """
@@ -283,119 +285,129 @@ class Page:
             with self._reading:
                 self.folder.sync_file(self._open(), self.path)
         finally:
-            self.release()
+            self.close_reader()
 
     def read(
-        self, at: int | None, number: int, *, bytes_max: int = READ_BYTES, skip: int = 0, count_max: int = sys.maxsize
+        self,
+        offset: int | None,
+        number: int,
+        *,
+        bytes_max: int = READ_BYTES,
+        skip: int = 0,
+        count_max: int = sys.maxsize,
     ) -> Chunk | None:
-        """Messages from the place `at` on, where message `number` lies; None where there is no more, for now at least.
+        """Read messages from this offset on, where message `number` starts; return None if there are no more for now.
 
-        at: None for the first one.  bytes_max: of the file at once, where no message is larger.  skip: so many messages
-        are passed over.  count_max: and no more than so many read.
-        What is wrong with a page that was found is known once all of it was read.
-        Raises: AccessError.
+        offset: None for the start of the page.  bytes_max: how much to read at once, unless a message is larger.  skip:
+        the number of messages to skip.  count_max: the maximum number of messages to return. Damage of a page of an
+        earlier process is known once all of it was read. Raises: AccessError.
         """
         if self.header is None:
             return None
         with self._reading:
-            chunk = self._read(self.header, self.header.size if at is None else at, number, bytes_max, skip, count_max)
-        return chunk  # noqa: RET504 - outside of the block, where a signal handler that raises leaves no lock behind
+            chunk = self._read(
+                self.header, self.header.size if offset is None else offset, number, bytes_max, skip, count_max
+            )
+        return chunk  # noqa: RET504 - outside of the block, where a signal handler that raises leaves no lock held
 
     def _read(
-        self, header: PageHeader, place: int, number: int, bytes_max: int, skip: int, count_max: int
+        self, header: PageHeader, offset: int, number: int, bytes_max: int, skip: int, count_max: int
     ) -> Chunk | None:
         fd = self._open()
-        while (left := self._left(place)) is None or left > 0:
+        while (left := self._left(offset)) is None or left > 0:
             size = bytes_max if left is None else min(bytes_max, left)
-            data = read_cached_at(fd, size, place, self.path)
-            found = scan(data, place, header.salt, skip=skip, count_max=count_max)
-            place += found.consumed
-            number += found.skipped
-            skip -= found.skipped
-            if found.messages:
-                return Chunk(number, found.messages, found.tx_ids, place)
-            if found.consumed:
+            data = read_cached_at(fd, size, offset, self.path)
+            scanned = scan(data, offset, header.salt, skip=skip, count_max=count_max)
+            offset += scanned.consumed
+            number += scanned.skipped
+            skip -= scanned.skipped
+            if scanned.messages:
+                return Chunk(number, scanned.messages, scanned.tx_ids, offset)
+            if scanned.consumed:
                 continue
-            if found.stop != ScanStop.SHORT or len(data) < size or size == left:
-                self._judge(fd, place, number, found.stop)
+            if scanned.stop != ScanStop.SHORT or len(data) < size or size == left:
+                self._end_scan(fd, offset, number, scanned.stop)
                 return None
-            bytes_max *= 4  # a message that is larger
+            bytes_max *= 4  # a larger message
         return None
 
-    def _left(self, place: int) -> int | None:
-        """How many bytes there are to be read from a place on; None where only reading can tell."""
-        writer = self.writer  # it may be closed meanwhile
-        end = WriterState(*writer.state()).at if writer is not None else self._end
-        return None if end is None else end - place
+    def _left(self, offset: int) -> int | None:
+        """Return how many bytes can be read after an offset, or None if only reading can find out."""
+        writer = self.writer  # another thread may close it
+        end = WriterState(*writer.state()).offset if writer is not None else self._end
+        return None if end is None else end - offset
 
-    def _judge(self, fd: int, place: int, number: int, stop: int) -> None:
-        """Nothing more can be read from there on: it is the page's end, or what a crash left, or damage."""
+    def _end_scan(self, fd: int, offset: int, number: int, stop: int) -> None:
+        """Record why nothing can be read after this offset: the page's end, the remains of a crash, or damage."""
         assert self.header is not None
         is_torn = stop == ScanStop.SHORT and self.header.layout is PageLayout.NATIVE
-        if stop != ScanStop.END and not is_torn and not _only_zeros(fd, place, self.path):
-            text = f"message {number} is not what was written; nothing from there on is read"
-            self.problem = Problem(self.path, place, "page_record", text)
+        if stop != ScanStop.END and not is_torn and not _only_zeros(fd, offset, self.path):
+            text = f"message {number} is damaged; no messages from here on are read"
+            self.problem = Problem(self.path, offset, "page_record", text)
         elif self.message_count is not None and self.message_count != number:
-            text = f"the page says that it has {self.message_count} messages, and {number} are there"
-            self.problem = Problem(self.path, place, "page_end", text)
-        self._end = place
+            text = f"the page end claims {self.message_count} messages, but {number} were found"
+            self.problem = Problem(self.path, offset, "page_end", text)
+        self._end = offset
         self.message_count = number
 
     def count(self) -> int:
-        """How many messages it has now.  One of which nobody knows is read.  Raises: AccessError; NotFoundError."""
-        writer = self.writer  # it may be closed meanwhile
+        """Return how many messages the page has now; read it if the count is not known.
+
+        Raises: AccessError; NotFoundError.
+        """
+        writer = self.writer  # another thread may close it
         if writer is not None:
             return WriterState(*writer.state()).message_count
         if self.message_count is None:
-            at, number = None, 0
-            while chunk := self.read(at, number):
-                at, number = chunk.end, chunk.number + len(chunk.messages)
-            self.release()
+            offset, number = None, 0
+            while chunk := self.read(offset, number):
+                offset, number = chunk.end, chunk.number + len(chunk.messages)
+            self.close_reader()
         return self.message_count or 0
 
     def messages(self) -> list[PageMessage]:
-        """All messages.  Raises: AccessError."""
+        """Return all messages.  Raises: AccessError."""
         result: list[PageMessage] = []
-        at = None
-        while chunk := self.read(at, len(result)):
+        offset = None
+        while chunk := self.read(offset, len(result)):
             ids = chunk.tx_ids or [NO_TRANSACTION] * len(chunk.messages)
             result.extend(map(PageMessage, chunk.messages, ids))
-            at = chunk.end
+            offset = chunk.end
         return result
 
     def delete(self) -> None:
-        """Remove the file; one with damage gets another name, and stays.  Not durable before the folder is synced.
+        """Remove the file, or move it to quarantine if it is damaged.  Durable after the next sync of the folder.
 
         Raises: AccessError.
         """
         if self.problem is None:
             self._directory.remove(self._name)
         else:
-            self.folder.set_aside(self._name, invalid_name(self.page_id), self.path)
-        self._is_gone = True
-        self.release()
-        self._close_gone()
+            self.folder.quarantine(self._name, invalid_name(self.page_id), self.path)
+        self._is_removed = True
+        self.close_reader()
+        self._close_removed()
 
-    def _close_gone(self) -> None:
-        """Close what a page that was removed is written by.  If a thread is syncing it, that does it after the sync."""
-        if not self._syncing.held:  # one that begins to sync it after that finds that it has gone
-            self.release_written()
+    def _close_removed(self) -> None:
+        """Close the writer's descriptor of a removed page.  If a thread is syncing the page, that thread closes it."""
+        if not self._syncing.held:  # a sync that starts later finds that the page was removed
+            self.close_writer_file()
 
-    def release(self) -> None:
-        """Close what it is read by; it is opened again where it is needed.  Waits for who reads."""
+    def close_reader(self) -> None:
+        """Close the reader's descriptor, after waiting for running reads; the next read opens it again."""
         with self._reading:
             self._read_file = None
 
     def _open(self) -> int:
-        """What it is read by: not what it is written by, which is closed once all is synced."""
+        """Return the reader's descriptor; the writer's is another one, which is closed after the last sync."""
         if self._read_file is None:
-            if self._is_gone:
+            if self._is_removed:
                 raise NotFoundError(f"{self.path} was removed")
             self._read_file = OpenFile(self._directory, self._name, writable=False)
         return self._read_file.fd
 
-    def release_written(self) -> None:
-        """Close what it was written by, where no sync did: nothing is synced any more."""
+    def close_writer_file(self) -> None:
+        """Close the writer's descriptor if no sync will do so."""
         with self._syncing:
             self._close_written()
 
@@ -409,13 +421,13 @@ class Page:
 
 def _new_salt() -> bytes:
     while not any(salt := secrets.token_bytes(SALT_BYTES)):
-        pass  # zeros stand for none
+        pass  # zeros mean no salt
     return salt
 
 
-def _only_zeros(fd: int, place: int, path: str) -> bool:
-    while data := read_at(fd, READ_BYTES, place, path):
+def _only_zeros(fd: int, offset: int, path: str) -> bool:
+    while data := read_at(fd, READ_BYTES, offset, path):
         if any(data):
             return False
-        place += len(data)
+        offset += len(data)
     return True

@@ -1,8 +1,8 @@
-"""A transaction whose messages lie in pages, until it is committed or rolled back: see `binlog.paging.transactions`.
+"""A page transaction: messages and acknowledgements that are committed or rolled back together.
 
-What is durable where a commit fails: the commit is one call of the store, behind all else.  A call that says that it
-did nothing leaves a transaction that can be rolled back.  Any other failure poisons the paging, and so does an
-exception in the middle of a step: then it is neither committed nor rolled back before all is opened anew.
+The commit is one call of the transactional store, after everything else.  If that call reports that it did nothing, the
+transaction can be rolled back.  Any other failure poisons the paging, and so does an exception that breaks off a
+change: then the transaction is neither committed nor rolled back until the paging is opened again.
 """
 
 from __future__ import annotations
@@ -15,26 +15,29 @@ from typing import Protocol, Self
 
 from binlog.errors import NotFoundError, PoisonedError, StateError
 from binlog.format.paging.store_records import StoreRecord, pack_page_transaction
-from binlog.paging.transaction_store import NOTHING_DONE, TransactionStore, give_up
+from binlog.paging.transaction_store import NOTHING_DONE, TransactionStore, roll_back_if_possible
 from binlog.storage.native import Guard, Monitor
 
 
 class Outcome(enum.Enum):
-    """What became of a transaction.  OPEN: nothing yet.  UNKNOWN: it was rolled back, or its process died."""
+    """The outcome of a transaction.
+
+    OPEN: not decided yet.  UNKNOWN: it was rolled back, or its process died.
+    """
 
     OPEN = "open"
     COMMITTED = "committed"
     UNKNOWN = "unknown"
 
 
-class Synced(Protocol):
-    """What a transaction wrote to."""
+class Syncable(Protocol):
+    """A file or store that a transaction wrote to."""
 
     def sync(self) -> None: ...
 
 
-class Registry(Protocol):
-    """Who knows of all transactions."""
+class TransactionRegistry(Protocol):
+    """The registry of all transactions."""
 
     guard: Guard
 
@@ -42,72 +45,72 @@ class Registry(Protocol):
     def store(self) -> TransactionStore: ...
     def committed(self, transaction: PageTransaction, record_id: int) -> None: ...
     def rolled_back(self, transaction: PageTransaction) -> None: ...
-    def tell(self) -> None: ...
+    def notify_ended(self) -> None: ...
 
 
 class PageTransaction:
-    """A transaction, of which messages go to pages.  It is one thread's at a time.
+    """A transaction whose messages go to pages.  It belongs to one thread at a time.
 
-    tx_id: what its messages have with them.  count: of its messages and acknowledgements in files.  step: held while
-    something of it is written, or it ends.
+    tx_id: stored with each message.  count: its messages and acknowledgements in files.  mutex: held during its writes
+    and while it ends.
     """
 
-    def __init__(self, registry: Registry, tx_id: int, store_tx_id: int) -> None:
+    def __init__(self, registry: TransactionRegistry, tx_id: int, store_tx_id: int) -> None:
         self._registry = registry
         self._guard = registry.guard
         self.tx_id = tx_id
         self.store_tx_id = store_tx_id
         self.count = 0
         self.state = Outcome.OPEN
-        self._written: dict[Synced, None] = {}
-        self._ended: deque[Callable[[bool], None]] = deque()
+        self._enlisted: dict[Syncable, None] = {}
+        self._callbacks: deque[Callable[[bool], None]] = deque()
         self._prepared = False
-        self.step = Monitor()
+        self.mutex = Monitor()
         self._record_id = 0
 
-    def write_to(self, to: Synced) -> None:
-        """Something of it is about to be written there, in a change, with `step` held.
+    def enlist(self, target: Syncable) -> None:
+        """Note that the transaction is about to write to `target`; the caller is in a change and holds `mutex`.
 
-        Raises: StateError where it was ended, or prepared.
+        Raises: StateError if the transaction has ended or is prepared.
         """
         self._check()
-        self._written[to] = None
+        self._enlisted[target] = None
 
     def _check(self) -> None:
         if self.state is not Outcome.OPEN or self._prepared:
-            raise StateError("the transaction was ended, or prepared")
+            raise StateError("the transaction has ended or is prepared")
 
-    def when_ended(self, tell: Callable[[bool], None]) -> None:
-        """Have it be told whether it was committed, once it has ended."""
-        self._ended.append(tell)
-        if self.state is not Outcome.OPEN:  # it may have told the others before
-            self._tell()
+    def on_end(self, callback: Callable[[bool], None]) -> None:
+        """Call `callback` when the transaction has ended, with whether it was committed."""
+        self._callbacks.append(callback)
+        if self.state is not Outcome.OPEN:  # the other callbacks may have run already
+            self._run_callbacks()
 
     def prepare(self, extra: bytes = b"") -> None:
-        """Have it wait for `commit` or `rollback`, also of the next process.  extra: told by that.
+        """Prepare the transaction: it waits for `commit` or `rollback`, also in the next process.
 
-        Blocks: for syncs.  Raises: StateError; FullError; PoisonedError; ClosedError.
+        extra: bytes that the next process gets with it. Blocks: for syncs.  Raises: StateError; FullError;
+        PoisonedError; ClosedError.
         """
-        with self.step, self._guard.change():
+        with self.mutex, self._guard.change():
             self._check()
-            self._record()
+            self._record_commit()
             self._registry.store.prepare(self.store_tx_id, extra)
             self._prepared = True
 
     def commit(self) -> None:
-        """Have all its messages be there, durably: all of them, or after a crash before that none.
+        """Commit durably: after a crash either all of its messages are readable, or none.
 
-        All that it wrote is synced before the commit is recorded.  What its user has appended to the store's
-        transaction `store_tx_id` is there with it, or is not.
-        Blocks: for syncs.
-        Raises: FullError, AccessError, and it can be tried again, or rolled back; PoisonedError where a sync failed,
-        and neither can be done: where it was a sync of the store it may be committed, which is known once that is
-        opened anew; StateError; ClosedError.
+        Everything that it wrote is synced before the commit is recorded.  Records that its user appended to the store's
+        transaction `store_tx_id` are committed with it. Blocks: for syncs. Raises: FullError, AccessError, after which
+        it can be retried or rolled back; PoisonedError if a sync failed, after which neither is possible.  If that was
+        a sync of the store, the transaction may be committed; open the paging again to find out. StateError;
+        ClosedError.
         """
-        with self.step, self._guard.change():
+        with self.mutex, self._guard.change():
             self._check_open()
             if not self._prepared:
-                self._record()
+                self._record_commit()
             self._commit_stored()
             self._registry.committed(self, self._record_id)
             self._end(Outcome.COMMITTED)
@@ -118,41 +121,40 @@ class PageTransaction:
         except NotFoundError:
             if self._record_id:
                 raise
-            # Nothing was appended to it, neither by this nor by its user.
+            # Neither this transaction nor its user has appended anything.
         except NOTHING_DONE:
             raise
         except Exception as error:
             raise PoisonedError(
-                f"the transaction may be committed, which is known once all is opened anew: {error}"
+                f"the transaction may be committed; open the paging again to find out: {error}"
             ) from error
 
     def rollback(self) -> None:
-        """Have none of its messages be there, nor what its user has appended to the store's transaction.
+        """Roll back: discard its messages, and the records that its user appended to the store's transaction.
 
-        What was written stays in the pages until they go, and is passed over.
-        Raises: StateError; PoisonedError; of one that was prepared FullError, AccessError, ClosedError too, and then it
-        is still that.
+        Its messages stay in their pages until these are removed; readers skip them. Raises: StateError; PoisonedError.
+        If it was prepared also FullError, AccessError, ClosedError, and then it still is.
         """
-        with self.step, self._guard.change():
+        with self.mutex, self._guard.change():
             self._check_open()
             if self._prepared:
                 self._registry.store.rollback(self.store_tx_id)
             else:
-                give_up(self._registry.store, self.store_tx_id)
+                roll_back_if_possible(self._registry.store, self.store_tx_id)
             self._registry.rolled_back(self)
             self._end(Outcome.UNKNOWN)
 
     def _check_open(self) -> None:
         if self.state is not Outcome.OPEN:
-            raise StateError("the transaction was ended")
+            raise StateError("the transaction has ended")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Commit, or after an exception roll back, where neither was done; where the commit fails roll back too.
+        """Commit, or roll back after an exception or a failed commit, unless it has ended already.
 
-        Once the paging is poisoned neither is done.
+        Once the paging is poisoned, do neither.
         """
         if kind is not None:
             self._roll_back_if_possible()
@@ -167,9 +169,9 @@ class PageTransaction:
         if self.state is Outcome.OPEN and not self._prepared and self._guard.failure is None:
             self.rollback()
 
-    def _record(self) -> None:
-        """Sync, then say so in the store's transaction."""
-        for each in self._written:
+    def _record_commit(self) -> None:
+        """Sync, and then append the commit record to the store's transaction."""
+        for each in self._enlisted:
             each.sync()
         if self.count and not self._record_id:
             record_id = self._registry.store.new_id()
@@ -179,10 +181,10 @@ class PageTransaction:
 
     def _end(self, outcome: Outcome) -> None:
         self.state = outcome
-        self._tell()
-        self._registry.tell()
+        self._run_callbacks()
+        self._registry.notify_ended()
 
-    def _tell(self) -> None:
-        while self._ended:
-            with suppress(IndexError):  # another thread has it
-                self._ended.popleft()(self.state is Outcome.COMMITTED)
+    def _run_callbacks(self) -> None:
+        while self._callbacks:
+            with suppress(IndexError):  # another thread has taken it
+                self._callbacks.popleft()(self.state is Outcome.COMMITTED)

@@ -1,4 +1,4 @@
-"""A few threads for what paging does beside its callers: syncing full pages, depaging, removing pages."""
+"""A pool of background threads that sync full pages, depage, and remove pages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from binlog.storage.native import Monitor
 
 
 class Pool:
-    """Threads that end with the process, whether it closed its paging or not.
+    """Daemon threads, which end with the process even if the paging was not closed.
 
-    They begin with the first work.  failure: what a piece of work raised first.
+    The first piece of work starts them.  failure: the first exception of any work.
 
-    `Thread.start` waits in Python for the thread to begin: if a signal handler raises in that, it may leave a lock held
-    for which the thread waits for ever.  So they are started by `start_new_thread`, which is one call of C.
+    `Thread.start` waits in Python until the thread runs.  If a signal handler raises during that wait, it may leave a
+    lock held that the thread needs.  `start_new_thread` is one call of C, so it is used instead.
     """
 
     def __init__(self, thread_count: int) -> None:
@@ -24,32 +24,32 @@ class Pool:
         self._mutex = Monitor()
         self._work: deque[tuple[Hashable, Callable[[], None]]] = deque()
         self._waiting: set[Hashable] = set()
-        self._going_on: set[Hashable] = set()
-        self._again: dict[Hashable, Callable[[], None]] = {}
+        self._running: set[Hashable] = set()
+        self._requeued: dict[Hashable, Callable[[], None]] = {}
         self._threads = 0
         self._busy = 0
         self._stopping = False
         self.failure: Exception | None = None
 
-    def do(self, work: Callable[[], None]) -> None:
-        """Have it be done, after what was asked for before."""
-        self.do_once(object(), work)
+    def submit(self, work: Callable[[], None]) -> None:
+        """Queue work after all earlier work."""
+        self.submit_once(object(), work)
 
-    def do_once(self, key: Hashable, work: Callable[[], None]) -> None:
-        """Have it be done, unless work with the same key waits.  Of these one goes on at a time.
+    def submit_once(self, key: Hashable, work: Callable[[], None]) -> None:
+        """Queue work, unless work with the same key is queued already.  Work with one key never runs concurrently.
 
-        Where one goes on, this is done behind it: what it is asked for may have come behind that one's last look.
+        If such work is running, the new work runs after it: the request may have come after that work's last check.
         """
         with self._mutex:
             if self._stopping or key in self._waiting:
                 return
-            if key in self._going_on:
-                self._again[key] = work
+            if key in self._running:
+                self._requeued[key] = work
             else:
                 self._add(key, work)
 
     def _add(self, key: Hashable, work: Callable[[], None]) -> None:
-        """The mutex is held."""
+        """Queue work; the caller holds the mutex."""
         if self._busy + len(self._work) >= self._threads < self._thread_count:
             start_new_thread(self._run, ())
             self._threads += 1
@@ -58,13 +58,13 @@ class Pool:
         self._mutex.notify()
 
     def drain(self) -> None:
-        """Wait until nothing waits or goes on."""
+        """Wait until no work is queued or running."""
         with self._mutex:
             while self._busy or self._work:
                 wait_for_notice(self._mutex)
 
     def stop(self) -> None:
-        """Do what waits, and end."""
+        """Finish all queued work, and end."""
         with self._mutex:
             self._stopping = True
             self._mutex.notify()
@@ -79,17 +79,17 @@ class Pool:
                     return
                 key, work = self._work.popleft()
                 self._waiting.discard(key)
-                self._going_on.add(key)
+                self._running.add(key)
                 self._busy += 1
             try:
                 work()
-            except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises; the manager tells of it
+            except Exception as error:  # noqa: BLE001 - no caller sees it; the manager reports it
                 self.failure = self.failure or error
             finally:
                 with self._mutex:
                     self._busy -= 1
-                    self._going_on.discard(key)
-                    again = self._again.pop(key, None)
+                    self._running.discard(key)
+                    again = self._requeued.pop(key, None)
                     if again is not None:
                         self._add(key, again)
                     self._mutex.notify()

@@ -1,15 +1,13 @@
-"""The store of an address: its pages, of which the last one is written while the first ones are read.
+"""A paging store: the pages of one address.
+
+The last page is written while the first ones are read.
 
 Invariants
-- Pages are in the order of their ids, and only the last one, if any, is added to.
-- A page that was found at the start is never added to: what lies behind its last message may be what a crash left.
-- A message is in a page as soon as `append` has returned, and stays there whatever becomes of the process.  It is
-  durable with the next `sync`.
-
-The pages of a store of which something may not be on the disk yet.
-
-A page is among them from its first message until it was synced with nothing added any more; also one that was taken to
-be depaged, for a transaction of which it has messages may be committed before it goes.
+- Pages are in the order of their ids, and only the last one, if any, takes messages.
+- A page of an earlier process takes none: the bytes after its last message may be the remains of a crash.
+- A message is in a page when `append` returns, and survives the process.  The next `sync` makes it durable.
+- A page is in `UnsyncedPages` from its first message until a sync that follows its last write.  A page that is being
+  depaged stays there too: a transaction with messages in it may still commit.
 """
 
 from __future__ import annotations
@@ -24,55 +22,55 @@ from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem
 from binlog.format.values import plain_bytes
 from binlog.paging.addresses import AddressFolder, Commit, last_known_id
-from binlog.paging.found_pages import find_pages
 from binlog.paging.memory import wait_until
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page
+from binlog.paging.page_recovery import recover_pages
 from binlog.paging.page_transaction import PageTransaction
 from binlog.storage.native import Monitor, fork_generation
 
 
 class UnsyncedPages:
-    """Pages, in the order in which they were begun.  They are added, and listed, under the store's mutex."""
+    """The pages that may not be on the disk yet, in order.  The store's mutex guards adding and listing."""
 
     def __init__(self) -> None:
         self._pages: dict[Page, None] = {}
 
     def add(self, page: Page) -> None:
-        """A page was begun."""
+        """Add a new page."""
         self._pages[page] = None
 
     def forget(self, page: Page) -> None:
-        """A page has gone."""
+        """Remove a page that was deleted."""
         self._pages.pop(page, None)
 
     def all(self) -> list[Page]:
-        """All of them now, to be synced when the mutex is not held any more."""
+        """Return all of them, to be synced after the mutex is released."""
         return list(self._pages)
 
     def closed(self) -> list[Page]:
-        """Those to which nothing is added any more."""
+        """Return those that are closed."""
         return [page for page in self._pages if not page.is_open]
 
     def sync(self, pages: list[Page], commit: Commit | None = None) -> None:
-        """Have these be on the disk; nothing is locked.  commit: syncs the last one.  Raises: PoisonedError."""
+        """Sync these pages; the caller holds no lock.  commit: syncs the last one.  Raises: PoisonedError."""
         for page in pages:
-            was_open = page.is_open  # what is added behind the sync, before it is closed, is not in it
+            was_open = page.is_open  # a message that is added after the sync, and before the close, is not synced yet
             page.sync(commit if page is pages[-1] else None)
             if not was_open:
                 self.forget(page)
 
 
-Later = Callable[[Callable[[], None]], None]
+RunInBackground = Callable[[Callable[[], None]], None]
 
-# What C takes at once, with what is around it.
+# The most that the C code takes at once, with framing.
 MESSAGE_BYTES_MAX = (1 << 31) - 128
 DROPPED = -1
 _NO_ROOM = -2
 
 
 def _append_nothing(message: bytes, tx_id: int) -> int | None:
-    """What a store appends by that has no page to append to."""
+    """The `append` of a store that has no page to append to."""
     return None
 
 
@@ -81,28 +79,29 @@ def _nothing() -> None:
 
 
 class PagingStore:
-    """The pages of one address, for this process, whose threads may share it.  options: how they are kept.
+    """The pages of one address.  One process has it at a time; its threads may share it.
 
-    dropped_count: messages that were dropped as there was no room.  problems: what is wrong with pages that were read.
-    page_closed: told each page to which nothing is added any more.  message_paged: called when `page` has put one.
+    dropped_count: messages that were dropped for lack of room.  problems: damage in the pages that were read.
+    page_closed: called with each page that is closed.  message_paged: called when `page` has put a message.
     """
 
     def __init__(
         self,
         folder: AddressFolder,
         options: PagingOptions,
-        later: Later,
+        run_in_background: RunInBackground,
         *,
         processed: int = 0,
         processed_identity: bytes = b"",
         complete: Collection[int] = (),
-        settled: Mapping[int, tuple[int, frozenset[int]]] | None = None,
+        commit_markers: Mapping[int, tuple[int, frozenset[int]]] | None = None,
     ) -> None:
-        """later: does what need not be done now.
+        """run_in_background: runs work that can wait.
 
-        processed: pages up to this one were depaged; processed_identity: of it, in JBoss Messaging's layout.
-        complete: of these pages all was acknowledged.  All of these may still be there, and are removed.
-        settled: of these pages a record, its id first, says which of their transactions were rolled back.
+        processed: pages up to this one were depaged.  processed_identity: its identity, in the layout of JBoss
+        Messaging. complete: pages whose messages were all acknowledged.  All of these may still exist, and are removed.
+        commit_markers: for each page with a commit marker, the id of the record and the transactions that were rolled
+        back.
         """
         self.folder = folder
         self._guard = folder.guard
@@ -116,8 +115,8 @@ class PagingStore:
         self._processed = processed
         self._processed_identity = processed_identity
         self._complete = complete
-        self._settled = settled or {}
-        self._later = later
+        self._commit_markers = commit_markers or {}
+        self._run_in_background = run_in_background
         self._generation = fork_generation()
         self._mutex = Monitor()
         self._pages: deque[Page] = deque()
@@ -125,34 +124,34 @@ class PagingStore:
         self._unsynced = UnsyncedPages()
         self._current: Page | None = None
         self._append: Callable[[bytes, int], int | None] = _append_nothing
-        self._due: deque[Callable[[], None]] = deque()
+        self._due_work: deque[Callable[[], None]] = deque()
         self._is_paging = False
         self._state = "new"
         self._is_ended = False
         self._next_id = 1
 
     def start(self) -> None:
-        """Find the pages that there are; where there are any, page mode goes on.  A second call does nothing.
+        """Recover the existing pages; if there are any, the address is in page mode.  A second call does nothing.
 
-        Pages without a message are removed, and those that were processed.  Raises: AccessError; ClosedError.
+        Pages without messages, and pages that were depaged, are removed.  Raises: AccessError; ClosedError.
         """
         with self._mutex:
             if self._state == "started":
                 return
             if self._state == "stopped":
                 raise ClosedError(f"the store of {self.address!r} was stopped")
-            self._next_id = max(last_known_id(self.folder), self._processed, *self._complete, *self._settled) + 1
-            for page in find_pages(self.folder, self._processed, self._processed_identity, self._complete):
+            self._next_id = max(last_known_id(self.folder), self._processed, *self._complete, *self._commit_markers) + 1
+            for page in recover_pages(self.folder, self._processed, self._processed_identity, self._complete):
                 self._pages.append(page)
                 self._by_id[page.page_id] = page
-                page.settled_id, page.rolled_back = self._settled.get(page.page_id, (0, None))
+                page.marker_id, page.rolled_back = self._commit_markers.get(page.page_id, (0, None))
                 if page.problem is not None:
-                    self.tell(page.problem)
+                    self.report_problem(page.problem)
             self._is_paging = bool(self._pages)
             self._state = "started"
 
-    def tell(self, problem: Problem) -> None:
-        """Have it be among the `problems`, once."""
+    def report_problem(self, problem: Problem) -> None:
+        """Add a problem to `problems`, once."""
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -163,18 +162,18 @@ class PagingStore:
 
     @property
     def pages(self) -> list[Page]:
-        """The pages there are, the oldest first."""
+        """The existing pages, oldest first."""
         return list(self._pages)
 
     @property
     def page_count(self) -> int:
-        """How many pages there are."""
+        """The number of existing pages."""
         return len(self._pages)
 
     def start_paging(self) -> bool:
-        """Have messages go to pages from now on, a new one first; False where they do already.
+        """Start page mode with a new page; return False if the address is in page mode already.
 
-        Raises: FullError, AccessError, and then they do not; StateError; ClosedError; PoisonedError.
+        Raises: FullError, AccessError, after which page mode has not started; StateError; ClosedError; PoisonedError.
         """
         self._refuse()
         with self._change, self._mutex:
@@ -186,11 +185,10 @@ class PagingStore:
         return not was_paging
 
     def page(self, message: bytes, transaction: PageTransaction | None = None) -> bool:
-        """Put a message into the current page, or the next one; False where this is not page mode.
+        """Put a message into the current page or the next one; return False if the address is not in page mode.
 
-        It is there as soon as this returns, also for the next process; and durable with the next `sync`.  With a
-        transaction it is there, and durable, once that is committed.
-        Blocks: for the write; with the policy BLOCK while there are as many pages as there may be.
+        The message survives the process when this returns, and is durable after the next `sync`.  In a transaction,
+        both hold only after the commit. Blocks: for the write; with the policy BLOCK also while all pages are full.
         Raises: FullError; StateError; ClosedError; PoisonedError; TypeError; ValueError.
         """
         if self.append(message, transaction) is None:
@@ -199,59 +197,59 @@ class PagingStore:
         return True
 
     def append(self, message: bytes, transaction: PageTransaction | None = None) -> int | None:
-        """As `page`, and give the message's place: the page's id times 2**32, and its number in the page.
+        """Put a message as `page` does, and return its message id: the page id times 2**32 plus its number in the page.
 
-        None where this is not page mode, DROPPED where it was dropped.
+        Returns None if the address is not in page mode, and DROPPED if the message was dropped.
         """
         if transaction is None and type(message) is bytes and self._guard.failure is None:
-            place = self._append(message, NO_TRANSACTION)
-            if place is not None:
-                return place
+            message_id = self._append(message, NO_TRANSACTION)
+            if message_id is not None:
+                return message_id
         self._refuse()
         if type(message) is not bytes:
             message = plain_bytes(message)
         if len(message) > MESSAGE_BYTES_MAX:
-            raise ValueError(f"a message of {len(message)} bytes; {MESSAGE_BYTES_MAX} are possible")
-        append = self._append_once if transaction is None else partial(self._append_with, transaction)
-        while (place := append(message)) == _NO_ROOM:
+            raise ValueError(f"a message of {len(message)} bytes; the maximum is {MESSAGE_BYTES_MAX}")
+        append = self._append_or_no_room if transaction is None else partial(self._append_in_transaction, transaction)
+        while (message_id := append(message)) == _NO_ROOM:
             self.wait_for_room()
-        return place
+        return message_id
 
-    def _append_with(self, transaction: PageTransaction, message: bytes) -> int | None:
+    def _append_in_transaction(self, transaction: PageTransaction, message: bytes) -> int | None:
         tx_id = transaction.tx_id
-        with transaction.step, self._change:
-            transaction.write_to(self)
-            place = self._append(message, tx_id)
-            if place is None:
-                place = self._append_once(message, tx_id)
-            if place is not None and place >= 0:
-                page = self._by_id.get(place >> 32)
-                if page is not None:  # else it is depaged already, where the messages of each are counted anew
+        with transaction.mutex, self._change:
+            transaction.enlist(self)
+            message_id = self._append(message, tx_id)
+            if message_id is None:
+                message_id = self._append_or_no_room(message, tx_id)
+            if message_id is not None and message_id >= 0:
+                page = self._by_id.get(message_id >> 32)
+                if page is not None:  # otherwise the page was depaged, which counts its messages again
                     page.tx_counts[tx_id] = page.tx_counts.get(tx_id, 0) + 1
                 transaction.count += 1
-        return place
+        return message_id
 
-    def _append_once(self, message: bytes, tx_id: int = NO_TRANSACTION) -> int | None:
-        """As `append`, or _NO_ROOM if the caller is to wait until there may be another page."""
+    def _append_or_no_room(self, message: bytes, tx_id: int = NO_TRANSACTION) -> int | None:
+        """Put a message as `append` does, or return _NO_ROOM if the caller has to wait for another page."""
         with self._change:
             with self._mutex:
-                place = self._append_held(message, tx_id)
-            self._do_due()
-        return place
+                message_id = self._append_locked(message, tx_id)
+            self._run_due_work()
+        return message_id
 
     def depage(self) -> Page | None:
-        """Take the first page, as a whole; it can be read, and is to be deleted.  None ends page mode.
+        """Take the first page, which the caller reads and then deletes; return None if page mode has ended.
 
-        The page that is added to is taken too, where it is the only one and has a message; another one follows it.
-        Nothing is read here, and others add messages meanwhile.
-        Raises: FullError, and nothing was taken; StateError; ClosedError; AccessError; PoisonedError.
+        If the current page is the only one and has messages, it is taken too, and another one follows it.  Nothing is
+        read here, and other threads may add messages meanwhile. Raises: FullError, after which nothing was taken;
+        StateError; ClosedError; AccessError; PoisonedError.
         """
         self._refuse()
         with self._change:
             with self._mutex:
                 self._check()
                 page = self._take() if self._is_paging else None
-            self._do_due()
+            self._run_due_work()
         return page
 
     def _take(self) -> Page | None:
@@ -266,19 +264,19 @@ class PagingStore:
             return None
         page = self._pages.popleft()
         self._by_id.pop(page.page_id, None)
-        # It stays among those to be synced: a transaction of which it has messages may be committed before it goes.
+        # The page stays in `_unsynced`: a transaction with messages in it may commit before the page is deleted.
         self._mutex.notify()
         return page
 
     def put_back(self, page: Page) -> None:
-        """Have a page that was taken be the first one again: it could not be processed."""
+        """Make a page that was taken the first one again, because it could not be processed."""
         with self._mutex:
             self._pages.appendleft(page)
             self._by_id[page.page_id] = page
             self._is_paging = True
 
     def forget(self, page: Page) -> None:
-        """A page was removed that nobody took."""
+        """Remove a page that was deleted without being taken."""
         with self._mutex:
             if page in self._pages:
                 self._pages.remove(page)
@@ -287,21 +285,24 @@ class PagingStore:
             self._mutex.notify()
 
     def following(self, page_id: int) -> Page | None:
-        """The first page whose id is larger, or None."""
+        """Return the first page with a larger id, or None."""
         return next((page for page in self.pages if page.page_id > page_id), None)
 
     def find(self, page_id: int) -> Page | None:
-        """The page with this id, or None."""
+        """Return the page with this id, or None."""
         return self._by_id.get(page_id)
 
     @property
     def has_room(self) -> bool:
-        """Whether there may be another page."""
+        """Whether another page is allowed."""
         limit = self.options.page_count_max
         return limit is None or len(self._pages) < limit
 
     def wait_for_room(self, timeout: float | None = None) -> bool:
-        """Wait until there may be another page; whether there may.  Raises: ClosedError; PoisonedError; StateError."""
+        """Wait until another page is allowed, and return whether it is.
+
+        Raises: ClosedError; PoisonedError; StateError.
+        """
         self._refuse()
         with self._mutex:
             wait_until(self._mutex, lambda: self.has_room or self._state != "started" or self._guard.failure, timeout)
@@ -309,10 +310,10 @@ class PagingStore:
             return self.has_room
 
     def sync(self, commit: Commit | None = None) -> None:
-        """Have all messages that are in pages be durable.  Blocks: for a sync of each page that was written to.
+        """Make all messages in pages durable.  Blocks: for a sync of each page that was written to.
 
-        commit: as of `Page.sync`, for the last one.
-        Raises: PoisonedError, and from then on nothing is added; ClosedError; StateError.
+        commit: as in `Page.sync`, for the last one. Raises: PoisonedError, after which nothing can be added;
+        ClosedError; StateError.
         """
         self._refuse()
         with self._mutex:
@@ -320,14 +321,15 @@ class PagingStore:
             pages = self._unsynced.all()
         self._unsynced.sync(pages, commit)
 
-    def do_later(self, work: Callable[[], None]) -> None:
-        """Have it be done soon, by a thread that may wait for the disk; at once where there is none."""
-        self._later(work)
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        """Run work in a thread that may wait for the disk, or at once if there is none."""
+        self._run_in_background(work)
 
     def stop(self) -> None:
-        """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
+        """Make everything durable, and close.
 
-        Raises: PoisonedError, also where something failed before that had it refuse all; it is stopped then too.
+        A second call does nothing, or finishes a call that an exception broke off. Raises: PoisonedError, also if an
+        earlier failure has poisoned the store; it is stopped then too.
         """
         if fork_generation() != self._generation or self._is_ended:
             return
@@ -346,29 +348,29 @@ class PagingStore:
         except BinlogError as error:
             failure = error
         for page in pages:
-            page.release()
+            page.close_reader()
         for page in unsynced:
-            page.release_written()
+            page.close_writer_file()
         self.folder.directory.close()
         self._is_ended = True
         if failure is not None:
             raise failure
 
-    def _append_held(self, message: bytes, tx_id: int) -> int | None:
+    def _append_locked(self, message: bytes, tx_id: int) -> int | None:
         self._check()
         while self._is_paging:
-            place = self._append(message, tx_id)
-            if place is None:
-                place = self._go_on()
-            if place is not None:
-                return place
+            message_id = self._append(message, tx_id)
+            if message_id is None:
+                message_id = self._make_room()
+            if message_id is not None:
+                return message_id
         return None
 
-    def _go_on(self) -> int | None:
-        """Make room for a message that the current page did not take; or DROPPED, or _NO_ROOM.  The mutex is held."""
+    def _make_room(self) -> int | None:
+        """Make room for a message, or return DROPPED or _NO_ROOM; the caller holds the mutex."""
         page = self._current
         if page is not None:
-            page.mend()
+            page.clear_failed_write()
         limit = self.options.page_count_max
         if limit is not None and len(self._pages) >= limit:
             if self.options.full_policy is Policy.DROP:
@@ -376,18 +378,18 @@ class PagingStore:
                 return DROPPED
             if self.options.full_policy is Policy.BLOCK:
                 return _NO_ROOM
-            text = f"the address {self.address!r} has {limit} pages, and may not have more"
+            text = f"the address {self.address!r} has {limit} pages, which is its limit; read some first"
             raise FullError(text, limit=limit * self.options.page_bytes)
         self._open_next()
         return None
 
     def _open_next(self) -> None:
-        """Go on to another page.  The mutex is held.
+        """Open the next page; the caller holds the mutex.
 
-        Raises: FullError, AccessError, and all is as it was; PoisonedError.
+        Raises: FullError, AccessError, after which nothing has changed; PoisonedError.
         """
         if self._next_id > PAGE_ID_MAX:
-            raise FullError(f"the address {self.address!r} has used all ids of pages")
+            raise FullError(f"the address {self.address!r} has used all page ids")
         new = Page.create(self.folder, self._next_id, self.options.page_bytes)
         self._by_id[self._next_id] = new
         self._next_id += 1
@@ -400,45 +402,47 @@ class PagingStore:
             self._close(page)
 
     def _close(self, page: Page) -> None:
-        """Nothing more is added to a page; it is synced, soon."""
+        """Close a page, and sync it soon."""
         page.close()
-        self._due.extend(partial(tell, page) for tell in self.page_closed)
-        # Where the disk is slower than who appends, who goes on to the next page waits for it.
+        self._due_work.extend(partial(report_problem, page) for report_problem in self.page_closed)
+        # If the disk is slower than the producers, the thread that opens the next page waits for the disk.
         waiting = self._unsynced.closed()
         if len(waiting) > self.options.unsynced_pages_max:
-            self._due.append(partial(self._unsynced.sync, waiting))
+            self._due_work.append(partial(self._unsynced.sync, waiting))
         else:
-            self._due.append(partial(self._later, partial(self._unsynced.sync, [page])))
+            self._due_work.append(partial(self._run_in_background, partial(self._unsynced.sync, [page])))
 
-    def _do_due(self) -> None:
-        """What was to be done once the mutex is free."""
-        while self._due:
+    def _run_due_work(self) -> None:
+        """Run the work that had to wait until the mutex was released."""
+        while self._due_work:
             try:
-                work = self._due.popleft()
+                work = self._due_work.popleft()
             except IndexError:
-                return  # another thread has it
+                return  # another thread has taken it
             work()
 
     def _end_paging(self) -> None:
-        """The mutex is held."""
+        """End page mode; the caller holds the mutex."""
         page, self._current = self._current, None
         self._append = _append_nothing
         self._is_paging = False
         self._mutex.notify()
         if page is not None:
             page.close()
-            if page.message_count:  # who appended had not come to the mutex yet
+            if page.message_count:  # a producer that did not need the mutex was faster
                 self._is_paging = True
                 return
             self._pages.remove(page)
             self._by_id.pop(page.page_id, None)
             page.delete()
-            self._unsynced.forget(page)  # behind that: of a file that cannot be removed `stop` closes what is open
+            self._unsynced.forget(page)  # last: if the file cannot be removed, `stop` still closes its descriptors
 
     def _refuse(self) -> None:
-        """Before the mutex is taken, which somebody may hold for ever in a forked child.  Raises: StateError."""
+        """Check before taking the mutex, which a forked child may find locked for ever.  Raises: StateError."""
         if fork_generation() != self._generation:
-            raise StateError(f"the store of {self.address!r} is the parent process's")
+            raise StateError(
+                f"the store of {self.address!r} belongs to the parent process; open the paging in this one"
+            )
         self._check()
 
     def _check(self) -> None:

@@ -1,6 +1,6 @@
-"""What paging asks of the transactional store beside it: `binlog.journal` fits it, and so would a database.
+"""The interface of the transactional store that paging needs: `binlog.journal` has it, and a database could.
 
-Records of a journal whose types have the numbers of JBoss Messaging of 2008, when they meant something else.
+Also refuses a journal whose record types were numbered as JBoss Messaging did in 2008.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from binlog.errors import (
 )
 from binlog.format.paging.store_records import StoreRecord, parse_page_transaction
 
-# A call of a store that raises one of these did nothing.
+# A store call that raises one of these has done nothing.
 NOTHING_DONE = (FullError, AccessError, StateError, NotFoundError, ClosedError)
 
 
 class StoredRecord(Protocol):
-    """A record that the store had when it was opened, or an update of one."""
+    """A record that the store had at opening, or an update of one."""
 
     @property
     def record_id(self) -> int: ...
@@ -37,7 +37,7 @@ class StoredRecord(Protocol):
 
 
 class StoredTransaction(Protocol):
-    """A transaction that was prepared, and waits."""
+    """A prepared transaction of the store."""
 
     @property
     def tx_id(self) -> int: ...
@@ -47,8 +47,8 @@ class StoredTransaction(Protocol):
     def records(self) -> Sequence[StoredRecord]: ...
 
 
-class Stored(Protocol):
-    """What the store had when it was opened.  records: each update of one comes behind it."""
+class StoreContents(Protocol):
+    """The contents of the store at opening.  records: updates follow the record that they change."""
 
     @property
     def records(self) -> Sequence[StoredRecord]: ...
@@ -57,11 +57,11 @@ class Stored(Protocol):
 
 
 class TransactionStore(Protocol):
-    """Records by their ids, in transactions of which all is there or nothing.
+    """A store of records by id, with atomic transactions.
 
-    Where a call raises FullError, AccessError, StateError, NotFoundError or ClosedError it did nothing; after another
-    error it is not known what is there, until the store is opened anew.
-    `commit`, `prepare` and `append_delete` return once what they did is durable; ids are never given twice.
+    If a call raises FullError, AccessError, StateError, NotFoundError or ClosedError, it has done nothing.  After any
+    other exception its outcome is unknown until the store is opened again. `commit`, `prepare` and `append_delete`
+    return when their effect is durable.  An id is never returned twice.
     """
 
     def new_id(self) -> int: ...
@@ -74,22 +74,21 @@ class TransactionStore(Protocol):
     def rollback(self, tx_id: int) -> None: ...
 
 
-def give_up(store: TransactionStore, tx_id: int) -> None:
-    """Roll back what nobody will commit.  What cannot be rolled back the next load rolls back."""
+def roll_back_if_possible(store: TransactionStore, tx_id: int) -> None:
+    """Roll back a transaction of the store; if that fails, the next load rolls it back."""
     with suppress(BinlogError):
         store.rollback(tx_id)
 
 
-# From September 2008 to January 2009 a page transaction was 34, and 35 the last page that was depaged.  After that 34
-# is an update of a message, which says how often it was delivered.
+# From September 2008 to January 2009 type 34 was a page transaction, and 35 the last page that was depaged.  Since then
+# 34 is an update of a message with its delivery count.
 _PAGE_TRANSACTION_OF_2008 = 34
 
 
-def refuse_other_numbers(records: Iterable[StoredRecord]) -> None:
-    """Refuse records that were numbered in 2008: their transactions would be taken for such as were never committed.
+def refuse_2008_records(records: Iterable[StoredRecord]) -> None:
+    """Refuse records with the types of 2008, because their transactions would be taken for uncommitted ones.
 
-    records: each update of one comes behind it.
-    Raises: VersionError.
+    records: updates follow the record that they change. Raises: VersionError.
     """
     added: set[int] = set()
     for record in records:
@@ -100,7 +99,7 @@ def refuse_other_numbers(records: Iterable[StoredRecord]) -> None:
             (record.user_type == _PAGE_TRANSACTION_OF_2008 and is_transaction)
             or (record.user_type == StoreRecord.PAGE_TRANSACTION and not is_transaction)
         ):
-            text = f"record {record.record_id}, of type {record.user_type}, is one of paging as it was numbered in 2008"
+            text = f"record {record.record_id} has type {record.user_type}, as JBoss Messaging numbered it in 2008"
             raise VersionError(f"{text}; nothing was changed", found=2008, known=(2009,))
 
 

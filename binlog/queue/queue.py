@@ -1,9 +1,7 @@
-"""A queue with a limit on its memory that survives the process; what does not fit in memory is read from pages.
+"""A durable queue with a limit on its memory.
 
-Every message is put into a page at once, so that it survives the process, and never written again.  While there is
-room in memory it is given from there; what is beyond is read from its page, many messages at a time.
-
-A sync that all who wait for one share.
+Every message is written to a page once, at `put`, so it survives the process.  While memory has room, messages are
+delivered from there.  The others are read from their pages, many at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from binlog.format.problem import Problem
 from binlog.format.values import byte_count, member
 from binlog.paging.addresses import Commit
 from binlog.paging.manager import PagingManager
-from binlog.paging.memory import LOOK_SECONDS, wait_for_notice
+from binlog.paging.memory import RECHECK_SECONDS, wait_for_notice
 from binlog.paging.page_transaction import Outcome
 from binlog.queue.memory import Message, QueueMemory
 from binlog.queue.transaction import QueueTransaction
@@ -31,25 +29,26 @@ from binlog.storage.redelivery import check_delay, retry_delay
 
 
 class SharedSync:
-    """One of those who wait syncs, in its own thread; those who come meanwhile share the next sync."""
+    """Shares a sync between threads: one of them syncs, and later callers share the next sync."""
 
     def __init__(self, guard: Guard, sync: Callable[[Commit], None]) -> None:
-        """sync: syncs all that was written, the last file by the function that it gets, if there is any."""
+        """sync: syncs everything that was written; it syncs the last file, if any, with the function that it gets."""
         self._group = CommitGroup(guard)
         self._sync = sync
         self._tickets = count(1)
 
     def wait(self) -> None:
-        """Return once a sync was begun after this call, and has ended.
+        """Return after a sync that began after this call has ended.
 
-        Raises: what `sync` raises; PoisonedError; StateError in a signal handler that broke into a sync of this thread.
+        Raises: any exception of `sync`; PoisonedError; StateError if a signal handler has interrupted a sync of this
+        thread.
         """
         with self._group.lead_or_wait(next(self._tickets)) as leads:
             if leads:
-                # All who have a smaller ticket than this one had written what they wait for.
+                # Every thread with a smaller ticket had finished its writes.
                 through = next(self._tickets)
                 self._sync(partial(self._commit, through))
-                if self._group.durable < through:  # nothing was left to be synced
+                if self._group.durable < through:  # there was nothing to sync
                     self._group.begin(through, True)
                     self._group.finish()
 
@@ -59,22 +58,23 @@ class SharedSync:
 
 
 ADDRESS = "queue"
-DEAD_ADDRESS = "queue.dead"
+DEAD_LETTER_ADDRESS = "queue.dead"
 MEMORY_BYTES = 16 << 20
 
 
 class Queue(QueueMemory, Closing):
-    """A queue in a folder, for this process, whose threads may share it; `binlog.open_queue` opens one.
+    """A queue in a folder, opened by `binlog.open_queue`.  One process has it at a time; its threads may share it.
 
-    What was put and not acknowledged is given again, in its order, after the queue was opened anew.  It is a context
-    manager.  Where nothing is said of it, methods are as those of `queue.Queue`; `ack` stands for its `task_done`.
+    After the queue is opened again, messages that were not acknowledged are delivered again, in their order.  It is a
+    context manager.  Methods work as those of `queue.Queue` unless their documentation says otherwise; `ack` replaces
+    `task_done`.
 
-    mode: how far a message, or an acknowledgement, is when `put` or `ack` has returned.  Mode.SYNC: on the disk, by a
-    sync that all who wait share.  Mode.FLUSH: it survives the process, and the machine's failure only once its page
-    was synced: pages are when they are full, acknowledgements with `sync` or `close`.
+    mode: how durable a message or an acknowledgement is when `put` or `ack` returns.  Mode.SYNC: it is on the disk;
+    threads that wait share a sync.  Mode.FLUSH: it survives the process.  It survives a power cut only after a sync:
+    pages are synced when they are full, acknowledgements by `sync` or `close`.
 
-    If an exception of a signal handler comes in the middle of a change, all that follows is refused (PoisonedError)
-    until the queue is opened anew; in a wait it changes nothing.
+    If an exception of a signal handler breaks off a change, every later call raises PoisonedError until the queue is
+    opened again.  During a wait such an exception changes nothing.
     """
 
     def __init__(
@@ -85,23 +85,23 @@ class Queue(QueueMemory, Closing):
         memory_bytes: int = MEMORY_BYTES,
         deliveries_max: int | None = None,
         close: Callable[[], None] | None = None,
-        dead_of: Queue | None = None,
+        dead_letters_of: Queue | None = None,
     ) -> None:
-        """manager: started; the queue stops it.  memory_bytes: of messages that nobody has got yet, about.
+        """manager: started; the queue stops it.  memory_bytes: limit of messages that no consumer has got.
 
-        deliveries_max: a message that was given so often, and not acknowledged, is put into `dead_letters`.
-        close: called when the manager was stopped.  dead_of: whose dead letters it has, which stops the manager.
-        Raises: ValueError; and as `PagingManager.store`.
+        deliveries_max: a message that was delivered this often, and not acknowledged, goes to `dead_letters`. close:
+        called after the manager was stopped.  dead_letters_of: the queue whose dead letters these are; it stops the
+        manager. Raises: ValueError; and as `PagingManager.store`.
         """
         memory_bytes = byte_count(memory_bytes, "memory_bytes")
         if deliveries_max is not None and deliveries_max < 1:
             raise ValueError(f"deliveries_max={deliveries_max!r}")
         self._is_synced = _is_synced(mode)
-        super().__init__(manager, ADDRESS if dead_of is None else DEAD_ADDRESS, memory_bytes)
+        super().__init__(manager, ADDRESS if dead_letters_of is None else DEAD_LETTER_ADDRESS, memory_bytes)
         self._mode = mode
-        self._dead_of = dead_of
+        self._dead_letters_of = dead_letters_of
         self._dead: Queue | None = None
-        self._burying = Monitor()
+        self._dead_mutex = Monitor()
         self._deliveries_max = deliveries_max
         self._close = close
         self._append = self._store.append
@@ -111,19 +111,18 @@ class Queue(QueueMemory, Closing):
 
     @property
     def problems(self) -> list[Problem]:
-        """What was found damaged so far; what a page has before the damage is given."""
+        """The damage that was found so far.  The messages of a page before its damage are delivered."""
         return [*self._manager.problems, *self._store.problems]
 
     def put(
         self, message: bytes, block: bool = True, timeout: float | None = None, *, mode: Mode | str | None = None
     ) -> None:
-        """Put a message.  message: 0..2**31-129 bytes.  mode: as the queue's, for this message.
+        """Put a message of 0 to 2**31-129 bytes.  mode: overrides the mode of the queue.
 
-        It can be got at once, also before it is durable.  After an exception of a signal handler it may be there.
-        Blocks: for the write; where there may be no more pages, until one goes; in Mode.SYNC for a sync.
-        Raises: queue.Full where there may be no more pages, and `timeout` seconds were too few; FullError for a full
-        disk, however many pages there are; ClosedError; PoisonedError; StateError in a forked child; TypeError;
-        ValueError.
+        A consumer can get it at once, even before it is durable.  After an exception of a signal handler it may be in
+        the queue. Blocks: for the write; if all pages are full, until one is removed; in Mode.SYNC for a sync. Raises:
+        queue.Full if all pages are still full after `timeout` seconds; FullError if the disk is full; ClosedError;
+        PoisonedError; StateError in a forked child; TypeError; ValueError.
         """
         is_synced = self._is_synced if mode is None else _is_synced(mode)
         if fork_generation() != self._generation:
@@ -133,67 +132,66 @@ class Queue(QueueMemory, Closing):
         with self._mutex:
             is_put = self._put(message)
         if not is_put:
-            self._put_later(message, block, timeout)
+            self._put_when_room(message, block, timeout)
         if is_synced:
             self._put_sync.wait()
 
     def put_nowait(self, message: bytes, *, mode: Mode | str | None = None) -> None:
-        """As `put`, which does not wait for a page to go."""
+        """Put a message without waiting for a page to be removed."""
         self.put(message, block=False, mode=mode)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Message:
-        """The message that comes next; nobody else gets it before the queue is opened anew.
+        """Return the next message; no other consumer gets it before the queue is opened again.
 
-        That it is given is written first, so that its `delivery_count` survives the process.  Nothing is synced.
-        A message that was given `deliveries_max` times before is put into `dead_letters` instead.
-        Raises: queue.Empty where there is none, and `timeout` seconds were too few; ClosedError; PoisonedError;
-        AccessError; StateError in a forked child; ValueError.
+        The delivery is written first, without a sync, so that `delivery_count` survives the process. A message that was
+        delivered `deliveries_max` times before goes to `dead_letters` instead. Raises: queue.Empty if there is none
+        after `timeout` seconds; ClosedError; PoisonedError; AccessError; StateError in a forked child; ValueError.
         """
         if fork_generation() != self._generation or self._guard.failure is not None:
             self._refuse()
         if self._delayed:
-            self._take_due()
+            self._requeue_due()
         try:
             message = self._ready.popleft()
         except IndexError:
-            return self._get_slowly(block, timeout)
-        return message if self._give(message) else self._get_slowly(block, timeout)
+            return self._get_slow(block, timeout)
+        return message if self._record_delivery(message) else self._get_slow(block, timeout)
 
     def get_nowait(self) -> Message:
-        """As `get`, which waits for none to be put."""
+        """Return the next message without waiting for one."""
         return self.get(block=False)
 
     def ack(self, message: Message, *, mode: Mode | str | None = None) -> None:
-        """Say that a message is done with: it is never given again.  mode: as the queue's, for this one.
+        """Acknowledge a message: it is never delivered again.  mode: overrides the mode of the queue.
 
-        In Mode.FLUSH an acknowledgement that the machine's failure takes back has the message given again.
-        Raises: StateError where that was said before; GoneError where it was, and all else in its page, too; FullError;
-        ClosedError; PoisonedError; AccessError.
+        If a power cut takes an acknowledgement of Mode.FLUSH, the message is delivered again. Raises: StateError if it
+        was acknowledged before; GoneError if it was, and so was the rest of its page; FullError; ClosedError;
+        PoisonedError; AccessError.
         """
         is_synced = self._is_synced if mode is None else _is_synced(mode)
         if fork_generation() != self._generation:
             self._refuse()
         try:
-            self._cursor.ack(message.place)
+            self._cursor.ack(message.message_id)
             if is_synced:
                 self._ack_sync.wait()
         finally:
-            if self._joining.waiting_count:
-                self._joining.changed()
+            if self._drain_wait.waiting_count:
+                self._drain_wait.notify()
 
     def nack(self, message: Message, *, delay: float | None = None) -> None:
-        """Give a message back that was got and not acknowledged; one that was given `deliveries_max` times is dead.
+        """Return a message that was not acknowledged, to be delivered again.
 
-        delay: it comes again after so many seconds, before all others; if none is said, at once the first time, then
-        after 0.1 s, and after twice as long each time, a minute at most.  The queue opened anew gives it at once.
-        Blocks: for one that is dead as a transaction's commit does.
-        Raises: ValueError; StateError; ClosedError; PoisonedError; for one that is dead as a transaction's commit.
+        delay: seconds until then.  By default, 0 the first time, then 0.1 s, doubling each time up to a minute.  It is
+        delivered before all other messages, and at once if the queue is opened again.  A message that was delivered
+        `deliveries_max` times goes to `dead_letters`. Blocks: for such a message as the commit of a transaction does.
+        Raises: ValueError; StateError; ClosedError; PoisonedError; and for such a message as that commit.
         """
         self._refuse()
         check_delay(delay)
         again = message._replace(delivery_count=message.delivery_count + 1)
         if self._is_dead(again):
-            self._bury(again)
+            self._dead_letter(again)
             return
         seconds = retry_delay(again.delivery_count) if delay is None else delay
         with self._mutex:
@@ -206,69 +204,73 @@ class Queue(QueueMemory, Closing):
 
     @property
     def dead_letters(self) -> Queue:
-        """The queue of messages that were given too often; it is closed with this one.
+        """The queue of messages that were delivered too often.  It is closed with this queue.
 
-        Raises: StateError for one that is such a queue; FullError; AccessError; ClosedError; PoisonedError.
+        Raises: StateError if this is a queue of dead letters itself; FullError; AccessError; ClosedError;
+        PoisonedError.
         """
         self._refuse()
-        if self._dead_of is not None:
-            raise StateError("this is the queue of dead letters")
-        with self._burying:
+        if self._dead_letters_of is not None:
+            raise StateError("a queue of dead letters has no dead letters of its own")
+        with self._dead_mutex:
             if self._dead is None:
-                self._dead = Queue(self._manager, mode=self._mode, memory_bytes=self._memory_bytes, dead_of=self)
+                self._dead = Queue(
+                    self._manager, mode=self._mode, memory_bytes=self._memory_bytes, dead_letters_of=self
+                )
             return self._dead
 
     def transaction(self) -> QueueTransaction:
-        """A transaction: of what is put and acknowledged with it all is there once it is committed, or nothing."""
+        """Begin a transaction: its puts and acknowledgements take effect together at its commit, or not at all."""
         return QueueTransaction(partial(self._commit, self))
 
     def qsize(self) -> int:
-        """How many messages nobody has got yet, about: after a crash also some that were never committed may count."""
+        """Return about how many messages no consumer has got; after a crash uncommitted ones may count."""
         self._refuse()
-        return len(self._ready) + len(self._delayed) + (0 if self._is_direct else self._cursor.unread_count())
+        return len(self._ready) + len(self._delayed) + (0 if self._serves_from_memory else self._cursor.unread_count())
 
     def empty(self) -> bool:
-        """Whether `get_nowait` would now find none.  Blocks: for reading, where none is in memory."""
+        """Whether `get_nowait` would find no message now.  Blocks: for reading, if there is none in memory."""
         self._refuse()
-        self._take_due()
+        self._requeue_due()
         self._refill()
         return not self._ready
 
     def full(self) -> bool:
-        """Whether there may be no more pages than there are."""
+        """Whether the queue has its maximum number of pages."""
         self._refuse()
         return not self._store.has_room
 
     @property
     def unacknowledged_count(self) -> int:
-        """How many messages were not acknowledged, whether somebody has got them or not."""
+        """How many messages were not acknowledged, including those that consumers have got."""
         self._refuse()
-        return self._cursor.left_count()
+        return self._cursor.unacknowledged_count()
 
     def join(self) -> None:
-        """Wait until all messages were acknowledged, but those of transactions that were not committed.
+        """Wait until all messages were acknowledged, except those of transactions that were not committed.
 
-        Blocks: also for reading what comes behind the messages that were got.
-        Raises: ClosedError; PoisonedError; AccessError; StateError.
+        Blocks: also for reading the messages that no consumer has got. Raises: ClosedError; PoisonedError; AccessError;
+        StateError.
         """
         self._refuse()
-        self._joining.wait(self._refill, self._is_all_acknowledged)
+        self._drain_wait.wait(self._refill, self._is_drained)
 
-    def _is_all_acknowledged(self) -> bool:
+    def _is_drained(self) -> bool:
         self._check()
-        return self._cursor.left_count() == 0
+        return self._cursor.unacknowledged_count() == 0
 
     def sync(self) -> None:
-        """Have all that was put and acknowledged be durable.  Raises: PoisonedError; ClosedError; StateError."""
+        """Make all messages and acknowledgements durable.  Raises: PoisonedError; ClosedError; StateError."""
         self._refuse()
         self._put_sync.wait()
         self._ack_sync.wait()
 
     def close(self) -> None:
-        """Have all be durable, and end; a second call does nothing, or what one left that an exception ended.
+        """Make everything durable, and close.
 
-        Raises: PoisonedError, also where something failed before that made it refuse all; it is closed then too.
-        StateError in a signal handler that broke into a sync of this thread: have it raise instead.
+        A second call does nothing, or finishes a call that an exception broke off. Raises: PoisonedError, also if an
+        earlier failure has poisoned the queue; it is closed then too.  StateError if a signal handler has interrupted a
+        sync of this thread: let the handler raise instead.
         """
         if fork_generation() != self._generation:
             return
@@ -278,10 +280,10 @@ class Queue(QueueMemory, Closing):
             self._ready.clear()
             self._delayed.clear()
             self._mutex.notify()
-            self._joining.changed_held()
-        if self._dead_of is not None:
-            return  # whose manager goes on
-        with self._burying:
+            self._drain_wait.notify_locked()
+        if self._dead_letters_of is not None:
+            return  # its manager stays open
+        with self._dead_mutex:
             if self._dead is not None:
                 self._dead.close()
         failure = None
@@ -295,27 +297,27 @@ class Queue(QueueMemory, Closing):
             raise failure
 
     def _put(self, message: bytes) -> bool:
-        """Put a message; False where there may be no page for it.  The mutex is held.  Raises: as `put`."""
+        """Put a message; return False if all pages are full.  The caller holds the mutex.  Raises: as `put`."""
         try:
-            place = self._append(message)
-            if place is not None and self._is_direct:
-                self._offer(place, message)
+            message_id = self._append(message)
+            if message_id is not None and self._serves_from_memory:
+                self._offer(message_id, message)
         except FullError as error:
             if error.limit is None:
                 raise
-            return False  # the limit is the queue's, and no disk's
+            return False  # the limit is that of the queue, not of the disk
         except BaseException:
             if self._guard.failure is None:
-                with self._change:  # no handler runs before it begins
-                    self._read_from_last()
+                with self._change:  # no signal handler runs before it begins
+                    self._switch_to_pages()
             raise
         if self._waiting:
             self._notify(1)
-        return place is not None
+        return message_id is not None
 
-    def _put_later(self, message: bytes, block: bool, timeout: float | None) -> None:
-        """Put a message for which there may be no page yet.  Raises: queue.Full; and as `put`."""
-        end = _end_of(timeout)
+    def _put_when_room(self, message: bytes, block: bool, timeout: float | None) -> None:
+        """Put a message after waiting for room for a page.  Raises: queue.Full; and as `put`."""
+        end = _deadline(timeout)
         while block and self._store.wait_for_room(None if end is None else max(end - time.monotonic(), 0)):
             with self._mutex:
                 is_put = self._put(message)
@@ -323,18 +325,18 @@ class Queue(QueueMemory, Closing):
                 return
         raise queue.Full
 
-    def _get_slowly(self, block: bool, timeout: float | None) -> Message:
+    def _get_slow(self, block: bool, timeout: float | None) -> Message:
         self._refuse()
-        end = _end_of(timeout if block else None)
+        end = _deadline(timeout if block else None)
         while True:
-            self._take_due()
+            self._requeue_due()
             self._refill()
             try:
                 message = self._ready.popleft()
             except IndexError:
                 self._check()
             else:
-                if self._give(message):
+                if self._record_delivery(message):
                     return message
                 continue
             wait = None if end is None else end - time.monotonic()
@@ -344,56 +346,59 @@ class Queue(QueueMemory, Closing):
                 due = self._delayed.wait_seconds()
                 if due is not None:
                     wait = due if wait is None else min(wait, due)
-                # Who puts looks at `_waiting` under the mutex; what was put before is seen here.
+                # A producer reads `_waiting` under the mutex; everything that was put before is visible here.
                 self._waiting += 1
                 try:
-                    if not self._ready and (self._is_direct or self._committing) and not self._is_closed:
-                        wait_for_notice(self._mutex, LOOK_SECONDS if wait is None else min(wait, LOOK_SECONDS))
+                    if not self._ready and (self._serves_from_memory or self._committing) and not self._is_closed:
+                        wait_for_notice(self._mutex, RECHECK_SECONDS if wait is None else min(wait, RECHECK_SECONDS))
                 finally:
                     self._waiting -= 1
 
     def _is_dead(self, message: Message) -> bool:
         return self._deliveries_max is not None and message.delivery_count >= self._deliveries_max
 
-    def _give(self, message: Message) -> bool:
-        """Count that a message is given; False if it was given too often, and is dead now.
+    def _record_delivery(self, message: Message) -> bool:
+        """Record a delivery; return False if the message was delivered too often and became a dead letter.
 
-        Where that raises, it comes next.
+        If this raises, the message is the next one again.
         """
         try:
             if self._is_dead(message):
-                self._bury(message)
+                self._dead_letter(message)
                 return False
-            self._cursor.deliveries.count(message.place, message.delivery_count + 1)
+            self._cursor.deliveries.record(message.message_id, message.delivery_count + 1)
         except BaseException:
             with self._mutex:
                 self._ready.appendleft(message)
             raise
         return True
 
-    def _bury(self, message: Message) -> None:
-        """Put a message into the dead letters, and acknowledge it here, in one transaction."""
-        self._commit(self.dead_letters, (message.body,), ((message.place, 1),))
+    def _dead_letter(self, message: Message) -> None:
+        """Put a message into the dead letters and acknowledge it here, in one transaction."""
+        self._commit(self.dead_letters, (message.body,), ((message.message_id, 1),))
 
     def _commit(self, into: Queue, messages: Iterable[bytes], acked: Iterable[tuple[int, int]]) -> None:
-        """All of it, durably, or nothing.  into: where messages go.  acked: places here, and how many from there on."""
+        """Commit puts and acknowledgements in one durable transaction.
+
+        into: the queue of the messages.  acked: ids of messages here, each with the number of consecutive messages.
+        """
         self._refuse()
         transaction = self._manager.begin()
         with into._mutex:
             into._committing += 1
         try:
             with into._mutex:
-                # They are read once it is committed, and others behind them not before.
+                # The messages are read from pages after the commit, and later ones not before them.
                 with self._change:
-                    into._read_from_last()
+                    into._switch_to_pages()
                 for message in messages:
                     into._store.append(message, transaction)
-            for place, message_count in acked:
-                self._cursor.ack(place, message_count, transaction)
+            for message_id, message_count in acked:
+                self._cursor.ack(message_id, message_count, transaction)
             transaction.commit()
         except BaseException as error:
             if transaction.state is Outcome.OPEN and self._guard.failure is None:
-                with self._change:  # no handler runs before it begins
+                with self._change:  # no signal handler runs before it begins
                     transaction.rollback()
             if isinstance(error, FullError) and error.limit is not None:
                 raise queue.Full from error
@@ -402,18 +407,18 @@ class Queue(QueueMemory, Closing):
             with into._mutex:
                 into._committing -= 1
                 into._mutex.notify()
-            self._joining.changed()
+            self._drain_wait.notify()
 
 
 def _is_synced(mode: Mode | str) -> bool:
     mode = member(Mode, mode, "mode")
     if mode not in (Mode.SYNC, Mode.FLUSH):
-        raise ValueError(f"a queue knows Mode.SYNC and Mode.FLUSH, not {mode!r}")
+        raise ValueError(f"a queue has Mode.SYNC and Mode.FLUSH, not {mode!r}")
     return mode is Mode.SYNC
 
 
-def _end_of(timeout: float | None) -> float | None:
-    """When it is over, of the monotonic clock.  Raises: ValueError."""
+def _deadline(timeout: float | None) -> float | None:
+    """Return the deadline on the monotonic clock.  Raises: ValueError."""
     if timeout is None:
         return None
     if timeout < 0:

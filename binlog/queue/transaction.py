@@ -10,21 +10,21 @@ from binlog.errors import FullError, StateError
 from binlog.format.values import plain_bytes
 
 
-class Placed(Protocol):
-    """A message that was got."""
+class GotMessage(Protocol):
+    """A message that a consumer has got."""
 
     @property
-    def place(self) -> int: ...
+    def message_id(self) -> int: ...
 
 
 Commit = Callable[[Iterable[bytes], Iterable[tuple[int, int]]], None]
 
 
 class QueueTransaction:
-    """What is put and acknowledged together.  It is one thread's at a time.
+    """A group of puts and acknowledgements that are committed together.  It belongs to one thread at a time.
 
-    It is kept in memory, and nothing is written, until `commit`.  As a context manager it is committed behind the
-    block, or after an exception rolled back.
+    It is kept in memory until `commit`, and nothing is written before.  As a context manager it commits after the
+    block, or rolls back if the block raises.
     """
 
     def __init__(self, commit: Commit) -> None:
@@ -34,38 +34,38 @@ class QueueTransaction:
         self._is_ended = False
 
     def put(self, message: bytes) -> None:
-        """Have a message be put with the commit.  Raises: StateError; TypeError."""
+        """Put a message with the commit.  Raises: StateError; TypeError."""
         self._check()
         self._messages.append(message if type(message) is bytes else plain_bytes(message))
 
-    def ack(self, message: Placed) -> None:
-        """Have a message be acknowledged with the commit.  Raises: StateError."""
+    def ack(self, message: GotMessage) -> None:
+        """Acknowledge a message with the commit.  Raises: StateError."""
         self._check()
-        if message.place in self._acked:
-            raise StateError("the message was acknowledged in this transaction before")
-        self._acked.add(message.place)
+        if message.message_id in self._acked:
+            raise StateError("this transaction has already acknowledged the message")
+        self._acked.add(message.message_id)
 
     def commit(self) -> None:
-        """Have all of it be done, durably; after a crash before that nothing is.
+        """Commit durably; after a crash before that, nothing of the transaction remains.
 
-        What was put can be got then, its messages one behind the other, in the order of the commits.
-        Blocks: for syncs, whatever the queue's mode is.
-        Raises: StateError where a message was acknowledged by others, or the transaction ended; FullError for a full
-        disk, queue.Full where there may be no more pages: nothing was done then, and it can be tried again;
-        PoisonedError: it may have been done, which opening the queue anew tells; ClosedError.
-        After an exception of a signal handler it may have been done, and cannot be tried again.
+        After the commit consumers can get its messages, one after the other, in the order of the commits. Blocks: for
+        syncs, in any mode of the queue. Raises: StateError if another caller has acknowledged one of the messages, or
+        if the transaction has ended; FullError for a full disk and queue.Full if all pages are full, after which
+        nothing was done and it can be retried; PoisonedError, after which it may have been committed: open the queue
+        again to find out; ClosedError. After an exception of a signal handler it may have been committed, and cannot be
+        retried.
         """
         self._check()
         self._is_ended = True
         if self._messages or self._acked:
             try:
-                self._commit(self._messages, _runs(sorted(self._acked)))
+                self._commit(self._messages, _consecutive(sorted(self._acked)))
             except (FullError, queue.Full):
                 self._is_ended = False
                 raise
 
     def rollback(self) -> None:
-        """Have none of it be done.  Raises: StateError."""
+        """Discard the transaction.  Raises: StateError."""
         self._check()
         self._is_ended = True
 
@@ -78,18 +78,18 @@ class QueueTransaction:
 
     def _check(self) -> None:
         if self._is_ended:
-            raise StateError("the transaction was ended")
+            raise StateError("the transaction has ended")
 
 
-def _runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Places one behind the other: the first, and how many."""
+def _consecutive(message_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Group ids into runs of consecutive ones: the first id and the count of each."""
     first = count = 0
-    for place in places:
-        if count and place == first + count:
+    for message_id in message_ids:
+        if count and message_id == first + count:
             count += 1
             continue
         if count:
             yield first, count
-        first, count = place, 1
+        first, count = message_id, 1
     if count:
         yield first, count

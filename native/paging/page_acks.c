@@ -1,9 +1,12 @@
-/* The type AckWriter: the file of what was acknowledged of a page, to which each acknowledgement is appended in one call,
- * and for each message of the page a byte in memory that says whether it was.
+/* AckWriter: appends acknowledgements of a page's messages to a file.
  *
- * As with a PageWriter: nobody waits for the mutex who holds the interpreter's lock; `at` and the bytes change only once
- * the kernel has taken all of a record; after a failed write nothing is appended until Python has looked; in a forked
- * child nothing is written.
+ * It also keeps one byte in memory for each message of the page: its acknowledgement state.
+ *
+ * Invariants, as for PageWriter
+ * - No thread waits for the mutex while it holds the interpreter's lock.
+ * - `offset` and the states change only after the kernel has taken a whole record.
+ * - After a failed write nothing is appended until Python has handled the failure.
+ * - A forked child writes nothing.
  */
 #include "page.h"
 
@@ -18,25 +21,25 @@
 #define ACK_OPENS '('
 #define NO_TRANSACTION (-1)
 
-/* What is known of a message; binlog/paging/page.py has the same. */
-enum mark { MARK_NONE, MARK_DONE, MARK_PENDING };
+/* The acknowledgement state of a message; AckState in binlog/paging/page.py has the same values. */
+enum ack_state { ACK_NONE, ACK_DONE, ACK_PENDING };
 
-/* Why nothing was appended; the same. */
-enum refusal { REFUSED_TWICE = -1, REFUSED_LIMIT = -2, REFUSED_FAILURE = -3 };
+/* Why nothing was appended; Refusal in binlog/paging/page.py has the same values. */
+enum refusal { REFUSED_ALREADY_ACKED = -1, REFUSED_NO_SUCH_MESSAGE = -2, REFUSED_FAILURE = -3 };
 
 struct acks {
     PyObject_HEAD
-    pthread_mutex_t mutex; /* for all that follows */
+    pthread_mutex_t mutex; /* guards the fields below */
     int made;
     int fd;
     uint32_t generation;
     uint8_t salt[PAGE_SALT_BYTES];
-    uint64_t at;    /* where the next record goes */
-    uint64_t limit; /* the page has so many messages ... */
-    PyObject *page; /* ... or, while it is written, as many as its PageWriter says; NULL for none */
-    uint64_t room;  /* bytes of marks */
-    uint8_t *marks;
-    uint64_t done; /* messages that were acknowledged */
+    uint64_t offset;        /* of the next record */
+    uint64_t message_count; /* messages in the page, as far as known */
+    PyObject *page;         /* the page's PageWriter, which knows the count while the page is open; or NULL */
+    uint64_t room;          /* allocated bytes of `states` */
+    uint8_t *states;
+    uint64_t done; /* acknowledged messages */
     int failure;   /* errno of the write that failed */
 };
 
@@ -52,7 +55,7 @@ static int acks_init(PyObject *object, PyObject *args, PyObject *named)
         page_salt(salt_given, salt_bytes, &salt) != 0)
         return -1;
     if (self->made || !salt) {
-        PyErr_SetString(PyExc_ValueError, "an AckWriter is made once, with a salt");
+        PyErr_SetString(PyExc_ValueError, "an AckWriter is initialized once, with a salt");
         return -1;
     }
     pthread_mutex_init(&self->mutex, NULL);
@@ -68,11 +71,11 @@ static int make_room(struct acks *self, uint64_t stop)
     if (stop <= self->room)
         return 0;
     uint64_t room = stop + stop / 2 + 1024;
-    uint8_t *marks = realloc(self->marks, room);
-    if (!marks)
+    uint8_t *states = realloc(self->states, room);
+    if (!states)
         return -1;
-    memset(marks + self->room, MARK_NONE, room - self->room);
-    self->marks = marks;
+    memset(states + self->room, ACK_NONE, room - self->room);
+    self->states = states;
     self->room = room;
     return 0;
 }
@@ -84,30 +87,30 @@ static int append_record(struct acks *self, uint64_t first, uint64_t count, int6
     put_u32(record + ACK_RECORD_FIRST, (uint32_t)first);
     put_u32(record + ACK_RECORD_MESSAGE_COUNT, (uint32_t)count);
     put_u64(record + ACK_RECORD_TX_ID, (uint64_t)tx_id);
-    put_u32(record + ACK_RECORD_CRC, binlog_crc32c(page_place_crc(self->salt, self->at), record, ACK_RECORD_CRC));
+    put_u32(record + ACK_RECORD_CRC, binlog_crc32c(page_crc_seed(self->salt, self->offset), record, ACK_RECORD_CRC));
     struct iovec part = {record, sizeof record};
-    return page_write_all(self->fd, &part, 1, self->at);
+    return page_write_all(self->fd, &part, 1, self->offset);
 }
 
-/* Under the mutex: how many were acknowledged then, or why nothing was. */
-static int64_t put(struct acks *self, uint64_t first, uint64_t count, int64_t tx_id)
+/* Appends an acknowledgement; the caller holds the mutex.  Returns how many messages are acknowledged, or a refusal. */
+static int64_t append_locked(struct acks *self, uint64_t first, uint64_t count, int64_t tx_id)
 {
     uint64_t stop = first + count;
 
-    if (stop > self->limit && self->page)
-        self->limit = page_writer_count(self->page);
-    if (stop > self->limit || count == 0)
-        return REFUSED_LIMIT;
+    if (stop > self->message_count && self->page)
+        self->message_count = page_writer_count(self->page);
+    if (stop > self->message_count || count == 0)
+        return REFUSED_NO_SUCH_MESSAGE;
     if (self->failure || self->fd < 0 || make_room(self, stop) != 0)
         return REFUSED_FAILURE;
     for (uint64_t number = first; number < stop; number++)
-        if (self->marks[number] != MARK_NONE)
-            return REFUSED_TWICE;
+        if (self->states[number] != ACK_NONE)
+            return REFUSED_ALREADY_ACKED;
     self->failure = append_record(self, first, count, tx_id);
     if (self->failure)
         return REFUSED_FAILURE;
-    self->at += ACK_RECORD_BYTES;
-    memset(self->marks + first, tx_id == NO_TRANSACTION ? MARK_DONE : MARK_PENDING, count);
+    self->offset += ACK_RECORD_BYTES;
+    memset(self->states + first, tx_id == NO_TRANSACTION ? ACK_DONE : ACK_PENDING, count);
     if (tx_id == NO_TRANSACTION)
         self->done += count;
     return (int64_t)self->done;
@@ -117,19 +120,19 @@ static int parse_range(PyObject *const *args, Py_ssize_t given, Py_ssize_t wante
                        long long *last)
 {
     if (given != wanted) {
-        PyErr_SetString(PyExc_TypeError, "it takes the number of a message, a count, and one thing more");
+        PyErr_SetString(PyExc_TypeError, "this method takes a message's number, a count, and one more argument");
         return -1;
     }
-    long long number = PyLong_AsLongLong(args[0]), many = PyLong_AsLongLong(args[1]);
+    long long number = PyLong_AsLongLong(args[0]), messages = PyLong_AsLongLong(args[1]);
     *last = PyLong_AsLongLong(args[2]);
     if (PyErr_Occurred())
         return -1;
-    if (number < 0 || number > UINT32_MAX || many < 0 || many > UINT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "no number of a message, or no count");
+    if (number < 0 || number > UINT32_MAX || messages < 0 || messages > UINT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "the message number or the count is out of range");
         return -1;
     }
     *first = (uint64_t)number;
-    *count = (uint64_t)many;
+    *count = (uint64_t)messages;
     return 0;
 }
 
@@ -150,91 +153,92 @@ static PyObject *acks_append(PyObject *object, PyObject *const *args, Py_ssize_t
     if (usable(self)) {
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(&self->mutex);
-        done = put(self, first, count, tx_id);
+        done = append_locked(self, first, count, tx_id);
         pthread_mutex_unlock(&self->mutex);
         Py_END_ALLOW_THREADS
     }
     return PyLong_FromLongLong(done);
 }
 
-/* Changes marks, and counts anew what they change: how many are acknowledged then; -1 where there is no memory. */
-static int64_t set_marks(struct acks *self, uint64_t first, uint64_t count, int mark)
+/* Sets the states of messages.  Returns how many messages are acknowledged then, or -1 if memory runs out. */
+static int64_t set_states(struct acks *self, uint64_t first, uint64_t count, int state)
 {
     if (make_room(self, first + count) != 0)
         return -1;
     for (uint64_t number = first; number < first + count; number++) {
-        self->done -= self->marks[number] == MARK_DONE;
-        self->done += mark == MARK_DONE;
-        self->marks[number] = (uint8_t)mark;
+        self->done -= self->states[number] == ACK_DONE;
+        self->done += state == ACK_DONE;
+        self->states[number] = (uint8_t)state;
     }
     return (int64_t)self->done;
 }
 
-static PyObject *acks_mark(PyObject *object, PyObject *const *args, Py_ssize_t given)
+static PyObject *acks_set_state(PyObject *object, PyObject *const *args, Py_ssize_t given)
 {
     struct acks *self = (struct acks *)object;
     uint64_t first, count;
-    long long mark;
+    long long state;
     int64_t done;
 
-    if (parse_range(args, given, 3, &first, &count, &mark) != 0)
+    if (parse_range(args, given, 3, &first, &count, &state) != 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&self->mutex);
-    done = set_marks(self, first, count, (int)mark);
+    done = set_states(self, first, count, (int)state);
     pthread_mutex_unlock(&self->mutex);
     Py_END_ALLOW_THREADS
     return done < 0 ? PyErr_NoMemory() : PyLong_FromLongLong(done);
 }
 
-/* marks(first, count): a byte for each of the messages. */
-static PyObject *acks_marks(PyObject *object, PyObject *args)
+/* states(first, count): one byte for each message. */
+static PyObject *acks_states(PyObject *object, PyObject *args)
 {
     struct acks *self = (struct acks *)object;
     Py_ssize_t first, count;
 
-    if (!PyArg_ParseTuple(args, "nn:marks", &first, &count))
+    if (!PyArg_ParseTuple(args, "nn:states", &first, &count))
         return NULL;
     if (first < 0 || count < 0) {
-        PyErr_SetString(PyExc_ValueError, "no number of a message, or no count");
+        PyErr_SetString(PyExc_ValueError, "the message number or the count is out of range");
         return NULL;
     }
-    PyObject *found = PyBytes_FromStringAndSize(NULL, count);
-    if (!found)
+    PyObject *result = PyBytes_FromStringAndSize(NULL, count);
+    if (!result)
         return NULL;
-    char *bytes = PyBytes_AsString(found);
+    char *bytes = PyBytes_AsString(result);
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&self->mutex);
-    memset(bytes, MARK_NONE, (size_t)count);
+    memset(bytes, ACK_NONE, (size_t)count);
     if ((uint64_t)first < self->room) {
-        uint64_t there = self->room - (uint64_t)first;
-        memcpy(bytes, self->marks + first, there < (uint64_t)count ? there : (uint64_t)count);
+        uint64_t known = self->room - (uint64_t)first;
+        memcpy(bytes, self->states + first, known < (uint64_t)count ? known : (uint64_t)count);
     }
     pthread_mutex_unlock(&self->mutex);
     Py_END_ALLOW_THREADS
-    return found;
+    return result;
 }
 
-/* use(fd, at, limit, page): from now on records go to that file, from there on; -1 for none.  page: a PageWriter or None. */
-static PyObject *acks_use(PyObject *object, PyObject *args)
+/* attach(fd, offset, message_count, page): append to this file, starting at `offset`.  fd: -1 for no file.  page: a PageWriter,
+ * or None. */
+static PyObject *acks_attach(PyObject *object, PyObject *args)
 {
     struct acks *self = (struct acks *)object;
     int fd;
-    unsigned long long at, limit;
+    unsigned long long offset, message_count;
     PyObject *page, *before;
 
-    if (!PyArg_ParseTuple(args, "iKKO:use", &fd, &at, &limit, &page))
+    if (!PyArg_ParseTuple(args, "iKKO:attach", &fd, &offset, &message_count, &page))
         return NULL;
     if (page != Py_None && !page_is_writer(page)) {
-        PyErr_SetString(PyExc_TypeError, "a PageWriter or None");
+        PyErr_SetString(PyExc_TypeError, "attach takes a PageWriter or None");
         return NULL;
     }
     page = page == Py_None ? NULL : Py_NewRef(page);
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&self->mutex);
     self->fd = fd;
-    self->at = at;
-    self->limit = limit;
+    self->offset = offset;
+    self->message_count = message_count;
     before = self->page;
     self->page = page;
     self->failure = 0;
@@ -244,8 +248,8 @@ static PyObject *acks_use(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* pause(): until the next `use` nothing is appended; waits for who appends.  Where the next record goes stays as it is. */
-static PyObject *acks_pause(PyObject *object, PyObject *unused)
+/* detach(): append nothing until the next `attach`.  Waits for running appends; the offset of the next record stays. */
+static PyObject *acks_detach(PyObject *object, PyObject *unused)
 {
     struct acks *self = (struct acks *)object;
 
@@ -261,24 +265,24 @@ static PyObject *acks_pause(PyObject *object, PyObject *unused)
 static PyObject *acks_state(PyObject *object, PyObject *unused)
 {
     struct acks *self = (struct acks *)object;
-    unsigned long long at, done;
+    unsigned long long offset, done;
     int failure;
 
     (void)unused;
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&self->mutex);
-    at = self->at;
+    offset = self->offset;
     done = self->done;
     failure = self->failure;
     pthread_mutex_unlock(&self->mutex);
     Py_END_ALLOW_THREADS
-    return Py_BuildValue("(KKi)", at, done, failure);
+    return Py_BuildValue("(KKi)", offset, done, failure);
 }
 
 static void acks_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
-    free(((struct acks *)object)->marks);
+    free(((struct acks *)object)->states);
     Py_XDECREF(((struct acks *)object)->page);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
@@ -288,17 +292,18 @@ static void acks_dealloc(PyObject *object)
 
 static PyMethodDef acks_methods[] = {
     {"append", FAST(acks_append), METH_FASTCALL,
-     "append(first, count, tx_id): write that messages were acknowledged, and tell how many are then, or a refusal."},
-    {"mark", FAST(acks_mark), METH_FASTCALL, "mark(first, count, mark): write nothing, and tell how many are acknowledged."},
-    {"marks", acks_marks, METH_VARARGS, "marks(first, count): a byte for each."},
-    {"use", acks_use, METH_VARARGS, "use(fd, at, limit, page): append to that file; the page has `limit` messages."},
-    {"pause", acks_pause, METH_NOARGS, "Append nothing until `use`; waits for who appends."},
-    {"state", acks_state, METH_NOARGS, "Where the next record goes, how many are acknowledged, the failure's errno."},
+     "append(first, count, tx_id): append an acknowledgement; return the number of acknowledged messages, or a refusal."},
+    {"set_state", FAST(acks_set_state), METH_FASTCALL,
+     "set_state(first, count, state): set states in memory; return the number of acknowledged messages."},
+    {"states", acks_states, METH_VARARGS, "states(first, count): return one byte for each message."},
+    {"attach", acks_attach, METH_VARARGS, "attach(fd, offset, message_count, page): append to this file from now on."},
+    {"detach", acks_detach, METH_NOARGS, "Append nothing until the next `attach`."},
+    {"state", acks_state, METH_NOARGS, "Return the next offset, the number of acknowledged messages, and the errno of a failed write."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot acks_slots[] = {
-    {Py_tp_doc, "AckWriter(salt): appends acknowledgements of a page's messages to a file, and knows which there are."},
+    {Py_tp_doc, "AckWriter(salt): appends acknowledgements of a page's messages to a file."},
     {Py_tp_init, acks_init},
     {Py_tp_dealloc, acks_dealloc},
     {Py_tp_methods, acks_methods},

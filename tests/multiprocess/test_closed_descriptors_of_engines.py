@@ -97,7 +97,7 @@ _CHECKS = {"journal": check_journal, "pagestore": check_page_store, "commitlog":
 
 
 @pytest.mark.parametrize("engine", ["journal", "queue", "pagestore", "commitlog"])
-def test_nothing_is_acknowledged_or_written_elsewhere(tmp_path: Path, engine: str) -> None:
+def test_nothing_is_acknowledged_or_written_to_another_file(tmp_path: Path, engine: str) -> None:
     command = [
         sys.executable,
         "-c",

@@ -39,7 +39,7 @@ print(number)
 """
 
 
-def test_what_is_seen_beside_an_owner_was_so_at_one_moment(tmp_path: Path) -> None:
+def test_a_reader_sees_the_store_at_one_moment(tmp_path: Path) -> None:
     path, going_on = tmp_path / "store", tmp_path / "go-on"
     bodies = [b"%03d" % number * 500 for number in range(_COUNT)]
     with PageStore(path) as store:
@@ -71,7 +71,9 @@ def test_what_is_seen_beside_an_owner_was_so_at_one_moment(tmp_path: Path) -> No
     assert sorted(message.body for queue in ("a", "b") for message in read_queue(path, queue)) == bodies
 
 
-def test_an_owner_that_is_faster_than_a_look_is_not_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_changes_too_fast_is_not_reported_as_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the header of the log and the map of its generation two more begin, each time."""
     with PageStore(tmp_path) as store:
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from binlog.compose import Paging
+from binlog.compose import OpenedPaging
 from binlog.errors import PoisonedError
 from binlog.journal import appender
 from binlog.paging.options import PagingOptions
@@ -47,7 +47,7 @@ def syncs_that_fail(monkeypatch: pytest.MonkeyPatch, part: str) -> Iterator[None
 
 
 @contextmanager
-def paging_that_fails(path: Path, options: PagingOptions = SMALL) -> Iterator[tuple[Paging, PagingStore]]:
+def paging_that_fails(path: Path, options: PagingOptions = SMALL) -> Iterator[tuple[OpenedPaging, PagingStore]]:
     """Open paging as `paging` does, and expect that closing reports the failure."""
     with ExitStack() as opening:
         yield opening.enter_context(paging(path, options))

@@ -9,7 +9,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from binlog.compose import Paging, open_paging
+from binlog.compose import OpenedPaging, open_paging
 from binlog.journal.options import JournalOptions
 from binlog.paging.cursor.cursor import PageCursor, Run
 from binlog.paging.options import PagingOptions
@@ -23,7 +23,7 @@ _JOURNAL = JournalOptions(file_bytes=64 << 10)
 
 
 @contextmanager
-def paging(path: Path, options: PagingOptions = SMALL) -> Iterator[tuple[Paging, PagingStore]]:
+def paging(path: Path, options: PagingOptions = SMALL) -> Iterator[tuple[OpenedPaging, PagingStore]]:
     """A manager with its journal, and the store of one address."""
     with open_paging(path, options, _JOURNAL) as opened:
         yield opened, opened.manager.store(ADDRESS)
@@ -49,7 +49,7 @@ def depaged(store: PagingStore) -> list[list[bytes]]:
     return found
 
 
-def depage_all(opened: Paging, address: str = ADDRESS) -> list[bytes]:
+def depage_all(opened: OpenedPaging, address: str = ADDRESS) -> list[bytes]:
     """Depage an address in transactions until page mode ends; its messages."""
     found: list[bytes] = []
     while opened.manager.depage(address, lambda _, messages, __: found.extend(messages)):
@@ -70,7 +70,7 @@ def read_all(cursor: PageCursor, *, acknowledged: bool = False) -> list[bytes]:
     while run := cursor.read():
         found += run.messages
         if acknowledged:
-            cursor.ack(run.place, len(run.messages))
+            cursor.ack(run.message_id, len(run.messages))
     return found
 
 

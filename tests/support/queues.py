@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from binlog.format.paging.names import PAGE_END
+from binlog.paging.inspection import check_paging
 from binlog.paging.options import PagingOptions
 from binlog.queue.queue import Queue
 
 SMALL = PagingOptions(page_bytes=4096)
 SECONDS = 20
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for a queue; it must have no problems after the test."""
+    path = tmp_path / "queue"
+    yield path
+    if path.exists():
+        assert check_paging(path) == []
 
 
 def bodies(count: int, *, first: int = 0) -> list[bytes]:

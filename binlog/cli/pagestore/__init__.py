@@ -1,4 +1,4 @@
-"""`binlog pagestore`: a page store, from a terminal or a script."""
+"""`binlog pagestore`: inspect and maintain a page store."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from binlog.cli.commands import Commands
 
 
 class PageStoreCommands(Commands):
-    """The modules of this package."""
+    """The commands of this package."""
 
     package = "binlog.cli.pagestore"
     names = ("stat", "print", "check", "backup", "shrink", "xa")
 
 
-@click.group("pagestore", cls=PageStoreCommands, no_args_is_help=False, short_help="Look at a page store, or keep it.")
+@click.group("pagestore", cls=PageStoreCommands, no_args_is_help=False, short_help="Inspect or maintain a page store.")
 def command() -> None:
-    """Look at the page store in DIR, or keep it in order.
+    """Inspect or maintain the page store in DIR.
 
-    stat, print, check, and xa without an option may run while another process has the store, and change nothing. The
-    others have it to themselves meanwhile.
+    stat, print, check, and xa without an option may run while another process has the store open, and change nothing.
+    The other commands need the store to themselves.
     """

@@ -1,4 +1,4 @@
-"""`binlog pagestore backup`: a copy of a page store."""
+"""`binlog pagestore backup`: copy a page store."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from binlog.pagestore import PageStore, stat_page_store
 @directory_argument
 @click.argument("to", type=click.Path())
 def command(directory: str, to: str) -> None:
-    """Copy the page store in DIR to the folder TO, which is new or empty, and can then be opened as a store.
+    """Copy the page store in DIR to the folder TO, which must be new or empty. The copy can be opened as a store.
 
-    A process that has the store makes its backups itself (PageStore.backup); then this exits with 4.
+    If a process has the store open, this exits with 4; that process can make a backup itself (PageStore.backup).
     """
     with opening():
-        stat_page_store(directory)  # a store is not made by this
+        stat_page_store(directory)  # so that opening does not create a store
         store = PageStore(directory)
     with store:
         store.backup(to)

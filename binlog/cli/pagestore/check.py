@@ -1,4 +1,4 @@
-"""`binlog pagestore check`: everything that is wrong with a page store."""
+"""`binlog pagestore check`: report every problem of a page store."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from binlog.cli.problems import print_problems
 from binlog.pagestore import check_page_store
 
 
-@click.command("check", short_help="Look for everything that is wrong.")
+@click.command("check", short_help="Report every problem.")
 @directory_argument
-@json_option("Print a JSON object for each problem: path, offset, rule, text, end. Nothing for none.")
+@json_option("Print a JSON object for each problem: path, offset, rule, text, end. Nothing if there is none.")
 def command(directory: str, as_json: bool) -> ExitCode:
-    """Look for everything that is wrong with the page store in DIR, and repair nothing.
+    """Check the page store in DIR, and report every problem; repair nothing.
 
-    Reads every page, and prints a line for each problem: the file, the offset in it, what is wrong, and the rule that
-    is broken. Exits with 1 if there is any. After a crash it tells nothing of what the next process to open it puts
-    right.
+    Reads every page, and prints a line for each problem: the file, the offset, a description, and the rule that is
+    violated. Exits with 1 if there is any. The remains of a crash that the next process cleans up are not a problem.
     """
     with opening():
         problems = check_page_store(directory)

@@ -1,4 +1,4 @@
-"""`binlog pagestore print`: the messages of a queue."""
+"""`binlog pagestore print`: print the messages of a queue."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from binlog.pagestore import Message, read_queue
 @click.command("print", short_help="Print the messages of a queue.")
 @directory_argument
 @click.argument("queue")
-@click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print so many at most.")
+@click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print at most N messages.")
 @json_option(
-    'Print a JSON object for each message: key, priority, delivery_count, expiration, and it as "text", or as "base64" '
-    "where it is not UTF-8."
+    'Print a JSON object for each message: key, priority, delivery_count, expiration, and the message as "text", or as '
+    '"base64" if it is not UTF-8.'
 )
 def command(directory: str, queue: str, count: int | None, as_json: bool) -> None:
-    """Print the messages of a queue of the store in DIR, a line each, in the order of their keys.
+    """Print the messages of a queue of the store in DIR, one per line, in the order of their keys.
 
-    They are printed as they are, also those that a prepared transaction puts or gets, and stay. A message that contains
-    a newline takes several lines; --json keeps it in one.
+    Prints all of them, also those that a prepared transaction puts or gets, and removes none. A message that contains a
+    newline takes several lines; --json keeps it in one.
     """
     with opening():
         messages = read_queue(directory, queue, count)

@@ -1,4 +1,4 @@
-"""`binlog pagestore shrink`: cutting off free pages."""
+"""`binlog pagestore shrink`: truncate free pages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from binlog.cli.output import write_line
 from binlog.pagestore import PageStore, stat_page_store
 
 
-@click.command("shrink", short_help="Cut off free pages.")
+@click.command("shrink", short_help="Truncate free pages.")
 @directory_argument
 def command(directory: str) -> None:
-    """Cut off the pages of the store in DIR that lie behind the last one in use.
+    """Truncate the file of pages of the store in DIR after the last page in use.
 
-    A process that has the store does that itself (PageStore.shrink); then this exits with 4.
+    If a process has the store open, this exits with 4; that process can do it itself (PageStore.shrink).
     """
     with opening():
         before = stat_page_store(directory).page_count

@@ -1,4 +1,4 @@
-"""`binlog pagestore stat`: what is in a page store."""
+"""`binlog pagestore stat`: show the pages and queues of a page store."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from binlog.cli.output import write_line, write_table
 from binlog.cli.records import object_line
 from binlog.pagestore import PageStoreStat, stat_page_store
 
-_NAMES = ("QUEUE", "MESSAGES", "GIVEN", "INDEX PAGES")
+_NAMES = ("QUEUE", "MESSAGES", "DELIVERED", "INDEX PAGES")
 
 
 @click.command("stat", short_help="Show pages and queues.")
 @directory_argument
 @json_option("Print a JSON object: page_bytes, page_count, free_count, generation, record_count, queues, prepared, ...")
 def command(directory: str, as_json: bool) -> None:
-    """Show how many pages the store in DIR has, and its queues.
+    """Show the pages and queues of the store in DIR.
 
-    MESSAGES are with those that prepared transactions have, which 'binlog pagestore xa' shows; GIVEN are those of them
-    that were given to somebody.
+    MESSAGES includes those of prepared transactions, which 'binlog pagestore xa' shows. DELIVERED counts those of them
+    that were delivered.
     """
     with opening():
         found = stat_page_store(directory)
     if as_json:
         write_line(object_line(_as_object(found)))
         return
-    has = f"{found.holder or 'a process'} has it" if found.is_owned else "nobody has it"
+    has = f"open in {found.holder or 'a process'}" if found.is_owned else "not open"
     size = size_text(found.page_bytes * found.page_count)
     write_line(
         f"{things_text(found.page_count, 'page')} of {size_text(found.page_bytes)}, {size}, "
@@ -39,7 +39,7 @@ def command(directory: str, as_json: bool) -> None:
         f"{things_text(len(found.prepared), 'prepared transaction')}"
     )
     rows = [
-        (each.name, count_text(each.message_count), count_text(each.given_count), count_text(each.index_pages))
+        (each.name, count_text(each.message_count), count_text(each.delivered_count), count_text(each.index_pages))
         for each in found.queues
     ]
     write_table(_NAMES, rows, left=_NAMES[:1])

@@ -1,4 +1,4 @@
-"""`binlog pagestore xa`: transactions that are prepared, and ending one by hand."""
+"""`binlog pagestore xa`: show prepared transactions, or end one by hand."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from binlog.pagestore import PageStore, PreparedTransaction, Xid, parse_xid, sta
 @click.option("--commit", "to_commit", metavar="XID", help="Commit this one.")
 @click.option("--rollback", "to_roll_back", metavar="XID", help="Roll this one back.")
 def command(directory: str, to_commit: str | None, to_roll_back: str | None) -> None:
-    """Show the transactions of the store in DIR that are prepared, a line each; or end one of them.
+    """Show the prepared transactions of the store in DIR, one per line; or end one of them.
 
-    An XID is its format, global id and branch, the latter two in hexadecimal digits: 1:0a0b:0c. It is for whoever
-    coordinates the transaction to say how it ends; by hand, others that take part in it may end otherwise.
+    An XID is its format, global id and branch, the latter two in hexadecimal digits: 1:0a0b:0c. The transaction's
+    coordinator decides how it ends. If you end it by hand, its other participants may end it differently.
     """
     if to_commit and to_roll_back:
         raise click.UsageError("--commit and --rollback exclude each other")

@@ -1,4 +1,4 @@
-"""`binlog paging`: pages of messages, looked at from a terminal or a script."""
+"""`binlog paging`: inspect pages of messages."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from binlog.cli.commands import Commands
 
 
 class PagingCommands(Commands):
-    """The modules of this package."""
+    """The commands of this package."""
 
     package = "binlog.cli.paging"
     names = ("stat", "print", "check")
 
 
-@click.group("paging", cls=PagingCommands, no_args_is_help=False, short_help="Look at pages, or at a queue.")
+@click.group("paging", cls=PagingCommands, no_args_is_help=False, short_help="Inspect pages, or a queue.")
 def command() -> None:
-    """Look at the paging in DIR: that of a queue, of binlog.paging, or of JBoss Messaging.
+    """Inspect the pages in DIR: those of a queue, of binlog.paging, or of JBoss Messaging.
 
-    All of them may run while another process has it, and change nothing.
+    All of these commands may run while another process has DIR open, and change nothing.
 
-    Each address has pages, numbered from 1, and a page has messages, numbered from 0. A queue has all in one address,
+    Each address has pages, numbered from 1, and each page has messages, numbered from 0. A queue is the address
     'queue'.
     """

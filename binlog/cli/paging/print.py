@@ -1,4 +1,4 @@
-"""`binlog paging print`: the messages in pages."""
+"""`binlog paging print`: print the messages in pages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from binlog.cli.exits import CommandError, ExitCode, opening
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import write
 from binlog.cli.records import content_json, lines
-from binlog.paging import look_at_paging, read_given, read_pages
-from binlog.queue import DEAD_ADDRESS, QUEUE_ADDRESS
+from binlog.paging import read_delivery_counts, read_pages, stat_paging
+from binlog.queue import DEAD_LETTER_ADDRESS, QUEUE_ADDRESS
 
 _AT_ONCE = 256
 _Found = tuple[int, int, bytes, int]
@@ -20,21 +20,21 @@ _Found = tuple[int, int, bytes, int]
 
 @click.command("print", short_help="Print messages.")
 @directory_argument
-@click.option("--address", metavar="A", help="Whose messages; needed where there are several addresses.")
-@click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print so many at most.")
+@click.option("--address", metavar="A", help="Print messages of this address; needed if there are several.")
+@click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print at most N messages.")
 @json_option(
-    "Print a JSON object for each message: page, number, tx_id (-1 for none), how often it was given, and it as "
+    "Print a JSON object for each message: page, number, tx_id (-1 for none), deliveries, and the message as "
     '"text", or as "base64" if it is not UTF-8.'
 )
 def command(directory: str, address: str | None, count: int | None, as_json: bool) -> None:
-    """Print the messages that are in the pages of an address in DIR, a line each, in their order.
+    """Print the messages in the pages of an address in DIR, one per line, in order.
 
-    They are printed as they are, also those that were acknowledged, and those of transactions that nobody committed. A
-    message that contains a newline takes several lines; --json keeps it in one.
+    Prints all of them, also those that were acknowledged and those of transactions that were never committed. A message
+    that contains a newline takes several lines; --json keeps it in one.
     """
     with opening():
         name = address or _main_address(directory)
-        given = read_given(directory, name) if as_json else {}
+        given = read_delivery_counts(directory, name) if as_json else {}
         found = islice(read_pages(directory, name), count)
         first = list(islice(found, _AT_ONCE))
     while first:
@@ -43,12 +43,12 @@ def command(directory: str, address: str | None, count: int | None, as_json: boo
 
 
 def _main_address(directory: str) -> str:
-    """The only address there is, or a queue's, not that of its dead letters."""
-    addresses = [found.address for found in look_at_paging(directory).addresses]
-    if sorted(addresses) == [QUEUE_ADDRESS, DEAD_ADDRESS]:
+    """Return the only address, or the queue's if the other one is that of its dead letters."""
+    addresses = [found.address for found in stat_paging(directory).addresses]
+    if sorted(addresses) == [QUEUE_ADDRESS, DEAD_LETTER_ADDRESS]:
         return QUEUE_ADDRESS
     if len(addresses) != 1:
-        text = f"{directory} has {len(addresses)} addresses; --address takes one of them"
+        text = f"{directory} has {len(addresses)} addresses; select one with --address"
         raise CommandError(text, ExitCode.CANNOT_OPEN)
     return addresses[0]
 

@@ -1,4 +1,4 @@
-"""`binlog paging stat`: which pages there are."""
+"""`binlog paging stat`: show addresses and their pages."""
 
 from __future__ import annotations
 
@@ -11,36 +11,35 @@ from binlog.cli.exits import ExitCode, opening
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.records import object_line
-from binlog.paging import AddressLook, PageLook, look_at_paging
+from binlog.paging import AddressStat, PageStat, stat_paging
 
-_PAGES = ("PAGE", "MESSAGES", "BYTES", "ACKED", "GIVEN", "OF TX", "SIZE")
+_PAGES = ("PAGE", "MESSAGES", "BYTES", "ACKED", "DELIVERED", "OF TX", "SIZE")
 
 
 @click.command("stat", short_help="Show addresses and their pages.")
 @directory_argument
 @json_option("Print a JSON object for each address: address, path, layout, and its pages.")
 def command(directory: str, as_json: bool) -> ExitCode:
-    """Show each address in DIR and its pages, each of which is read.
+    """Show each address in DIR and its pages. Reads every page.
 
-    ACKED are messages that were acknowledged, GIVEN those that were given to somebody, OF TX those that were put with
-    a transaction, whatever became of it.
-    '+' behind the number of a page: messages may still be added to it, or its process died before it had ended it.
-    What is damaged is told last, and it exits with 1.
+    ACKED counts acknowledged messages, DELIVERED those that a consumer has got, OF TX those that were put in a
+    transaction, committed or not. A '+' after a page's number means that the page is still open, or that its process
+    died before it closed the page. Damage is reported last, and the exit status is then 1.
     """
     with opening():
-        look = look_at_paging(directory)
-    for address in look.addresses:
+        stat = stat_paging(directory)
+    for address in stat.addresses:
         if as_json:
             write_line(object_line(_as_object(address)))
         else:
             _write_address(address)
-    for problem in look.problems:
+    for problem in stat.problems:
         if not as_json:
             write_line(printable(str(problem)))
-    return ExitCode.FAILED if look.problems else ExitCode.OK
+    return ExitCode.FAILED if stat.problems else ExitCode.OK
 
 
-def _write_address(address: AddressLook) -> None:
+def _write_address(address: AddressStat) -> None:
     count = sum(page.message_count for page in address.pages)
     acked = sum(page.acked_count for page in address.pages)
     pages = things_text(len(address.pages), "page")
@@ -51,9 +50,9 @@ def _write_address(address: AddressLook) -> None:
         write_table(_PAGES, [_row(page) for page in address.pages])
 
 
-def _row(page: PageLook) -> tuple[str, ...]:
+def _row(page: PageStat) -> tuple[str, ...]:
     return (
-        f"{page.page_id}{'' if page.ended else '+'}",
+        f"{page.page_id}{'' if page.is_closed else '+'}",
         count_text(page.message_count),
         size_text(page.message_bytes),
         count_text(page.acked_count),
@@ -63,5 +62,5 @@ def _row(page: PageLook) -> tuple[str, ...]:
     )
 
 
-def _as_object(address: AddressLook) -> dict[str, Any]:
+def _as_object(address: AddressStat) -> dict[str, Any]:
     return {**address._asdict(), "pages": [page._asdict() for page in address.pages]}

@@ -1,1 +1,1 @@
-"""What a page store has on the disk: pages, the map of those that are free, and the log of its transactions."""
+"""The file formats of a page store."""

@@ -1,4 +1,4 @@
-"""The map of the pages that are free when a generation of the log begins."""
+"""The map of free pages at the start of a generation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ FREE_MAP = Layout(
     fields=(
         Field("magic", "bytes:8", "`BINLOGFM`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
-        Field("page_bytes", "u32", "how large a page is"),
-        Field("generation", "u64", "of the log that goes on from this map"),
-        Field("salt", "bytes:8", "of that generation"),
-        Field("page_count", "u64", "so many pages the map is of; no other is in use"),
+        Field("page_bytes", "u32", "page size"),
+        Field("generation", "u64", "generation of the log that starts with this map"),
+        Field("salt", "bytes:8", "salt of that generation"),
+        Field("page_count", "u64", "number of pages in the map; no page after them is in use"),
         Field("bits_crc", "u32", "CRC-32C of the bits that follow"),
         Field("crc", "u32", "CRC-32C of 0..43"),
     ),
@@ -33,7 +33,7 @@ _CRC = struct.Struct(">I")
 
 
 class FreeMap(NamedTuple):
-    """Which pages are free.  states: `0` or `1` for each page, `1` for a free one, in ASCII."""
+    """The state of each page: `states` has, in ASCII, `1` for a free page and `0` for any other."""
 
     page_bytes: int
     generation: int
@@ -41,7 +41,7 @@ class FreeMap(NamedTuple):
     states: bytes
 
     def pack(self) -> bytes:
-        """The map as it lies in its file."""
+        """Return the bytes of the file."""
         bits = _pack_bits(self.states)
         values: dict[str, int | bytes] = {
             "page_bytes": self.page_bytes,
@@ -56,21 +56,21 @@ class FreeMap(NamedTuple):
 
 
 def parse_free_map(data: bytes, path: str) -> FreeMap:
-    """The map that a file holds.  Raises: CorruptError; VersionError."""
+    """Parse the bytes of a map.  Raises: CorruptError; VersionError."""
     if len(data) < FREE_MAP.size:
-        raise CorruptError(path, 0, "header", f"of the header only {len(data)} bytes are there")
+        raise CorruptError(path, 0, "header", f"the header has only {len(data)} bytes")
     found = FREE_MAP.unpack(data)
     if found["magic"] != _MAGIC or found["crc"] != crc32c(data[:_CRC_AT]):
-        raise CorruptError(path, 0, "header_crc", "the header is not what was written")
+        raise CorruptError(path, 0, "header_crc", "the header is damaged")
     if found["version"] != VERSION:
-        text = f"{path}: version {found['version']}; {VERSION} is known"
+        text = f"{path}: version {found['version']}; this release reads version {VERSION}"
         raise VersionError(text, found=found["version"], known=(VERSION,))
     count = found["page_count"]
     if count > PAGE_COUNT_MAX:
         raise CorruptError(path, FREE_MAP.offset("page_count"), "page_count", f"{count} pages are too many")
     bits = data[FREE_MAP.size : FREE_MAP.size + _bit_bytes(count)]
     if found["bits_crc"] != crc32c(bits) or len(bits) != _bit_bytes(count):
-        raise CorruptError(path, FREE_MAP.size, "bits_crc", "the bits are not what was written")
+        raise CorruptError(path, FREE_MAP.size, "bits_crc", "the bits are damaged")
     return FreeMap(found["page_bytes"], found["generation"], found["salt"], _unpack_bits(bits, count))
 
 

@@ -1,8 +1,8 @@
-"""The log of a page store's transactions: a header, and a record of each transaction that changed pages.
+"""The transaction log of a page store: a header, and a record for each transaction that changed pages.
 
-A generation of the log begins with each checkpoint: with a salt of its own in the header, which goes into the CRCs of
-its records, so that those of the generation before, which lie there still, are none of it.  A record holds what its
-transaction made of each page; the kinds of these actions have SwiftMQ's numbers.
+Each checkpoint begins a generation of the log.  Its header has a new salt, which is part of the CRCs of its records.
+So old records of the previous generation, which are still in the file, are not valid.  A record has the actions of its
+transaction on each page; the kinds of actions have SwiftMQ's numbers.
 """
 
 from __future__ import annotations
@@ -20,67 +20,65 @@ from binlog.format.pagestore.page import PAGE_COUNT_MAX, is_page_size, page_cont
 VERSION = 1
 _MAGIC = b"BINLOGTL"
 SALT_BYTES = 8
-# What a disk writes whole, or not at all; the header has one to itself.
+# A disk writes a sector whole or not at all; the header has a sector of its own.
 RECORDS_AT = 512
 
 LOG_START = Layout(
     "pagestore_log",
-    "The header of `transaction.log`; the first record lies at 512",
+    "The header of `transaction.log`; the first record is at 512",
     size=64,
     fields=(
         Field("magic", "bytes:8", "`BINLOGTL`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
-        Field("page_bytes", "u32", "how large a page is"),
-        Field("generation", "u64", "how often the log began anew, 1 at first"),
-        Field("salt", f"bytes:{SALT_BYTES}", "of the generation, at random; goes into the CRC of each record"),
-        Field("began_ns", "u64", "when the generation began, nanoseconds since 1970 UTC"),
+        Field("page_bytes", "u32", "page size"),
+        Field("generation", "u64", "number of the generation, from 1"),
+        Field("salt", f"bytes:{SALT_BYTES}", "random, of the generation; part of the CRC of each record"),
+        Field("began_ns", "u64", "start of the generation, nanoseconds since 1970 UTC"),
         Field("reserved", "bytes:20", "zeros", const=bytes(20)),
         Field("crc", "u32", "CRC-32C of 0..59"),
     ),
 )
 LOG_RECORD = Layout(
     "pagestore_record",
-    "What comes before the actions of a transaction",
+    "The head of a transaction's record; its actions follow",
     size=36,
     fields=(
         Field("mark", "bytes:4", "the first four bytes of the generation's salt"),
         Field("kind", "u8", "2: the transaction is committed"),
         Field("reserved", "bytes:3", "zeros", const=bytes(3)),
-        Field("action_count", "u32", "so many actions follow"),
-        Field("action_bytes", "u32", "and they take so many bytes"),
-        Field("tx_id", "u64", "the transaction"),
-        Field("synced", "u64", "where the log ended that was on the disk when this was written"),
-        Field("crc", "u32", "CRC-32C of the salt, of the offset of this record (u64), of what stands here before, "
+        Field("action_count", "u32", "number of actions"),
+        Field("action_bytes", "u32", "bytes of the actions"),
+        Field("tx_id", "u64", "transaction"),
+        Field("synced", "u64", "end of the log that was on the disk when this record was written"),
+        Field("crc", "u32", "CRC-32C of the salt, the offset of this record (u64), the fields above, "
               "and of the actions"),
     ),
 )  # fmt: skip
 LOG_ACTION = Layout(
     "pagestore_action",
-    "An action: what a transaction made of a page; the bytes follow",
+    "An action: a change of a page; the bytes follow",
     size=12,
     fields=(
-        Field(
-            "kind", "u8", "1 a new page, zeros but for what follows; 2 all of the page; 3 it is free; 4 a part of it"
-        ),
+        Field("kind", "u8", "1 a new page, filled up with zeros; 2 a whole page; 3 free the page; 4 a part of a page"),
         Field("reserved", "u8", "0", const=0),
-        Field("offset", "u16", "where in the page the bytes go"),
-        Field("length", "u16", "so many bytes follow"),
+        Field("offset", "u16", "offset in the page"),
+        Field("length", "u16", "number of bytes that follow"),
         Field("reserved_2", "u16", "0", const=0),
-        Field("page", "u32", "the page's number"),
+        Field("page", "u32", "number of the page"),
     ),
 )
 MARK_BYTES = 4
 
 PageAction = tuple[int, int, int, int, bytes | bytearray]
-"""An action that is to be packed: its kind, the page, offset and size of a part of what the page holds, all of that.
+"""An action to be packed: its kind, the page, the offset and size of a part of the content, and the content.
 
-Of an INSERT or UPDATE the zeros at the end of the part are left out.
+Zeros at the end of the part are omitted for INSERT and UPDATE.
 """
 
-# What a record of SwiftMQ's log begins with: START, COMMIT, ABORT.
+# The first bytes of a record in SwiftMQ's log: START, COMMIT, ABORT.
 _SWIFTMQ_STARTS = (b"\0\0\0\1", b"\0\0\0\2", b"\0\0\0\3")
 _CRC = struct.Struct(">I")
-_PLACE = struct.Struct(">8sQ")
+_SALT_AND_OFFSET = struct.Struct(">8sQ")
 _HEAD = struct.Struct(">4sB3sIIQQ")
 _ACTION = struct.Struct(LOG_ACTION.format)
 _START_CRC_AT = LOG_START.offset("crc")
@@ -88,7 +86,11 @@ _CRC_AT = LOG_RECORD.offset("crc")
 
 
 class ActionKind(enum.IntEnum):
-    """INSERT: a new page, zeros but for these bytes.  UPDATE: all of a page.  DELETE: it is free.  PORTION: a part."""
+    """The kind of an action.
+
+    INSERT: a new page with these bytes and zeros.  UPDATE: a whole page.  DELETE: free the page.  PORTION: a part of a
+    page.
+    """
 
     INSERT = 1
     UPDATE = 2
@@ -96,17 +98,17 @@ class ActionKind(enum.IntEnum):
     PORTION = 4
 
 
-_KINDS = {int(kind): kind for kind in ActionKind}  # asking the enumeration takes thrice as long
+_KINDS = {int(kind): kind for kind in ActionKind}  # reading the enumeration takes three times as long
 
 
 class RecordKind(enum.IntEnum):
-    """What a record says of its transaction."""
+    """The kind of a record."""
 
     COMMIT = 2
 
 
 class Action(NamedTuple):
-    """What became of a page.  offset: where `data` goes in it."""
+    """A change of a page.  offset: the position of `data` in the page."""
 
     kind: ActionKind
     page: int
@@ -123,13 +125,13 @@ class LogStart(NamedTuple):
     began_ns: int = 0
 
     def pack(self) -> bytes:
-        """As it lies in the file."""
+        """Return the bytes of the header."""
         head = LOG_START.pack({**self._asdict(), "crc": 0})[:_START_CRC_AT]
         return head + _CRC.pack(crc32c(head))
 
 
 class LogRecord(NamedTuple):
-    """A transaction.  synced: where the log ended that was on the disk when it was written."""
+    """The record of a transaction.  synced: the end of the log that was on the disk when this record was written."""
 
     tx_id: int
     synced: int
@@ -137,87 +139,94 @@ class LogRecord(NamedTuple):
 
 
 def parse_log_start(data: bytes, path: str) -> LogStart:
-    """The header that a log begins with.  Raises: CorruptError; VersionError."""
+    """Parse the header of a log.  Raises: CorruptError; VersionError."""
     if len(data) < LOG_START.size:
-        raise CorruptError(path, 0, "header", f"of the header only {len(data)} bytes are there")
+        raise CorruptError(path, 0, "header", f"the header has only {len(data)} bytes")
     found = LOG_START.unpack(data)
     if data[:4] in _SWIFTMQ_STARTS:
-        text = "this is a store of SwiftMQ's own, whose log has no checks; only its pages are laid out as ours are"
+        text = (
+            "this store was written by SwiftMQ, whose log has no checksums; only its pages have the same layout as ours"
+        )
         raise CorruptError(path, 0, "swiftmq", text)
     if found["magic"] != _MAGIC or found["crc"] != crc32c(data[:_START_CRC_AT]):
-        raise CorruptError(path, 0, "header_crc", "the header is not what was written")
+        raise CorruptError(path, 0, "header_crc", "the header is damaged")
     if found["version"] != VERSION:
-        text = f"{path}: version {found['version']}; {VERSION} is known"
+        text = f"{path}: version {found['version']}; this release reads version {VERSION}"
         raise VersionError(text, found=found["version"], known=(VERSION,))
     if not is_page_size(found["page_bytes"]):
-        raise CorruptError(path, LOG_START.offset("page_bytes"), "page_bytes", f"pages of {found['page_bytes']} bytes")
+        raise CorruptError(
+            path,
+            LOG_START.offset("page_bytes"),
+            "page_bytes",
+            f"a page size of {found['page_bytes']} bytes is not possible",
+        )
     return LogStart(found["page_bytes"], found["generation"], found["salt"], found["began_ns"])
 
 
 def pack_actions(actions: Sequence[tuple[int, int, int, bytes | bytearray | memoryview]]) -> bytes:
-    """Actions as they lie in a record; each is kind, page, offset and bytes."""
+    """Return the bytes of actions, each given as kind, page, offset and data."""
     parts: list[bytes | bytearray | memoryview] = []
     for kind, page, offset, data in actions:
         parts += (_ACTION.pack(kind, 0, offset, len(data), 0, page), data)
     return b"".join(parts)
 
 
-def pack_record(tx_id: int, synced: int, action_count: int, actions: bytes, salt: bytes, at: int) -> bytes:
-    """The record of a transaction, as it lies at the offset `at`."""
+def pack_record(tx_id: int, synced: int, action_count: int, actions: bytes, salt: bytes, offset: int) -> bytes:
+    """Return the bytes of a transaction's record at this offset."""
     head = _HEAD.pack(salt[:MARK_BYTES], RecordKind.COMMIT, b"", action_count, len(actions), tx_id, synced)
-    return b"".join((head, _CRC.pack(crc32c(actions, crc32c(head, check_seed(salt, at)))), actions))
+    return b"".join((head, _CRC.pack(crc32c(actions, crc32c(head, crc_seed(salt, offset)))), actions))
 
 
-def check_seed(salt: bytes, at: int) -> int:
-    """The CRC of what comes before the record itself."""
-    return crc32c(_PLACE.pack(salt, at))
+def crc_seed(salt: bytes, offset: int) -> int:
+    """Return the initial value of a record's CRC."""
+    return crc32c(_SALT_AND_OFFSET.pack(salt, offset))
 
 
-def parse_record(data: bytes, at: int, start: LogStart, path: str, base: int = 0) -> tuple[LogRecord, int]:
-    """The record at the offset `at` of the log, and where it ends.
+def parse_record(data: bytes, offset: int, start: LogStart, path: str, base: int = 0) -> tuple[LogRecord, int]:
+    """Parse the record at an offset of the log; return it and its end.
 
-    data: of the log, from its offset `base` on.
-    Raises: CorruptError, whose rule is "torn" where the data end within the record.
+    data: the bytes of the log from the offset `base` on. Raises: CorruptError; its rule is "torn" if the data end
+    within the record.
     """
-    place = at - base
-    if place + LOG_RECORD.size > len(data):
-        raise CorruptError(path, at, "torn", "the log ends within a record")
-    mark, kind, _, count, size, tx_id, synced = _HEAD.unpack_from(data, place)
+    position = offset - base
+    if position + LOG_RECORD.size > len(data):
+        raise CorruptError(path, offset, "torn", "the log ends within a record")
+    mark, kind, _, count, size, tx_id, synced = _HEAD.unpack_from(data, position)
     if mark != start.salt[:MARK_BYTES] or kind != RecordKind.COMMIT:
-        raise CorruptError(path, at, "record", "no record of this generation begins here")
-    end = place + LOG_RECORD.size + size
+        raise CorruptError(path, offset, "record", "no record of this generation starts here")
+    end = position + LOG_RECORD.size + size
     if end > len(data):
-        raise CorruptError(path, at, "torn", "the log ends within a record")
-    body = data[place + LOG_RECORD.size : end]
-    (crc,) = _CRC.unpack_from(data, place + _CRC_AT)
-    if crc != crc32c(body, crc32c(data[place : place + _CRC_AT], check_seed(start.salt, at))):
-        raise CorruptError(path, at, "check", "the record is not what was written")
-    return LogRecord(tx_id, synced, _parse_actions(body, count, start.page_bytes, at, path)), base + end
+        raise CorruptError(path, offset, "torn", "the log ends within a record")
+    body = data[position + LOG_RECORD.size : end]
+    (crc,) = _CRC.unpack_from(data, position + _CRC_AT)
+    if crc != crc32c(body, crc32c(data[position : position + _CRC_AT], crc_seed(start.salt, offset))):
+        raise CorruptError(path, offset, "check", "the record is damaged")
+    return LogRecord(tx_id, synced, _parse_actions(body, count, start.page_bytes, offset, path)), base + end
 
 
-def said_bytes(data: bytes, at: int) -> int:
-    """How many bytes the record at an offset takes by what it says, of those that are there."""
-    if at + LOG_RECORD.size > len(data):
+def declared_bytes(data: bytes, offset: int) -> int:
+    """Return the size that a record claims to have, limited to the data."""
+    if offset + LOG_RECORD.size > len(data):
         return 0
-    size: int = _HEAD.unpack_from(data, at)[4]
-    return min(LOG_RECORD.size + size, len(data) - at)
+    size: int = _HEAD.unpack_from(data, offset)[4]
+    return min(LOG_RECORD.size + size, len(data) - offset)
 
 
-def _parse_actions(body: bytes, count: int, page_bytes: int, at: int, path: str) -> tuple[Action, ...]:
+def _parse_actions(body: bytes, count: int, page_bytes: int, offset: int, path: str) -> tuple[Action, ...]:
     room = page_content_bytes(page_bytes)
     actions = []
-    place = 0
+    position = 0
     try:
         for _ in range(count):
-            kind, _, offset, length, _, page = _ACTION.unpack_from(body, place)
-            place += _ACTION.size
-            action = Action(_KINDS[kind], page, offset, body[place : place + length])
-            place += length
+            kind, _, offset, length, _, page = _ACTION.unpack_from(body, position)
+            position += _ACTION.size
+            action = Action(_KINDS[kind], page, offset, body[position : position + length])
+            position += length
             if offset + length > room or page > PAGE_COUNT_MAX or len(action.data) != length:
                 raise ValueError(f"page {page}, {length} bytes at {offset}")
             actions.append(action)
-        if place != len(body):
-            raise ValueError(f"{len(body) - place} bytes follow the last one")
+        if position != len(body):
+            raise ValueError(f"{len(body) - position} bytes follow the last one")
     except (struct.error, KeyError, ValueError) as error:
-        raise CorruptError(path, at, "action", f"an action of the record makes no sense: {error}") from None
+        raise CorruptError(path, offset, "action", f"the record has an invalid action: {error}") from None
     return tuple(actions)

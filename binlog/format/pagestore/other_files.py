@@ -1,13 +1,13 @@
-"""The file that says which messages of a page store were given: a header, and a record each time one is.
+"""The other files of a page store: delivery counts, durable subscribers, swap files, and file names.
 
-A record counts for the message that its queue has under its key, in the page that it says, and says how often that was
-given then; the largest count is right.  No record lies in two sectors.
+The file of delivery counts has a header, and one record for each delivery.  A record applies to the message with this
+key in this queue, if it starts at this page.  The record with the largest count is valid.  No record crosses a sector.
 
-A durable subscriber, as it lies in a file of its own: an object of JSON, with a check.
+A durable subscriber has a file of its own: a JSON object with a checksum.
 
-A message in a swap file, as SwiftMQ lays it out: how long it is, how often it was delivered, and it.
+A swap file has messages in SwiftMQ's layout: size, delivery count, and body.
 
-The names of a page store's files: those of SwiftMQ's, and the two maps that ours has.
+The file names are those of SwiftMQ; the two maps of free pages are ours.
 """
 
 from __future__ import annotations
@@ -31,84 +31,84 @@ COUNT_MAX = (1 << 31) - 1
 
 PAGESTORE_DELIVERIES = Layout(
     "pagestore_deliveries",
-    "The header of the file of deliveries",
+    "The header of the file of delivery counts",
     size=32,
     fields=(
         Field("magic", "bytes:8", "`BINLOGPV`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
         Field("reserved", "u64", "0", const=0),
-        Field("salt", f"bytes:{SALT_BYTES}", "of this file, at random; goes into the CRCs of its records"),
+        Field("salt", f"bytes:{SALT_BYTES}", "random, of this file; part of the CRCs of its records"),
         Field("crc", "u32", "CRC-32C of 0..27"),
     ),
 )
 PAGESTORE_DELIVERY = Layout(
     "pagestore_delivery",
-    "That a message was given",
+    "A delivery of a message",
     size=32,
     fields=(
-        Field("queue_page", "u32", "the first page of the queue's index"),
-        Field("message_page", "u32", "the first page of the message"),
-        Field("key", "i64", "of the message in its queue"),
-        Field("count", "u32", "how often it was given, this time too"),
+        Field("queue_page", "u32", "first page of the queue's index"),
+        Field("message_page", "u32", "first page of the message"),
+        Field("key", "i64", "key of the message in its queue"),
+        Field("count", "u32", "how often it was delivered, including this time"),
         Field("reserved", "u64", "0", const=0),
-        Field("crc", "u32", "CRC-32C of the file's salt, of this offset (u64), and of what stands here before"),
+        Field("crc", "u32", "CRC-32C of the file's salt, this offset (u64), and the fields above"),
     ),
 )
-_PLACE = struct.Struct(f">{SALT_BYTES}sQ")
+_SALT_AND_OFFSET = struct.Struct(f">{SALT_BYTES}sQ")
 _RECORD = struct.Struct(">IIqIQ")
 _CRC = struct.Struct(">I")
 
 
-class Given(NamedTuple):
-    """A message that was given so often."""
+class DeliveryCount(NamedTuple):
+    """A message, and how often it was delivered."""
 
     queue_page: int
     message_page: int
     key: int
-    times: int
+    delivery_count: int
 
 
 def pack_deliveries_start(salt: bytes) -> bytes:
-    """The header of a file."""
+    """Return the header of a file of delivery counts."""
     data = PAGESTORE_DELIVERIES.pack({"salt": salt, "crc": 0})[:-4]
     return data + _CRC.pack(crc32c(data))
 
 
-def pack_given(given: Given, salt: bytes, at: int) -> bytes:
-    """A record as it lies at the offset `at`."""
-    data = _RECORD.pack(*given, 0)
-    return data + _CRC.pack(crc32c(data, crc32c(_PLACE.pack(salt, at))))
+def pack_delivery_count(delivery: DeliveryCount, salt: bytes, offset: int) -> bytes:
+    """Return the bytes of a record at this offset."""
+    data = _RECORD.pack(*delivery, 0)
+    return data + _CRC.pack(crc32c(data, crc32c(_SALT_AND_OFFSET.pack(salt, offset))))
 
 
-def parse_deliveries(data: bytes) -> Iterator[Given]:
-    """The records that are whole, in their order; none if the header is not."""
+def parse_deliveries(data: bytes) -> Iterator[DeliveryCount]:
+    """Yield the valid records in order; none if the header is not valid."""
     salt = data[PAGESTORE_DELIVERIES.offset("salt") : PAGESTORE_DELIVERIES.offset("crc")]
     if len(salt) != SALT_BYTES or data[: PAGESTORE_DELIVERIES.size] != pack_deliveries_start(salt):
         return
     size = PAGESTORE_DELIVERY.size
-    for at in range(PAGESTORE_DELIVERIES.size, len(data) - size + 1, size):
-        *fields, _ = _RECORD.unpack_from(data, at)
-        given = Given(*fields)
-        if data[at : at + size] == pack_given(given, salt, at):
-            yield given
+    for offset in range(PAGESTORE_DELIVERIES.size, len(data) - size + 1, size):
+        *fields, _ = _RECORD.unpack_from(data, offset)
+        delivery = DeliveryCount(*fields)
+        if data[offset : offset + size] == pack_delivery_count(delivery, salt, offset):
+            yield delivery
 
 
 SUBSCRIBER_END = ".durable"
 _VERSION = 1
 _DOT = ord(".")
 _NAME_DIGITS = 40
-# Nothing that is escaped has this, or a tilde.
-_BETWEEN = "$"
+# An escaped name never has this character, or a tilde.
+_SEPARATOR = "$"
 _NAME_CHARACTERS_MAX = 200
-_BEGINNING_CHARACTERS = 120
-_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
+_PREFIX_CHARACTERS = 120
+_UNESCAPED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
 
 
 class DurableSubscriber(NamedTuple):
-    """Who wants the messages of a topic, also of the time while nobody is there.
+    """A durable subscriber: it gets the messages of a topic, including those that are sent while it is not connected.
 
-    client_id, name: by which it is known.  selector: of the messages that it wants, None for all.
-    no_local: it does not want those of its own connection.
+    client_id, name: identify it.  selector: selects the messages that it gets, None for all. no_local: exclude messages
+    of its own connection.
     """
 
     client_id: str
@@ -119,46 +119,52 @@ class DurableSubscriber(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """Of its file."""
+        """The name of its file."""
         return subscriber_file_name(self.client_id, self.name)
 
     def pack(self) -> bytes:
-        """As it lies in its file."""
+        """Return the bytes of its file."""
         values = {"version": _VERSION, **self._asdict()}
         return json.dumps({**values, "crc": _crc(values)}, indent=1).encode() + b"\n"
 
 
 def subscriber_file_name(client_id: str, name: str) -> str:
-    """Both, escaped, so that no two pairs give one name; the beginning of that and a hash, if it is too long."""
-    text = f"{_escaped(client_id)}{_BETWEEN}{_escaped(name)}"
+    """Return the file name of a subscriber; no two subscribers have the same.
+
+    It has both names, escaped; if they are too long, a prefix of them and a hash.
+    """
+    text = f"{_escaped(client_id)}{_SEPARATOR}{_escaped(name)}"
     if len(text) > _NAME_CHARACTERS_MAX:
         key = json.dumps([client_id, name]).encode()
-        text = f"{text[:_BEGINNING_CHARACTERS]}~{hashlib.sha256(key).hexdigest()[:_NAME_DIGITS]}"
+        text = f"{text[:_PREFIX_CHARACTERS]}~{hashlib.sha256(key).hexdigest()[:_NAME_DIGITS]}"
     return text + SUBSCRIBER_END
 
 
 def _escaped(text: str) -> str:
-    """Letters and digits of ASCII, and some others, as they are; the rest, and a first dot, as %XX of their UTF-8."""
+    """Escape all characters that are not plain, and a leading dot, as %XX of their UTF-8 bytes."""
     data = text.encode("utf-8", "surrogatepass")
     return "".join(
-        chr(byte) if byte in _PLAIN and (place or byte != _DOT) else f"%{byte:02X}" for place, byte in enumerate(data)
+        chr(byte) if byte in _UNESCAPED and (index or byte != _DOT) else f"%{byte:02X}"
+        for index, byte in enumerate(data)
     )
 
 
 def parse_subscriber(data: bytes, file_name: str, path: str) -> DurableSubscriber:
-    """The subscriber that a file has.  Raises: CorruptError; VersionError."""
+    """Parse the bytes of a subscriber's file.  Raises: CorruptError; VersionError."""
     try:
         values = json.loads(data)
         version = values.pop("version")
         if version != _VERSION:
-            raise VersionError(f"{path}: version {version}; {_VERSION} is known", found=version, known=(_VERSION,))
+            raise VersionError(
+                f"{path}: version {version}; this release reads version {_VERSION}", found=version, known=(_VERSION,)
+            )
         crc = values.pop("crc")
         found = DurableSubscriber(**values)
         is_right = crc == _crc({"version": version, **values}) and found.file_name == file_name
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CorruptError(path, 0, "subscriber", f"it holds no subscriber: {error}") from None
+        raise CorruptError(path, 0, "subscriber", f"the file has no subscriber: {error}") from None
     if not is_right:
-        raise CorruptError(path, 0, "subscriber", "it is not what was written, or another one's file")
+        raise CorruptError(path, 0, "subscriber", "the file is damaged, or belongs to another subscriber")
     return found
 
 
@@ -171,25 +177,25 @@ _NAME_BYTES_MAX = 200
 
 SWAP_RECORD = Layout(
     "swap_record",
-    "What comes before a message in a swap file",
+    "The head of a message in a swap file",
     size=8,
     fields=(
-        Field("message_bytes", "u32", "of the message, which follows"),
-        Field("delivery_count", "i32", "so often it was given, and came back"),
+        Field("message_bytes", "u32", "size of the message, which follows"),
+        Field("delivery_count", "i32", "how often it was delivered and returned"),
     ),
 )
 
 
 def swap_name(queue: str, number: int) -> str:
-    """The name of a queue's swap file: `orders-7.swap`; what no file name has of the queue's is as in a URL.
+    """Return the name of a queue's swap file, such as `orders-7.swap`; special characters are URL-escaped.
 
-    Of a name that is too long the first part stands for it, which several queues may have: their numbers differ.
+    A long queue name is truncated.  Several queues may then have the same prefix; their numbers differ.
     """
     return f"{quote(queue, safe=' ,;=@$&+!()')[:_NAME_BYTES_MAX].lstrip('.') or '_'}-{number}{SWAP_END}"
 
 
 def is_swap_name(name: str) -> bool:
-    """Whether it is one of a swap file."""
+    """Whether this is the name of a swap file."""
     return re.fullmatch(r".+-\d+\.swap", name, re.ASCII | re.DOTALL) is not None
 
 
@@ -197,14 +203,14 @@ PAGE_FILE = "page.db"
 LOG_FILE = "transaction.log"
 LOCK_FILE = "pagestore.lock"
 DELIVERIES_FILE = "messages.given"
-# Of a file that is being made; it is renamed once it is whole.
+# Extension of a file that is being written; it is renamed when it is complete.
 NEW_END = ".new"
-# Of the pages of a backup that is being made.
+# Extension of the pages of an unfinished backup.
 BACKUP_END = ".backup"
-# Of the generations with even numbers, and of the others.
+# For even generations, and for odd ones.
 MAP_FILES = ("pages-0.free", "pages-1.free")
 
 
 def map_name(generation: int) -> str:
-    """The name of the map of free pages that a generation of the log begins with."""
+    """Return the name of the map at the start of a generation."""
     return MAP_FILES[generation % len(MAP_FILES)]

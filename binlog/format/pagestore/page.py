@@ -1,8 +1,8 @@
-"""A page of `page.db`, as SwiftMQ lays it out, with a check behind it that ours have.
+"""A page of `page.db`: SwiftMQ's layout, with a check of ours at its end.
 
-A page is in use or free; in use it is a part of an index (see index.py) or of a message, which is a chain of pages.
-The check takes the last 16 bytes of a page, which neither an index nor a chain of ours uses: so who knows SwiftMQ's
-layout can read ours, for the lengths of what is used are all that it goes by.
+A page is free or in use.  In use it is a part of an index (see index.py), or of a message, which is a chain of pages.
+The check takes the last 16 bytes, which our indexes and messages never use.  So a reader of SwiftMQ's layout can read
+our pages: it uses only the lengths that the pages declare.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from binlog.format.layout import Field, Layout
 PAGE_BYTES_MIN = 2048
 PAGE_BYTES_MAX = 32768
 PAGE_COUNT_MAX = (1 << 31) - 1
-# Of a page's place in a chain, where there is none; and the number of the page that the root index begins with.
+# NONE: no page, in a chain.  ROOT_PAGE: the first page of the root index.
 NONE = -1
 ROOT_PAGE = 0
 USED, FREE = 0, 1
 
 MESSAGE_PAGE = Layout(
     "message_page",
-    "What a page of a message begins with",
+    "The head of a message page",
     size=13,
     fields=(
         Field("flag", "u8", "0 in use, 1 free"),
-        Field("previous", "i32", "the page before in the message, -1 for none"),
-        Field("next", "i32", "the page behind, -1 for none"),
-        Field("used_bytes", "u32", "of the page, with these 13; the message's bytes follow"),
+        Field("previous", "i32", "previous page of the message, -1 for none"),
+        Field("next", "i32", "next page, -1 for none"),
+        Field("used_bytes", "u32", "used bytes of the page, including these 13; the message's bytes follow"),
     ),
 )
 PAGE_CHECK_MAGIC = b"BPS1"
 PAGE_CHECK_BYTES = 16
 PAGE_CHECK = Layout(
     "pagestore_check",
-    "What the last 16 bytes of a page are",
+    "The check in the last 16 bytes of a page",
     size=PAGE_CHECK_BYTES,
     fields=(
-        Field("magic", "bytes:4", "`BPS1`: the layout, and its version", const=PAGE_CHECK_MAGIC),
-        Field("page_bytes", "u32", "how large the pages of the file are"),
-        Field("generation", "u32", "of the log, its lower 32 bits, when the page was written"),
-        Field("crc", "u32", "CRC-32C of the page's number (u64), and of what stands in the page before"),
+        Field("magic", "bytes:4", "`BPS1`: the layout and its version", const=PAGE_CHECK_MAGIC),
+        Field("page_bytes", "u32", "page size of the file"),
+        Field("generation", "u32", "generation of the log when the page was written, lower 32 bits"),
+        Field("crc", "u32", "CRC-32C of the page's number (u64), and all earlier bytes of the page"),
     ),
 )
 _CRC_BYTES = 4
@@ -55,38 +55,38 @@ _ALONE = _MESSAGE.pack(USED, NONE, NONE, 0)[: MESSAGE_PAGE.offset("used_bytes")]
 _START_OF_CHECK = struct.Struct(">4sII")
 
 FREE_CONTENT = bytes([FREE])
-"""What is written of a page that is free."""
+"""The content of a free page."""
 
 
 class PageAt(NamedTuple):
-    """Which page it is, to tell of damage.  path: of the file."""
+    """The location of a page, for reporting damage.  path: of the file."""
 
     path: str
     number: int
     page_bytes: int
 
     def damage(self, rule: str, text: str) -> CorruptError:
-        """The error for a page that is not as it should be."""
+        """Return the error for damage of the page."""
         return CorruptError(self.path, self.number * self.page_bytes, rule, f"page {self.number} {text}")
 
 
 def is_page_size(size: int) -> bool:
-    """Whether pages may be so large: 2 KiB, or a multiple of it up to 32 KiB."""
+    """Whether this is a valid page size: 2 KiB, or a multiple of it up to 32 KiB."""
     return PAGE_BYTES_MIN <= size <= PAGE_BYTES_MAX and size % PAGE_BYTES_MIN == 0
 
 
 def page_content_bytes(page_bytes: int) -> int:
-    """How much of a page comes before its check."""
+    """Return how many bytes of a page precede its check."""
     return page_bytes - PAGE_CHECK_BYTES
 
 
 def message_bytes(page_bytes: int) -> int:
-    """How much of a message a page has room for."""
+    """Return how many bytes of a message fit into a page."""
     return page_content_bytes(page_bytes) - MESSAGE_PAGE.size
 
 
 def pack_page(number: int, content: bytes | bytearray, page_bytes: int, generation: int) -> bytes:
-    """A page as it lies in the file.  content: what comes before its check; zeros may lack at its end."""
+    """Return the bytes of a page.  content: without the check, and possibly without zeros at its end."""
     data = b"".join(
         (
             content,
@@ -98,34 +98,34 @@ def pack_page(number: int, content: bytes | bytearray, page_bytes: int, generati
 
 
 def parse_page(data: bytes, at: PageAt) -> bytes:
-    """What a page holds before its check.  Raises: CorruptError."""
+    """Return the content of a page, without its check.  Raises: CorruptError."""
     if len(data) < at.page_bytes:
         raise at.damage("short", f"has only {len(data)} bytes")
     (crc,) = _CRC.unpack_from(data, at.page_bytes - _CRC_BYTES)
     if crc != crc32c(data[:-_CRC_BYTES], crc32c(_NUMBER.pack(at.number))):
-        raise at.damage("page_crc", "is not what was written")
+        raise at.damage("page_crc", "is damaged")
     found = PAGE_CHECK.unpack(data, at.page_bytes - PAGE_CHECK_BYTES)
     if found["magic"] != PAGE_CHECK_MAGIC or found["page_bytes"] != at.page_bytes:
-        raise at.damage("page_check", f"is of another layout, or of {found['page_bytes']} bytes")
+        raise at.damage("page_check", f"has another layout, or {found['page_bytes']} bytes")
     return data[:-PAGE_CHECK_BYTES]
 
 
 class MessagePage(NamedTuple):
-    """A part of a message.  previous, next: pages of the same message, NONE for none."""
+    """A part of a message.  previous, next: pages of the same message, or NONE."""
 
     previous: int
     next: int
     part: bytes
 
     def pack(self) -> bytes:
-        """As it lies in its page, without the zeros behind it."""
+        """Return the bytes of the page, without zeros at its end."""
         return _MESSAGE.pack(USED, self.previous, self.next, MESSAGE_PAGE.size + len(self.part)) + self.part
 
 
 def end_of_whole_message(content: bytes | bytearray) -> int | None:
-    """Where in its page a message ends that one page has all of.
+    """Return the end of a message that fits into this page.
 
-    None where another follows, or where `parse_message_page` has to say more.
+    Returns None if another page follows, or if `parse_message_page` must report an error.
     """
     if content[: len(_ALONE)] != _ALONE:
         return None
@@ -134,24 +134,27 @@ def end_of_whole_message(content: bytes | bytearray) -> int | None:
 
 
 def whole_message(content: bytes | bytearray) -> bytes | None:
-    """A message that one page has all of; None as `end_of_whole_message`."""
+    """Return a message that fits into this page; None as `end_of_whole_message`."""
     end = end_of_whole_message(content)
     return None if end is None else bytes(content[MESSAGE_PAGE.size : end])
 
 
 def parse_message_page(content: bytes | bytearray, previous: int, at: PageAt) -> MessagePage:
-    """The part of a message that follows the page `previous`.
+    """Parse the part of a message that follows the page `previous`.
 
-    content: what comes before the page's check; zeros may lack at its end.
-    Raises: CorruptError.
+    content: of the page, without the check, and possibly without zeros at its end. Raises: CorruptError.
     """
     if len(content) < MESSAGE_PAGE.size:
         raise at.damage("message_page", f"has only {len(content)} bytes")
-    flag, before, behind, used = _MESSAGE.unpack_from(content)
+    flag, before, following, used = _MESSAGE.unpack_from(content)
     if flag != USED:
-        raise at.damage("message_page", f"is free, and a message needs it behind page {previous}")
+        raise at.damage("message_page", f"is free, but a message needs it after page {previous}")
     if before != previous:
         raise at.damage("message_page", f"follows page {before}, not {previous}")
-    if not MESSAGE_PAGE.size <= used <= len(content) or not NONE <= behind <= PAGE_COUNT_MAX or behind == ROOT_PAGE:
-        raise at.damage("message_page", f"says that {used} bytes are used, and that page {behind} follows")
-    return MessagePage(before, behind, bytes(content[MESSAGE_PAGE.size : used]))
+    if (
+        not MESSAGE_PAGE.size <= used <= len(content)
+        or not NONE <= following <= PAGE_COUNT_MAX
+        or following == ROOT_PAGE
+    ):
+        raise at.damage("message_page", f"claims that {used} bytes are used, and that page {following} follows")
+    return MessagePage(before, following, bytes(content[MESSAGE_PAGE.size : used]))

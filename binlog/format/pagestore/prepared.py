@@ -1,4 +1,4 @@
-"""A transaction that is prepared, as it lies in the queue of those, whose name no other queue has."""
+"""The record of a prepared transaction: a message in a queue with a reserved name."""
 
 from __future__ import annotations
 
@@ -15,35 +15,33 @@ _VERSION = 1
 
 PREPARED_HEAD = Layout(
     "prepared_head",
-    "What the message of a prepared transaction begins with: the global id follows, the branch, and the entries",
+    "The head of a prepared transaction's message; the global id, the branch and the entries follow",
     size=20,
     fields=(
         Field("version", "u8", "a reader refuses a version it does not know", const=_VERSION),
-        Field("global_bytes", "u8", "of the global id, at most 64"),
-        Field("branch_bytes", "u8", "of the branch, at most 64"),
+        Field("global_bytes", "u8", "size of the global id, at most 64"),
+        Field("branch_bytes", "u8", "size of the branch, at most 64"),
         Field("reserved", "u8", "0", const=0),
-        Field("format_id", "i32", "of the xid"),
-        Field("prepared_ms", "u64", "when it was prepared, milliseconds since 1970 UTC"),
-        Field("entry_count", "u32", "so many entries"),
+        Field("format_id", "i32", "format id of the xid"),
+        Field("prepared_ms", "u64", "time of the prepare, milliseconds since 1970 UTC"),
+        Field("entry_count", "u32", "number of entries"),
     ),
 )
 PREPARED_ENTRY = Layout(
     "prepared_entry",
-    "An entry: a message that the transaction puts or gets; the queue's name follows, UTF-8",
+    "An entry: a message that the transaction puts or gets; the queue's name follows, in UTF-8",
     size=11,
     fields=(
-        Field(
-            "kind", "u8", "1 it is put, and nobody gets it before the commit; 2 it is got, and the commit removes it"
-        ),
-        Field("name_bytes", "u16", "of the queue's name"),
-        Field("key", "i64", "of the message"),
+        Field("kind", "u8", "1 put: available after the commit; 2 got: removed by the commit"),
+        Field("name_bytes", "u16", "size of the queue's name"),
+        Field("key", "i64", "key of the message"),
     ),
 )
 _PUT, _GET = 1, 2
 
 
 class Xid(NamedTuple):
-    """Names a transaction to those who take part in it.  global_id, branch: up to 64 bytes each."""
+    """The name of a distributed transaction.  global_id, branch: up to 64 bytes each."""
 
     format_id: int
     global_id: bytes
@@ -54,24 +52,24 @@ class Xid(NamedTuple):
 
 
 def parse_xid(text: str) -> Xid:
-    """What `str` gave.  Raises: ValueError."""
+    """Parse the text that `str` returns.  Raises: ValueError."""
     try:
         format_id, global_id, branch = text.split(":")
         xid = Xid(int(format_id), bytes.fromhex(global_id), bytes.fromhex(branch))
     except ValueError:
-        raise ValueError(f"{text!r} is no xid; 1:0a0b:0c is one") from None
+        raise ValueError(f"{text!r} is not an xid, such as 1:0a0b:0c") from None
     check_xid(xid)
     return xid
 
 
 def check_xid(xid: Xid) -> None:
-    """Raises: ValueError for what is none."""
+    """Raise ValueError if an xid is not valid."""
     if not -(1 << 31) <= xid.format_id < 1 << 31 or max(len(xid.global_id), len(xid.branch)) > XID_PART_BYTES_MAX:
-        raise ValueError(f"{xid} has more than an i32 and twice {XID_PART_BYTES_MAX} bytes")
+        raise ValueError(f"{xid} is not an i32 and two parts of at most {XID_PART_BYTES_MAX} bytes")
 
 
 class PreparedRecord(NamedTuple):
-    """A transaction that is prepared.  puts, gets: queues and keys of its messages."""
+    """A prepared transaction.  puts, gets: queue and key of each of its messages."""
 
     xid: Xid
     prepared_ms: int
@@ -79,7 +77,7 @@ class PreparedRecord(NamedTuple):
     gets: tuple[tuple[str, int], ...]
 
     def pack(self) -> bytes:
-        """As it lies in its message."""
+        """Return the bytes of its message."""
         values = {
             "global_bytes": len(self.xid.global_id),
             "branch_bytes": len(self.xid.branch),
@@ -97,11 +95,9 @@ def _entry(kind: int, queue: str, key: int) -> bytes:
 
 
 def parse_prepared(data: bytes, path: str) -> PreparedRecord:
-    """The transaction that a message tells of.  Raises: CorruptError."""
+    """Parse the message of a prepared transaction.  Raises: CorruptError."""
     if len(data) < PREPARED_HEAD.size or data[0] != _VERSION:
-        raise CorruptError(
-            path, 0, "prepared", "a message does not tell of a prepared transaction as this version does"
-        )
+        raise CorruptError(path, 0, "prepared", "the message of a prepared transaction has an unknown layout")
     head = PREPARED_HEAD.unpack(data)
     branch_at = PREPARED_HEAD.size + head["global_bytes"]
     end = branch_at + head["branch_bytes"]
@@ -112,14 +108,14 @@ def parse_prepared(data: bytes, path: str) -> PreparedRecord:
     return PreparedRecord(xid, head["prepared_ms"], puts, gets)
 
 
-def _entries(data: bytes, at: int, count: int, path: str) -> Iterator[tuple[int, str, int]]:
+def _entries(data: bytes, offset: int, count: int, path: str) -> Iterator[tuple[int, str, int]]:
     for _ in range(count):
-        start = at + PREPARED_ENTRY.size
+        start = offset + PREPARED_ENTRY.size
         if start > len(data):
             break
-        found = PREPARED_ENTRY.unpack(data, at)
-        at = start + found["name_bytes"]
-        name = data[start:at]
+        found = PREPARED_ENTRY.unpack(data, offset)
+        offset = start + found["name_bytes"]
+        name = data[start:offset]
         if found["kind"] not in (_PUT, _GET) or found["name_bytes"] > NAME_BYTES_MAX or len(name) < found["name_bytes"]:
             break
         try:
@@ -127,6 +123,11 @@ def _entries(data: bytes, at: int, count: int, path: str) -> Iterator[tuple[int,
         except UnicodeDecodeError:
             break
     else:
-        if at == len(data):
+        if offset == len(data):
             return
-    raise CorruptError(path, at, "prepared", f"a message of a prepared transaction has not the {count} entries it says")
+    raise CorruptError(
+        path,
+        offset,
+        "prepared",
+        f"the message of a prepared transaction does not have the {count} entries that it claims",
+    )

@@ -1,1 +1,1 @@
-"""What paging has on the disk: pages, acknowledgements of their messages, and whose they are."""
+"""The file formats of paging: pages, acknowledgements, delivery counts, and the names of files."""

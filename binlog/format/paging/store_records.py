@@ -1,4 +1,4 @@
-"""What paging records in the transactional store beside it, by the types of HornetQ where that has one."""
+"""The records of paging in the transactional store; their types are those of HornetQ, if it has them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from binlog.format.layout import Field, Layout
 
 
 class StoreRecord(enum.IntEnum):
-    """The user's type of a record.
+    """The type of a record.
 
-    PAGE_TRANSACTION: a transaction was committed.  LAST_PAGE: up to which page an address was depaged.
-    PAGE_COMPLETE: all messages of a page were acknowledged, and it is being removed.  PAGE_SETTLED: which transactions
-    of a page were committed, in place of their own records.
+    PAGE_TRANSACTION: a transaction was committed.  LAST_PAGE: the last page of an address that was depaged.
+    PAGE_COMPLETE: all messages of a page were acknowledged, and it is being removed.  COMMIT_MARKER: which transactions
+    of a page were committed; it replaces their own records.
     """
 
     PAGE_TRANSACTION = 35
     LAST_PAGE = 36
     PAGE_COMPLETE = 42
-    PAGE_SETTLED = 43
+    COMMIT_MARKER = 43
 
 
 PAGE_TRANSACTION = Layout(
@@ -29,33 +29,34 @@ PAGE_TRANSACTION = Layout(
     "The body of a record of type 35: a transaction was committed",
     size=12,
     fields=(
-        Field("tx_id", "i64", "the transaction"),
-        Field("count", "i32", "so many messages and acknowledgements of it are left in pages"),
+        Field("tx_id", "i64", "transaction"),
+        Field("count", "i32", "its messages and acknowledgements that are left in pages"),
     ),
 )
-PAGE_PLACE = Layout(
-    "page_place",
-    "What the body of a record of type 36 or 42 begins with: the address follows, UTF-8",
+PAGE_REFERENCE = Layout(
+    "page_reference",
+    "The start of the body of a record of type 36 or 42; the address follows, in UTF-8",
     size=8,
-    fields=(Field("page_id", "i64", "36: the last page that was depaged; 42: a page that is complete"),),
+    fields=(Field("page_id", "i64", "36: last page that was depaged; 42: page that is complete"),),
 )
 
-PAGE_SETTLED = Layout(
-    "page_settled",
-    "What the body of a record of type 43 begins with: the ids of so many transactions follow, and the address, UTF-8",
+COMMIT_MARKER = Layout(
+    "commit_marker",
+    "The start of the body of a record of type 43; the transaction ids follow, and the address, in UTF-8",
     size=12,
     fields=(
-        Field("page_id", "i64", "a page of which all transactions were committed but these"),
-        Field("tx_count", "u32", "so many"),
+        Field("page_id", "i64", "page in which all transactions but these were committed"),
+        Field("tx_count", "u32", "number of transaction ids"),
     ),
 )
 _TX_BYTES = 8
 
 
-class PagePlace(NamedTuple):
-    """A page of an address.
+class PageReference(NamedTuple):
+    """A reference to a page of an address.
 
-    identity: of a page of JBoss Messaging's layout, what tells it from others of its number; no address has a zero.
+    identity: distinguishes a page in the layout of JBoss Messaging from others with its number.  A zero byte separates
+    it from the address, which never has one.
     """
 
     page_id: int
@@ -63,58 +64,60 @@ class PagePlace(NamedTuple):
     identity: bytes = b""
 
     def pack(self) -> bytes:
-        """The body of its record."""
-        body = PAGE_PLACE.pack({"page_id": self.page_id}) + self.address.encode()
+        """Return the body of the record."""
+        body = PAGE_REFERENCE.pack({"page_id": self.page_id}) + self.address.encode()
         return body + b"\0" + self.identity if self.identity else body
 
 
 def pack_page_transaction(tx_id: int, count: int) -> bytes:
-    """The body of a record of type 35."""
+    """Return the body of a record of type 35."""
     return PAGE_TRANSACTION.pack({"tx_id": tx_id, "count": count})
 
 
 def parse_page_transaction(body: bytes, record_id: int) -> tuple[int, int]:
-    """The transaction and its count.  Raises: CorruptError."""
+    """Parse a transaction and its count.  Raises: CorruptError."""
     if len(body) != PAGE_TRANSACTION.size:
-        raise CorruptError(f"record {record_id}", 0, "page_transaction", f"{len(body)} bytes for a transaction's count")
+        raise CorruptError(
+            f"record {record_id}", 0, "page_transaction", f"{len(body)} bytes are not a transaction and its count"
+        )
     found = PAGE_TRANSACTION.unpack(body)
     if found["count"] < 1:
-        raise CorruptError(f"record {record_id}", 8, "page_transaction", f"a count of {found['count']}")
+        raise CorruptError(f"record {record_id}", 8, "page_transaction", f"the count is {found['count']}")
     return found["tx_id"], found["count"]
 
 
-def parse_page_place(body: bytes, record_id: int) -> PagePlace:
-    """The page and its address.  Raises: CorruptError."""
+def parse_page_reference(body: bytes, record_id: int) -> PageReference:
+    """Parse the page and its address.  Raises: CorruptError."""
     try:
-        address, _, identity = body[PAGE_PLACE.size :].partition(b"\0")
-        return PagePlace(PAGE_PLACE.unpack(body)["page_id"], address.decode(), identity)
+        address, _, identity = body[PAGE_REFERENCE.size :].partition(b"\0")
+        return PageReference(PAGE_REFERENCE.unpack(body)["page_id"], address.decode(), identity)
     except (struct.error, UnicodeDecodeError):
-        raise CorruptError(f"record {record_id}", 0, "page_place", "it names no page of an address") from None
+        raise CorruptError(
+            f"record {record_id}", 0, "page_reference", "it does not name a page of an address"
+        ) from None
 
 
-class PageSettled(NamedTuple):
-    """A page of an address whose transactions have ended.  rolled_back: those that were not committed."""
+class CommitMarker(NamedTuple):
+    """The transactions of a page that were rolled back; all others in it were committed."""
 
     page_id: int
     address: str
     rolled_back: frozenset[int]
 
     def pack(self) -> bytes:
-        """The body of its record."""
-        head = PAGE_SETTLED.pack({"page_id": self.page_id, "tx_count": len(self.rolled_back)})
+        """Return the body of the record."""
+        head = COMMIT_MARKER.pack({"page_id": self.page_id, "tx_count": len(self.rolled_back)})
         return head + struct.pack(f">{len(self.rolled_back)}q", *sorted(self.rolled_back)) + self.address.encode()
 
 
-def parse_page_settled(body: bytes, record_id: int) -> PageSettled:
-    """What a page says of its transactions.  Raises: CorruptError."""
+def parse_commit_marker(body: bytes, record_id: int) -> CommitMarker:
+    """Parse the commit marker of a page.  Raises: CorruptError."""
     try:
-        head = PAGE_SETTLED.unpack(body)
-        address_at = PAGE_SETTLED.size + head["tx_count"] * _TX_BYTES
+        head = COMMIT_MARKER.unpack(body)
+        address_at = COMMIT_MARKER.size + head["tx_count"] * _TX_BYTES
         if address_at > len(body):
             raise ValueError
-        ids = struct.unpack_from(f">{head['tx_count']}q", body, PAGE_SETTLED.size)
-        return PageSettled(head["page_id"], body[address_at:].decode(), frozenset(ids))
+        ids = struct.unpack_from(f">{head['tx_count']}q", body, COMMIT_MARKER.size)
+        return CommitMarker(head["page_id"], body[address_at:].decode(), frozenset(ids))
     except (struct.error, ValueError):
-        raise CorruptError(
-            f"record {record_id}", 0, "page_settled", "it says nothing of a page's transactions"
-        ) from None
+        raise CorruptError(f"record {record_id}", 0, "commit_marker", "it is not a commit marker") from None

@@ -1,1 +1,1 @@
-"""What is in the file of pages: the cache, messages, the two indexes, free pages, and generations."""
+"""The file of pages: cache, messages, the two kinds of index, free pages, and generations."""

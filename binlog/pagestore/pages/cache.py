@@ -1,12 +1,10 @@
-"""Pages in memory: read once, and written when there are too many of them, or at a checkpoint.
+"""The page cache and the file of pages.
 
 Invariants
-- A page is not written before the log has all its changes on the disk: it is pinned until then.
-- A page that changed since the last checkpoint is in the log as a whole, of this generation; so one that is torn while
-  it is written is none that recovery reads.
-- The mutex of the store is held around all of it.
-
-The file of all pages.  Whoever writes a page sees to it that the log has its changes on the disk before.
+- A page is pinned in the cache until the log has all of its changes on the disk.  Only then may it be written.
+- If a page has changed since the last checkpoint, the log of this generation has it whole.  So recovery never reads a
+  page that was torn while it was written.
+- Every caller holds the store's mutex.
 """
 
 from __future__ import annotations
@@ -20,14 +18,17 @@ from binlog.format.pagestore.page import FREE_CONTENT, MESSAGE_PAGE, NONE, PageA
 from binlog.storage.failures import own_errors
 from binlog.storage.files import allocate, read_at, sync, write_at
 
-# The file grows by an eighth, but by no fewer pages than these and by no more.
+# The file grows by an eighth, within these limits.
 _STEP_PAGES_MIN, _STEP_PAGES_MAX = 16, 4096
-# Of pages that lie one behind the other so many are written together.
+# The maximum number of adjacent pages in one write.
 _TOGETHER_MAX = 512
 
 
 class PageFile:
-    """It, open for reading and writing.  page_bytes: of each page."""
+    """The file of pages, open for reading and writing.
+
+    Callers write a page only after the log has its changes on the disk.
+    """
 
     def __init__(self, folder: str, fd: int, page_bytes: int) -> None:
         self.path = os.path.join(folder, PAGE_FILE)
@@ -36,21 +37,21 @@ class PageFile:
         self._page_count = os.fstat(fd).st_size // page_bytes
 
     def at(self, number: int) -> PageAt:
-        """To tell of damage in a page."""
+        """Return the location of a page, for reporting damage."""
         return PageAt(self.path, number, self.page_bytes)
 
     def read(self, number: int) -> bytes:
-        """What a page holds before its check.  Raises: CorruptError; AccessError."""
+        """Return the content of a page, without its check.  Raises: CorruptError; AccessError."""
         return parse_page(read_at(self._fd, self.page_bytes, number * self.page_bytes, self.path), self.at(number))
 
     def read_next(self, number: int) -> int:
-        """What a page of a message that is damaged says of the one behind it, below 0 for nothing."""
+        """Return the number of the next page in a damaged page of a message, or a negative number."""
         at, stop = MESSAGE_PAGE.offset("next"), MESSAGE_PAGE.offset("used_bytes")
         data = read_at(self._fd, stop - at, number * self.page_bytes + at, self.path)
         return int.from_bytes(data, "big", signed=True) if data else NONE
 
     def ensure(self, number: int) -> None:
-        """Have space for the page, so that writing it later asks for none.  Raises: FullError; AccessError."""
+        """Allocate space for a page, so that writing it later needs none.  Raises: FullError; AccessError."""
         if number < self._page_count:
             return
         count = number + min(max(number // 8, _STEP_PAGES_MIN), _STEP_PAGES_MAX)
@@ -58,7 +59,7 @@ class PageFile:
         self._page_count = count
 
     def write(self, pages: Iterable[tuple[int, bytes | bytearray]], generation: int) -> None:
-        """Write pages, which are given in the order of their numbers.  Raises: FullError; PoisonedError."""
+        """Write pages, given in ascending order.  Raises: FullError; PoisonedError."""
         first = 0
         together: list[bytes] = []
         for number, content in pages:
@@ -75,27 +76,28 @@ class PageFile:
         write_at(self._fd, b"".join(pages), first * self.page_bytes, self.path)
         self._page_count = max(self._page_count, first + len(pages))
 
-    def cut(self, page_count: int) -> None:
-        """Have no more pages than that.  Raises: AccessError."""
-        with own_errors(self.path, "cutting off free pages"):
+    def truncate(self, page_count: int) -> None:
+        """Truncate the file to this many pages.  Raises: AccessError."""
+        with own_errors(self.path, "truncating free pages"):
             os.ftruncate(self._fd, page_count * self.page_bytes)
         self._page_count = page_count
 
     def sync(self) -> None:
-        """Raises: PoisonedError."""
+        """Sync the file.  Raises: PoisonedError."""
         sync(self._fd, self.path)
 
 
-# Of those that must go, so many more go at once, and are written together.
+# When pages must be evicted, one of this many is evicted as well, so that they are written together.
 _SHARE_OF_VICTIMS = 8
 _HITS_MAX = 1 << 16
 
 
 class Page:
-    """A page.
+    """A page in the cache.
 
-    content: what comes before its check; zeros may lack at its end.  hits: how often it was used, halved when it was
-    passed over for its hits.  is_dirty: the file has it otherwise.  pinned_until: where the log ends with its changes.
+    content: without the check, and possibly without zeros at its end.  hits: how often it was used; halved when its
+    hits save it from eviction.  is_dirty: the file has another content.  pinned_until: the log position after its last
+    change.
     """
 
     __slots__ = ("content", "hits", "is_dirty", "number", "pinned_until")
@@ -109,10 +111,10 @@ class Page:
 
 
 class Cache:
-    """See above.
+    """The page cache.
 
-    logged: pages that the log has whole, of this generation.  freed: those of which the file does not say yet that they
-    are free.  changed: pages that changed, while somebody wants to know.
+    logged: pages that the log of this generation has whole.  freed: free pages that are not marked as free in the file
+    yet. changed: pages that have changed, while a backup tracks them.
     """
 
     def __init__(self, file: PageFile, pages_max: int) -> None:
@@ -130,7 +132,7 @@ class Cache:
         return len(self._pages)
 
     def get(self, number: int) -> Page:
-        """A page, read where it is not there.  Raises: CorruptError; AccessError."""
+        """Return a page; read it if it is not in the cache.  Raises: CorruptError; AccessError."""
         page = self._pages.get(number)
         if page is None:
             page = self._pages[number] = Page(number, self.file.read(number))
@@ -141,23 +143,23 @@ class Cache:
         return page
 
     def content(self, number: int) -> bytes | bytearray:
-        """What a page holds, without keeping it.  Raises: CorruptError; AccessError."""
+        """Return the content of a page without adding it to the cache.  Raises: CorruptError; AccessError."""
         page = self._pages.get(number)
         return self.file.read(number) if page is None else page.content
 
     def add(self, page: Page) -> None:
-        """Have a page that is not to be read."""
+        """Add a page without reading it."""
         self._pages[page.number] = page
 
     def drop(self, number: int) -> Page | None:
-        """Have a page no more; gives it where it was there."""
+        """Remove a page from the cache, and return it if it was in it."""
         return self._pages.pop(number, None)
 
     def trim(self, durable: int) -> None:
-        """Let go of the pages that are the least use, where there are too many.
+        """Evict the least used pages if there are too many.
 
-        durable: up to there the log is on the disk; pages with changes behind it stay, however many they are.
-        Raises: FullError; PoisonedError; then the pages are there still.
+        durable: the position up to which the log is on the disk; pages that changed after it stay, however many they
+        are. Raises: FullError; PoisonedError; after these the pages are still in the cache.
         """
         excess = len(self._pages) - self._pages_max
         if excess <= 0:
@@ -168,7 +170,7 @@ class Cache:
             del self._pages[page.number]
 
     def _victims(self, count: int, durable: int) -> list[Page]:
-        """Those that were not used for the longest time, but for those that were used often before that."""
+        """Select the least recently used pages; pages with several hits are spared once."""
         victims: list[Page] = []
         spared: list[Page] = []
         for page in self._pages.values():
@@ -188,7 +190,7 @@ class Cache:
         return victims
 
     def flush(self) -> None:
-        """Write all that the file has otherwise, and sync it; the log has all that on the disk.
+        """Write all dirty pages, and sync the file; the log has all changes on the disk.
 
         Raises: FullError; PoisonedError.
         """

@@ -1,7 +1,7 @@
-"""What a transaction makes of pages: done in the cache, put into one record of the log, or undone.
+"""The page changes of one transaction: made in the cache, then logged in one record, or undone.
 
-A page is named here before it is changed.  The record has of each page what is behind all changes: a new page whole,
-one that the log does not have yet in this generation as well, and of others the parts.
+Each page is named here before it is changed.  The record has the final state: a new page whole, and so a page that the
+log of this generation does not have yet; of other pages only the changed parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Part = tuple[int, int]
 
 
 class ChangedQueue(Protocol):
-    """A queue whose index a transaction changes, as `binlog.pagestore.queue.Queue`."""
+    """A queue whose index a transaction changes; `binlog.pagestore.queue.Queue` is one."""
 
     is_stale: bool
 
@@ -26,9 +26,10 @@ class ChangedQueue(Protocol):
 
 
 class Changes:
-    """Those of one transaction; the mutex of the store is held from the first one to `keep` or `undo`.
+    """The changes of one transaction.
 
-    queues: that were used, which are read again where it is undone.
+    The caller holds the store's mutex from the first change to `mark_logged` or `undo`.
+    queues: queues whose indexes were used; they are read again after `undo`.
     """
 
     def __init__(self, cache: Cache, free: FreePages) -> None:
@@ -39,21 +40,21 @@ class Changes:
         self._before: dict[Page, bytes | bytearray] = {}
         self._new: dict[int, Page] = {}
         self._freed: dict[int, None] = {}
-        # To be undone from the last one: a page that was taken, or one that was given with what the cache had of it.
+        # To undo, last one first: a page that was taken, or one that was freed, with its page in the cache.
         self._steps: list[tuple[int, Page | None, bool]] = []
 
     def use(self, queue: ChangedQueue) -> None:
-        """The index of a queue is going to change.  Raises: CorruptError; AccessError."""
+        """Note that the index of a queue will change.  Raises: CorruptError; AccessError."""
         if queue.is_stale:
             queue.read_again()
         self.queues.add(queue)
 
     def get(self, number: int) -> Page:
-        """A page to look at, or to change once it is named.  Raises: CorruptError; AccessError."""
+        """Return a page, to read it or to change it after naming it.  Raises: CorruptError; AccessError."""
         return self.cache.get(number)
 
     def touch(self, page: Page, offset: int, size: int) -> bytearray:
-        """A part of a page is going to change, in what this gives."""
+        """Name a part of a page that will change, and return the content to change."""
         content = page.content
         if type(content) is not bytearray:
             content = page.content = bytearray(content)
@@ -67,39 +68,39 @@ class Changes:
         return content
 
     def rewrite(self, page: Page, content: bytearray) -> None:
-        """All of a page becomes something else."""
+        """Replace the whole content of a page."""
         if page.number not in self._new:
             self._before.setdefault(page, page.content)
             self._parts[page] = None
         page.content = content
 
     def take(self) -> int:
-        """A page that was free, to be made with `create`.  Raises: FullError; AccessError."""
+        """Take a free page, to be filled by `create`.  Raises: FullError; AccessError."""
         number = self._free.take()
         self._steps.append((number, None, True))
         self._freed.pop(number, None)
         return number
 
     def create(self, number: int, content: bytes | bytearray) -> Page:
-        """Make a page that was taken."""
+        """Create a page that was taken."""
         page = self._new[number] = Page(number, content)
         self.cache.add(page)
         return page
 
     def free(self, number: int) -> None:
-        """A page is free from now on.  Raises: CorruptError where it is so already."""
+        """Free a page.  Raises: CorruptError if it is free already."""
         if self._free.is_free(number):
-            raise self.cache.file.at(number).damage("free", "is in use, and is said to be free")
+            raise self.cache.file.at(number).damage("free", "is in use, but the map says that it is free")
         page = self.cache.drop(number)
         self._steps.append((number, page, False))
-        self._free.give(number)
+        self._free.release(number)
         if page is not None:
             self._parts.pop(page, None)
         self._new.pop(number, None)
         self._freed[number] = None
 
     def actions(self) -> list[PageAction]:
-        """For the record."""
+        """Return the actions for the log record."""
         found: list[PageAction] = [(_DELETE, number, 0, 0, b"") for number in self._freed]
         found += [(_INSERT, number, 0, len(page.content), page.content) for number, page in self._new.items()]
         for page, parts in self._parts.items():
@@ -110,16 +111,16 @@ class Changes:
                 found += [(_PORTION, number, offset, size, content) for offset, size in parts]
         return found
 
-    def keep(self, until: int) -> None:
-        """The log has the record, which ends at `until`."""
+    def mark_logged(self, record_end: int) -> None:
+        """Mark all changes as logged by a record that ends at this position."""
         cache = self.cache
         for page in self._parts:
             page.is_dirty = True
-            page.pinned_until = until
+            page.pinned_until = record_end
             cache.logged.add(page.number)
         for number, page in self._new.items():
             page.is_dirty = True
-            page.pinned_until = until
+            page.pinned_until = record_end
             cache.freed.discard(number)
         cache.logged.update(self._new)
         cache.logged.update(self._freed)
@@ -130,13 +131,13 @@ class Changes:
         cache.freed.update(self._freed)
 
     def undo(self) -> None:
-        """Nothing of it is to be."""
+        """Undo all changes."""
         for number, page, was_taken in reversed(self._steps):
             if was_taken:
                 self.cache.drop(number)
-                self._free.give(number)
+                self._free.release(number)
             else:
-                self._free.take_this(number)
+                self._free.take_number(number)
                 if page is not None:
                     self.cache.add(page)
         for page, content in self._before.items():

@@ -1,4 +1,4 @@
-"""Messages in pages: each is a chain of them."""
+"""Messages: each is a chain of pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from binlog.pagestore.pages.changes import Changes
 
 
 def write_message(changes: Changes, body: bytes) -> int:
-    """Put a message into pages; the first one.  Raises: FullError; AccessError."""
+    """Write a message to new pages, and return the first one.  Raises: FullError; AccessError."""
     room = message_bytes(changes.cache.file.page_bytes)
     if len(body) <= room:
         number = changes.take()
@@ -27,55 +27,55 @@ def write_message(changes: Changes, body: bytes) -> int:
     parts = [body[at : at + room] for at in range(0, len(body), room)]
     numbers = [changes.take() for _ in parts]
     chain = [NONE, *numbers, NONE]
-    for place, part in enumerate(parts):
-        changes.create(numbers[place], MessagePage(chain[place], chain[place + 2], part).pack())
+    for index, part in enumerate(parts):
+        changes.create(numbers[index], MessagePage(chain[index], chain[index + 2], part).pack())
     return numbers[0]
 
 
 def read_message(cache: Cache, first_page: int) -> bytes:
-    """The message that begins at a page.  Raises: CorruptError; AccessError."""
+    """Return the message that starts at a page.  Raises: CorruptError; AccessError."""
     body = whole_message(cache.get(first_page).content)
     return b"".join(page.part for _, page in _chain(cache, first_page)) if body is None else body
 
 
 def free_message(changes: Changes, first_page: int) -> None:
-    """Free the pages of a message; of one that is damaged those that are certain to be its.
+    """Free the pages of a message; if one is damaged, only those that certainly belong to it.
 
-    Raises: CorruptError where one is free already; AccessError.
+    Raises: CorruptError if one is free already; AccessError.
     """
     number, previous = first_page, NONE
     while number != NONE:
         try:
             content = changes.get(number).content
         except CorruptError:
-            behind = _behind_damaged(changes.cache, number)
+            following = _page_after_damaged(changes.cache, number)
         else:
             try:
                 if previous == NONE and end_of_whole_message(content) is not None:
-                    behind = NONE
+                    following = NONE
                 else:
-                    behind = parse_message_page(content, previous, changes.cache.file.at(number)).next
+                    following = parse_message_page(content, previous, changes.cache.file.at(number)).next
             except CorruptError:
-                return  # sound, and another one's
+                return  # the page is valid, and belongs to another message
         changes.free(number)
-        number, previous = behind, number
+        number, previous = following, number
 
 
-def _behind_damaged(cache: Cache, number: int) -> int:
-    """The page behind a damaged one: what that says counts where the other page says so too."""
-    behind = cache.file.read_next(number)
-    if behind < 0:
+def _page_after_damaged(cache: Cache, number: int) -> int:
+    """Return the page after a damaged one, if that page names the damaged one as its predecessor."""
+    following = cache.file.read_next(number)
+    if following < 0:
         return NONE
     try:
-        parse_message_page(cache.content(behind), number, cache.file.at(behind))
+        parse_message_page(cache.content(following), number, cache.file.at(following))
     except CorruptError:
         return NONE
-    return behind
+    return following
 
 
 def _chain(cache: Cache, first_page: int) -> Iterator[tuple[int, MessagePage]]:
     number, previous = first_page, NONE
-    while number != NONE:  # each page says which one it follows, so that no circle closes
+    while number != NONE:  # each page names its predecessor, so the chain has no cycle
         page = parse_message_page(cache.get(number).content, previous, cache.file.at(number))
         yield number, page
         number, previous = page.next, number

@@ -1,10 +1,10 @@
-"""The index of a queue: a chain of pages with an entry for each message, in the order of their keys.
+"""The index of a queue: a chain of pages with one entry for each message, sorted by key.
 
-Each new key is larger than all before, so entries are added to the last page.  One that is removed stays in its page,
-marked so.  A page without any other is freed, but for the last one, whose keys say where to go on.  The first page
-keeps its number, which the root index has: where it is freed, what follows is moved there.
+Each new key is the largest, so entries are added to the last page.  A removed entry stays in its page, marked as
+removed.  A page without valid entries is freed, except the last one, because its keys determine the next key.  The
+first page keeps its number, which the root index has: if it should be freed, the next page is moved there.
 
-What each page has is kept in memory (`Part`), so that neither end of a long queue is searched for.
+A summary of each page is kept in memory (`Part`), so neither end of a long queue is searched for.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _VALID, _PRIORITY, _OWN_KEY = map(QueueEntry._fields.index, ("valid", "priority"
 
 
 class Part:
-    """A page of an index.
+    """The summary of an index page.
 
-    first_key: of its first entry.  valid_count: entries that were not removed.  waiting: how many of them nobody has
-    taken, by their priorities.
+    first_key: of its first entry.  valid_count: entries that were not removed.  waiting: how many of them are not
+    taken, by priority.
     """
 
     __slots__ = ("entry_count", "first_key", "number", "valid_count", "waiting")
@@ -64,10 +64,13 @@ class Part:
 
 
 class QueueIndex:
-    """An index.  parts: its pages, in their order; first_keys: theirs.  max_key: of all entries, removed ones too."""
+    """The index of a queue.
+
+    parts: its pages, in order.  first_keys: their first keys.  max_key: of all entries, including removed ones.
+    """
 
     def __init__(self, name: str, cache: Cache, first_page: int) -> None:
-        """Read it.  Raises: CorruptError; AccessError."""
+        """Read the index.  Raises: CorruptError; AccessError."""
         self.name = name
         self.first_page = first_page
         self.parts: list[Part] = []
@@ -97,12 +100,12 @@ class QueueIndex:
             part.waiting = facts.waiting
             self.max_key = facts.last_key
 
-    def place(self, key: int) -> int:
-        """Which of the parts has a key, if any has."""
+    def part_index(self, key: int) -> int:
+        """Return the index of the part that has a key, if any part has it."""
         return bisect_right(self.first_keys, key, 1) - 1
 
     def next_entry(self, part: Part, key: int, priority: int, taken: set[int], cache: Cache) -> QueueEntry | None:
-        """The next entry of a page from a key on that was not removed, has the priority, and is not taken."""
+        """Return the next entry in a page, starting at `key`, with this priority, that is neither removed nor taken."""
         content = cache.get(part.number).content
         for slot in range(_slot(content, part, key), part.entry_count):
             fields = ENTRY.unpack_from(content, entry_at(slot))
@@ -111,17 +114,17 @@ class QueueIndex:
         return None
 
     def entry(self, key: int, cache: Cache) -> QueueEntry:
-        """The entry of a message.  Raises: NotFoundError; CorruptError; AccessError."""
+        """Return the entry of a message.  Raises: NotFoundError; CorruptError; AccessError."""
         _, page, slot = self._find(key, cache)
         return QueueEntry(*ENTRY.unpack_from(page.content, entry_at(slot)))
 
     def entries(self, cache: Cache) -> Iterator[QueueEntry]:
-        """All entries, with those that were removed.  Raises: CorruptError; AccessError."""
+        """Yield all entries, including removed ones.  Raises: CorruptError; AccessError."""
         for part in self.parts:
             yield from parse_queue_page(cache.content(part.number), cache.file.at(part.number))[1]
 
     def add(self, changes: Changes, entry: QueueEntry) -> None:
-        """Add an entry, whose key is larger than all others.  Raises: FullError; CorruptError; AccessError."""
+        """Add an entry with the largest key.  Raises: FullError; CorruptError; AccessError."""
         part = self.parts[-1]
         page = changes.get(part.number)
         key = entry.key
@@ -129,7 +132,7 @@ class QueueIndex:
             if part.valid_count:
                 page, part = self._append_page(changes, page, key)
             else:
-                part.entry_count = 0  # what was removed is written over
+                part.entry_count = 0  # removed entries are overwritten
                 part.first_key = self.first_keys[-1] = key
         slot = part.entry_count
         part.entry_count += 1
@@ -153,7 +156,7 @@ class QueueIndex:
         return page, part
 
     def remove(self, changes: Changes, key: int) -> None:
-        """Remove the entry of a message; `waiting` of its part is the caller's to tell.
+        """Remove the entry of a message; the caller updates `waiting` of its part.
 
         Raises: NotFoundError; CorruptError; AccessError.
         """
@@ -166,49 +169,49 @@ class QueueIndex:
         changes.touch(page, COUNTS_AT, COUNTS.size)
         COUNTS.pack_into(content, COUNTS_AT, part.entry_count, part.valid_count)
         if not part.valid_count and part is not self.parts[-1]:
-            self._free_page(changes, page, self.place(key))
+            self._free_page(changes, page, self.part_index(key))
 
-    def _free_page(self, changes: Changes, page: Page, place: int) -> None:
-        """A page that has nothing any more, and is not the last one, goes."""
-        following = changes.get(self.parts[place + 1].number)
-        if place:
-            before = changes.get(self.parts[place - 1].number)
+    def _free_page(self, changes: Changes, page: Page, part_index: int) -> None:
+        """Free a page without valid entries that is not the last one."""
+        following = changes.get(self.parts[part_index + 1].number)
+        if part_index:
+            before = changes.get(self.parts[part_index - 1].number)
             _LINK.pack_into(changes.touch(before, _NEXT_AT, _LINK_BYTES), _NEXT_AT, following.number)
             _LINK.pack_into(changes.touch(following, _PREVIOUS_AT, _LINK_BYTES), _PREVIOUS_AT, before.number)
             changes.free(page.number)
-            del self.parts[place], self.first_keys[place]
+            del self.parts[part_index], self.first_keys[part_index]
             return
         content = bytearray(following.content)
         _LINK.pack_into(content, _PREVIOUS_AT, NONE)
-        behind = IndexHead(*INDEX_HEAD.unpack_from(content)).next
+        third_number = IndexHead(*INDEX_HEAD.unpack_from(content)).next
         changes.rewrite(page, content)
-        if behind != NONE:
-            third = changes.get(behind)
+        if third_number != NONE:
+            third = changes.get(third_number)
             _LINK.pack_into(changes.touch(third, _PREVIOUS_AT, _LINK_BYTES), _PREVIOUS_AT, page.number)
         changes.free(following.number)
         self.parts[1].number = page.number
         del self.parts[0], self.first_keys[0]
 
     def count_deliveries(self, changes: Changes, key: int, count: int) -> None:
-        """A message was given so often, and came back.  Raises: NotFoundError; CorruptError; AccessError."""
+        """Set the delivery count of a message that was returned.  Raises: NotFoundError; CorruptError; AccessError."""
         _, page, slot = self._find(key, changes.cache)
         at = entry_at(slot) + DELIVERY_COUNT_AT
         content = changes.touch(page, at, _DELIVERY_COUNT.size)
         _DELIVERY_COUNT.pack_into(content, at, min(count, (1 << 31) - 1))
 
     def _find(self, key: int, cache: Cache) -> tuple[Part, Page, int]:
-        part = self.parts[self.place(key)]
+        part = self.parts[self.part_index(key)]
         page = cache.get(part.number)
         slot = _slot(page.content, part, key)
         at = entry_at(slot)
         if slot < part.entry_count and _KEY.unpack_from(page.content, at + KEY_AT)[0] == key and page.content[at]:
             return part, page, slot
-        raise NotFoundError(f"there is no message {key} in the queue {self.name!r}")
+        raise NotFoundError(f"queue {self.name!r} has no message {key}")
 
 
 def _slot(content: bytes | bytearray, part: Part, key: int) -> int:
-    """The first entry of a page whose key is not smaller."""
-    # The keys of a page follow one another, as far as they are ours.
+    """Return the first slot of a page whose key is not smaller."""
+    # In a store of ours the keys of a page are consecutive.
     slot = key - part.first_key
     if 0 <= slot < part.entry_count and _key_at(content, slot) == key:
         return slot

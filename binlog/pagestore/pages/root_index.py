@@ -1,7 +1,7 @@
-"""The root index: the queues' names, in the order of their bytes, and where the index of each begins.
+"""The root index: the names of all queues, sorted by their bytes, with the first page of each index.
 
-It begins at page 0.  A page with no room for a name is split in two halves, or where the name comes behind all others
-another page is added.  Pages of it are written whole, for few of them ever change.
+It starts at page 0.  If a page has no room for a name, it is split in halves; if the name is the last one, a page is
+added. Its pages are written whole, because they seldom change.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from binlog.pagestore.pages.changes import Changes
 
 
 class RootIndex:
-    """It, in memory.  pages: their numbers, in the order of the chain."""
+    """The root index in memory.  pages: the numbers of its pages, in the order of the chain."""
 
     def __init__(self, cache: Cache) -> None:
-        """Read it.  Raises: CorruptError; AccessError."""
+        """Read the index.  Raises: CorruptError; AccessError."""
         self._room = page_content_bytes(cache.file.page_bytes) - INDEX_PAGE.size
         self.pages: list[int] = []
         self._entries: list[list[RootEntry]] = []
@@ -30,14 +30,14 @@ class RootIndex:
                 raise at.damage("chain", f"does not follow page {previous} in the root index")
             for entry in entries:
                 if entry.name.encode() <= last:
-                    raise at.damage("names", f"has {entry.name!r} out of its order")
+                    raise at.damage("names", f"has {entry.name!r} out of order")
                 last = entry.name.encode()
             self.pages.append(number)
             self._entries.append(entries)
             number, previous = head.next, number
 
     def copy(self) -> RootIndex:
-        """Another one, to be changed, which replaces this where the change of its pages is kept."""
+        """Return a copy to change; it replaces this one if the change succeeds."""
         other = RootIndex.__new__(RootIndex)
         other._room = self._room
         other.pages = list(self.pages)
@@ -46,50 +46,50 @@ class RootIndex:
 
     @property
     def queues(self) -> dict[str, int]:
-        """The first pages of the queues' indexes, by their names in order."""
+        """The first page of each queue's index, by name, in order."""
         return {entry.name: entry.first_page for entries in self._entries for entry in entries}
 
     def add(self, changes: Changes, entry: RootEntry) -> None:
-        """Add a queue that is not there.  Raises: FullError; CorruptError; AccessError."""
+        """Add a new queue.  Raises: FullError; CorruptError; AccessError."""
         key = _order(entry)
-        place = self._place(key)
-        entries = sorted([*self._entries[place], entry], key=_order)
-        is_last = entries[-1] is entry and place == len(self.pages) - 1
+        page_index = self._page_index(key)
+        entries = sorted([*self._entries[page_index], entry], key=_order)
+        is_last = entries[-1] is entry and page_index == len(self.pages) - 1
         if sum(each.size for each in entries) <= self._room:
             halves = [entries]
         elif is_last:
             halves = [entries[:-1], entries[-1:]]
         else:
             halves = _halves(entries)
-        self._entries[place : place + 1] = halves
+        self._entries[page_index : page_index + 1] = halves
         if len(halves) > 1:
-            self.pages.insert(place + 1, changes.take())
-            changes.create(self.pages[place + 1], b"")
-        self._write(changes, place, len(halves) > 1)
+            self.pages.insert(page_index + 1, changes.take())
+            changes.create(self.pages[page_index + 1], b"")
+        self._write(changes, page_index, len(halves) > 1)
 
     def remove(self, changes: Changes, name: str) -> None:
-        """Remove a queue that is there.  Raises: CorruptError; AccessError."""
-        place = self._place(name.encode())
-        self._entries[place] = [each for each in self._entries[place] if each.name != name]
-        if self._entries[place] or not place:
-            self._write(changes, place, is_split=False)
+        """Remove an existing queue.  Raises: CorruptError; AccessError."""
+        page_index = self._page_index(name.encode())
+        self._entries[page_index] = [each for each in self._entries[page_index] if each.name != name]
+        if self._entries[page_index] or not page_index:
+            self._write(changes, page_index, is_split=False)
             return
-        changes.free(self.pages[place])
-        del self._entries[place], self.pages[place]
-        self._write(changes, place - 1, is_split=place < len(self.pages))
+        changes.free(self.pages[page_index])
+        del self._entries[page_index], self.pages[page_index]
+        self._write(changes, page_index - 1, is_split=page_index < len(self.pages))
 
-    def _place(self, key: bytes) -> int:
-        """The page in which a name is, or is to be."""
+    def _page_index(self, key: bytes) -> int:
+        """Return the index of the page that has a name, or should have it."""
         firsts = [_order(entries[0]) if entries else b"" for entries in self._entries[1:]]
-        place = bisect_left(firsts, key)
-        return place + 1 if place < len(firsts) and firsts[place] == key else place
+        page_index = bisect_left(firsts, key)
+        return page_index + 1 if page_index < len(firsts) and firsts[page_index] == key else page_index
 
-    def _write(self, changes: Changes, place: int, is_split: bool) -> None:
-        """Write a page anew; is_split: its next one is another than before, so that and the one behind it too."""
-        for each in range(place, min(place + (3 if is_split else 1), len(self.pages))):
+    def _write(self, changes: Changes, page_index: int, is_split: bool) -> None:
+        """Write a page; with `is_split`, its successor is new, so write that one and the next one too."""
+        for each in range(page_index, min(page_index + (3 if is_split else 1), len(self.pages))):
             previous = self.pages[each - 1] if each else NONE
-            behind = self.pages[each + 1] if each + 1 < len(self.pages) else NONE
-            content = pack_root_page(IndexHead(previous=previous, next=behind), self._entries[each])
+            following = self.pages[each + 1] if each + 1 < len(self.pages) else NONE
+            content = pack_root_page(IndexHead(previous=previous, next=following), self._entries[each])
             changes.rewrite(changes.get(self.pages[each]), bytearray(content))
 
 
@@ -98,10 +98,10 @@ def _order(entry: RootEntry) -> bytes:
 
 
 def _halves(entries: list[RootEntry]) -> list[list[RootEntry]]:
-    """Two parts of which neither takes much more of a page than the other."""
+    """Split entries into two parts of about the same size."""
     whole, left = sum(each.size for each in entries), 0
-    for place, each in enumerate(entries):
+    for page_index, each in enumerate(entries):
         left += each.size
-        if 2 * left >= whole and place + 1 < len(entries):
-            return [entries[: place + 1], entries[place + 1 :]]
+        if 2 * left >= whole and page_index + 1 < len(entries):
+            return [entries[: page_index + 1], entries[page_index + 1 :]]
     return [entries[:-1], entries[-1:]]

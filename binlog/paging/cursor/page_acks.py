@@ -1,12 +1,10 @@
-"""What was acknowledged of one page: marks in memory, and a file beside the page.
+"""The acknowledgements of one page: states in memory, and a file beside the page.
 
-An acknowledgement is written before it is told of, so that it survives the process; it is durable with the next `sync`.
+An acknowledgement is written before it is reported, so it survives the process.  The next `sync` makes it durable.
 
 Invariants
-- While the file is not open all that is in it is durable.
-- Once a sync, or a write that had room, has failed, nothing is added in all of the folder.
-
-Files of which only so many are open at once.
+- While the file is closed, all of its contents are durable.
+- After a failed sync, or a write that failed for another reason than a full disk, nothing is added in the whole folder.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from binlog.format.paging.page_file import PageLayout
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem
 from binlog.paging.addresses import AddressFolder, Commit
-from binlog.paging.page import AckWriter, Mark, Page, Refusal
+from binlog.paging.page import AckState, AckWriter, Page, Refusal
 from binlog.paging.page_transaction import Outcome
 from binlog.storage.directory import OpenFile
 from binlog.storage.failures import NO_SPACE, own_errors, write_failure
@@ -32,50 +30,51 @@ from binlog.storage.files import content_bytes, read_at, write_at
 from binlog.storage.native import Monitor, fork_generation
 
 
-class Parked(Protocol):
-    """A file that can be closed for a while."""
+class Closable(Protocol):
+    """A file that can be closed, and is opened again when it is needed."""
 
-    def park(self) -> None: ...
+    def close_file(self) -> None: ...
 
 
-class OpenFiles:
-    """Those that are open, in the order in which they were opened."""
+class OpenAckFiles:
+    """Limits how many files are open, and closes the ones that were opened first."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
-        self._open: deque[Parked] = deque()
+        self._open: deque[Closable] = deque()
 
-    def opened(self, file: Parked) -> None:
-        """One more is open."""
+    def opened(self, file: Closable) -> None:
+        """Note that a file is open."""
         self._open.append(file)
 
-    def closed(self, file: Parked) -> None:
-        """One is not any more."""
+    def closed(self, file: Closable) -> None:
+        """Note that a file is closed."""
         with suppress(ValueError):
             self._open.remove(file)
 
-    def limit(self) -> None:
-        """Park those that were opened first, where there are too many.  Raises: as `park`.
+    def close_excess(self) -> None:
+        """Close the files that were opened first if too many are open.  Raises: as `close_file`.
 
-        Nobody calls this who keeps another one from being parked.
+        The caller must not hold a lock that `close_file` of another file needs.
         """
         while len(self._open) > self._count_max:
             with suppress(IndexError):
-                self._open.popleft().park()
+                self._open.popleft().close_file()
 
 
 class PageAcks:
     """The acknowledgements of a page.
 
-    tx_counts: for each transaction, how many acknowledgements in the file are its.  pending: those of transactions that
-    an earlier process prepared.  problems: what is wrong with the file; a message whose acknowledgement cannot be read
-    counts as not acknowledged.
+    tx_counts: how many acknowledgements in the file belong to each transaction.  pending: acknowledgements of
+    transactions that an earlier process prepared.  problems: damage of the file; if an acknowledgement cannot be read,
+    its message counts as not acknowledged.
     """
 
-    def __init__(self, page: Page, outcome: Callable[[int], Outcome], open_files: OpenFiles) -> None:
-        """Those in the file are counted, but of transactions that were not committed.  outcome: of these.
+    def __init__(self, page: Page, outcome: Callable[[int], Outcome], open_files: OpenAckFiles) -> None:
+        """Load the acknowledgements in the file, except those of transactions that were not committed.
 
-        open_files: where it is while it is open.  Raises: AccessError; FullError; PoisonedError.
+        outcome: returns the outcome of a transaction.  open_files: tracks the file while it is open. Raises:
+        AccessError; FullError; PoisonedError.
         """
         self.page = page
         self.tx_counts: dict[int, int] = {}
@@ -93,33 +92,33 @@ class PageAcks:
         self._open_files = open_files
         self._mutex = Monitor()
         self._generation = fork_generation()
-        self._is_there = False
+        self._exists = False
         self._fd = -1
-        self._is_named = False
+        self._name_is_durable = False
         self._synced_at = 0
-        self._end: BinlogError | None = None
+        self._end_error: BinlogError | None = None
         self._load(outcome)
 
     @property
     def done_count(self) -> int:
-        """Messages that were acknowledged, or are to be left out."""
+        """The number of messages that were acknowledged or skipped."""
         return self._writer.state()[1]
 
-    def marks(self, number: int, count: int) -> bytes:
-        """What is known of messages that follow one another: a Mark for each."""
-        return self._writer.marks(number, count)
+    def states(self, number: int, count: int) -> bytes:
+        """Return the states of consecutive messages, one AckState for each."""
+        return self._writer.states(number, count)
 
     def add(self, number: int, count: int, tx_id: int = NO_TRANSACTION) -> int:
-        """Acknowledge messages that follow one another, and give `done_count`.
+        """Acknowledge consecutive messages, and return `done_count`.
 
-        Of a transaction they are only marked as such: `finish` is to follow.
-        Raises: StateError where one was acknowledged before; ValueError where the page has no such message; FullError;
-        PoisonedError; AccessError; ClosedError; GoneError.
+        With a transaction they only become PENDING; the caller calls `resolve` when it has ended. Raises: StateError if
+        one of them was acknowledged before; ValueError if the page has no such message; FullError; PoisonedError;
+        AccessError; ClosedError; GoneError.
         """
         done = self._append(number, count, tx_id) if self._guard.failure is None else Refusal.FAILURE
         if done < 0:
             if fork_generation() != self._generation:
-                raise StateError(f"{self._path} is the parent process's")
+                raise StateError(f"{self._path} belongs to the parent process; open the paging in this one")
             with self._folder.change:
                 done = self._append_slowly(number, count, tx_id)
         if tx_id != NO_TRANSACTION:
@@ -128,64 +127,64 @@ class PageAcks:
 
     def _append_slowly(self, number: int, count: int, tx_id: int) -> int:
         with self._mutex:
-            self._mend()
+            self._ensure_writable()
             done = self._append(number, count, tx_id)
             if done == Refusal.FAILURE:
-                self._mend()
-        self._open_files.limit()
-        if done == Refusal.TWICE:
+                self._ensure_writable()
+        self._open_files.close_excess()
+        if done == Refusal.ALREADY_ACKED:
             raise StateError(
-                f"of the messages {number} to {number + count - 1} of {self.page} one was acknowledged before"
+                f"at least one of the messages {number} to {number + count - 1} of {self.page} was acknowledged before"
             )
         if done < 0:
             raise ValueError(f"{self.page} has no messages {number} to {number + count - 1}")
         return done
 
-    def finish(self, number: int, count: int, *, committed: bool) -> int:
-        """A transaction has ended that acknowledged messages; give `done_count`."""
+    def resolve(self, number: int, count: int, *, committed: bool) -> int:
+        """Set the final state of messages whose transaction has ended, and return `done_count`."""
         with self._mutex:
             if self.page.was_found:
                 count = max(min(count, self._message_count - number), 0)
-            done = self._writer.mark(number, count, Mark.DONE if committed else Mark.NONE)
-        return done  # noqa: RET504 - outside of the block, where a signal handler that raises leaves no lock behind
+            done = self._writer.set_state(number, count, AckState.DONE if committed else AckState.NONE)
+        return done  # noqa: RET504 - outside of the block, where a signal handler that raises leaves no lock held
 
-    def leave_out(self, number: int) -> int:
-        """A message is nobody's: its transaction was not committed; give `done_count`.  Nothing is written."""
-        return self._writer.mark(number, 1, Mark.DONE)
+    def skip(self, number: int) -> int:
+        """Skip a message whose transaction was not committed, and return `done_count`.  Nothing is written."""
+        return self._writer.set_state(number, 1, AckState.DONE)
 
-    def end(self, message_count: int) -> None:
-        """The page has so many messages: acknowledgements of others, which a power cut took, count for nothing."""
+    def set_message_count(self, message_count: int) -> None:
+        """Set the number of messages in the page; forget acknowledgements of messages that a power cut took."""
         with self._mutex:
             self._message_count = message_count
             beyond = self.page.message_count_max - message_count
             if beyond > 0:
-                self._writer.mark(message_count, beyond, Mark.NONE)
+                self._writer.set_state(message_count, beyond, AckState.NONE)
 
     def sync(self, commit: Commit | None = None) -> None:
-        """Have all that was acknowledged be durable.  commit: as of `Page.sync`.
+        """Make all acknowledgements durable.  commit: as in `Page.sync`.
 
-        Raises: PoisonedError, and then nothing is any more.
+        Raises: PoisonedError, after which none becomes durable.
         """
         self._folder.check()
         with self._mutex:
             self._sync(commit)
 
-    def park(self) -> None:
-        """Close the file, until something is acknowledged again.  Raises: as `sync`."""
+    def close_file(self) -> None:
+        """Sync and close the file until the next acknowledgement.  Raises: as `sync`."""
         with self._mutex:
-            self._close_file()
+            self._close_synced()
 
     def close(self) -> None:
-        """Have all be durable, close the file, and add nothing more.  Raises: as `sync`."""
-        self._end_with(ClosedError(f"the paging of {self._folder.address!r} was closed"))
+        """Make everything durable, close the file, and refuse further acknowledgements.  Raises: as `sync`."""
+        self._end_with(ClosedError(f"the paging of {self._folder.address!r} is closed"))
         try:
-            self.park()
+            self.close_file()
         finally:
             self._open_files.closed(self)
 
-    def drop(self) -> None:
-        """Close the file, as the page has gone, durably."""
-        self._end_with(GoneError(f"{self.page} is gone"))
+    def discard(self) -> None:
+        """Close the file without a sync, because the page was removed durably."""
+        self._end_with(GoneError(f"{self.page} was removed"))
         with self._mutex:
             self._synced_at = self._writer.state()[0]
             self._close_descriptor()
@@ -193,22 +192,22 @@ class PageAcks:
 
     def _end_with(self, error: BinlogError) -> None:
         with self._mutex:
-            self._end = self._end or error
-            self._writer.pause()
+            self._end_error = self._end_error or error
+            self._writer.detach()
 
     def _sync(self, commit: Commit | None = None) -> None:
-        at = self._writer.state()[0]
-        if at == self._synced_at:
+        offset = self._writer.state()[0]
+        if offset == self._synced_at:
             return
-        if not self._is_named:
+        if not self._name_is_durable:
             self._folder.sync()
-            self._is_named = True
+            self._name_is_durable = True
         self._folder.sync_file(self._fd, self._path, commit)
-        self._synced_at = at
+        self._synced_at = offset
 
-    def _close_file(self) -> None:
-        # Before the sync: what came in between would not be in it.
-        self._writer.pause()
+    def _close_synced(self) -> None:
+        # Before the sync, which would miss a later append.
+        self._writer.detach()
         try:
             self._sync()
         except BinlogError:
@@ -227,13 +226,13 @@ class PageAcks:
         self.problems += found.problems
         if found.end == 0:
             if found.problems:
-                self._folder.set_aside(self._name, invalid_acks_name(self.page.page_id), self._path)
+                self._folder.quarantine(self._name, invalid_acks_name(self.page.page_id), self._path)
             else:
                 self._directory.remove(self._name)
             return
-        self._is_there = self._is_named = True  # the store has synced the names that it found
+        self._exists = self._name_is_durable = True  # the store has synced the names of existing files
         self._synced_at = found.end
-        self._use(found.end)
+        self._attach(found.end)
         for ack in found.acks:
             self._count(ack, outcome)
 
@@ -242,7 +241,7 @@ class PageAcks:
             with OpenFile(self._directory, self._name, writable=False) as fd:
                 data = read_at(fd, content_bytes(fd), 0, self._path)
                 if data:
-                    self._folder.sync_file(fd, self._path)  # who wrote it may have died before
+                    self._folder.sync_file(fd, self._path)  # the process that wrote it may have died before its sync
         except NotFoundError:
             return None
         return parse_acks(data, self.page.page_id, self._salt, self._path)
@@ -256,38 +255,38 @@ class PageAcks:
             return
         if found is Outcome.OPEN:
             self.pending.append(ack)
-        mark = Mark.PENDING if found is Outcome.OPEN else Mark.DONE
-        self._writer.mark(ack.first, ack.message_count, mark)
+        set_state = AckState.PENDING if found is Outcome.OPEN else AckState.DONE
+        self._writer.set_state(ack.first, ack.message_count, set_state)
 
-    def _mend(self) -> None:
-        """Have a file to append to, that is whole, and know how many messages the page has.  Raises: as `add`."""
-        if self._end is not None:
-            raise self._end
+    def _ensure_writable(self) -> None:
+        """Open the file, or repair it after a failed write, and update the message count.  Raises: as `add`."""
+        if self._end_error is not None:
+            raise self._end_error
         self._folder.check()
-        at, _, failure = self._writer.state()
+        offset, _, failure = self._writer.state()
         if failure and failure not in NO_SPACE:
             raise write_failure(failure, self._path)
         if self._fd < 0:
-            self._open(at)
+            self._open(offset)
         elif failure:
-            self._cut(self._fd, at)
-            self._use(at)
+            self._truncate(self._fd, offset)
+            self._attach(offset)
         if failure:
             raise write_failure(failure, self._path)
 
-    def _open(self, at: int) -> None:
-        if self._is_there:
+    def _open(self, offset: int) -> None:
+        if self._exists:
             fd = self._directory.open(self._name, writable=True)
             try:
-                if content_bytes(fd) != at:
-                    self._cut(fd, at)
+                if content_bytes(fd) != offset:
+                    self._truncate(fd, offset)
             except BaseException:
                 self._directory.close_file(fd)
                 raise
         else:
-            fd, at = self._create(), ACKS_HEADER.size
+            fd, offset = self._create(), ACKS_HEADER.size
         self._fd = fd
-        self._use(at)
+        self._attach(offset)
         self._open_files.opened(self)
 
     def _create(self) -> int:
@@ -299,24 +298,24 @@ class PageAcks:
             with suppress(BinlogError):
                 self._directory.remove(self._name)
             raise
-        self._is_there = True
+        self._exists = True
         return fd
 
-    def _cut(self, fd: int, at: int) -> None:
-        """Remove what a crash left, or a write that failed.  Nobody appends until `_use`."""
-        with own_errors(self._path, "cutting off what was not written"):
-            os.ftruncate(fd, at)
+    def _truncate(self, fd: int, offset: int) -> None:
+        """Remove the remains of a crash or of a failed write.  Nothing is appended until `_attach`."""
+        with own_errors(self._path, "truncating a partial write"):
+            os.ftruncate(fd, offset)
 
-    def _use(self, at: int) -> None:
-        """Append from there on, as many as the page has messages."""
-        self._writer.use(self._fd, at, self.page.message_count_max, self.page.written_by)
+    def _attach(self, offset: int) -> None:
+        """Append from this offset on, for as many messages as the page has."""
+        self._writer.attach(self._fd, offset, self.page.message_count_max, self.page.written_by)
 
 
-def is_made_later(page: Page) -> bool:
-    """Whether JBoss Messaging made a page after one of the number was complete; its acknowledgements are another one's.
+def is_newer_page(page: Page) -> bool:
+    """Whether JBoss Messaging has created the page after another one with this number was complete.
 
-    Those of a complete page go after it.  A page of our layout is never made by another program.
-    Raises: AccessError.
+    If so, the acknowledgements belong to the earlier page: the acknowledgements of a complete page are removed after
+    it.  No other program creates pages of our layout. Raises: AccessError.
     """
     if page.folder.layout is not PageLayout.JBM:
         return False
@@ -328,5 +327,5 @@ def is_made_later(page: Page) -> bool:
 
 
 def remove_acks(folder: AddressFolder, page_id: int) -> None:
-    """Remove the acknowledgements of a page that is gone.  Raises: AccessError."""
+    """Remove the acknowledgements of a page that was removed.  Raises: AccessError."""
     folder.directory.remove(acks_name(page_id))

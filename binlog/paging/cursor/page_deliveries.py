@@ -1,9 +1,9 @@
-"""How often messages were given: a file beside each page, in which a count is written before its message is given.
+"""Delivery counts: a file beside each page, written before each delivery.
 
 Invariants
-- A count is with the kernel before the message is given, so it survives the process.  Nothing is synced: a power cut
-  may take counts, and never a message.
-- A count for which there is no room, or no descriptor, is not written: that keeps nobody from taking messages.
+- A count is written to the kernel before its message is delivered, so it survives the process.  Nothing is synced: a
+  power cut may lose counts, but never a message.
+- If the disk is full, or no descriptor is free, the count is not written, and the message is delivered all the same.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _NO_COUNTS: Mapping[int, int] = {}
 
 
 class PageDeliveries:
-    """Those of all pages of a store.  Any thread may count."""
+    """The delivery counts of all pages of a store.  Any thread may call it."""
 
     def __init__(self, folder: AddressFolder, find: Callable[[int], Page | None]) -> None:
-        """find: gives a page that is there, by its id."""
+        """find: returns an existing page by its id."""
         self._folder = folder
         self._find = find
         self._mutex = Monitor()
@@ -44,21 +44,24 @@ class PageDeliveries:
         self._counts: tuple[int, Mapping[int, int]] = (0, _NO_COUNTS)
 
     def counts(self, page_id: int) -> Mapping[int, int]:
-        """How often messages of a page were given, by their numbers; only of a page that an earlier process left.
+        """Return how often the messages of a page were delivered, by number; only for a page of an earlier process.
 
         Raises: AccessError.
         """
-        known, counts = self._counts
-        if known == page_id:
+        cached_id, counts = self._counts
+        if cached_id == page_id:
             return counts
         page = self._find(page_id)
         counts = read_deliveries(page).counts if page is not None and page.was_found else _NO_COUNTS
         self._counts = page_id, counts
         return counts
 
-    def count(self, place: int, count: int) -> None:
-        """A message is about to be given, for the `count`-th time.  Raises: PoisonedError; AccessError."""
-        page_id, number = place >> 32, place & _NUMBER
+    def record(self, message_id: int, record: int) -> None:
+        """Record that a message is about to be delivered for the `count`-th time.
+
+        Raises: PoisonedError; AccessError.
+        """
+        page_id, number = message_id >> 32, message_id & _NUMBER
         with self._mutex:
             found = self._open.get(page_id)
             if found is None:
@@ -67,24 +70,24 @@ class PageDeliveries:
             if found is None:
                 return
             file, salt = found
-            # It keeps the interpreter's lock: see docs/decisions/0023-threads-take-turns.md.
-            failure = write_delivery(file.fd, salt, number, min(count, COUNT_MAX))
+            # This call keeps the GIL: see docs/decisions/0023-threads-take-turns.md.
+            failure = write_delivery(file.fd, salt, number, min(record, COUNT_MAX))
             if failure and failure not in NO_SPACE:
                 with self._folder.change:
                     raise write_failure(failure, self._path(page_id))
 
     def forget(self, page_id: int) -> None:
-        """A page has gone."""
+        """Forget a page that was removed."""
         with self._mutex:
             self._open.pop(page_id, None)
 
     def close(self) -> None:
-        """Close all files; what was counted is with the kernel."""
+        """Close all files; the counts are with the kernel."""
         with self._mutex:
             self._open.clear()
 
     def _open_file(self, page_id: int) -> tuple[OpenFile, bytes] | None:
-        """The file of a page; None if the page is gone, or there is no room for one."""
+        """Open the file of a page; return None if the page was removed, or if there is no room for a file."""
         page = self._find(page_id)
         if page is None or page.is_complete:
             return None
@@ -116,7 +119,7 @@ class PageDeliveries:
 
 
 def read_deliveries(page: Page) -> FoundDeliveries:
-    """How often the messages of a page were given.  Raises: AccessError."""
+    """Read how often the messages of a page were delivered.  Raises: AccessError."""
     directory, name = page.folder.directory, deliveries_name(page.page_id)
     try:
         data = directory.read(name)
@@ -126,5 +129,5 @@ def read_deliveries(page: Page) -> FoundDeliveries:
 
 
 def remove_deliveries(folder: AddressFolder, page_id: int) -> None:
-    """Remove the deliveries of a page that is gone.  Raises: AccessError."""
+    """Remove the delivery counts of a page that was removed.  Raises: AccessError."""
     folder.directory.remove(deliveries_name(page_id))

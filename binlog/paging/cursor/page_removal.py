@@ -1,13 +1,16 @@
-"""Removing a page of which all was acknowledged.
+"""Removes pages whose messages were all acknowledged, and writes commit markers.
 
-How a page goes, so that no crash brings back what was acknowledged, or lowers a transaction's count twice: where it has
-messages of transactions, these are lowered and the page is recorded as complete, in one transaction of the store; then
-the page's file is removed, durably; then its acknowledgements; then the record, and that of its being settled.
+The order of a removal makes sure that no crash restores an acknowledged message, or decrements a transaction's count
+twice:
+1. If the page has messages of transactions, one store transaction decrements their counts and records the page as
+   complete.
+2. The page's file is removed, durably.
+3. Its acknowledgements are removed.
+4. The record of step 1 is deleted, and the commit marker of the page.
 
-Settling pages: one record for a page says which of its transactions were committed, in place of one for each.
-
-Many small transactions would else take memory, and room in the store, for as long as their messages are in pages.
-A page is settled once nothing is added to it any more, and all have ended that may have added something.
+A commit marker is one record that says which transactions of a page were committed.  It replaces a record for each of
+them. Otherwise many small transactions would take memory, and space in the store, as long as their messages are in
+pages. A page gets its marker after it is closed, and after all transactions that may have written to it have ended.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from functools import partial
 
 from binlog.errors import FullError
 from binlog.format.paging.page_record import NO_TRANSACTION
-from binlog.format.paging.store_records import PagePlace, PageSettled, StoreRecord
+from binlog.format.paging.store_records import CommitMarker, PageReference, StoreRecord
 from binlog.paging.cursor.page_acks import PageAcks, remove_acks
 from binlog.paging.cursor.page_deliveries import remove_deliveries
 from binlog.paging.page import Page
@@ -28,16 +31,16 @@ from binlog.paging.store import PagingStore
 from binlog.paging.transactions import PageTransactions
 from binlog.storage.native import Monitor
 
-# The body of a record is to be small, whatever its store is; a page in which more were rolled back is not settled.
+# A record should be small in any store.  A page in which more transactions were rolled back gets no marker.
 _ROLLED_BACK_MAX = 64
 
 
 def outcome_in(page: Page, transactions: PageTransactions) -> Callable[[int], Outcome]:
-    """What became of a transaction, of which a message is in the page."""
+    """Return a function that returns the outcome of a transaction with a message in this page."""
 
     def outcome(tx_id: int) -> Outcome:
         found = transactions.outcome(tx_id)
-        # In this order: a page says so before its transactions are forgotten.
+        # In this order: a page gets its marker before its transactions are forgotten.
         if found is Outcome.UNKNOWN and page.rolled_back is not None and tx_id not in page.rolled_back:
             return Outcome.COMMITTED
         return found
@@ -45,10 +48,10 @@ def outcome_in(page: Page, transactions: PageTransactions) -> Callable[[int], Ou
     return outcome
 
 
-class PageSettling:
-    """The pages of a store that may be settled, once more transactions are known than there may be.
+class CommitMarkers:
+    """Writes commit markers for the pages of a store if too many transactions are known.
 
-    mutex: held by who lowers what is left of the transactions of a page.
+    mutex: held while the counts of a page's transactions are decremented.
     """
 
     def __init__(self, store: PagingStore, transactions: PageTransactions) -> None:
@@ -59,71 +62,71 @@ class PageSettling:
         self._is_due = False
 
     def closed(self, page: Page) -> None:
-        """Nothing more is added to a page."""
-        # All that may have added something, also those that have not counted it yet.
+        """Note that a page is closed, and write markers if they are due."""
+        # All transactions that may have written to the page, also those that have not counted the message yet.
         self._waiting[page] = self._transactions.open_ids
-        if self._transactions.left_count > self._store.options.settle_above and not self._is_due:
+        if self._transactions.committed_count > self._store.options.commit_markers_above and not self._is_due:
             self._is_due = True
-            self._store.do_later(self._settle_all)
+            self._store.run_in_background(self._write_due)
 
-    def _settle_all(self) -> None:
+    def _write_due(self) -> None:
         self._is_due = False
         with self._store.folder.change, self.mutex:
             for page, open_ids in list(self._waiting.items()):
                 if page.is_complete or any(self._transactions.outcome(tx_id) is Outcome.OPEN for tx_id in open_ids):
                     continue
                 try:
-                    self._settle(page)
+                    self._write_marker(page)
                 except FullError:
                     return  # there may be room when the next page is closed
                 self.forget(page)
 
     def forget(self, page: Page) -> None:
-        """A page is settled, or has gone."""
+        """Forget a page that has its marker, or that was removed."""
         self._waiting.pop(page, None)
 
-    def _settle(self, page: Page) -> None:
+    def _write_marker(self, page: Page) -> None:
         counts = dict(page.tx_counts)
         if not counts:
             return
-        # By what is in the page: who was interrupted while a message was added has not counted it.
+        # Read the page: a thread that was interrupted during an append has not counted its message.
         rolled_back = frozenset(tx_id for tx_id in _tx_ids(page) if not self._transactions.is_committed(tx_id))
         if len(rolled_back) > _ROLLED_BACK_MAX:
             return
         page.rolled_back = rolled_back
-        body = PageSettled(page.page_id, self._store.address, rolled_back).pack()
-        page.settled_id = self._transactions.lower_with(counts, StoreRecord.PAGE_SETTLED, body)
+        body = CommitMarker(page.page_id, self._store.address, rolled_back).pack()
+        page.marker_id = self._transactions.decrement_with_record(counts, StoreRecord.COMMIT_MARKER, body)
         page.tx_counts.clear()
 
 
 def _tx_ids(page: Page) -> set[int]:
-    """The transactions whose messages are in a page."""
+    """Return the transactions that have messages in a page."""
     found: set[int] = set()
-    at, number = None, 0
+    offset, number = None, 0
     try:
-        while chunk := page.read(at, number):
+        while chunk := page.read(offset, number):
             found.update(chunk.tx_ids or ())
-            at, number = chunk.end, chunk.number + len(chunk.messages)
+            offset, number = chunk.end, chunk.number + len(chunk.messages)
     finally:
-        page.release()
+        page.close_reader()
     return found - {NO_TRANSACTION}
 
 
 class PageRemoval:
-    """The pages of a store that go, and those that wait for room on the disk to do so."""
+    """Removes the pages of a store, and retries if the disk was full."""
 
     def __init__(
         self,
         store: PagingStore,
-        settling: PageSettling,
+        markers: CommitMarkers,
         transactions: PageTransactions,
         acks: Mapping[int, PageAcks],
         mutex: Monitor,
         forget: Callable[[Page], None],
     ) -> None:
-        """acks: of the pages, by their ids; mutex: under which they change.  forget: told of a page that has gone."""
+        """acks: by page id; mutex: guards it.  forget: called with each page that was removed."""
         self._store = store
-        self._settling = settling
+        self._markers = markers
         self._transactions = transactions
         self._acks = acks
         self._mutex = mutex
@@ -131,29 +134,29 @@ class PageRemoval:
         self._stalled: deque[Page] = deque()
         self._recorded: dict[int, int] = {}
 
-    def begin(self, page: Page) -> None:
-        """Have a page go, soon."""
+    def schedule(self, page: Page) -> None:
+        """Remove a page in the background."""
         with self._store.folder.change:
-            self._store.do_later(partial(self._remove, page))
+            self._store.run_in_background(partial(self._remove, page))
 
-    def try_again(self) -> None:
-        """Have those go for which there was no room."""
+    def retry_stalled(self) -> None:
+        """Remove the pages for which the disk was full."""
         for _ in range(len(self._stalled)):
-            with self._store.folder.change, suppress(IndexError):  # another thread has it
-                self.begin(self._stalled.popleft())
+            with self._store.folder.change, suppress(IndexError):  # another thread has taken it
+                self.schedule(self._stalled.popleft())
 
     def _remove(self, page: Page) -> None:
-        if self._store.folder.guard.failure is None:  # else it goes once all is opened anew
+        if self._store.folder.guard.failure is None:  # otherwise the page is removed after the paging is opened again
             with self._store.folder.change:
-                self._remove_once(page)
+                self._remove_page(page)
 
-    def _remove_once(self, page: Page) -> None:
+    def _remove_page(self, page: Page) -> None:
         with self._mutex:
             if page.is_complete:
                 return  # another thread removes it
             page.is_complete = True
         try:
-            with self._settling.mutex:
+            with self._markers.mutex:
                 record_id = self._record(page)
             page.delete()
         except FullError:
@@ -163,17 +166,17 @@ class PageRemoval:
         self._store.forget(page)
         remove_deliveries(page.folder, page.page_id)
         page.folder.sync()
-        # Until here what was acknowledged is made durable by a sync of that: the page was there.
+        # Until here the page exists, so a sync of its acknowledgements makes them durable.
         self._forget(page)
         remove_acks(page.folder, page.page_id)
-        self._settling.forget(page)
+        self._markers.forget(page)
         self._recorded.pop(page.page_id, None)
-        with suppress(FullError):  # they go with the next start
-            for each in filter(None, (record_id, page.settled_id)):
+        with suppress(FullError):  # the next start removes them
+            for each in filter(None, (record_id, page.marker_id)):
                 self._transactions.store.append_delete(each)
 
     def _record(self, page: Page) -> int:
-        """Lower what is left of transactions, once; the id of the record that says so, 0 for none."""
+        """Decrement the counts of the page's transactions, once; return the id of the record that says so, or 0."""
         record_id = self._recorded.get(page.page_id, 0)
         counts = dict(page.tx_counts)
         acks = self._acks.get(page.page_id)
@@ -181,8 +184,8 @@ class PageRemoval:
             for tx_id, count in acks.tx_counts.items():
                 counts[tx_id] = counts.get(tx_id, 0) + count
         if not record_id and any(self._transactions.is_committed(tx_id) for tx_id in counts):
-            body = PagePlace(page.page_id, self._store.address).pack()
-            record_id = self._recorded[page.page_id] = self._transactions.lower_with(
+            body = PageReference(page.page_id, self._store.address).pack()
+            record_id = self._recorded[page.page_id] = self._transactions.decrement_with_record(
                 counts, StoreRecord.PAGE_COMPLETE, body
             )
         return record_id

@@ -1,5 +1,5 @@
-/* The record of a page store's transaction: the bytes that pack_record and pack_actions in
- * binlog/format/pagestore/log.py make, which are the plain way to say it. */
+/* Packs the log record of a page store's transaction; pack_record and pack_actions in binlog/format/pagestore/log.py are the
+ * reference version. */
 #include <Python.h>
 
 #include "big_endian.h"
@@ -14,7 +14,7 @@
 #define ACTION_INSERT 1
 #define ACTION_UPDATE 2
 
-/* What becomes of a page. */
+/* A change of a page. */
 struct action {
     long kind, offset, size;
     long long page;
@@ -31,11 +31,11 @@ static const char *content_of(PyObject *content, Py_ssize_t *bytes)
         *bytes = PyByteArray_Size(content);
         return PyByteArray_AsString(content);
     }
-    PyErr_SetString(PyExc_TypeError, "a page's content is bytes, or a bytearray");
+    PyErr_SetString(PyExc_TypeError, "the content of a page is bytes or a bytearray");
     return NULL;
 }
 
-/* -1 with an exception.  Borrows from the tuple. */
+/* Reads an action from a tuple, and borrows its content.  Returns -1 with an exception set if it is not valid. */
 static int read_action(PyObject *item, struct action *action)
 {
     PyObject *content;
@@ -52,7 +52,7 @@ static int read_action(PyObject *item, struct action *action)
     if (action->kind < 0 || action->kind > UINT8_MAX || action->page < 0 || action->page > UINT32_MAX ||
         action->offset < 0 || action->size < 0 || action->offset > UINT16_MAX || action->size > UINT16_MAX ||
         action->offset + action->size > bytes) {
-        PyErr_SetString(PyExc_ValueError, "an action that leads out of its page");
+        PyErr_SetString(PyExc_ValueError, "an action reaches beyond the end of its page");
         return -1;
     }
     action->content += action->offset;
@@ -62,21 +62,21 @@ static int read_action(PyObject *item, struct action *action)
     return 0;
 }
 
-static uint8_t *put_action(uint8_t *at, const struct action *action)
+static uint8_t *put_action(uint8_t *target, const struct action *action)
 {
-    memset(at, 0, PAGESTORE_ACTION_BYTES);
-    at[PAGESTORE_ACTION_KIND] = (uint8_t)action->kind;
-    put_u16(at + PAGESTORE_ACTION_OFFSET, (uint16_t)action->offset);
-    put_u16(at + PAGESTORE_ACTION_LENGTH, (uint16_t)action->size);
-    put_u32(at + PAGESTORE_ACTION_PAGE, (uint32_t)action->page);
-    memcpy(at + PAGESTORE_ACTION_BYTES, action->content, (size_t)action->size);
-    return at + PAGESTORE_ACTION_BYTES + action->size;
+    memset(target, 0, PAGESTORE_ACTION_BYTES);
+    target[PAGESTORE_ACTION_KIND] = (uint8_t)action->kind;
+    put_u16(target + PAGESTORE_ACTION_OFFSET, (uint16_t)action->offset);
+    put_u16(target + PAGESTORE_ACTION_LENGTH, (uint16_t)action->size);
+    put_u32(target + PAGESTORE_ACTION_PAGE, (uint32_t)action->page);
+    memcpy(target + PAGESTORE_ACTION_BYTES, action->content, (size_t)action->size);
+    return target + PAGESTORE_ACTION_BYTES + action->size;
 }
 
 static void put_head(uint8_t *record, size_t bytes, Py_ssize_t count, uint64_t tx_id, uint64_t synced, const char *salt,
-                     uint64_t at)
+                     uint64_t offset)
 {
-    uint8_t place[SALT_BYTES + 8];
+    uint8_t seed[SALT_BYTES + 8];
 
     memcpy(record + PAGESTORE_RECORD_MARK, salt, MARK_BYTES);
     memset(record + MARK_BYTES, 0, PAGESTORE_RECORD_BYTES - MARK_BYTES);
@@ -85,20 +85,20 @@ static void put_head(uint8_t *record, size_t bytes, Py_ssize_t count, uint64_t t
     put_u32(record + PAGESTORE_RECORD_ACTION_BYTES, (uint32_t)(bytes - PAGESTORE_RECORD_BYTES));
     put_u64(record + PAGESTORE_RECORD_TX_ID, tx_id);
     put_u64(record + PAGESTORE_RECORD_SYNCED, synced);
-    memcpy(place, salt, SALT_BYTES);
-    put_u64(place + SALT_BYTES, at);
-    uint32_t crc = binlog_crc32c(0, place, sizeof place);
+    memcpy(seed, salt, SALT_BYTES);
+    put_u64(seed + SALT_BYTES, offset);
+    uint32_t crc = binlog_crc32c(0, seed, sizeof seed);
     crc = binlog_crc32c(crc, record, PAGESTORE_RECORD_CRC);
     crc = binlog_crc32c(crc, record + PAGESTORE_RECORD_BYTES, bytes - PAGESTORE_RECORD_BYTES);
     put_u32(record + PAGESTORE_RECORD_CRC, crc);
 }
 
-/* pack_transaction(tx_id, synced, salt, at, actions): the record that goes to the offset `at` of the log, as bytes.
- * actions: a list of tuples as PageAction says; of a whole page the zeros at its end are left out.
- * Raises ValueError where one leads out of its page, or the record is too long. */
+/* pack_transaction(tx_id, synced, salt, offset, actions): returns the bytes of the record for this offset of the log.
+ * actions: a list of tuples, see PageAction.  Zeros at the end of a whole page are omitted.
+ * Raises ValueError if an action reaches beyond the end of its page, or if the record is too long. */
 PyObject *binlog_pack_transaction(PyObject *module, PyObject *args)
 {
-    unsigned long long tx_id, synced, at;
+    unsigned long long tx_id, synced, offset;
     const char *salt;
     Py_ssize_t salt_bytes;
     PyObject *actions;
@@ -106,7 +106,7 @@ PyObject *binlog_pack_transaction(PyObject *module, PyObject *args)
     size_t bytes = PAGESTORE_RECORD_BYTES;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "KKy#KO!:pack_transaction", &tx_id, &synced, &salt, &salt_bytes, &at, &PyList_Type, &actions))
+    if (!PyArg_ParseTuple(args, "KKy#KO!:pack_transaction", &tx_id, &synced, &salt, &salt_bytes, &offset, &PyList_Type, &actions))
         return NULL;
     Py_ssize_t count = PyList_Size(actions);
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -115,7 +115,7 @@ PyObject *binlog_pack_transaction(PyObject *module, PyObject *args)
         bytes += PAGESTORE_ACTION_BYTES + (size_t)action.size;
     }
     if (salt_bytes != SALT_BYTES || bytes > UINT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "a salt has 8 bytes, and a record fewer than 4 GiB");
+        PyErr_SetString(PyExc_ValueError, "a salt has 8 bytes, and a record has fewer than 4 GiB");
         return NULL;
     }
     PyObject *record = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
@@ -123,13 +123,13 @@ PyObject *binlog_pack_transaction(PyObject *module, PyObject *args)
         return NULL;
     uint8_t *start = (uint8_t *)PyBytes_AsString(record), *end = start + PAGESTORE_RECORD_BYTES;
     for (Py_ssize_t i = 0; i < count; i++) {
-        /* Nothing ran since they were read, so they are the same. */
+        /* No Python code has run since the first pass, so the list is unchanged. */
         if (read_action(PyList_GetItem(actions, i), &action) != 0) {
             Py_DECREF(record);
             return NULL;
         }
         end = put_action(end, &action);
     }
-    put_head(start, bytes, count, tx_id, synced, salt, at);
+    put_head(start, bytes, count, tx_id, synced, salt, offset);
     return record;
 }

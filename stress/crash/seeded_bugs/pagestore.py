@@ -58,8 +58,8 @@ BUGS = (
     ),
     bug_in_function(
         "pagestore-freed-forgotten", "pagestore-kill", "pages that the log frees stay in use",
-        "binlog/pagestore/recovery.py", "Redo.mark",
-        "free.give(number)",
+        "binlog/pagestore/recovery.py", "Redo.update_free_pages",
+        "free.release(number)",
         "pass",
     ),
     bug_in_function(
@@ -68,13 +68,13 @@ BUGS = (
     ),
     bug_in_function(
         "pagestore-found-bytes-believed", "pagestore-faults", "pages are redone from a log that is not synced",
-        "binlog/pagestore/recovery.py", "OpenFiles.__init__",
+        "binlog/pagestore/recovery.py", "StoreFiles.__init__",
         "write_at(self.log_fd, memoryview(data)[: records.end], 0, path)",
         "",
     ),
     bug_in_function(
         "pagestore-full-disk-for-ever", "pagestore-faults", "nothing works after a checkpoint had no space",
-        _LOG, "TransactionLog._begin_anew",
+        _LOG, "TransactionLog._begin_generation",
         "self._due = self.end - self._base + self._log_bytes // 2",
         "self._due = self.end - self._base + self._log_bytes // 2\nself.fail(error)",
     ),

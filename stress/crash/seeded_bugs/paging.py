@@ -13,21 +13,21 @@ _PAGE, _DEPAGING, _REMOVAL = (
 BUGS = (
     bug_in_function(
         "paging-commit-not-synced", "paging-power", "a transaction is committed before its pages are synced",
-        "binlog/paging/page_transaction.py", "PageTransaction._record",
-        "for each in self._written:\n    each.sync()",
+        "binlog/paging/page_transaction.py", "PageTransaction._record_commit",
+        "for each in self._enlisted:\n    each.sync()",
         "",
     ),
     bug_in_function(
         "paging-name-not-synced", "paging-power", "a page is synced, but its name is not",
         _PAGE, "Page._sync",
-        "if not self._named:\n    self.folder.sync()\n    self._named = True",
+        "if not self._name_is_durable:\n    self.folder.sync()\n    self._name_is_durable = True",
         "",
     ),
     bug_in_function(
-        "paging-settled-forgotten", "paging-power", "a page's commit markers are not read",
+        "paging-commit-marker-forgotten", "paging-power", "a page's commit markers are not read",
         "binlog/paging/store.py", "PagingStore.start",
-        "page.settled_id, page.rolled_back = self._settled.get(page.page_id, (0, None))",
-        "page.settled_id = self._settled.get(page.page_id, (0, None))[0]",
+        "page.marker_id, page.rolled_back = self._commit_markers.get(page.page_id, (0, None))",
+        "page.marker_id = self._commit_markers.get(page.page_id, (0, None))[0]",
     ),
     bug_in_function(
         "paging-last-ack-forgotten", "paging-kill", "the last acknowledgement in a file is ignored",
@@ -38,9 +38,9 @@ BUGS = (
     SeededBug(
         "paging-acks-removed-first", "paging-kill", "acknowledgements are removed before their page",
         (
-            Change(_REMOVAL, "PageRemoval._remove_once", "remove_acks(page.folder, page.page_id)", ""),
+            Change(_REMOVAL, "PageRemoval._remove_page", "remove_acks(page.folder, page.page_id)", ""),
             Change(
-                _REMOVAL, "PageRemoval._remove_once",
+                _REMOVAL, "PageRemoval._remove_page",
                 "page.delete()",
                 "remove_acks(page.folder, page.page_id)\npage.delete()",
             ),
@@ -65,7 +65,7 @@ BUGS = (
     ),
     bug_in_function(
         "depage-failed-commit-counts", "depage-faults", "a page is removed though its depaging could not be committed",
-        "binlog/paging/transactions.py", "PageTransactions.lower",
+        "binlog/paging/transactions.py", "PageTransactions.decrement",
         "self.store.commit(store_tx_id)",
         "try:\n"
         "    self.store.commit(store_tx_id)\n"
@@ -81,7 +81,7 @@ BUGS = (
     bug_in_function(
         "depage-last-page-forgotten", "depage-kill", "the last depaged page is not read",
         _DEPAGING, "Depaging.__init__",
-        "(record.record_id, place)",
-        "(record.record_id, PagePlace(0, place.address))",
+        "(record.record_id, reference)",
+        "(record.record_id, PageReference(0, reference.address))",
     ),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from binlog.commitlog import StoreReader, check_store, stat_store
 from binlog.errors import AccessError, NotFoundError
 from binlog.journal import check_journal, read_records, stat_journal
 from binlog.pagestore import check_page_store, read_queue, stat_page_store
-from binlog.paging import check_paging, look_at_paging
+from binlog.paging import check_paging, stat_paging
 from tests.unit.cli.all_commands import commands, leaf_commands
 
 OUT = ("--out", "out")
@@ -69,7 +69,7 @@ FUNCTIONS: list[Callable[[Path], object]] = [
     stat_journal,
     read_records,
     check_paging,
-    look_at_paging,
+    stat_paging,
     check_page_store,
     stat_page_store,
     lambda path: read_queue(path, "orders"),

@@ -14,7 +14,7 @@ from tests.support.journals import flip
 from tests.support.pagestores import QUEUE, SMALL, drain, page_store, put
 
 
-def test_who_goes_on_meanwhile_is_in_the_backup_up_to_one_moment(tmp_path: Path) -> None:
+def test_a_backup_of_a_store_in_use_is_the_state_of_one_moment(tmp_path: Path) -> None:
     """Each transaction removes one message and puts the next: at each moment there are as many, in their order."""
     stop = threading.Event()
     with page_store(tmp_path / "store") as store:
@@ -44,7 +44,7 @@ def test_who_goes_on_meanwhile_is_in_the_backup_up_to_one_moment(tmp_path: Path)
         assert numbers == [*range(numbers[0], numbers[0] + 200)]
 
 
-def test_a_backup_that_was_not_finished_is_no_store(tmp_path: Path) -> None:
+def test_an_unfinished_backup_is_refused_as_a_store(tmp_path: Path) -> None:
     with page_store(tmp_path / "store") as store:
         put(store, b"one", b"two")
         store.checkpoint()
@@ -58,7 +58,7 @@ def test_a_backup_that_was_not_finished_is_no_store(tmp_path: Path) -> None:
         PageStore(tmp_path / "backup", SMALL)
 
 
-def test_a_damaged_page_is_told_and_no_backup_made_of_it(tmp_path: Path) -> None:
+def test_a_damaged_page_fails_the_backup(tmp_path: Path) -> None:
     with page_store(tmp_path / "store") as store:
         put(store, b"one", b"two")
     path = tmp_path / "damaged"

@@ -72,7 +72,7 @@ def _uses(store: PageStore, path: Path) -> list[Callable[[], object]]:
 
 
 @pytest.mark.parametrize(("end", "has_checkpoint"), [(_LOG, False), (_LOG, True), (_PAGES, True), (_MAP, True)])
-def test_after_a_sync_that_failed_all_is_refused_until_it_is_opened_anew(
+def test_a_failed_sync_poisons_the_store_until_it_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, has_checkpoint: bool
 ) -> None:
     path = tmp_path / "store"
@@ -102,7 +102,7 @@ def test_after_a_sync_that_failed_all_is_refused_until_it_is_opened_anew(
         assert drain(store)[-1] == b"four"
 
 
-def test_all_who_wait_are_told_of_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_waiting_thread_gets_the_error_of_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = PageStore(tmp_path / "store", SMALL)
     store.create_queue(QUEUE)
     may_fail = threading.Event()
@@ -130,7 +130,7 @@ def test_all_who_wait_are_told_of_a_write_that_failed(tmp_path: Path, monkeypatc
         assert drain(store) == []
 
 
-def test_a_checkpoint_for_which_there_is_no_space_or_descriptor_is_made_later(
+def test_a_checkpoint_without_space_or_descriptor_is_made_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with page_store(tmp_path / "store") as store:
@@ -153,7 +153,7 @@ def test_a_checkpoint_for_which_there_is_no_space_or_descriptor_is_made_later(
         assert drain(store) == wanted
 
 
-def test_a_log_is_on_the_disk_before_a_page_is_made_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovery_syncs_the_log_before_it_writes_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever wrote it may have died before its sync, or the sync have failed: the kernel then takes it for written."""
     with page_store(tmp_path / "store") as store:
         put(store, b"one", b"two")
@@ -179,9 +179,7 @@ def test_a_log_is_on_the_disk_before_a_page_is_made_from_it(tmp_path: Path, monk
     assert before != (copy / _PAGES).read_bytes()
 
 
-def test_a_file_that_cannot_be_cut_is_told_by_who_asked_for_it_and_hinders_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_truncation_is_reported_to_its_caller_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with page_store(tmp_path / "store") as store:
         put(store, *(bytes(3000) for _ in range(40)))
         drain(store)
@@ -194,12 +192,12 @@ def test_a_file_that_cannot_be_cut_is_told_by_who_asked_for_it_and_hinders_nobod
 
 
 @pytest.mark.parametrize(("call", "end"), [("fdatasync", "page.db.backup"), ("fdatasync", ".new"), ("fsync", "backup")])
-def test_a_backup_whose_sync_fails_is_none_and_its_store_goes_on(
+def test_a_failed_sync_of_a_backup_does_not_poison_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, end: str
 ) -> None:
     with page_store(tmp_path / "store") as store:
         put(store, b"one")
-        with calls_that_fail(monkeypatch, call, end), pytest.raises(AccessError, match="the store goes on"):
+        with calls_that_fail(monkeypatch, call, end), pytest.raises(AccessError, match="the store is not affected"):
             store.backup(tmp_path / "backup")
         with pytest.raises(CorruptError, match="not finished"):
             PageStore(tmp_path / "backup", SMALL)
@@ -228,21 +226,19 @@ def test_the_name_of_an_unfinished_backup_is_durable_before_any_other(
     assert names[0] == ["page.db.backup"]
 
 
-def test_a_page_that_is_used_and_free_is_damage_and_the_message_stays(tmp_path: Path) -> None:
+def test_a_page_both_used_and_free_is_damage_and_its_message_stays(tmp_path: Path) -> None:
     with PageStore(tmp_path / "store", SMALL) as store:
         store.create_queue(QUEUE)
         put(store, b"one", b"two")
         number = store._content.get(QUEUE).index.entry(1, store._cache).message_page
-        store._free.give(number)
-        with pytest.raises(CorruptError, match="is said to be free"), store.transaction() as transaction:
+        store._free.release(number)
+        with pytest.raises(CorruptError, match="map says that it is free"), store.transaction() as transaction:
             transaction.remove(QUEUE, 1)
-        store._free.take_this(number)
+        store._free.take_number(number)
         assert drain(store) == [b"one", b"two"]
 
 
-def test_an_index_that_cannot_be_read_refuses_its_queue_alone_and_until_it_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_index_makes_only_its_queue_unusable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It refused the whole store once, for the index is read again where a change of it was undone."""
     read = PageFile.read
     with page_store(tmp_path / "store") as store:
@@ -280,7 +276,7 @@ def test_an_index_that_cannot_be_read_refuses_its_queue_alone_and_until_it_can(
         assert drain(store) == [b"%d" % number for number in range(700)]
 
 
-def test_who_closes_a_poisoned_one_waits_for_the_leader_which_uses_the_log(tmp_path: Path) -> None:
+def test_closing_a_poisoned_store_waits_for_the_leader(tmp_path: Path) -> None:
     store = PageStore(tmp_path / "store", SMALL)
     store.create_queue(QUEUE)
     with ThreadPoolExecutor(1) as pool, store._log._group.lead_or_wait(store._log.end + 1):
@@ -292,7 +288,7 @@ def test_who_closes_a_poisoned_one_waits_for_the_leader_which_uses_the_log(tmp_p
         closed.result(timeout=60)
 
 
-def test_who_closes_a_poisoned_one_waits_for_a_step_which_uses_the_pages(tmp_path: Path) -> None:
+def test_closing_a_poisoned_store_waits_for_a_running_step(tmp_path: Path) -> None:
     store = PageStore(tmp_path / "store", SMALL)
     with ThreadPoolExecutor(1) as pool, store._guard:
         store._guard.fail(KeyboardInterrupt())

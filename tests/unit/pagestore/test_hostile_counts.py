@@ -45,7 +45,7 @@ def _refused(path: Path, rule: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [ActionKind.INSERT, ActionKind.UPDATE, ActionKind.DELETE])
-def test_a_page_far_behind_the_last_one_is_refused(tmp_path: Path, kind: ActionKind) -> None:
+def test_a_page_far_after_the_last_one_is_refused(tmp_path: Path, kind: ActionKind) -> None:
     path = _made(tmp_path / "s")
     log = bytearray((path / LOG_FILE).read_bytes())
     start = parse_log_start(bytes(log), "log")
@@ -55,7 +55,7 @@ def test_a_page_far_behind_the_last_one_is_refused(tmp_path: Path, kind: ActionK
     _refused(path, "page")
 
 
-def test_beginnings_of_records_without_end_are_not_gone_through(tmp_path: Path) -> None:
+def test_endless_false_record_starts_do_not_slow_recovery(tmp_path: Path) -> None:
     path = _made(tmp_path / "s")
     log = bytearray((path / LOG_FILE).read_bytes())
     start = parse_log_start(bytes(log), "log")

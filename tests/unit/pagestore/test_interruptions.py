@@ -13,7 +13,7 @@ import pytest
 
 from binlog.errors import PoisonedError
 from binlog.pagestore import PageStore, Transaction, check_page_store
-from binlog.pagestore.recovery import OpenFiles
+from binlog.pagestore.recovery import StoreFiles
 from binlog.pagestore.transaction import State
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption, at_each_place
@@ -111,7 +111,7 @@ def _judge(found: list[bytes], transaction: Transaction, name: str, *, is_usable
 
 
 @pytest.mark.slow
-def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path) -> None:
+def test_an_interrupted_opening_releases_the_store(tmp_path: Path) -> None:
     count, before = 0, descriptors_before()
     opened: list[PageStore] = []
     while Interruption(count).run(lambda: opened.append(PageStore(tmp_path, SMALL))):
@@ -127,7 +127,7 @@ def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path)
 @pytest.mark.slow
 @swallowed
 def test_an_opening_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = OpenFiles.__init__
+    plain = StoreFiles.__init__
 
     def struck(*arguments: Any) -> None:
         strike(signal.SIGUSR1)
@@ -137,7 +137,7 @@ def test_an_opening_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypa
     with raising_twice() as twice:
         for again_seconds in AGAIN_SECONDS:
             with monkeypatch.context() as patch:
-                patch.setattr(OpenFiles, "__init__", struck)
+                patch.setattr(StoreFiles, "__init__", struck)
                 twice.interrupt(again_seconds, lambda: PageStore(tmp_path, SMALL))
             PageStore(tmp_path, SMALL).close()
             assert count_descriptors() == before

@@ -26,7 +26,7 @@ def test_a_store_has_one_owner(tmp_path: Path) -> None:
         assert drain(store) == [b"one"]
 
 
-def test_a_closed_store_refuses_all(tmp_path: Path) -> None:
+def test_a_closed_store_refuses_every_call(tmp_path: Path) -> None:
     store = PageStore(tmp_path, SMALL)
     store.create_queue(QUEUE)
     transaction = store.transaction()
@@ -75,14 +75,14 @@ def test_no_descriptor_or_thread_is_left(tmp_path: Path) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("binlog page store")]
 
 
-def test_what_is_no_store_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         check_page_store(tmp_path)
     with pytest.raises(AccessError):
         PageStore(tmp_path / "not" / "there")
 
 
-def test_a_file_that_cannot_grow_refuses_a_transaction_and_nothing_else(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_one_transaction_only(tmp_path: Path) -> None:
     """A limit on the size of files, of setrlimit(2), fails as a full disk does."""
     script = """
 import resource, sys
@@ -119,13 +119,13 @@ print(count)
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
 
 
-def test_a_store_of_swiftmqs_own_is_refused_by_name_and_unchanged(tmp_path: Path) -> None:
+def test_a_store_written_by_swiftmq_is_refused_and_unchanged(tmp_path: Path) -> None:
     """Its log begins with START, which has a number of its generation."""
     (tmp_path / "page.db").write_bytes(bytes(4 * 2048))
     (tmp_path / "transaction.log").write_bytes((1).to_bytes(4) + (7).to_bytes(8) + bytes(4096))
     before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     for call in (lambda: PageStore(tmp_path), lambda: stat_page_store(tmp_path)):
-        with pytest.raises(CorruptError, match="SwiftMQ's own"):
+        with pytest.raises(CorruptError, match="written by SwiftMQ"):
             call()
     assert [problem.rule for problem in check_page_store(tmp_path)] == ["swiftmq"]
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir() if each.suffix != ".lock"} == before

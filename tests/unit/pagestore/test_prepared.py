@@ -24,7 +24,7 @@ def _prepared(store: PageStore) -> Transaction:
     return transaction
 
 
-def test_what_is_prepared_nobody_gets_and_it_survives_a_kill(tmp_path: Path) -> None:
+def test_messages_of_a_prepared_transaction_stay_taken_after_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with page_store(path) as store:
         _prepared(store)
@@ -57,7 +57,7 @@ def test_what_is_prepared_nobody_gets_and_it_survives_a_kill(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("end", [Transaction.commit, Transaction.rollback])
-def test_one_that_is_prepared_is_ended_by_whoever_prepared_it(
+def test_a_prepared_transaction_can_be_ended_by_its_own_object(
     tmp_path: Path, end: Callable[[Transaction], None]
 ) -> None:
     with page_store(tmp_path) as store:
@@ -73,12 +73,12 @@ def test_one_that_is_prepared_is_ended_by_whoever_prepared_it(
             end(transaction)
 
 
-def test_two_that_are_prepared_have_two_names(tmp_path: Path) -> None:
+def test_two_prepared_transactions_cannot_share_a_name(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         _prepared(store)
         other = store.transaction()
         other.put(QUEUE, b"other")
-        with pytest.raises(StateError, match="prepared already"):
+        with pytest.raises(StateError, match="another prepared transaction"):
             other.prepare(XID)
         for wrong in (Xid(1 << 31, b""), Xid(0, bytes(65)), Xid(0, b"", bytes(65))):
             with pytest.raises(ValueError, match="64 bytes"):
@@ -98,12 +98,12 @@ def test_two_that_are_prepared_have_two_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1:2", "x::", "1:zz:", f"1:{'00' * 65}:", "9999999999::"])
-def test_what_is_no_xid_is_refused(text: str) -> None:
+def test_an_invalid_xid_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"xid|64 bytes"):
         parse_xid(text)
 
 
-def test_the_queue_of_prepared_transactions_is_nobodys(tmp_path: Path) -> None:
+def test_the_queue_of_prepared_transactions_is_reserved(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         _prepared(store)
         transaction = store.transaction()
@@ -120,7 +120,7 @@ def _used(store: PageStore) -> int:
     return store._free.page_count - store._free.free_count
 
 
-def test_a_message_of_many_subscribers_is_stored_once_until_the_last_has_removed_it(tmp_path: Path) -> None:
+def test_a_shared_message_is_stored_once_until_its_last_removal(tmp_path: Path) -> None:
     names = [f"subscriber-{number}" for number in range(10)]
     with page_store(tmp_path) as store:
         for name in names:
@@ -146,7 +146,7 @@ def test_a_message_of_many_subscribers_is_stored_once_until_the_last_has_removed
     assert check_page_store(copy) == []
 
 
-def test_shared_messages_that_one_transaction_removes(tmp_path: Path) -> None:
+def test_one_transaction_removes_a_shared_message_from_all_queues(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         store.create_queue("other")
         before = _used(store)
@@ -159,13 +159,13 @@ def test_shared_messages_that_one_transaction_removes(tmp_path: Path) -> None:
             assert _used(store) == before
         transaction = store.transaction()
         for wrong in ([], [QUEUE, QUEUE]):
-            with pytest.raises(ValueError, match="put into"):
+            with pytest.raises(ValueError, match="name at least one queue"):
                 transaction.put_shared(wrong, b"")
         with pytest.raises(NotFoundError):
             transaction.put_shared([QUEUE, "another"], b"")
 
 
-def test_shared_messages_of_a_prepared_transaction(tmp_path: Path) -> None:
+def test_a_prepared_transaction_can_have_shared_messages(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         store.create_queue("other")
         transaction = store.transaction()

@@ -37,7 +37,7 @@ def _change(path: Path, name: str, at: int, data: bytes) -> None:
         file.write(data)
 
 
-def test_whatever_became_of_pages_that_were_being_written_they_are_made_from_the_log(tmp_path: Path) -> None:
+def test_torn_pages_are_rebuilt_from_the_log(tmp_path: Path) -> None:
     chance = random.Random(1)
     path = tmp_path / "store"
     with page_store(path, _LARGE) as store:
@@ -64,7 +64,7 @@ def test_whatever_became_of_pages_that_were_being_written_they_are_made_from_the
 
 
 @pytest.mark.slow
-def test_the_last_record_counts_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_torn_last_record_is_discarded(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with page_store(path, _LARGE) as store:
         for number in range(5):
@@ -72,16 +72,16 @@ def test_the_last_record_counts_whole_or_not_at_all(tmp_path: Path) -> None:
         copy = killed(store)
     at, end = _records(copy)[-1]
     whole = (copy / "transaction.log").read_bytes()
-    for cut in (at, at + 1, at + 20, at + 40, end - 1):
-        (copy / "transaction.log").write_bytes(whole[:cut].ljust(len(whole), b"\xff"))
+    for truncate in (at, at + 1, at + 20, at + 40, end - 1):
+        (copy / "transaction.log").write_bytes(whole[:truncate].ljust(len(whole), b"\xff"))
         assert after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3"]}
-        (copy / "transaction.log").write_bytes(whole[:cut])
+        (copy / "transaction.log").write_bytes(whole[:truncate])
         assert after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3"]}
     (copy / "transaction.log").write_bytes(whole)
     assert after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3", b"4"]}
 
 
-def test_a_damaged_record_that_was_on_the_disk_is_told(tmp_path: Path) -> None:
+def test_a_damaged_synced_record_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with page_store(path, _LARGE) as store:
         for number in range(5):
@@ -97,7 +97,7 @@ def test_a_damaged_record_that_was_on_the_disk_is_told(tmp_path: Path) -> None:
         assert [problem.offset for problem in check_page_store(damaged)] == [at]
 
 
-def test_records_of_an_earlier_generation_count_for_nothing(tmp_path: Path) -> None:
+def test_records_of_an_earlier_generation_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with page_store(path, _LARGE) as store:
         for number in range(50):
@@ -111,7 +111,7 @@ def test_records_of_an_earlier_generation_count_for_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["page.db", "transaction.log", "pages-1.free"])
-def test_a_store_of_which_a_file_lacks_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_store_with_a_missing_file_is_refused(tmp_path: Path, name: str) -> None:
     with page_store(tmp_path / "store") as store:
         put(store, b"one")
         store.checkpoint()
@@ -140,7 +140,7 @@ def test_the_map_of_another_generation_is_refused(tmp_path: Path) -> None:
     assert [problem.rule for problem in check_page_store(copy)] == ["generation"]
 
 
-def test_a_store_that_was_being_made_is_made(tmp_path: Path) -> None:
+def test_an_interrupted_creation_is_finished(tmp_path: Path) -> None:
     """Its files appear one by one."""
     with PageStore(tmp_path / "whole") as store:
         whole = killed(store)

@@ -53,7 +53,7 @@ def _get_and_checkpoint(store: PageStore) -> object:
     return kept
 
 
-def test_a_message_that_kills_its_process_is_counted_and_dead_in_the_end(tmp_path: Path) -> None:
+def test_a_message_that_kills_its_process_becomes_a_dead_letter(tmp_path: Path) -> None:
     path = _filled(tmp_path / "s", b"poison", b"other")
     for count in range(5):
         _dies(path, _get)
@@ -66,16 +66,16 @@ def test_a_message_that_kills_its_process_is_counted_and_dead_in_the_end(tmp_pat
     assert check_page_store(path) == []
 
 
-def test_the_commands_show_what_was_given(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_commands_show_delivery_counts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = _filled(tmp_path / "s", b"one", b"two")
     _dies(path, _get)
     assert main(["pagestore", "stat", str(path), "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["queues"][0]["given_count"] == 1
+    assert json.loads(capfd.readouterr().out)["queues"][0]["delivered_count"] == 1
     assert main(["pagestore", "print", str(path), "q", "--json"]) == 0
     assert [json.loads(line)["delivery_count"] for line in capfd.readouterr().out.splitlines()] == [1, 0]
 
 
-def test_deaths_and_rollbacks_are_counted_together(tmp_path: Path) -> None:
+def test_deaths_and_rollbacks_both_count(tmp_path: Path) -> None:
     path = _filled(tmp_path / "s", b"one")
     _dies(path, _get)
     with PageStore(path, OPTIONS) as store:
@@ -89,7 +89,7 @@ def test_deaths_and_rollbacks_are_counted_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_delay_is_waited_for_and_others_are_got_meanwhile(tmp_path: Path) -> None:
+def test_other_messages_are_delivered_during_a_delay(tmp_path: Path) -> None:
     path = _filled(tmp_path / "s", b"poison", b"other")
     with PageStore(path, OPTIONS) as store:
         for turn in range(2):
@@ -112,7 +112,7 @@ def test_a_delay_is_waited_for_and_others_are_got_meanwhile(tmp_path: Path) -> N
     assert check_page_store(path) == []
 
 
-def test_a_message_is_dead_when_it_comes_back_for_the_last_time(tmp_path: Path) -> None:
+def test_the_last_rollback_makes_a_message_a_dead_letter(tmp_path: Path) -> None:
     path = _filled(tmp_path / "s", b"poison")
     options = PageStoreOptions(mode=Mode.FLUSH, deliveries_max=2, dead_letters="dead")
     with PageStore(path, options) as store:
@@ -131,7 +131,7 @@ def test_a_message_is_dead_when_it_comes_back_for_the_last_time(tmp_path: Path) 
     assert check_page_store(path) == []
 
 
-def test_a_shared_message_dies_in_one_queue_only(tmp_path: Path) -> None:
+def test_a_shared_message_becomes_a_dead_letter_in_one_queue_only(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with PageStore(path, PageStoreOptions(mode=Mode.FLUSH, deliveries_max=1)) as store:
         for name in ("a", "b"):
@@ -146,7 +146,7 @@ def test_a_shared_message_dies_in_one_queue_only(tmp_path: Path) -> None:
     assert check_page_store(path) == []
 
 
-def test_what_a_prepared_transaction_got_is_counted_as_it_comes_back(tmp_path: Path) -> None:
+def test_rollback_of_a_prepared_transaction_counts_deliveries(tmp_path: Path) -> None:
     path = _filled(tmp_path / "s", b"one")
     xid = Xid(1, b"x")
 
@@ -163,7 +163,7 @@ def test_what_a_prepared_transaction_got_is_counted_as_it_comes_back(tmp_path: P
         assert read_queue(path, "q")[0].delivery_count == 2
 
 
-def test_no_count_is_of_a_message_in_a_queue_that_was_made_later(tmp_path: Path) -> None:
+def test_counts_do_not_apply_to_a_queue_created_later(tmp_path: Path) -> None:
     """It has the pages and the keys of the one that was deleted."""
     path = _filled(tmp_path / "s", b"one")
     _dies(path, _get)
@@ -175,7 +175,7 @@ def test_no_count_is_of_a_message_in_a_queue_that_was_made_later(tmp_path: Path)
         assert _taken(store)[1] == 0
 
 
-def test_the_file_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_of_counts_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BYTES_MAX", 4096)
     path = _filled(tmp_path / "s", *[b"%d" % number for number in range(10)])
     with PageStore(path, OPTIONS) as store:
@@ -191,7 +191,7 @@ def test_the_file_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("at", [0, 20, 32, 63])
-def test_what_is_damaged_in_the_file_counts_for_nothing(tmp_path: Path, at: int) -> None:
+def test_damaged_counts_are_ignored(tmp_path: Path, at: int) -> None:
     path = _filled(tmp_path / "s", b"one", b"two")
     _dies(path, lambda store: [_get(store), _get(store)])
     flip(path / DELIVERIES_FILE, at)
@@ -204,7 +204,7 @@ def test_what_is_damaged_in_the_file_counts_for_nothing(tmp_path: Path, at: int)
     assert [message.delivery_count for message in read_queue(path, "q")] == [count + 1 for count in counts]
 
 
-def test_without_room_messages_are_given_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_are_delivered_without_room_for_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _filled(tmp_path / "s", b"one", b"two")
     with PageStore(path, OPTIONS) as store:
         kept = [_get(store)]

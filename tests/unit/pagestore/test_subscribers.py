@@ -17,7 +17,7 @@ from tests.support.interruptions import Interruption
 ONE = DurableSubscriber("client", "prices", "stocks.*", "price > 7", no_local=True)
 
 
-def test_subscribers_are_there_until_they_are_removed(tmp_path: Path) -> None:
+def test_subscribers_exist_until_they_are_removed(tmp_path: Path) -> None:
     other = DurableSubscriber("client$prices", "ä/..", "stocks")
     with DurableSubscribers(tmp_path) as subscribers:
         assert subscribers.find("client", "prices") is None
@@ -38,7 +38,7 @@ def test_subscribers_are_there_until_they_are_removed(tmp_path: Path) -> None:
         subscribers.all()
 
 
-def test_a_file_by_its_text() -> None:
+def test_a_subscriber_file_is_readable_json() -> None:
     text = ONE.pack().decode()
     assert list(json.loads(text)) == ["version", "client_id", "name", "topic", "selector", "no_local", "crc"]
     assert ONE.file_name == subscriber_file_name("client", "prices")
@@ -52,14 +52,14 @@ def test_a_file_by_its_text() -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=300), st.text(max_size=300)), unique=True, min_size=2, max_size=5))
-def test_no_two_subscribers_have_one_file(pairs: list[tuple[str, str]]) -> None:
+def test_no_two_subscribers_share_a_file(pairs: list[tuple[str, str]]) -> None:
     names = [subscriber_file_name(*pair) for pair in pairs]
     assert len(set(names)) == len(pairs)
     assert all("/" not in name and not name.startswith(".") and len(name) <= 255 for name in names)
 
 
 @given(st.builds(DurableSubscriber, st.text(), st.text(), st.text(), st.none() | st.text(), st.booleans()), st.data())
-def test_subscribers_are_read_as_they_were_written_or_refused(one: DurableSubscriber, data: st.DataObject) -> None:
+def test_subscribers_round_trip_or_are_refused(one: DurableSubscriber, data: st.DataObject) -> None:
     packed = one.pack()
     assert parse_subscriber(packed, one.file_name, "file") == one
     at = data.draw(st.integers(0, len(packed) - 1))
@@ -71,12 +71,12 @@ def test_subscribers_are_read_as_they_were_written_or_refused(one: DurableSubscr
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"version": 1, "crc": 1}', b"[" * 100_000, b"\xff"])
-def test_what_is_no_subscriber_is_refused(text: bytes) -> None:
+def test_an_invalid_subscriber_file_is_refused(text: bytes) -> None:
     with pytest.raises(CorruptError):
         parse_subscriber(text, "name", "file")
 
 
-def test_what_was_being_written_is_removed_and_the_one_before_counts(tmp_path: Path) -> None:
+def test_an_unfinished_file_is_removed_and_the_old_one_stays(tmp_path: Path) -> None:
     with DurableSubscribers(tmp_path) as subscribers:
         subscribers.save(ONE)
     (tmp_path / f"{ONE.file_name}.new").write_bytes(b"{")
@@ -86,7 +86,7 @@ def test_what_was_being_written_is_removed_and_the_one_before_counts(tmp_path: P
 
 
 @pytest.mark.slow
-def test_an_interruption_leaves_the_old_one_or_the_new(tmp_path: Path) -> None:
+def test_an_interrupted_save_leaves_the_old_or_the_new_subscriber(tmp_path: Path) -> None:
     changed = ONE._replace(topic="changed")
     at, found = 0, set()
     while True:
@@ -103,7 +103,7 @@ def test_an_interruption_leaves_the_old_one_or_the_new(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), [(DurableSubscribers, "a.durable.new"), (SwapStore, "a-1.swap")])
-def test_what_cannot_be_put_in_order_can_be_opened_later(
+def test_a_failed_cleanup_can_be_retried_by_opening_again(
     tmp_path: Path, kind: type[DurableSubscribers | SwapStore], name: str
 ) -> None:
     """The folder stayed this process's own once, and nobody could have it any more."""

@@ -16,7 +16,7 @@ def _files(path: Path) -> list[str]:
     return sorted(name for name in os.listdir(path) if name.endswith(".swap"))
 
 
-def test_a_message_is_laid_out_as_swiftmq_has_it(tmp_path: Path) -> None:
+def test_a_swapped_message_has_swiftmq_layout(tmp_path: Path) -> None:
     with SwapStore(tmp_path) as store:
         assert store.add("orders", b"hello", delivery_count=2)[:3] == (1, 0, 5)
         address = store.add("orders", b"", delivery_count=0)
@@ -25,7 +25,7 @@ def test_a_message_is_laid_out_as_swiftmq_has_it(tmp_path: Path) -> None:
         assert data == bytes.fromhex("00000005 00000002 68656c6c6f 00000000 00000000")
 
 
-def test_messages_are_there_until_they_are_removed_and_files_until_the_last_is(tmp_path: Path) -> None:
+def test_a_swap_file_is_removed_with_its_last_message(tmp_path: Path) -> None:
     with SwapStore(tmp_path, roll_bytes=100) as store:
         addresses = [store.add("orders", b"%d" % number * 30) for number in range(10)]
         assert [address.file_number for address in addresses] == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4]
@@ -44,7 +44,7 @@ def test_messages_are_there_until_they_are_removed_and_files_until_the_last_is(t
     assert _files(tmp_path) == []
 
 
-def test_each_queue_has_files_of_its_own_whatever_its_name_is(tmp_path: Path) -> None:
+def test_each_queue_has_its_own_files_for_any_name(tmp_path: Path) -> None:
     names = ["orders", "a/b", "../up", "ä", "x" * 1000, "x" * 1000 + "y", "-1", ".", "a-1.swap", "\n"]
     with SwapStore(tmp_path / "swap") as store:
         addresses = [store.add(name, name.encode()) for name in names]
@@ -55,7 +55,7 @@ def test_each_queue_has_files_of_its_own_whatever_its_name_is(tmp_path: Path) ->
     assert (swap_name("orders", 1000), swap_name("a/b", 1)) == ("orders-1000.swap", "a%2Fb-1.swap")
 
 
-def test_what_a_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_swap_files_of_a_dead_process_are_removed(tmp_path: Path) -> None:
     for name in ("orders-1.swap", "orders.swap", "mine.txt"):
         (tmp_path / name).write_bytes(b"left")
     with SwapStore(tmp_path) as store:
@@ -68,7 +68,7 @@ def test_what_a_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None
         store.add("orders", b"")
 
 
-def test_a_message_that_is_not_what_was_written_is_told(tmp_path: Path) -> None:
+def test_a_damaged_swapped_message_is_reported(tmp_path: Path) -> None:
     with SwapStore(tmp_path) as store:
         address = store.add("orders", b"hello")
         with (tmp_path / "orders-1.swap").open("r+b") as file:

@@ -31,7 +31,7 @@ def _drain(queue: SwappingQueue) -> list[bytes]:
     return bodies
 
 
-def test_a_queue_whose_cache_is_full_swaps_messages_to_files_that_go_with_their_last(tmp_path: Path) -> None:
+def test_a_full_cache_swaps_messages_to_files(tmp_path: Path) -> None:
     with SwapStore(tmp_path, roll_bytes=60) as swap:
         queue = SwappingQueue(swap, "orders", cache_messages=3, cache_bytes=100)
         for number in range(7):
@@ -46,7 +46,7 @@ def test_a_queue_whose_cache_is_full_swaps_messages_to_files_that_go_with_their_
         assert _drain(queue) == [bytes(101)]
 
 
-def test_what_is_given_back_comes_again_in_its_place_and_tells_so(tmp_path: Path) -> None:
+def test_a_returned_message_keeps_its_order_and_counts_the_delivery(tmp_path: Path) -> None:
     with SwapStore(tmp_path) as swap:
         queue = SwappingQueue(swap, "orders", cache_messages=1)
         for body in (b"one", b"two", b"three"):
@@ -65,9 +65,7 @@ def test_what_is_given_back_comes_again_in_its_place_and_tells_so(tmp_path: Path
         assert [(each.body, each.delivery_count) for each in again if each] == [(b"one", 1), (b"two", 1), (b"three", 1)]
 
 
-def test_a_message_for_which_there_is_no_space_is_refused_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_refuses_one_swapped_message_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with SwapStore(tmp_path) as swap:
         queue = SwappingQueue(swap, "orders", cache_messages=1)
         queue.put(b"one")
@@ -79,7 +77,7 @@ def test_a_message_for_which_there_is_no_space_is_refused_and_nothing_else(
         assert _drain(queue) == [b"one", b"two"]
 
 
-def test_a_damaged_message_blocks_no_other(tmp_path: Path) -> None:
+def test_a_damaged_message_does_not_block_others(tmp_path: Path) -> None:
     with SwapStore(tmp_path) as swap:
         queue = SwappingQueue(swap, "orders", cache_messages=0)
         for body in (b"one", b"two"):
@@ -118,7 +116,7 @@ def test_threads_share_a_queue(tmp_path: Path) -> None:
     calls=st.lists(st.tuples(st.sampled_from(["put", "put", "get", "remove", "give_back"]), st.integers(0, 9))),
     cache=st.integers(0, 3),
 )
-def test_it_gives_what_a_sorted_list_gives(calls: list[tuple[str, int]], cache: int) -> None:
+def test_messages_come_in_the_order_of_a_sorted_list(calls: list[tuple[str, int]], cache: int) -> None:
     with tempfile.TemporaryDirectory() as folder, SwapStore(folder, roll_bytes=50) as swap:
         queue = SwappingQueue(swap, "q", cache_messages=cache)
         waiting: list[tuple[int, int, int]] = []  # priority, key, deliveries

@@ -28,7 +28,7 @@ def _page_two(store: PagingStore) -> None:
 
 
 @pytest.mark.parametrize("error", [FullError("no space"), AccessError("no", errno=5, path="")], ids=lambda e: e.args)
-def test_a_block_whose_commit_did_nothing_rolls_back_so_that_nobody_waits(
+def test_a_block_whose_commit_did_nothing_is_rolled_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     with paging(tmp_path / "paging") as (opened, store):
@@ -43,7 +43,7 @@ def test_a_block_whose_commit_did_nothing_rolls_back_so_that_nobody_waits(
         assert depage_all(opened) == [b"message"]
 
 
-def test_a_commit_that_did_nothing_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_did_nothing_can_be_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with paging(tmp_path) as (opened, store):
         _page_two(store)
         transaction = opened.manager.begin()
@@ -56,9 +56,7 @@ def test_a_commit_that_did_nothing_can_be_tried_again(tmp_path: Path, monkeypatc
         assert depage_all(opened) == [b"message", b"mine"]
 
 
-def test_a_block_whose_page_was_not_synced_is_not_committed_whatever_the_store_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_page_sync_prevents_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with paging_that_fails(tmp_path / "paging") as (opened, store):
         _page_two(store)
         transaction = opened.manager.begin()
@@ -72,7 +70,7 @@ def test_a_block_whose_page_was_not_synced_is_not_committed_whatever_the_store_d
         assert _left(tmp_path / "paging")[0] == [b"message"]
 
 
-def test_a_commit_that_may_be_durable_says_so_and_is_not_rolled_back(
+def test_a_commit_of_unknown_outcome_is_reported_and_not_rolled_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with paging_that_fails(tmp_path / "paging") as (opened, store):
@@ -92,9 +90,7 @@ def test_a_commit_that_may_be_durable_says_so_and_is_not_rolled_back(
         assert _left(tmp_path / "paging") == ([b"message", b"mine"], [])
 
 
-def test_what_came_out_of_a_commit_within_a_block_comes_out_of_the_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exception_of_a_commit_leaves_its_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with paging_that_fails(tmp_path) as (opened, store):
         _page_two(store)
         transaction = opened.manager.begin()
@@ -115,7 +111,7 @@ def test_what_came_out_of_a_commit_within_a_block_comes_out_of_the_block(
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_its_user_appended_ends_with_a_transaction_that_has_no_message(tmp_path: Path, *, committed: bool) -> None:
+def test_records_of_the_user_end_with_an_empty_transaction(tmp_path: Path, *, committed: bool) -> None:
     with paging(tmp_path / "paging") as (opened, _):
         transaction = opened.manager.begin()
         opened.journal.append_add_tx(transaction.store_tx_id, opened.journal.new_id(), _OF_A_USER, b"mine")
@@ -130,7 +126,7 @@ def test_what_its_user_appended_ends_with_a_transaction_that_has_no_message(tmp_
         assert opened.loaded.failed == []
 
 
-def test_a_transaction_in_which_nothing_was_done_is_committed_and_rolled_back(tmp_path: Path) -> None:
+def test_an_empty_transaction_can_be_committed_and_rolled_back(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, _):
         with opened.manager.begin() as transaction:
             pass

@@ -29,9 +29,7 @@ _STARTS = {"zeros": bytes(40), "a sector": bytes(512), "another": b"x" * 40, "be
 
 @pytest.mark.parametrize("start", _STARTS.values(), ids=_STARTS)
 @pytest.mark.parametrize("by_cursor", [False, True])
-def test_a_page_without_its_header_is_told_and_set_aside_whole(
-    tmp_path: Path, start: bytes, *, by_cursor: bool
-) -> None:
+def test_a_page_without_a_header_is_reported_and_quarantined(tmp_path: Path, start: bytes, *, by_cursor: bool) -> None:
     with paging(tmp_path) as (_, store):
         store.start_paging()
         page_all(store, numbered(20))
@@ -69,7 +67,7 @@ def test_a_page_of_nothing_but_zeros_was_never_written(tmp_path: Path) -> None:
         assert page_files(store) == []
 
 
-def test_what_ends_a_page_is_not_believed_where_its_length_says_otherwise(tmp_path: Path) -> None:
+def test_a_page_end_that_contradicts_the_size_is_not_trusted(tmp_path: Path) -> None:
     """A byte of memory is taken for each message that a page says it has."""
     with paging(tmp_path) as (_, store):
         store.start_paging()
@@ -104,7 +102,7 @@ def _acknowledged(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("number", [0, 2, 4])
-def test_a_damaged_acknowledgement_is_told_and_its_message_comes_again(tmp_path: Path, number: int) -> None:
+def test_a_damaged_acknowledgement_is_reported_and_its_message_redelivered(tmp_path: Path, number: int) -> None:
     acks = _acknowledged(tmp_path)
     flip(acks, ACKS_HEADER.size + number * ACK_RECORD.size + 5)
     damaged = acks.read_bytes()
@@ -125,7 +123,7 @@ def test_a_damaged_acknowledgement_is_told_and_its_message_comes_again(tmp_path:
     assert check_paging(tmp_path) == []
 
 
-def test_acknowledgements_that_are_none_of_the_page_are_told_and_set_aside(tmp_path: Path) -> None:
+def test_acknowledgements_of_another_page_are_reported_and_quarantined(tmp_path: Path) -> None:
     acks = _acknowledged(tmp_path)
     flip(acks, 9)
     damaged = acks.read_bytes()
@@ -136,7 +134,7 @@ def test_acknowledgements_that_are_none_of_the_page_are_told_and_set_aside(tmp_p
         opened.manager.cursor(ADDRESS).ack(1 << 32 | 3)
     aside = acks.with_suffix(".invalidAcks")
     assert aside.read_bytes() == damaged
-    assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(aside), "set_aside")]
+    assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(aside), "quarantine")]
     with paging(tmp_path) as (opened, _):
         assert read_all(opened.manager.cursor(ADDRESS)) == [
             message for number, message in enumerate(numbered(10)) if number != 3
@@ -145,7 +143,7 @@ def test_acknowledgements_that_are_none_of_the_page_are_told_and_set_aside(tmp_p
 
 @pytest.mark.parametrize("left", [0, 7, 32, 32 + 24, 32 + 24 + 7])
 @pytest.mark.parametrize("grown_by", [0, 100])
-def test_what_a_crash_left_of_acknowledgements_is_no_damage(tmp_path: Path, left: int, grown_by: int) -> None:
+def test_torn_acknowledgements_are_not_damage(tmp_path: Path, left: int, grown_by: int) -> None:
     acks = _acknowledged(tmp_path)
     os.truncate(acks, left)
     if grown_by and left in (0, 32, 32 + 24):  # by zeros, which stand where nothing of a write reached the disk

@@ -53,7 +53,7 @@ def failed(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> list[bytes]
 
 
 @pytest.mark.parametrize("end", [PAGE_END, ACKS_END])
-def test_what_a_failed_sync_left_is_written_anew_by_the_next_process(
+def test_the_next_process_rewrites_files_after_a_failed_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     path = tmp_path / "queue"
@@ -82,7 +82,9 @@ def test_what_a_failed_sync_left_is_written_anew_by_the_next_process(
         assert written == {}
 
 
-def test_a_sync_that_fails_at_the_start_has_all_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_at_the_start_makes_the_next_start_rewrite_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "queue"
     with open_queue(path, options=_SMALL) as queue:
         queue.put(b"message")
@@ -93,7 +95,7 @@ def test_a_sync_that_fails_at_the_start_has_all_written_anew(tmp_path: Path, mon
         assert queue.get_nowait().body == b"message"
 
 
-def test_a_queue_that_failed_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_poisoned_queue_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failed(tmp_path / "first", monkeypatch, PAGE_END)  # what is opened once for all is
     before = descriptors_before()
     failed(tmp_path / "queue", monkeypatch, PAGE_END)
@@ -108,9 +110,7 @@ def _refuses_all(queue: Queue) -> None:
         queue.close()
 
 
-def test_a_sync_that_fails_as_a_queue_reads_makes_it_refuse_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_sync_during_a_read_poisons_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_queue(tmp_path / "queue", options=_SMALL) as queue:
         for number in range(2):
             queue.put(b"%d" % number)
@@ -121,9 +121,7 @@ def test_a_sync_that_fails_as_a_queue_reads_makes_it_refuse_all(
     _refuses_all(queue)
 
 
-def test_a_journal_that_failed_meanwhile_makes_a_queue_refuse_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_journal_poisons_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=_SMALL)
 
     with monkeypatch.context() as patched:
@@ -133,9 +131,7 @@ def test_a_journal_that_failed_meanwhile_makes_a_queue_refuse_all(
     _refuses_all(queue)
 
 
-def test_an_address_that_cannot_be_read_for_now_gets_no_second_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_address_gets_no_second_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_queue(tmp_path / "queue") as queue:
         queue.put(b"message")
     read_at = directory.read_at
@@ -159,7 +155,7 @@ def _file_that_stays(directory_fd: int, name: str, path: str) -> None:
     remove_file(directory_fd, name, path)
 
 
-def test_a_depaged_page_whose_file_could_not_be_removed_is_not_depaged_again(
+def test_a_depaged_page_that_could_not_be_removed_is_not_depaged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[bytes] = []
@@ -186,9 +182,7 @@ def test_a_depaged_page_whose_file_could_not_be_removed_is_not_depaged_again(
         assert not list(tmp_path.rglob(f"*{PAGE_END}"))
 
 
-def test_a_depaged_page_that_stayed_goes_before_what_says_that_it_was_depaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_leftover_depaged_page_is_removed_before_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bytes] = []
     for _ in range(2):
         with paging(tmp_path / "paging") as (opened, store):
@@ -204,7 +198,7 @@ def test_a_depaged_page_that_stayed_goes_before_what_says_that_it_was_depaged(
     assert found == [b"message"]
 
 
-def test_pages_whose_files_could_not_be_removed_leave_no_descriptor_open(
+def test_pages_that_could_not_be_removed_leave_no_descriptor_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with paging(tmp_path / "first"):
@@ -220,9 +214,7 @@ def test_pages_whose_files_could_not_be_removed_leave_no_descriptor_open(
     assert count_descriptors() == before
 
 
-def test_where_the_last_page_cannot_be_ended_nothing_more_is_paged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_to_end_page_mode_poisons_the_paging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with paging(tmp_path / "paging") as (_, store):
         store.start_paging()
         with monkeypatch.context() as patched:
@@ -235,7 +227,7 @@ def test_where_the_last_page_cannot_be_ended_nothing_more_is_paged(
         store.stop()  # a second call does nothing
 
 
-def test_who_is_told_of_a_failed_sync_while_another_thread_notes_it_finds_all_refused(
+def test_a_thread_that_sees_a_failed_sync_finds_the_paging_poisoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, noting, noted = Directory.make, threading.Event(), threading.Event()
@@ -269,7 +261,7 @@ def test_who_is_told_of_a_failed_sync_while_another_thread_notes_it_finds_all_re
 
 
 @pytest.mark.parametrize("call", ["page", "depage"])
-def test_where_the_next_page_cannot_be_begun_nothing_more_is_paged(
+def test_a_failure_to_open_the_next_page_poisons_the_paging(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """It was refused once, and then accepted: a write that failed had been forgotten."""
@@ -305,13 +297,13 @@ def _end_a_page_on_a_disk_that_takes_no_end(path: Path) -> None:
         assert found
 
 
-def test_a_page_whose_end_cannot_be_written_nor_cut_off_is_as_good_without(tmp_path: Path) -> None:
+def test_a_page_without_its_end_is_readable(tmp_path: Path) -> None:
     """An OSError that is none of binlog's came out of it."""
     Child(lambda: _end_a_page_on_a_disk_that_takes_no_end(tmp_path)).join()
 
 
 @pytest.mark.parametrize("error", [FullError, AccessError])
-def test_a_rollback_that_cannot_be_recorded_lets_nobody_wait_for_it(
+def test_an_unrecorded_rollback_does_not_block_readers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     found: list[bytes] = []
@@ -334,7 +326,7 @@ def test_a_rollback_that_cannot_be_recorded_lets_nobody_wait_for_it(
 
 
 @pytest.mark.slow
-def test_a_failed_sync_makes_the_queue_refuse_all_that_follows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_poisons_the_queue(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     q = open_queue(folder, mode=Mode.FLUSH)
     for body in bodies(3):
         q.put(body)
@@ -365,7 +357,7 @@ def test_a_failed_sync_makes_the_queue_refuse_all_that_follows(folder: Path, mon
 
 @pytest.mark.parametrize("number", [0, errno.EDQUOT])
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_page_that_is_removed_while_a_thread_syncs_it_is_closed(
+def test_a_page_removed_during_its_sync_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_written: bool
 ) -> None:
     """Who removed it left the closing to the thread that synced it, which did not close it if the sync failed."""

@@ -8,7 +8,7 @@ import pytest
 from binlog.errors import NotFoundError
 from binlog.paging import inspection
 from binlog.paging.addresses import AddressFolder
-from binlog.paging.inspection import check_paging, look_at_paging, read_pages
+from binlog.paging.inspection import check_paging, read_pages, stat_paging
 from binlog.paging.page import Page
 from tests.support.journals import flip
 from tests.support.paging import ADDRESS, crashed, numbered, page_all, page_files, paging, texts
@@ -34,10 +34,10 @@ def _state(path: Path) -> dict[str, tuple[bytes, int]]:
     return {str(file): (file.read_bytes(), file.stat().st_mtime_ns) for file in path.rglob("*") if file.is_file()}
 
 
-def test_a_sound_folder_has_no_problems_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_valid_folder_has_no_problems_and_is_unchanged(tmp_path: Path) -> None:
     path = _made(tmp_path / "paging")
     before = _state(path)
-    found = look_at_paging(path)
+    found = stat_paging(path)
     assert found.problems == []
     (address,) = found.addresses
     assert (address.address, address.layout) == (ADDRESS, "native")
@@ -48,12 +48,12 @@ def test_a_sound_folder_has_no_problems_and_stays_as_it_is(tmp_path: Path) -> No
     assert [message for _, _, message, _ in read_pages(path, ADDRESS)] == MESSAGES
     assert _state(path) == before
     with pytest.raises(NotFoundError):
-        look_at_paging(tmp_path / "nowhere")
+        stat_paging(tmp_path / "nowhere")
     with pytest.raises(NotFoundError):
         list(read_pages(path, "nobody"))
 
 
-def test_beside_its_process_and_after_a_crash_it_is_sound_too(tmp_path: Path) -> None:
+def test_a_folder_in_use_or_after_a_crash_has_no_problems(tmp_path: Path) -> None:
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         page_all(store, MESSAGES)
@@ -64,16 +64,14 @@ def test_beside_its_process_and_after_a_crash_it_is_sound_too(tmp_path: Path) ->
         assert check_paging(last.parents[1]) == []
 
 
-def test_what_is_put_and_acknowledged_while_a_page_is_looked_at_is_no_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_during_an_inspection_are_not_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both between reading the page's messages and what was acknowledged of them, in whatever order they are read."""
     with paging(tmp_path) as (opened, store):
         store.start_paging()
         page_all(store, MESSAGES[:3])
         cursor = opened.manager.cursor(ADDRESS)
         left = list(MESSAGES[3:6])
-        read_acks, found = inspection._read_acks, Page.found
+        read_acks, found = inspection._read_acks, Page.open_existing
 
         def put_and_acknowledge() -> None:
             if left:
@@ -89,15 +87,15 @@ def test_what_is_put_and_acknowledged_while_a_page_is_looked_at_is_no_problem(
 
         put_and_acknowledge()
         monkeypatch.setattr(inspection, "_read_acks", read_meanwhile)
-        monkeypatch.setattr(Page, "found", find_meanwhile)
-        look = look_at_paging(tmp_path)
+        monkeypatch.setattr(Page, "open_existing", find_meanwhile)
+        look = stat_paging(tmp_path)
         assert left == []
         assert look.problems == []
         (page,) = look.addresses[0].pages
         assert page.acked_count < page.message_count
 
 
-def test_every_byte_of_a_page_that_is_another_is_told(tmp_path: Path) -> None:
+def test_every_changed_byte_of_a_page_is_reported(tmp_path: Path) -> None:
     with paging(tmp_path) as (_, store):
         store.start_paging()
         store.page(b"message")
@@ -110,7 +108,7 @@ def test_every_byte_of_a_page_that_is_another_is_told(tmp_path: Path) -> None:
     assert check_paging(tmp_path) == []
 
 
-def test_every_kind_of_damage_is_told(tmp_path: Path) -> None:
+def test_every_kind_of_damage_is_reported(tmp_path: Path) -> None:
     path = _made(tmp_path / "paging")
     folder = page_files(path)[0].parent
     acks = folder / "000000001.acks"
@@ -121,7 +119,7 @@ def test_every_kind_of_damage_is_told(tmp_path: Path) -> None:
     assert _rules(path) == ["ack_record"]
     os.truncate(acks, 56)
     (folder / "000000009.invalidPage").write_bytes(b"something")
-    assert _rules(path) == ["set_aside"]
+    assert _rules(path) == ["quarantine"]
     (folder / "000000009.invalidPage").unlink()
     os.rename(folder / "000000002.page", folder / "000000005.page")
     assert _rules(path) == ["page_id"]
@@ -138,7 +136,7 @@ def _rules(path: Path) -> list[str]:
     return [problem.rule for problem in check_paging(path)]
 
 
-def test_a_folder_that_is_nobodys_is_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_folder_is_ignored(tmp_path: Path) -> None:
     path = _made(tmp_path / "paging")
     folder = page_files(path)[0].parent
     (folder / "address.txt").write_bytes(b"")

@@ -52,17 +52,17 @@ class Stage:
 
     def fill(self) -> None:
         """Put the messages into pages."""
-        self.places = [self.store.append(message) or 0 for message in _BEFORE]
+        self.message_ids = [self.store.append(message) or 0 for message in _BEFORE]
         self.transaction: PageTransaction = self.manager.begin()
         self.store.append(b"of a transaction", self.transaction)
 
 
 def _acknowledge_a_page(stage: Stage) -> None:
-    stage.cursor.ack(1 << 32, sum(1 for place in stage.places if place >> 32 == 1))
+    stage.cursor.ack(1 << 32, sum(1 for message_id in stage.message_ids if message_id >> 32 == 1))
 
 
 def _sync_acknowledgements(stage: Stage) -> None:
-    stage.cursor.ack(stage.places[3])
+    stage.cursor.ack(stage.message_ids[3])
     stage.cursor.sync()
 
 
@@ -70,9 +70,11 @@ _CALLS: dict[str, Callable[[Stage], object]] = {
     "page": lambda stage: stage.store.page(b"interrupted"),
     "page on the next": lambda stage: stage.store.page(b"interrupted" + bytes(1000)),
     "page with a transaction": lambda stage: stage.store.page(b"interrupted", stage.transaction),
-    "acknowledge": lambda stage: stage.cursor.ack(stage.places[3]),
+    "acknowledge": lambda stage: stage.cursor.ack(stage.message_ids[3]),
     "acknowledge a page": _acknowledge_a_page,
-    "acknowledge with a transaction": lambda stage: stage.cursor.ack(stage.places[3], transaction=stage.transaction),
+    "acknowledge with a transaction": lambda stage: stage.cursor.ack(
+        stage.message_ids[3], transaction=stage.transaction
+    ),
     "commit": lambda stage: stage.transaction.commit(),
     "roll back": lambda stage: stage.transaction.rollback(),
     "sync": lambda stage: stage.store.sync(),
@@ -146,7 +148,7 @@ def _judge(found: list[bytes], stage: Stage) -> None:
         assert (expected[-1] in kept) == (state is Outcome.COMMITTED)
     # What the call may have acknowledged.
     missing = [message for message in _BEFORE if message not in kept]
-    assert missing in ([], [_BEFORE[3]], [m for m, p in zip(_BEFORE, stage.places, strict=True) if p >> 32 == 1])
+    assert missing in ([], [_BEFORE[3]], [m for m, p in zip(_BEFORE, stage.message_ids, strict=True) if p >> 32 == 1])
 
 
 def _read_and_acknowledge(cursor: PageCursor, found: list[bytes] | None = None) -> list[bytes]:
@@ -155,7 +157,7 @@ def _read_and_acknowledge(cursor: PageCursor, found: list[bytes] | None = None) 
     while run := cursor.read():
         for index, message in enumerate(run.messages):
             try:
-                cursor.ack(run.place + index)
+                cursor.ack(run.message_id + index)
             except (StateError, GoneError):
                 continue
             found.append(message)
@@ -164,7 +166,7 @@ def _read_and_acknowledge(cursor: PageCursor, found: list[bytes] | None = None) 
 
 @_swallowed
 @pytest.mark.slow
-def test_reading_that_is_interrupted_gives_nothing_twice(tmp_path: Path) -> None:
+def test_an_interrupted_read_delivers_nothing_twice(tmp_path: Path) -> None:
     at = 0
     interrupted = True
     while interrupted:
@@ -194,7 +196,7 @@ def test_reading_that_is_interrupted_gives_nothing_twice(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_depaging_that_is_interrupted_delivers_each_message_once(tmp_path: Path) -> None:
+def test_interrupted_depaging_delivers_each_message_once(tmp_path: Path) -> None:
     at, usable = at_each_place(lambda at: _interrupt_depaging(tmp_path / str(at), at))
     assert at > 20
     assert usable > 20
@@ -272,7 +274,7 @@ _QUEUE_CALLS: dict[str, Callable[[QueueStage], object]] = {
 @_swallowed
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _QUEUE_CALLS)
-def test_a_queue_whose_call_is_interrupted_gives_each_message_once(tmp_path: Path, name: str) -> None:
+def test_an_interrupted_queue_delivers_each_message_once(tmp_path: Path, name: str) -> None:
     at, usable = at_each_place(lambda at: _interrupt_queue(tmp_path / str(at), name, at))
     assert at > 2
     assert usable
@@ -316,7 +318,7 @@ def _interrupt_queue(path: Path, name: str, at: int) -> bool | None:
 
 
 @pytest.mark.parametrize("name", ["put synced", "ack synced", "sync"])
-def test_a_signal_handler_that_closes_the_queue_into_whose_sync_it_broke_is_refused(
+def test_a_signal_handler_cannot_close_the_queue_during_its_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     stage = QueueStage(tmp_path, MemoryStore())
@@ -363,7 +365,7 @@ def _left(path: Path, records: MemoryStore) -> PagingManager:
 
 
 @pytest.mark.slow
-def test_wherever_a_start_is_interrupted_another_manager_can_be_started(tmp_path: Path) -> None:
+def test_another_manager_can_start_after_an_interrupted_start(tmp_path: Path) -> None:
     count = busy = 0
     while True:
         path, records = tmp_path / str(count), MemoryStore()

@@ -13,7 +13,7 @@ import pytest
 from binlog.errors import AccessError, BusyError, ClosedError, FullError, PoisonedError, StateError
 from binlog.paging.inspection import check_paging
 from binlog.paging.manager import PagingManager
-from binlog.paging.memory import Held
+from binlog.paging.memory import HeldMessage
 from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.page import Page, WriterState
 from binlog.paging.store import PagingStore
@@ -34,7 +34,7 @@ def _options(
     )
 
 
-def test_messages_are_counted_until_nobody_refers_to_them(tmp_path: Path) -> None:
+def test_messages_count_until_their_last_reference_is_released(tmp_path: Path) -> None:
     with paging(tmp_path, _options(Policy.FAIL)) as (opened, _):
         manager = opened.manager
         held = manager.admit(ADDRESS, bytes(600), references=2)
@@ -43,17 +43,17 @@ def test_messages_are_counted_until_nobody_refers_to_them(tmp_path: Path) -> Non
         with pytest.raises(FullError):
             manager.admit(ADDRESS, bytes(401))
         held.release()
-        held.refer()
+        held.add_reference()
         held.release()
         assert manager.memory(ADDRESS).used_bytes == 600
         held.release()
         assert manager.memory(ADDRESS).used_bytes == 0
-        with pytest.raises(ValueError, match="nobody refers"):
+        with pytest.raises(ValueError, match="released already"):
             held.release()
         assert manager.admit(ADDRESS, bytes(5000)) is not None  # alone it may be larger than the limit
 
 
-def test_all_addresses_together_have_a_limit_too(tmp_path: Path) -> None:
+def test_all_addresses_share_a_memory_limit(tmp_path: Path) -> None:
     with paging(tmp_path, _options(Policy.DROP, None, 1000)) as (opened, store):
         held = opened.manager.admit("another", bytes(900))
         assert held is not None
@@ -63,12 +63,12 @@ def test_all_addresses_together_have_a_limit_too(tmp_path: Path) -> None:
         assert opened.manager.admit(ADDRESS, bytes(200)) is not None
 
 
-def test_who_brings_a_message_waits_for_room(tmp_path: Path) -> None:
+def test_a_producer_waits_for_memory(tmp_path: Path) -> None:
     with paging(tmp_path, _options(Policy.BLOCK)) as (opened, _):
         manager = opened.manager
         first = manager.admit(ADDRESS, bytes(900))
         assert first is not None
-        admitted: list[Held | None] = []
+        admitted: list[HeldMessage | None] = []
         thread = threading.Thread(target=lambda: admitted.append(manager.admit(ADDRESS, bytes(901))))
         thread.start()
         assert admitted == []
@@ -77,12 +77,12 @@ def test_who_brings_a_message_waits_for_room(tmp_path: Path) -> None:
         assert [held is not None for held in admitted] == [True]
 
 
-def test_an_address_goes_to_pages_and_comes_back_as_there_is_room(tmp_path: Path) -> None:
+def test_an_address_pages_and_depages_as_memory_allows(tmp_path: Path) -> None:
     messages = numbered(200)
     with paging(tmp_path, _options(Policy.PAGE)) as (opened, store):
         manager = opened.manager
         there = threading.Semaphore(0)
-        held: list[Held] = []
+        held: list[HeldMessage] = []
         at_once: defaultdict[int, int] = defaultdict(int)
 
         def deliver(address: str, taken: list[bytes], _: int) -> None:
@@ -111,7 +111,7 @@ def test_an_address_goes_to_pages_and_comes_back_as_there_is_room(tmp_path: Path
         assert manager.memory(ADDRESS).used_bytes == 0
 
 
-def test_what_a_delivery_raises_is_told_and_the_page_stays(tmp_path: Path) -> None:
+def test_an_exception_of_deliver_is_reported_and_the_page_stays(tmp_path: Path) -> None:
     with paging(tmp_path, _options(Policy.PAGE)) as (opened, store):
         store.start_paging()
         page_all(store, [b"message"])
@@ -132,7 +132,7 @@ class Delivered:
         self._mutex = threading.Lock()
         self._there = threading.Semaphore(0)
         self._at_once = self.at_once_max = 0
-        self.held: list[Held] = []
+        self.held: list[HeldMessage] = []
         self.go_on = threading.Event()
         self.begun = threading.Semaphore(0)
 
@@ -154,7 +154,7 @@ class Delivered:
             assert self._there.acquire(timeout=_SECONDS), f"{len(self.held)} messages were given"
 
 
-def test_an_address_that_waits_for_the_room_of_another_one_is_told(tmp_path: Path) -> None:
+def test_released_memory_wakes_other_addresses(tmp_path: Path) -> None:
     with paging(tmp_path, _options(Policy.PAGE, None, 1000)) as (opened, store):
         manager = opened.manager
         delivered = Delivered(manager)
@@ -171,7 +171,7 @@ def test_an_address_that_waits_for_the_room_of_another_one_is_told(tmp_path: Pat
         assert not store.is_paging
 
 
-def test_a_message_that_comes_to_a_page_when_there_is_room_again_is_depaged(tmp_path: Path) -> None:
+def test_a_message_paged_after_a_release_is_depaged(tmp_path: Path) -> None:
     with paging(tmp_path, _options(Policy.PAGE)) as (opened, _):
         manager = opened.manager
         delivered = Delivered(manager)
@@ -185,7 +185,7 @@ def test_a_message_that_comes_to_a_page_when_there_is_room_again_is_depaged(tmp_
         assert not late.is_paging
 
 
-def test_a_message_that_comes_while_page_mode_ends_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_during_the_end_of_page_mode_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with paging(tmp_path) as (_, store):
         store.start_paging()
         state = Page.state
@@ -202,7 +202,7 @@ def test_a_message_that_comes_while_page_mode_ends_is_taken(tmp_path: Path, monk
         assert store.start_paging()
 
 
-def test_a_message_of_a_transaction_whose_page_is_taken_at_once_is_the_transaction_s(
+def test_a_message_in_a_page_taken_at_once_belongs_to_its_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with paging(tmp_path) as (opened, store):
@@ -210,9 +210,9 @@ def test_a_message_of_a_transaction_whose_page_is_taken_at_once_is_the_transacti
         append = store._append
 
         def taken_at_once(message: bytes, tx_id: int) -> int | None:
-            place = append(message, tx_id)
+            message_id = append(message, tx_id)
             pages.append(store.depage())
-            return place
+            return message_id
 
         pages: list[Page | None] = []
         with opened.manager.begin() as transaction:
@@ -228,7 +228,7 @@ def test_a_message_of_a_transaction_whose_page_is_taken_at_once_is_the_transacti
         assert found == [b"message"]
 
 
-def test_so_many_addresses_are_depaged_at_once_as_there_are_threads_for_it(tmp_path: Path) -> None:
+def test_the_number_of_threads_limits_concurrent_depaging(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, _):
         manager = opened.manager
         delivered = Delivered(manager)
@@ -246,7 +246,7 @@ def test_so_many_addresses_are_depaged_at_once_as_there_are_threads_for_it(tmp_p
         assert delivered.at_once_max == 2
 
 
-def test_to_stop_waits_for_the_page_that_is_depaged_and_leaves_the_others(tmp_path: Path) -> None:
+def test_stop_waits_for_a_running_depage_only(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
         page_all(store, numbered(200))
@@ -268,7 +268,7 @@ def test_to_stop_waits_for_the_page_that_is_depaged_and_leaves_the_others(tmp_pa
     assert rest == numbered(200)[len(given) :]
 
 
-def test_one_process_and_one_object_has_it(tmp_path: Path) -> None:
+def test_paging_has_one_owner(tmp_path: Path) -> None:
     with paging(tmp_path):
         with pytest.raises(BusyError):
             PagingManager(tmp_path).start()
@@ -282,12 +282,12 @@ def test_one_process_and_one_object_has_it(tmp_path: Path) -> None:
         assert manager.addresses == [ADDRESS]
 
 
-def test_a_forked_child_has_nothing_of_it(tmp_path: Path) -> None:
+def test_a_forked_child_cannot_use_the_paging(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
         cursor = opened.manager.cursor(ADDRESS)
-        place = store.append(b"message")
-        assert place is not None
+        message_id = store.append(b"message")
+        assert message_id is not None
 
         def use_it() -> None:
             for use in (
@@ -295,7 +295,7 @@ def test_a_forked_child_has_nothing_of_it(tmp_path: Path) -> None:
                 store.depage,
                 store.sync,
                 lambda: opened.manager.store("other"),
-                lambda: cursor.ack(place),
+                lambda: cursor.ack(message_id),
                 cursor.read,
                 opened.manager.begin,
             ):
@@ -305,11 +305,11 @@ def test_a_forked_child_has_nothing_of_it(tmp_path: Path) -> None:
             os._exit(0)
 
         Child(use_it).join()
-        cursor.ack(place)
-        assert store.append(b"another") == place + 1
+        cursor.ack(message_id)
+        assert store.append(b"another") == message_id + 1
 
 
-def test_what_was_stopped_is_of_no_use(tmp_path: Path) -> None:
+def test_a_stopped_manager_refuses_every_call(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
     for use in (lambda: store.page(b"message"), store.depage, store.sync, lambda: opened.manager.store("other")):
@@ -319,7 +319,7 @@ def test_what_was_stopped_is_of_no_use(tmp_path: Path) -> None:
         PagingManager(tmp_path / "other").store("orders")
 
 
-def test_without_a_transactional_store_there_are_no_transactions(tmp_path: Path) -> None:
+def test_transactions_need_a_transactional_store(tmp_path: Path) -> None:
     with PagingManager(tmp_path) as manager:
         store = manager.store(ADDRESS)
         store.start_paging()
@@ -330,26 +330,24 @@ def test_without_a_transactional_store_there_are_no_transactions(tmp_path: Path)
             manager.depage(ADDRESS, lambda *_: None)
         cursor = manager.cursor(ADDRESS)
         run = read_run(cursor)
-        cursor.ack(run.place)
+        cursor.ack(run.message_id)
 
 
-def test_an_address_with_a_cursor_is_not_depaged(tmp_path: Path) -> None:
+def test_an_address_with_a_cursor_cannot_be_depaged(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, _):
         opened.manager.cursor(ADDRESS)
         with pytest.raises(StateError):
             opened.manager.depage(ADDRESS, lambda *_: None)
 
 
-def test_a_folder_that_is_not_to_be_had(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for path in (tmp_path / "file", tmp_path / "no" / "parent"):
         with pytest.raises(AccessError):
             PagingManager(path).start()
 
 
-def test_an_address_whose_folder_was_made_and_not_started_has_no_second_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_start_of_an_address_creates_no_second_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = PagingStore.start
 
     def fail_once(store: PagingStore) -> None:
@@ -367,9 +365,7 @@ def test_an_address_whose_folder_was_made_and_not_started_has_no_second_one(
         assert manager.store("a").page_count == 1
 
 
-def test_an_address_whose_folder_s_name_may_not_be_durable_has_no_second_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_sync_of_a_new_folder_creates_no_second_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sync_directory = directory_module.sync_directory
 
     def fail(directory_fd: int, path: str) -> None:
@@ -395,7 +391,7 @@ def test_an_address_whose_folder_s_name_may_not_be_durable_has_no_second_one(
         assert manager.addresses == ["a", "there"]
 
 
-def test_a_folder_that_could_not_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_folder_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with PagingManager(tmp_path) as manager:
         before = sorted(os.listdir(tmp_path))
         monkeypatch.setattr(directory_module.Directory, "create", raising(FullError("no space left")))

@@ -9,7 +9,7 @@ from binlog.paging.pool import Pool
 _SECONDS = 20
 
 
-def test_work_that_is_asked_for_while_the_same_goes_on_is_done_behind_it() -> None:
+def test_work_requested_during_a_run_is_run_again() -> None:
     pool = Pool(2)
     begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
     done = []
@@ -19,10 +19,10 @@ def test_work_that_is_asked_for_while_the_same_goes_on_is_done_behind_it() -> No
         go_on.acquire()
         done.append(threading.get_ident())
 
-    pool.do_once("key", work)
+    pool.submit_once("key", work)
     assert begun.acquire(timeout=_SECONDS)
     for _ in range(3):
-        pool.do_once("key", work)
+        pool.submit_once("key", work)
     assert not begun.acquire(blocking=False)
     go_on.release()
     assert begun.acquire(timeout=_SECONDS)
@@ -33,13 +33,13 @@ def test_work_that_is_asked_for_while_the_same_goes_on_is_done_behind_it() -> No
     pool.stop()
 
 
-def test_work_of_which_the_same_waits_is_done_once() -> None:
+def test_queued_work_is_not_queued_twice() -> None:
     pool = Pool(1)
     go_on = threading.Event()
     done = []
-    pool.do(go_on.wait)  # type: ignore[arg-type]
+    pool.submit(go_on.wait)  # type: ignore[arg-type]
     for number in range(3):
-        pool.do_once("key", lambda number=number: done.append(number))  # type: ignore[misc]
+        pool.submit_once("key", lambda number=number: done.append(number))  # type: ignore[misc]
     go_on.set()
     pool.stop()
     assert done == [0]

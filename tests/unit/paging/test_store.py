@@ -49,7 +49,7 @@ def test_a_second_start_changes_nothing(tmp_path: Path) -> None:
         assert depaged(store) == [[b"message"]]
 
 
-def test_paging_that_was_started_is_not_started_again(tmp_path: Path) -> None:
+def test_page_mode_starts_once(tmp_path: Path) -> None:
     with paging(tmp_path) as (_, store):
         assert store.start_paging()
         assert store.page_count == 1
@@ -57,7 +57,7 @@ def test_paging_that_was_started_is_not_started_again(tmp_path: Path) -> None:
         assert store.page_count == 1
 
 
-def test_depaging_gives_the_current_page_whole_and_then_ends_page_mode(tmp_path: Path) -> None:
+def test_depaging_takes_the_current_page_and_then_ends_page_mode(tmp_path: Path) -> None:
     messages = numbered(10)
     with paging(tmp_path) as (_, store):
         store.start_paging()
@@ -73,7 +73,7 @@ def test_depaging_gives_the_current_page_whole_and_then_ends_page_mode(tmp_path:
         assert page_files(store) == []
 
 
-def test_pages_come_in_order_and_paging_goes_on_until_all_were_taken(tmp_path: Path) -> None:
+def test_pages_come_in_order_until_page_mode_ends(tmp_path: Path) -> None:
     messages = numbered(25)
     with paging(tmp_path) as (_, store):
         store.start_paging()
@@ -87,7 +87,7 @@ def test_pages_come_in_order_and_paging_goes_on_until_all_were_taken(tmp_path: P
         assert not store.is_paging
 
 
-def test_each_start_of_page_mode_has_a_page_of_its_own(tmp_path: Path) -> None:
+def test_each_start_of_page_mode_begins_a_new_page(tmp_path: Path) -> None:
     with paging(tmp_path) as (_, store):
         ids = []
         for _ in range(3):
@@ -131,32 +131,32 @@ def test_many_producers_and_one_depager(tmp_path: Path, producer_count: int) -> 
         assert found == {producer: list(range(each)) for producer in range(producer_count)}
 
 
-def test_order_and_numbers_of_many_messages_of_one_producer(tmp_path: Path) -> None:
+def test_messages_of_one_producer_have_ascending_ids(tmp_path: Path) -> None:
     options = PagingOptions(page_bytes=64 << 10)
     messages = numbered(10_000, 20)
     with paging(tmp_path, options) as (_, store):
         store.start_paging()
-        places = [store.append(message) for message in messages]
+        message_ids = [store.append(message) for message in messages]
     expected: list[int | None] = []
     with paging(tmp_path, options) as (_, store):
         pages = store.pages
         counts = [page.message_count or 0 for page in pages]
         for page, count in zip(pages, counts, strict=True):
             expected += [page.page_id << 32 | number for number in range(count)]
-        assert places == expected
+        assert message_ids == expected
         assert joined(depaged(store)) == messages
 
 
-def test_a_cursor_goes_on_from_any_message(tmp_path: Path) -> None:
+def test_a_cursor_can_continue_from_any_message(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
-        places = [store.append(message) or 0 for message in numbered(100)]
+        message_ids = [store.append(message) or 0 for message in numbered(100)]
         cursor = opened.manager.cursor(store.address)
-        cursor.seek(places[42])
+        cursor.seek(message_ids[42])
         assert read_all(cursor) == numbered(100)[42:]
 
 
-def test_page_mode_goes_on_with_the_next_start(tmp_path: Path) -> None:
+def test_page_mode_continues_after_a_restart(tmp_path: Path) -> None:
     messages = numbered(25)
     with paging(tmp_path) as (_, store):
         store.start_paging()
@@ -180,7 +180,7 @@ def test_a_lone_empty_page_does_not_start_page_mode(tmp_path: Path) -> None:
             assert page_files(store) == []
 
 
-def test_what_lies_before_damage_is_read_and_the_page_is_set_aside(tmp_path: Path) -> None:
+def test_messages_before_damage_are_read_and_the_page_is_quarantined(tmp_path: Path) -> None:
     with paging(tmp_path) as (_, store):
         store.start_paging()
         page_all(store, numbered(10))
@@ -200,7 +200,7 @@ def test_what_lies_before_damage_is_read_and_the_page_is_set_aside(tmp_path: Pat
 
 
 @pytest.mark.parametrize("left", [1, 19, 21, 60])
-def test_nothing_is_added_behind_what_a_crash_left_of_a_message(tmp_path: Path, left: int) -> None:
+def test_nothing_is_appended_after_a_torn_message(tmp_path: Path, left: int) -> None:
     with paging(tmp_path / "paging") as (_, store):
         store.start_paging()
         page_all(store, numbered(3))
@@ -224,7 +224,7 @@ def test_nothing_is_added_behind_what_a_crash_left_of_a_message(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("left", [0, 7, 40])
-def test_pages_that_are_cut_to_nothing_are_no_hindrance(tmp_path: Path, left: int) -> None:
+def test_pages_truncated_to_nothing_are_ignored(tmp_path: Path, left: int) -> None:
     messages = numbered(40)
     with paging(tmp_path) as (_, store):
         store.start_paging()
@@ -243,7 +243,7 @@ def test_pages_that_are_cut_to_nothing_are_no_hindrance(tmp_path: Path, left: in
 
 
 @pytest.mark.parametrize("message_bytes", [0, PAGE_BYTES, 5 * PAGE_BYTES, 3 << 20])
-def test_a_message_that_is_larger_than_a_page_has_one_of_its_own(tmp_path: Path, message_bytes: int) -> None:
+def test_a_message_larger_than_a_page_gets_its_own(tmp_path: Path, message_bytes: int) -> None:
     large = bytes(message_bytes)
     with paging(tmp_path) as (_, store):
         store.start_paging()
@@ -253,7 +253,7 @@ def test_a_message_that_is_larger_than_a_page_has_one_of_its_own(tmp_path: Path,
         assert depaged(store) == expected
 
 
-def test_messages_are_dropped_or_refused_where_there_are_as_many_pages_as_there_may_be(tmp_path: Path) -> None:
+def test_messages_are_dropped_or_refused_at_the_page_limit(tmp_path: Path) -> None:
     for policy in (Policy.DROP, Policy.FAIL):
         options = PagingOptions(page_bytes=PAGE_BYTES, page_count_max=2, full_policy=policy)
         with paging(tmp_path / policy.value, options) as (_, store):
@@ -272,7 +272,7 @@ def test_messages_are_dropped_or_refused_where_there_are_as_many_pages_as_there_
             assert store.page(b"there is room again")
 
 
-def test_a_producer_waits_for_a_page_to_go(tmp_path: Path) -> None:
+def test_a_producer_waits_for_a_page_to_be_removed(tmp_path: Path) -> None:
     options = PagingOptions(page_bytes=PAGE_BYTES, page_count_max=2, full_policy=Policy.BLOCK)
     with paging(tmp_path, options) as (_, store):
         store.start_paging()
@@ -289,7 +289,7 @@ def test_a_producer_waits_for_a_page_to_go(tmp_path: Path) -> None:
         assert found == numbered(60)
 
 
-def test_a_folder_that_takes_no_page_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_failed_page_creation_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     with paging(tmp_path) as (_, store):
         store.start_paging()
         with pytest.MonkeyPatch.context() as patch:
@@ -327,11 +327,11 @@ def _fill_the_disk(disk: Path) -> None:
         assert store.problems == []
 
 
-def test_a_full_disk_refuses_messages_and_keeps_those_before(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_messages_and_keeps_earlier_ones(tmp_path: Path) -> None:
     on_a_small_disk(tmp_path, lambda: _fill_the_disk(tmp_path))
 
 
-def test_another_layout_is_kept_for_the_address_that_has_it(tmp_path: Path) -> None:
+def test_an_address_keeps_its_layout(tmp_path: Path) -> None:
     jbm = PagingOptions(page_bytes=PAGE_BYTES, layout=PageLayout.JBM)
     with paging(tmp_path, jbm) as (_, store):
         store.start_paging()

@@ -33,7 +33,7 @@ def _in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseE
     return thread, errors
 
 
-def test_messages_of_a_transaction_that_died_are_passed_over_and_their_pages_go(tmp_path: Path) -> None:
+def test_messages_of_a_dead_transaction_are_skipped_and_their_pages_removed(tmp_path: Path) -> None:
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         transaction = opened.manager.begin()
@@ -49,7 +49,7 @@ def test_messages_of_a_transaction_that_died_are_passed_over_and_their_pages_go(
         assert not store.is_paging
 
 
-def test_pages_of_all_addresses_are_synced_before_the_commit_is_recorded(tmp_path: Path) -> None:
+def test_a_commit_is_recorded_after_the_sync_of_all_its_pages(tmp_path: Path) -> None:
     events: list[str] = []
     with paging(tmp_path) as (opened, store), pytest.MonkeyPatch.context() as patch:
         other = opened.manager.store("other")
@@ -78,7 +78,7 @@ def test_pages_of_all_addresses_are_synced_before_the_commit_is_recorded(tmp_pat
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_depaging_waits_for_a_transaction_that_goes_on(tmp_path: Path, *, committed: bool) -> None:
+def test_depaging_waits_for_an_open_transaction(tmp_path: Path, *, committed: bool) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
         transaction = opened.manager.begin()
@@ -110,7 +110,7 @@ def test_stopping_ends_the_wait_for_a_transaction(tmp_path: Path) -> None:
         assert [type(error) for error in errors] == [ClosedError]
 
 
-def test_a_transactions_record_has_what_is_left_of_it_and_goes_with_the_last(tmp_path: Path) -> None:
+def test_a_transaction_record_is_deleted_with_its_last_message(tmp_path: Path) -> None:
     messages = numbered(40)
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
@@ -129,7 +129,7 @@ def test_a_transactions_record_has_what_is_left_of_it_and_goes_with_the_last(tmp
         assert opened.loaded.records == []
 
 
-def test_a_page_that_was_depaged_and_not_removed_is_not_depaged_again(tmp_path: Path) -> None:
+def test_a_depaged_page_that_was_not_removed_is_not_depaged_again(tmp_path: Path) -> None:
     messages = numbered(25)
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
@@ -145,7 +145,7 @@ def test_a_page_that_was_depaged_and_not_removed_is_not_depaged_again(tmp_path: 
         assert found + depage_all(opened) == messages
 
 
-def test_a_page_whose_depaging_was_not_committed_is_depaged_again_whole(tmp_path: Path) -> None:
+def test_a_page_whose_depage_was_not_committed_is_depaged_again(tmp_path: Path) -> None:
     messages = numbered(10)
     after: list[Path] = []
 
@@ -164,7 +164,7 @@ def test_a_page_whose_depaging_was_not_committed_is_depaged_again_whole(tmp_path
         assert depage_all(opened) == messages
 
 
-def test_pages_whose_ids_begin_anew_are_not_taken_for_processed_ones(tmp_path: Path) -> None:
+def test_pages_with_restarted_ids_are_not_taken_for_depaged_ones(tmp_path: Path) -> None:
     for _ in range(3):
         with paging(tmp_path) as (opened, store):
             store.start_paging()
@@ -176,7 +176,7 @@ def test_pages_whose_ids_begin_anew_are_not_taken_for_processed_ones(tmp_path: P
         assert opened.loaded.records == []
 
 
-def test_ids_do_not_begin_anew_while_a_processed_page_is_recorded(tmp_path: Path) -> None:
+def test_page_ids_are_not_reused_while_a_depaged_page_is_recorded(tmp_path: Path) -> None:
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         store.page(b"message")
@@ -219,13 +219,13 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path)
         path = tmp_path / ending
         with paging(path) as (opened, store):
             store.start_paging()
-            places = [store.append(message) or 0 for message in messages]
+            message_ids = [store.append(message) or 0 for message in messages]
             cursor = opened.manager.cursor(store.address)
             transaction = opened.manager.begin()
-            for place in places[:20]:
-                cursor.ack(place, transaction=transaction)
+            for message_id in message_ids[:20]:
+                cursor.ack(message_id, transaction=transaction)
             with pytest.raises(StateError):
-                cursor.ack(places[0])
+                cursor.ack(message_ids[0])
             assert len(page_files(store)) == 3
             if ending != "death":
                 transaction.commit() if ending == "commit" else transaction.rollback()
@@ -233,11 +233,11 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path)
             after = crashed(path)
             if ending == "commit":
                 while run := cursor.read():
-                    cursor.ack(run.place, len(run.messages))
+                    cursor.ack(run.message_id, len(run.messages))
                 opened.manager.drain()
                 assert len(page_files(store)) == 1
             if ending == "rollback":
-                cursor.ack(places[0])
+                cursor.ack(message_ids[0])
         with paging(after) as (opened, store):
             cursor = opened.manager.cursor(store.address)
             found = read_all(cursor, acknowledged=True)
@@ -249,7 +249,7 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path)
             assert opened.loaded.records == []
 
 
-def test_a_page_that_is_complete_and_was_not_removed_lowers_no_count_twice(tmp_path: Path) -> None:
+def test_a_leftover_complete_page_decrements_no_count_twice(tmp_path: Path) -> None:
     messages = numbered(30)
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
@@ -262,7 +262,7 @@ def test_a_page_that_is_complete_and_was_not_removed_lowers_no_count_twice(tmp_p
         after: list[Path] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
-            cursor.ack(run.place, count)
+            cursor.ack(run.message_id, count)
             opened.manager.drain()
         assert opened.manager.transactions.counts == {transaction.tx_id: 30 - count}
     with paging(after[0]) as (opened, store):
@@ -273,7 +273,7 @@ def test_a_page_that_is_complete_and_was_not_removed_lowers_no_count_twice(tmp_p
 
 
 @pytest.mark.parametrize("made_later", [False, True])
-def test_a_page_that_another_program_made_after_one_was_complete_stays(tmp_path: Path, made_later: bool) -> None:
+def test_a_later_page_of_another_program_survives_a_complete_one(tmp_path: Path, made_later: bool) -> None:
     """This process recorded that the page is complete, and died; JBoss Messaging went on, from page 1 again."""
     options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
     after: list[Path] = []
@@ -286,7 +286,7 @@ def test_a_page_that_another_program_made_after_one_was_complete_stays(tmp_path:
         run = read_run(cursor)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
-            cursor.ack(run.place, len(run.messages))
+            cursor.ack(run.message_id, len(run.messages))
             opened.manager.drain()
     theirs = b"{" + (8 + 6).to_bytes(4) + b"\xff" * 8 + b"theirs" + b"}"
     (page,) = after[0].glob("*/000000001.page")
@@ -302,7 +302,7 @@ def test_a_page_that_another_program_made_after_one_was_complete_stays(tmp_path:
 
 
 @pytest.mark.parametrize("kind", ["ours", "theirs", "theirs before it"])
-def test_a_page_that_another_program_made_after_one_was_depaged_stays(tmp_path: Path, kind: str) -> None:
+def test_a_later_page_of_another_program_survives_a_depaged_one(tmp_path: Path, kind: str) -> None:
     """A record says up to which page this address was depaged; JBoss Messaging has used it since, from page 1 again."""
     options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
     after: list[Path] = []
@@ -327,7 +327,7 @@ def test_a_page_that_another_program_made_after_one_was_depaged_stays(tmp_path: 
     assert numbered(300)[-1] in found
 
 
-def test_a_transaction_is_ended_once_and_by_an_exception_rolled_back(tmp_path: Path) -> None:
+def test_a_transaction_ends_once_and_an_exception_rolls_it_back(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
         with contextlib.suppress(KeyError), opened.manager.begin() as transaction:
@@ -340,7 +340,7 @@ def test_a_transaction_is_ended_once_and_by_an_exception_rolled_back(tmp_path: P
         assert depage_all(opened) == []
 
 
-def test_where_a_sync_failed_nothing_is_committed_or_paged_and_the_end_says_so(tmp_path: Path) -> None:
+def test_a_failed_sync_prevents_commits_and_pages_and_stop_reports_it(tmp_path: Path) -> None:
     with paging_that_fails(tmp_path) as (opened, store), pytest.MonkeyPatch.context() as patch:
         store.start_paging()
         transaction = opened.manager.begin()
@@ -354,7 +354,7 @@ def test_where_a_sync_failed_nothing_is_committed_or_paged_and_the_end_says_so(t
             store.page(b"more")
 
 
-def test_a_sync_of_a_page_that_failed_is_not_tried_again_by_another_transaction(tmp_path: Path) -> None:
+def test_a_failed_page_sync_is_not_retried_by_another_transaction(tmp_path: Path) -> None:
     """The kernel tells of it once: the second would be committed on a disk that lacks its messages."""
     closing = contextlib.ExitStack()
     _, store = closing.enter_context(paging(tmp_path))
@@ -371,13 +371,13 @@ def test_a_sync_of_a_page_that_failed_is_not_tried_again_by_another_transaction(
         closing.close()
 
 
-def test_a_page_that_is_being_depaged_is_synced_before_a_transaction_in_it_is_committed(tmp_path: Path) -> None:
+def test_a_page_being_depaged_is_synced_before_its_transaction_commits(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store), pytest.MonkeyPatch.context() as patch:
         store.start_paging()
         transaction = opened.manager.begin()
         store.page(b"mine", transaction)
-        patch.setattr(store, "do_later", lambda _: None)
-        patch.setattr(store, "_later", lambda _: None)
+        patch.setattr(store, "run_in_background", lambda _: None)
+        patch.setattr(store, "_run_in_background", lambda _: None)
         page = store.depage()
         assert page is not None
         synced: list[Page] = []
@@ -391,11 +391,11 @@ def test_a_page_that_is_being_depaged_is_synced_before_a_transaction_in_it_is_co
         store.put_back(page)
 
 
-def test_what_is_added_while_a_page_is_synced_is_synced_by_the_next_one(tmp_path: Path) -> None:
+def test_a_message_added_during_a_sync_is_synced_by_the_next(tmp_path: Path) -> None:
     with paging(tmp_path) as (_, store), pytest.MonkeyPatch.context() as patch:
         store.start_paging()
         page = store.pages[0]
-        patch.setattr(store, "_later", lambda _: None)
+        patch.setattr(store, "_run_in_background", lambda _: None)
         sync = Page.sync
         synced: list[Page] = []
 
@@ -414,7 +414,7 @@ def test_what_is_added_while_a_page_is_synced_is_synced_by_the_next_one(tmp_path
         assert synced.count(page) == 2
 
 
-def test_the_record_of_a_processed_page_stays_until_its_removal_is_durable(tmp_path: Path) -> None:
+def test_the_record_of_a_depaged_page_stays_until_its_removal_is_durable(tmp_path: Path) -> None:
     events: list[str] = []
     with paging(tmp_path) as (opened, store), pytest.MonkeyPatch.context() as patch:
         store.start_paging()

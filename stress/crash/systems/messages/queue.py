@@ -19,7 +19,7 @@ from stress.crash.systems.messages.system import MessageActor, MessagesSystem
 from stress.crash.workers.victim_process import repeat_in_threads
 
 # So small that a few messages fill a page, and a few transactions a file of the journal.
-PAGES = PagingOptions(page_bytes=1024, settle_above=2)
+PAGES = PagingOptions(page_bytes=1024, commit_markers_above=2)
 JOURNAL = JournalOptions(file_bytes=4096)
 _MEMORY_BYTES = 1500
 _PROBABLY_FLUSHED = (Mode.FLUSH, Mode.FLUSH, Mode.FLUSH, Mode.SYNC)

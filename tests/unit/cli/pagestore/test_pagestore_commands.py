@@ -50,12 +50,12 @@ def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) ->
 
 def test_stat_shows_pages_and_queues_while_the_owner_runs(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = _say(capfd, "stat", path).splitlines()
-    assert lines[0].endswith("free; nobody has it")
+    assert lines[0].endswith("free; not open")
     assert lines[1].endswith("0 records in the log; 1 prepared transaction")
     assert [line.split() for line in lines[3:]] == [["orders", "30", "1", "1"], ["paid", "2", "0", "1"]]
     with PageStore(path) as store:
         put(store, b"more")
-        assert "has it" in _say(capfd, "stat", path)
+        assert "open in" in _say(capfd, "stat", path)
         found = json.loads(_say(capfd, "stat", path, "--json"))
         assert (found["queues"][0]["message_count"], found["record_count"], found["prepared"]) == (31, 1, [XID])
         assert _say(capfd, "check", path) == "no problems found\n"
@@ -72,7 +72,7 @@ def test_print_has_a_line_for_each_message(path: Path, capfd: pytest.CaptureFixt
 
 def test_check_reports_damage(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     flip(path / "page.db", 100)
-    assert "page.db at offset 0: page 0 is not what was written [page_crc]" in _say(capfd, "check", path, code=1)
+    assert "page.db at offset 0: page 0 is damaged [page_crc]" in _say(capfd, "check", path, code=1)
     assert "page_crc" in _say(capfd, "stat", path, code=3)
 
 
@@ -86,11 +86,11 @@ def test_a_prepared_transaction_is_committed_or_rolled_back_by_hand(
         assert "belongs to" in _say(capfd, "xa", path, f"--{end}", XID, code=4)
     assert _say(capfd, "xa", path, f"--{end}", XID) == ""
     assert _say(capfd, "xa", path) == ""
-    assert "no transaction" in _say(capfd, "xa", path, f"--{end}", XID, code=1)
+    assert "no prepared transaction" in _say(capfd, "xa", path, f"--{end}", XID, code=1)
     with PageStore(path) as store:
         assert len(peek(store, "orders")) == (29 if end == "commit" else 30)
         assert len(peek(store, "paid")) == (2 if end == "commit" else 1)
-    assert "no xid" in _say(capfd, "xa", path, f"--{end}", "x", code=2)
+    assert "not an xid" in _say(capfd, "xa", path, f"--{end}", "x", code=2)
     assert "exclude" in _say(capfd, "xa", path, "--commit", XID, "--rollback", XID, code=2)
 
 
@@ -115,5 +115,5 @@ def test_a_missing_folder_cannot_be_opened(name: str, tmp_path: Path, capfd: pyt
     more = {"print": ["queue"], "backup": [tmp_path / "to"]}.get(name, [])
     assert "none" in _say(capfd, name, tmp_path / "none", *more, code=3)
     (tmp_path / "empty").mkdir()
-    assert "is no page store: it has no file transaction.log" in _say(capfd, name, tmp_path / "empty", *more, code=3)
+    assert "is not a page store: it has no file transaction.log" in _say(capfd, name, tmp_path / "empty", *more, code=3)
     assert list((tmp_path / "empty").iterdir()) == []

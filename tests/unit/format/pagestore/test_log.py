@@ -15,7 +15,7 @@ from binlog.format.pagestore.log import (
     LogRecord,
     LogStart,
     PageAction,
-    check_seed,
+    crc_seed,
     pack_actions,
     pack_record,
     parse_log_start,
@@ -59,11 +59,11 @@ def _read(data: bytes) -> list[LogRecord]:
         records.append(record)
 
 
-def test_a_record_by_its_bytes() -> None:
+def test_record_layout_matches_its_table() -> None:
     record = LogRecord(42, 512, ACTIONS)
     assert _packed(record, 512) == RECORD
     assert parse_record(RECORD, 512, START, "log", 512) == (record, 512 + len(RECORD))
-    assert check_seed(SALT, 512) == crc32c(SALT + (512).to_bytes(8, "big"))
+    assert crc_seed(SALT, 512) == crc32c(SALT + (512).to_bytes(8, "big"))
 
 
 _PAGE_ACTIONS = st.lists(
@@ -77,9 +77,7 @@ _PAGE_ACTIONS = st.lists(
 
 
 @given(_PAGE_ACTIONS, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
-def test_the_compiled_record_equals_the_readable_one(
-    actions: list[PageAction], tx_id: int, synced: int, at: int
-) -> None:
+def test_compiled_and_python_records_are_equal(actions: list[PageAction], tx_id: int, synced: int, at: int) -> None:
     plain = []
     for kind, page, offset, size, content in actions:
         part = bytes(content[offset : offset + size])
@@ -95,12 +93,12 @@ def test_the_compiled_record_equals_the_readable_one(
      (4, 7, 0, 1 << 16, bytes(1 << 16)), (256, 7, 0, 1, b"ab"), (4, 7, 2**63 - 1, 2**63 - 1, b"ab")],
     ids=str,
 )  # fmt: skip
-def test_no_action_is_packed_that_leads_out_of_its_page(action: PageAction) -> None:
-    with pytest.raises(ValueError, match="out of its page"):
+def test_an_action_beyond_its_page_is_rejected(action: PageAction) -> None:
+    with pytest.raises(ValueError, match="beyond the end of its page"):
         pack_transaction(1, 512, SALT, 512, [action])
 
 
-def test_what_is_no_action_is_not_packed() -> None:
+def test_invalid_actions_are_rejected() -> None:
     wrong: tuple[object, ...] = (None, (), (4, 7, 0, 1, "ab"), (4, 7, 0, "1", b"ab"))
     for each in wrong:
         with pytest.raises(TypeError):
@@ -109,14 +107,14 @@ def test_what_is_no_action_is_not_packed() -> None:
         pack_transaction(1, 512, SALT[:7], 512, [])
 
 
-def test_a_record_of_another_place_or_generation_is_none() -> None:
+def test_a_record_of_another_offset_or_generation_is_invalid() -> None:
     for at, start in ((513, START), (512, START._replace(salt=b"saltSALT")), (512, START._replace(salt=b"SALTsalt"))):
         with pytest.raises(CorruptError):
             parse_record(RECORD, at, start, "log", at)
 
 
 @given(st.lists(_ACTIONS, max_size=4), st.data())
-def test_records_are_read_as_they_were_written_up_to_damage(actions: list[list[Action]], data: st.DataObject) -> None:
+def test_records_round_trip_up_to_damage(actions: list[list[Action]], data: st.DataObject) -> None:
     records = [LogRecord(number, 512, tuple(each)) for number, each in enumerate(actions)]
     log, ends = b"", []
     for record in records:
@@ -134,7 +132,7 @@ def test_records_are_read_as_they_were_written_up_to_damage(actions: list[list[A
 @pytest.mark.parametrize(
     "action", [(1, 7, 2030, b"abc"), (5, 7, 0, b""), (4, 1 << 31, 0, b"x"), (0, 7, 0, b"")], ids=str
 )
-def test_an_action_that_makes_no_sense_is_damage(action: tuple[int, int, int, bytes]) -> None:
+def test_an_invalid_action_is_damage(action: tuple[int, int, int, bytes]) -> None:
     record = pack_record(1, 512, 1, pack_actions([action]), SALT, 512)
     with pytest.raises(CorruptError, match=r"\[action\]"):
         parse_record(record, 512, START, "log", 512)
@@ -144,7 +142,7 @@ def test_an_action_that_makes_no_sense_is_damage(action: tuple[int, int, int, by
             parse_record(record, 512, START, "log", 512)
 
 
-def test_the_header_by_its_bytes() -> None:
+def test_header_layout_matches_its_table() -> None:
     head = b"BINLOGTL" + bytes.fromhex("00000001 00000800 0000000000000003") + SALT + (5).to_bytes(8, "big") + bytes(20)
     assert START.pack() == head + crc32c(head).to_bytes(4, "big")
     assert parse_log_start(START.pack(), "log") == START

@@ -54,14 +54,14 @@ def _content(data: bytes) -> bytes:
     return data.ljust(page_content_bytes(2048), b"\0")
 
 
-def test_pages_of_messages_both_ways() -> None:
+def test_message_pages_match_swiftmq_bytes() -> None:
     page = MessagePage(4, 6, b"hello")
     assert page.pack() == MESSAGE
     assert parse_message_page(MESSAGE, 4, AT) == page
     assert parse_message_page(_content(MESSAGE), 4, AT) == page
 
 
-def test_pages_of_a_queue_both_ways() -> None:
+def test_queue_pages_match_swiftmq_bytes() -> None:
     entries = [QueueEntry(0, 4, 0, 0, 1, 9), QueueEntry(1, 9, 2, 0x1900000ABCD, 2, 10)]
     head = IndexHead(next=7, entry_count=2, valid_count=1)
     assert head.pack() + b"".join(entry.pack() for entry in entries) == QUEUE
@@ -70,14 +70,14 @@ def test_pages_of_a_queue_both_ways() -> None:
     assert entries_in(page_content_bytes(2048)) == entries_in(2048) == 61
 
 
-def test_pages_of_the_root_index_both_ways() -> None:
+def test_root_index_pages_match_swiftmq_bytes() -> None:
     entries = [RootEntry("orders", 3)]
     assert pack_root_page(IndexHead(), entries) == ROOT
     assert parse_root_page(_content(ROOT), AT) == (IndexHead(entry_count=1, valid_count=1), entries)
     assert entries[0].size == len("orders") + 13
 
 
-def test_a_removed_name_is_left_out() -> None:
+def test_a_removed_name_is_omitted() -> None:
     removed = bytearray(_content(ROOT))
     removed[17] = 0
     removed[16] = 0
@@ -94,7 +94,7 @@ def test_the_check_of_a_page_is_in_its_last_bytes() -> None:
 
 
 @given(st.binary(max_size=2032), st.integers(0, 2**31 - 1), st.integers(0, 2**40), st.integers(0, 2048 * 8 - 1))
-def test_no_flipped_bit_of_a_page_is_believed(content: bytes, number: int, generation: int, bit: int) -> None:
+def test_every_flipped_bit_of_a_page_is_detected(content: bytes, number: int, generation: int, bit: int) -> None:
     page = pack_page(number, content, 2048, generation)
     at = AT._replace(number=number)
     assert parse_page(page, at) == _content(content)
@@ -118,7 +118,7 @@ def test_a_page_of_another_size_is_refused() -> None:
 
 
 @given(st.integers(-1, 2**31 - 1), st.one_of(st.just(NONE), _PAGES), st.binary(max_size=2019))
-def test_parts_of_messages_are_read_as_they_were_written(previous: int, following: int, part: bytes) -> None:
+def test_message_pages_round_trip(previous: int, following: int, part: bytes) -> None:
     page = MessagePage(previous, following, part)
     assert parse_message_page(page.pack(), previous, AT) == page
 
@@ -130,7 +130,7 @@ def test_parts_of_messages_are_read_as_they_were_written(previous: int, followin
         unique_by=lambda e: e[4],
     )
 )
-def test_pages_of_queues_are_read_as_they_were_written(values: list[tuple[int, ...]]) -> None:
+def test_queue_pages_round_trip(values: list[tuple[int, ...]]) -> None:
     entries = sorted((QueueEntry(*each) for each in values), key=lambda entry: entry.key)
     head = IndexHead(0, 3, 4, len(entries), sum(entry.valid for entry in entries))
     content = _content(head.pack() + b"".join(entry.pack() for entry in entries))
@@ -141,14 +141,14 @@ def test_pages_of_queues_are_read_as_they_were_written(values: list[tuple[int, .
 
 
 @given(st.lists(st.tuples(st.text(max_size=20), _PAGES), max_size=20))
-def test_pages_of_the_root_index_are_read_as_they_were_written(values: list[tuple[str, int]]) -> None:
+def test_root_index_pages_round_trip(values: list[tuple[str, int]]) -> None:
     entries = [RootEntry(*each) for each in values]
     content = _content(pack_root_page(IndexHead(), entries))
     assert parse_root_page(content, AT)[1] == entries
 
 
 @pytest.mark.parametrize("at", range(13))
-def test_a_part_of_a_message_with_hostile_numbers_is_refused_or_read(at: int) -> None:
+def test_a_message_page_with_hostile_numbers_is_refused_or_read(at: int) -> None:
     damaged = bytearray(MESSAGE)
     damaged[at] ^= 0xFF
     if 5 < at < 9:  # any page may follow
@@ -160,7 +160,7 @@ def test_a_part_of_a_message_with_hostile_numbers_is_refused_or_read(at: int) ->
 
 
 @given(st.binary(min_size=17, max_size=2032))
-def test_whatever_an_index_page_has_it_is_read_or_refused(content: bytes) -> None:
+def test_any_index_page_is_read_or_refused(content: bytes) -> None:
     for parse in (parse_queue_page, parse_root_page):
         for data in (_content(content), _content(b"\0" * 9 + content[9:])):
             try:
@@ -172,9 +172,7 @@ def test_whatever_an_index_page_has_it_is_read_or_refused(content: bytes) -> Non
 
 
 @given(st.binary(max_size=300), st.integers(0, 2**60), st.binary(min_size=8, max_size=8), st.data())
-def test_maps_of_free_pages_are_read_as_they_were_written(
-    bits: bytes, generation: int, salt: bytes, data: st.DataObject
-) -> None:
+def test_free_maps_round_trip(bits: bytes, generation: int, salt: bytes, data: st.DataObject) -> None:
     written = FreeMap(2048, generation, salt, bytes(b"01"[bit & 1] for bit in bits))
     packed = written.pack()
     assert parse_free_map(packed, "map") == written
@@ -187,7 +185,7 @@ def test_maps_of_free_pages_are_read_as_they_were_written(
         parse_free_map(packed[:-1], "map")
 
 
-def test_a_map_by_its_bytes() -> None:
+def test_free_map_layout_matches_its_table() -> None:
     packed = FreeMap(2048, 3, b"saltsalt", b"0110000001").pack()
     assert packed[:8] == b"BINLOGFM"
     assert packed[48:] == bytes([0b01100000, 0b01000000])

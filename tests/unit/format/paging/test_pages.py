@@ -39,9 +39,9 @@ from binlog.format.paging.page_record import (
     scan,
 )
 from binlog.format.paging.store_records import (
-    PagePlace,
+    PageReference,
     pack_page_transaction,
-    parse_page_place,
+    parse_page_reference,
     parse_page_transaction,
 )
 
@@ -57,12 +57,12 @@ _MESSAGES = st.lists(st.builds(PageMessage, st.binary(max_size=60), st.integers(
 
 def _packed(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, list[int]]:
     """The bytes of a page, and where its messages lie."""
-    data, places = header.pack(), []
+    data, offsets = header.pack(), []
     for message in messages:
-        places.append(len(data))
+        offsets.append(len(data))
         data += pack_page_message(message, header, len(data))
-        assert len(data) - places[-1] == record_bytes(header, len(message.message))
-    return data, places
+        assert len(data) - offsets[-1] == record_bytes(header, len(message.message))
+    return data, offsets
 
 
 def _plainly(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, str]:
@@ -86,7 +86,7 @@ def _by_scan(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, S
     return list(map(PageMessage, found.messages, ids)), header.size + found.consumed, ScanStop(found.stop)
 
 
-def test_pages_of_jboss_messaging_both_ways() -> None:
+def test_pages_match_jboss_messaging_bytes() -> None:
     messages = [PageMessage(b"hello"), PageMessage(b"!", 9)]
     assert _packed(JBM, messages)[0] == JBM_PAGE
     assert _plainly(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), "torn")
@@ -94,7 +94,7 @@ def test_pages_of_jboss_messaging_both_ways() -> None:
 
 
 @given(_HEADERS, _MESSAGES)
-def test_messages_are_read_as_they_were_written_by_either_way(header: PageHeader, messages: list[PageMessage]) -> None:
+def test_messages_round_trip_in_c_and_python(header: PageHeader, messages: list[PageMessage]) -> None:
     data, _ = _packed(header, messages)
     assert _plainly(data, header) == (messages, len(data), "torn")
     assert _by_scan(data, header) == (messages, len(data), ScanStop.SHORT)
@@ -107,7 +107,7 @@ def test_messages_are_read_as_they_were_written_by_either_way(header: PageHeader
 
 
 @given(_HEADERS, _MESSAGES, st.data())
-def test_either_way_ends_at_the_same_damage(
+def test_c_and_python_stop_at_the_same_damage(
     header: PageHeader, messages: list[PageMessage], data: st.DataObject
 ) -> None:
     page = bytearray(_packed(header, messages)[0])
@@ -123,18 +123,18 @@ def test_either_way_ends_at_the_same_damage(
 
 
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=8), st.data())
-def test_no_flipped_bit_of_a_page_is_believed(messages: list[bytes], data: st.DataObject) -> None:
-    page, places = _packed(NATIVE, list(map(PageMessage, messages)))
+def test_every_flipped_bit_of_a_page_is_detected(messages: list[bytes], data: st.DataObject) -> None:
+    page, offsets = _packed(NATIVE, list(map(PageMessage, messages)))
     at = data.draw(st.integers(NATIVE.size, len(page) - 1))
     damaged = bytearray(page)
     damaged[at] ^= 1 << data.draw(st.integers(0, 7))
-    whole = sum(1 for place in places[1:] if place <= at)
+    whole = sum(1 for offset in offsets[1:] if offset <= at)
     found, _, stop = _by_scan(bytes(damaged), NATIVE)
     assert [message for message, _ in found] == messages[:whole]
     assert stop == ScanStop.INVALID
 
 
-def test_a_message_of_another_page_or_place_is_none() -> None:
+def test_a_message_of_another_page_or_offset_is_invalid() -> None:
     record = pack_page_message(PageMessage(b"message"), NATIVE, NATIVE.size)
     for page in (NATIVE.pack() + b"\0" + record, PageHeader(7, b"another!").pack() + record):
         header = parse_page_header(page, 7, "a page", PageLayout.NATIVE)
@@ -142,17 +142,17 @@ def test_a_message_of_another_page_or_place_is_none() -> None:
         assert _by_scan(page, header)[0] == []
 
 
-def test_a_few_messages_of_a_page() -> None:
+def test_scan_skips_and_limits_messages() -> None:
     messages = [b"%d" % number for number in range(10)]
-    page, places = _packed(NATIVE, list(map(PageMessage, messages)))
+    page, offsets = _packed(NATIVE, list(map(PageMessage, messages)))
     found = scan(page[NATIVE.size :], NATIVE.size, SALT, skip=3, count_max=4)
     assert (found.messages, found.stop, found.skipped) == (messages[3:7], ScanStop.ENOUGH, 3)
-    assert NATIVE.size + found.consumed == places[7]
+    assert NATIVE.size + found.consumed == offsets[7]
     assert scan(page[NATIVE.size :], NATIVE.size, SALT, skip=20).skipped == 10
 
 
 @given(st.lists(st.builds(Ack, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(-1, 2**63 - 1))))
-def test_acknowledgements_are_read_as_they_were_written(acks: list[Ack]) -> None:
+def test_acknowledgements_round_trip(acks: list[Ack]) -> None:
     data = pack_acks_header(7, SALT)
     for ack in acks:
         data += pack_ack(ack, SALT, len(data))
@@ -172,7 +172,7 @@ def _acks_of(count: int) -> tuple[list[Ack], bytes]:
     return acks, data
 
 
-def test_behind_acknowledgements_that_are_damaged_the_others_count() -> None:
+def test_acknowledgements_after_damaged_ones_count() -> None:
     acks, data = _acks_of(100)
     for number in (0, 20, 99):
         at = ACKS_HEADER.size + number * ACK_RECORD.size
@@ -189,7 +189,7 @@ def test_behind_acknowledgements_that_are_damaged_the_others_count() -> None:
     assert [problem.offset for problem in parse_acks(zeros, 7, SALT, "acks").problems] == [32]
 
 
-def test_sectors_that_a_power_cut_took_of_acknowledgements_are_no_damage() -> None:
+def test_sectors_lost_in_a_power_cut_are_not_damage() -> None:
     acks, data = _acks_of(100)
     for first in range(SECTOR_BYTES, len(data), SECTOR_BYTES):
         record_at = ACKS_HEADER.size + (first - 2 * ACK_RECORD.size) // ACK_RECORD.size * ACK_RECORD.size
@@ -202,7 +202,7 @@ def test_sectors_that_a_power_cut_took_of_acknowledgements_are_no_damage() -> No
             assert set(found.acks) < set(acks)
 
 
-def test_headers_are_read_as_they_were_written_or_refused() -> None:
+def test_headers_round_trip_or_are_refused() -> None:
     page = NATIVE.pack()
     assert parse_page_header(page, 7, "a page", PageLayout.NATIVE) == NATIVE
     assert parse_page_header(b"anything", 7, "a page", PageLayout.JBM) == JBM
@@ -217,7 +217,7 @@ def test_headers_are_read_as_they_were_written_or_refused() -> None:
         parse_page_header(page, 8, "a page", PageLayout.NATIVE)
 
 
-def test_names_are_those_that_jboss_messaging_gives() -> None:
+def test_file_names_match_jboss_messaging() -> None:
     assert (page_name(1), acks_name(12), invalid_name(3)) == (
         "000000001.page",
         "000000012.acks",
@@ -232,7 +232,7 @@ def test_names_are_those_that_jboss_messaging_gives() -> None:
     assert not is_folder_name(new_folder_name() + ".new")
 
 
-def test_the_file_of_an_address_says_its_layout() -> None:
+def test_an_address_file_has_the_layout() -> None:
     for file in (AddressFile("jms.queue.orders", PageLayout.NATIVE), AddressFile("Bestellungen für Ä", PageLayout.JBM)):
         assert parse_address_file(file.pack(), "a file") == file
     assert AddressFile("a", PageLayout.NATIVE).pack() == b"a\nbinlog-paging 1 c1d04330\n"
@@ -246,17 +246,17 @@ def test_the_file_of_an_address_says_its_layout() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "a\nb", "a\0b", "x" * 1025, "\ud800"])
-def test_no_address_has_what_its_file_cannot(address: str) -> None:
-    with pytest.raises(ValueError, match="an address has"):
+def test_an_address_that_no_file_can_hold_is_rejected(address: str) -> None:
+    with pytest.raises(ValueError, match="an address is"):
         check_address(address)
 
 
-def test_what_is_recorded_in_the_store() -> None:
+def test_store_records_round_trip() -> None:
     assert parse_page_transaction(pack_page_transaction(5, 3), 1) == (5, 3)
-    assert parse_page_place(PagePlace(9, "orders ä").pack(), 1) == PagePlace(9, "orders ä")
+    assert parse_page_reference(PageReference(9, "orders ä").pack(), 1) == PageReference(9, "orders ä")
     for body in (b"", pack_page_transaction(5, 0), pack_page_transaction(5, -1), pack_page_transaction(5, 1) + b"x"):
         with pytest.raises(CorruptError):
             parse_page_transaction(body, 1)
     for body in (b"", b"1234567", bytes(8) + b"\xff"):
         with pytest.raises(CorruptError):
-            parse_page_place(body, 1)
+            parse_page_reference(body, 1)

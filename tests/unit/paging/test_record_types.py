@@ -25,7 +25,7 @@ def _all(path: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("user_type", "body"), [(34, TRANSACTION), (35, LAST_PAGE)])
 @pytest.mark.parametrize("is_prepared", [False, True])
-def test_a_journal_that_was_numbered_in_2008_is_refused_and_unchanged(
+def test_a_journal_with_types_of_2008_is_refused_and_unchanged(
     tmp_path: Path, user_type: int, body: bytes, is_prepared: bool
 ) -> None:
     with journal(tmp_path / "journal", JBM) as (opened, _):
@@ -40,7 +40,7 @@ def test_a_journal_that_was_numbered_in_2008_is_refused_and_unchanged(
     assert _all(tmp_path) == before
 
 
-def test_a_journal_of_later_years_is_not(tmp_path: Path) -> None:
+def test_a_journal_with_later_types_is_accepted(tmp_path: Path) -> None:
     """There 34 is an update of a message: how often it was delivered."""
     with journal(tmp_path / "journal", JBM) as (opened, _):
         opened.append_add(6, 31, b"message")
@@ -53,7 +53,7 @@ def test_a_journal_of_later_years_is_not(tmp_path: Path) -> None:
         assert dict(manager.transactions.counts) in ({77: 9}, {})
 
 
-def test_in_a_journal_of_our_layout_34_is_the_users(tmp_path: Path) -> None:
+def test_type_34_of_our_layout_belongs_to_the_user(tmp_path: Path) -> None:
     with journal(tmp_path / "journal") as (opened, _):
         opened.append_add(6, 34, TRANSACTION)
     with open_paging(tmp_path, journal_options=SMALL) as (_, _, loaded):

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from binlog.compose import Paging
+from binlog.compose import OpenedPaging
 from binlog.errors import CorruptError, FullError, PoisonedError
 from binlog.format.paging.page_record import PAGE_END
-from binlog.format.paging.store_records import PageSettled, StoreRecord, parse_page_settled
+from binlog.format.paging.store_records import CommitMarker, StoreRecord, parse_commit_marker
 from binlog.paging.manager import PagingManager
 from binlog.paging.options import PagingOptions
 from binlog.paging.store import PagingStore
 from tests.support.failing import paging_that_fails
 from tests.support.paging import ADDRESS, MemoryStore, crashed, page_files, paging, read_all
 
-_OPTIONS = PagingOptions(page_bytes=1024 + PAGE_END.size, settle_above=10)
+_OPTIONS = PagingOptions(page_bytes=1024 + PAGE_END.size, commit_markers_above=10)
 _COUNT = 200
 
 
@@ -24,9 +24,9 @@ def _body(number: int) -> bytes:
     return b"%d " % number + bytes(300)  # three in a page
 
 
-def _put(opened: Paging | PagingManager, store: PagingStore, numbers: range, rolled_back: int = 0) -> list[bytes]:
+def _put(opened: OpenedPaging | PagingManager, store: PagingStore, numbers: range, rolled_back: int = 0) -> list[bytes]:
     """Each in a transaction of its own, of which every so many are rolled back; those that were committed."""
-    manager = opened.manager if isinstance(opened, Paging) else opened
+    manager = opened.manager if isinstance(opened, OpenedPaging) else opened
     committed = []
     for number in numbers:
         transaction = manager.begin()
@@ -40,7 +40,7 @@ def _put(opened: Paging | PagingManager, store: PagingStore, numbers: range, rol
     return committed
 
 
-def test_of_many_transactions_few_are_known_one_by_one(tmp_path: Path) -> None:
+def test_commit_markers_replace_records_of_many_transactions(tmp_path: Path) -> None:
     with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
@@ -63,7 +63,7 @@ def test_of_many_transactions_few_are_known_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("committed", [False, True])
-def test_a_page_is_settled_once_all_have_ended_that_may_have_added_to_it(tmp_path: Path, *, committed: bool) -> None:
+def test_a_page_gets_a_commit_marker_after_all_its_transactions_ended(tmp_path: Path, *, committed: bool) -> None:
     """Also one whose message is in the page, and that has not counted it yet."""
     with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
         store.start_paging()
@@ -73,10 +73,10 @@ def test_a_page_is_settled_once_all_have_ended_that_may_have_added_to_it(tmp_pat
         others: list[bytes] = []
 
         def append_slowly(message: bytes, tx_id: int) -> int | None:
-            place = append(message, tx_id)
+            message_id = append(message, tx_id)
             store._append = append
             others.extend(_put(opened, store, range(1, 100)))
-            return place
+            return message_id
 
         store._append = append_slowly
         store.page(_body(0), transaction)
@@ -94,7 +94,7 @@ def test_a_page_is_settled_once_all_have_ended_that_may_have_added_to_it(tmp_pat
         assert read_all(opened.manager.cursor(ADDRESS)) == others[:99]
 
 
-def test_a_message_that_was_not_counted_as_its_transaction_was_interrupted_is_nobody_s(tmp_path: Path) -> None:
+def test_an_uncounted_message_of_an_interrupted_transaction_is_discarded(tmp_path: Path) -> None:
     with paging_that_fails(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
@@ -119,7 +119,7 @@ def test_a_message_that_was_not_counted_as_its_transaction_was_interrupted_is_no
 
 
 @pytest.mark.slow
-def test_a_settled_page_is_depaged_with_what_was_committed(tmp_path: Path) -> None:
+def test_a_page_with_a_commit_marker_is_depaged_with_committed_messages(tmp_path: Path) -> None:
     with paging(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
@@ -141,14 +141,15 @@ class _FullStore(MemoryStore):
 
     def commit(self, tx_id: int) -> None:
         if self.is_full and any(
-            not isinstance(change, int) and change.user_type == StoreRecord.PAGE_SETTLED for change in self._open[tx_id]
+            not isinstance(change, int) and change.user_type == StoreRecord.COMMIT_MARKER
+            for change in self._open[tx_id]
         ):
             raise FullError("no space left")
         super().commit(tx_id)
 
 
 @pytest.mark.slow
-def test_a_page_for_whose_settling_there_is_no_room_is_settled_later(tmp_path: Path) -> None:
+def test_a_commit_marker_without_room_is_written_later(tmp_path: Path) -> None:
     records = _FullStore()
     with PagingManager(tmp_path, _OPTIONS, store=records) as manager:
         store = manager.store(ADDRESS)
@@ -169,7 +170,7 @@ def test_a_page_for_whose_settling_there_is_no_room_is_settled_later(tmp_path: P
 
 
 @pytest.mark.slow
-def test_ids_do_not_begin_anew_while_a_page_is_recorded_as_settled(tmp_path: Path) -> None:
+def test_page_ids_are_not_reused_while_a_commit_marker_exists(tmp_path: Path) -> None:
     with paging(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
@@ -178,21 +179,21 @@ def test_ids_do_not_begin_anew_while_a_page_is_recorded_as_settled(tmp_path: Pat
     for file in page_files(tmp_path):
         file.unlink()
     with paging(tmp_path, _OPTIONS) as (opened, store):
-        assert [record for record in opened.loaded.records if record.user_type == StoreRecord.PAGE_SETTLED]
+        assert [record for record in opened.loaded.records if record.user_type == StoreRecord.COMMIT_MARKER]
         store.start_paging()
         assert store.pages[0].page_id > last // 2
     with paging(tmp_path, _OPTIONS) as (opened, _):
-        assert [record for record in opened.loaded.records if record.user_type == StoreRecord.PAGE_SETTLED] == []
+        assert [record for record in opened.loaded.records if record.user_type == StoreRecord.COMMIT_MARKER] == []
 
 
-def test_a_record_of_a_settled_page_is_read_as_it_was_written_or_refused() -> None:
+def test_commit_markers_round_trip_or_are_refused() -> None:
     for ids in (frozenset[int](), frozenset({1, 2**62})):
-        settled = PageSettled(7, "an address", ids)
-        assert parse_page_settled(settled.pack(), 1) == settled
+        settled = CommitMarker(7, "an address", ids)
+        assert parse_commit_marker(settled.pack(), 1) == settled
     for body in (
         b"",
-        PageSettled(7, "", frozenset({5})).pack()[:-1],
-        PageSettled(7, "a", frozenset()).pack() + b"\xff",
+        CommitMarker(7, "", frozenset({5})).pack()[:-1],
+        CommitMarker(7, "a", frozenset()).pack() + b"\xff",
     ):
         with pytest.raises(CorruptError):
-            parse_page_settled(body, 1)
+            parse_commit_marker(body, 1)

@@ -28,13 +28,13 @@ def _damaged(path: Path, *bodies: bytes, message: int = 2, page: int = 0, at: in
     return number
 
 
-def test_a_damaged_message_blocks_no_other(tmp_path: Path) -> None:
+def test_a_damaged_message_does_not_block_others(tmp_path: Path) -> None:
     number = _damaged(tmp_path, b"one", b"two", b"three")
     for _ in range(2):  # it is told each time that the store was opened
         with PageStore(tmp_path, SMALL) as store:
             transaction = store.transaction()
             first = transaction.get(QUEUE)
-            with pytest.raises(CorruptError, match="message 2 of the queue 'orders' is passed over") as raised:
+            with pytest.raises(CorruptError, match="message 2 of the queue 'orders' is skipped") as raised:
                 transaction.get(QUEUE)
             third = transaction.get(QUEUE)
             assert first is not None
@@ -47,7 +47,7 @@ def test_a_damaged_message_blocks_no_other(tmp_path: Path) -> None:
         assert [problem.offset for problem in check_page_store(tmp_path)] == [number * 2048]
 
 
-def test_a_message_that_cannot_be_read_blocks_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_message_does_not_block_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with page_store(tmp_path) as store:
         put(store, b"one", b"two")
         number = store._content.get(QUEUE).index.entry(1, store._cache).message_page
@@ -89,7 +89,7 @@ def test_a_damaged_message_is_removed_with_all_its_pages(tmp_path: Path, page: i
         assert store.shrink() == 2
 
 
-def test_a_transaction_that_was_to_remove_a_damaged_message_is_rolled_back(tmp_path: Path) -> None:
+def test_a_transaction_with_a_damaged_message_is_rolled_back(tmp_path: Path) -> None:
     _damaged(tmp_path, b"one", b"two")
     with PageStore(tmp_path, SMALL) as store:
         transaction = store.transaction()
@@ -105,7 +105,7 @@ def test_a_transaction_that_was_to_remove_a_damaged_message_is_rolled_back(tmp_p
                 transaction.rollback()
 
 
-def test_what_lies_behind_a_damaged_page_that_names_another_is_left_alone_and_told(tmp_path: Path) -> None:
+def test_a_page_that_a_damaged_page_names_wrongly_is_kept_and_reported(tmp_path: Path) -> None:
     number = _damaged(tmp_path, b"one", os.urandom(5000), b"three", page=0, at=_NEXT_AT)
     with PageStore(tmp_path, SMALL) as store:
         with store.transaction() as transaction:

@@ -43,7 +43,7 @@ def _first_place(page_id: int) -> int:
     return page_id << 32
 
 
-def test_what_is_acknowledged_while_the_paging_is_closed_is_durable_or_refused(tmp_path: Path) -> None:
+def test_an_acknowledgement_during_close_is_durable_or_refused(tmp_path: Path) -> None:
     raised: list[BaseException] = []
     done = threading.Event()
     with contextlib.ExitStack() as closing, pytest.MonkeyPatch.context() as patch:
@@ -82,7 +82,7 @@ def test_what_is_acknowledged_while_the_paging_is_closed_is_durable_or_refused(t
     assert raised or len(synced) > 1
 
 
-def test_a_directory_whose_sync_failed_poisons_the_address(tmp_path: Path) -> None:
+def test_a_failed_directory_sync_poisons_the_paging(tmp_path: Path) -> None:
     """The kernel tells of it once: what was done behind it would be believed."""
     for fail_at in ("the name of acknowledgements", "the removal of a page", "the end of page mode"):
         _fail_directory(tmp_path / fail_at, fail_at)
@@ -180,7 +180,7 @@ class _FullStore(MemoryStore):
         super().append_delete(record_id)
 
 
-def test_a_page_for_whose_record_there_is_no_room_goes_when_there_is(tmp_path: Path) -> None:
+def test_a_page_whose_removal_has_no_room_is_removed_later(tmp_path: Path) -> None:
     records = _FullStore()
     with PagingManager(tmp_path, SMALL, store=records) as manager:
         store = manager.store(ADDRESS)
@@ -206,7 +206,7 @@ def test_a_page_for_whose_record_there_is_no_room_goes_when_there_is(tmp_path: P
         cursor = manager.cursor(ADDRESS)
         run = read_run(cursor)
         assert run.messages == _ONE_A_PAGE[3:4]
-        cursor.ack(run.place)
+        cursor.ack(run.message_id)
         assert cursor.read() is None
         manager.drain()
         assert page_files(tmp_path) == []
@@ -215,7 +215,7 @@ def test_a_page_for_whose_record_there_is_no_room_goes_when_there_is(tmp_path: P
 
 
 @pytest.mark.slow
-def test_few_files_are_open_however_many_pages_have_acknowledgements(tmp_path: Path) -> None:
+def test_the_number_of_open_acknowledgement_files_is_limited(tmp_path: Path) -> None:
     messages = [b"%d" % number + bytes(450) for number in range(400)]  # two in a page
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
@@ -260,7 +260,7 @@ def _synced(monkeypatch: pytest.MonkeyPatch, end: str) -> list[str]:
     return names
 
 
-def test_only_the_files_in_which_something_was_acknowledged_are_synced(tmp_path: Path, synced: list[str]) -> None:
+def test_sync_touches_only_files_with_new_acknowledgements(tmp_path: Path, synced: list[str]) -> None:
     with open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=PagingOptions(page_bytes=1024)) as queue:
         for message in [b"%d" % number + bytes(450) for number in range(20)]:
             queue.put(message)
@@ -274,12 +274,10 @@ def test_only_the_files_in_which_something_was_acknowledged_are_synced(tmp_path:
         assert synced in (["000000002.acks"], [])  # its page may be gone already, durably
         queue.sync()
         assert len(synced) <= 1
-        assert messages[3].place >> 32 == 2
+        assert messages[3].message_id >> 32 == 2
 
 
-def test_acknowledgements_of_an_earlier_process_are_durable_before_they_count(
-    tmp_path: Path, synced: list[str]
-) -> None:
+def test_acknowledgements_of_an_earlier_process_are_synced_before_they_count(tmp_path: Path, synced: list[str]) -> None:
     with open_queue(tmp_path / "queue", mode=Mode.FLUSH) as queue:
         for message in numbered(5):
             queue.put(message)
@@ -291,7 +289,7 @@ def test_acknowledgements_of_an_earlier_process_are_durable_before_they_count(
         assert synced == ["000000001.acks"]
 
 
-def test_pages_of_an_earlier_process_are_durable_before_they_are_read(
+def test_pages_of_an_earlier_process_are_synced_before_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=PagingOptions(page_bytes=1024)) as queue:
@@ -306,7 +304,7 @@ def test_pages_of_an_earlier_process_are_durable_before_they_are_read(
         assert synced == names
 
 
-def test_who_acknowledges_again_while_the_page_goes_makes_no_file_of_it(tmp_path: Path) -> None:
+def test_acknowledging_again_during_a_removal_creates_no_file(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
         page_all(store, [b"%d" % number + bytes(450) for number in range(3)])
@@ -320,7 +318,7 @@ def test_who_acknowledges_again_while_the_page_goes_makes_no_file_of_it(tmp_path
         assert list(tmp_path.glob("*/*.acks")) == []
 
 
-def test_acknowledgements_of_what_a_power_cut_took_count_for_no_other_message(tmp_path: Path) -> None:
+def test_acknowledgements_of_lost_messages_apply_to_no_other_message(tmp_path: Path) -> None:
     """The acknowledgements were synced, and the end of their page was not."""
     with open_queue(tmp_path / "queue", mode=Mode.FLUSH) as opened:
         for body in bodies(10):
@@ -344,7 +342,7 @@ def test_acknowledgements_of_what_a_power_cut_took_count_for_no_other_message(tm
 
 
 @pytest.mark.parametrize("left", ["page", "acks"])
-def test_acknowledgements_do_not_count_for_a_page_that_another_program_made_later(tmp_path: Path, left: str) -> None:
+def test_acknowledgements_do_not_apply_to_a_later_page_of_another_program(tmp_path: Path, left: str) -> None:
     """JBoss Messaging counts its pages from 1 again, and knows no files beside them."""
     options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
     with paging(tmp_path, options) as (opened, store):
@@ -353,7 +351,7 @@ def test_acknowledgements_do_not_count_for_a_page_that_another_program_made_late
             store.page(b"ours %d" % number)
         cursor = opened.manager.cursor(ADDRESS)
         run = read_run(cursor)
-        cursor.ack(run.place, 3)
+        cursor.ack(run.message_id, 3)
     (page,) = tmp_path.glob("*/000000001.page")
     if left == "acks":  # of a page of which another process acknowledged all, and died before it had removed these
         page.unlink()
@@ -366,14 +364,14 @@ def test_acknowledgements_do_not_count_for_a_page_that_another_program_made_late
         assert read_run(opened.manager.cursor(ADDRESS)).messages == [b"one", b"two", b"three", b"4"]
 
 
-def test_acknowledgements_of_a_page_of_jboss_messagings_layout_count_as_it_grows(tmp_path: Path) -> None:
+def test_acknowledgements_of_a_growing_jboss_messaging_page_count(tmp_path: Path) -> None:
     options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
     with paging(tmp_path, options) as (opened, store):
         store.start_paging()
         cursor = opened.manager.cursor(ADDRESS)
         store.page(b"0")
         run = read_run(cursor)
-        cursor.ack(run.place)
+        cursor.ack(run.message_id)
         for number in range(1, 5):
             store.page(b"%d" % number)
         died = crashed(tmp_path)

@@ -27,7 +27,7 @@ def _parts(store: PageStore) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_queue_grows_at_its_end_and_its_first_pages_go(tmp_path: Path) -> None:
+def test_a_queue_frees_its_first_pages_as_it_grows(tmp_path: Path) -> None:
     with page_store(tmp_path / "store") as store:
         bodies = [b"%d" % number for number in range(3 * ROOM + 5)]
         put(store, *bodies)
@@ -47,7 +47,7 @@ def test_a_queue_grows_at_its_end_and_its_first_pages_go(tmp_path: Path) -> None
         assert _used(store) == 2
 
 
-def test_a_page_in_the_middle_goes_with_its_last_message(tmp_path: Path) -> None:
+def test_a_middle_page_is_freed_with_its_last_message(tmp_path: Path) -> None:
     with page_store(tmp_path / "store") as store:
         put(store, *(b"%d" % number for number in range(3 * ROOM)))
         with store.transaction() as transaction:
@@ -59,7 +59,7 @@ def test_a_page_in_the_middle_goes_with_its_last_message(tmp_path: Path) -> None
         assert drain(store) == wanted
 
 
-def test_no_key_comes_twice_though_the_queue_was_empty_and_opened_anew(tmp_path: Path) -> None:
+def test_keys_are_never_reused_after_the_queue_was_empty(tmp_path: Path) -> None:
     keys = []
     for _ in range(4):
         with page_store(tmp_path) as store:
@@ -71,7 +71,7 @@ def test_no_key_comes_twice_though_the_queue_was_empty_and_opened_anew(tmp_path:
     assert keys == [*range(1, 4 * (ROOM - 10) + 1)]
 
 
-def test_freed_pages_are_used_again_the_lowest_first(tmp_path: Path) -> None:
+def test_the_lowest_freed_page_is_reused_first(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         put(store, *(b"%d" % number for number in range(20)))
         assert store._free.page_count == 22
@@ -84,7 +84,7 @@ def test_freed_pages_are_used_again_the_lowest_first(tmp_path: Path) -> None:
         assert store._free.page_count == 22
 
 
-def test_free_pages_are_known_without_reading_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_finds_free_pages_without_reading_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with page_store(tmp_path) as store:
         put(store, *(b"%d" % number for number in range(300)))
         drain(store)
@@ -99,7 +99,7 @@ def test_free_pages_are_known_without_reading_pages(tmp_path: Path, monkeypatch:
         assert reads == [0]
 
 
-def test_the_root_index_splits_and_keeps_its_order(tmp_path: Path) -> None:
+def test_the_root_index_stays_sorted_after_splits(tmp_path: Path) -> None:
     names = [f"{'queue' * (number % 30)}-{number}-ä" for number in range(150)]
     random.Random(7).shuffle(names)
     with PageStore(tmp_path, SMALL) as store:
@@ -132,7 +132,7 @@ def test_names_at_the_end_fill_each_page_of_the_root_index(tmp_path: Path) -> No
         assert len(store.queues) == 301
 
 
-def test_the_cache_has_no_more_pages_than_it_is_told(tmp_path: Path) -> None:
+def test_the_cache_respects_its_limit(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         for number in range(500):
             put(store, b"%d" % number)
@@ -156,7 +156,7 @@ def cache(tmp_path: Path) -> Cache:
         return Cache(PageFile(str(tmp_path), os.dup(file.fileno()), 2048), 8)
 
 
-def test_who_goes_was_not_used_for_the_longest_time_but_for_those_used_often(cache: Cache) -> None:
+def test_the_least_recently_used_page_is_evicted_unless_used_often(cache: Cache) -> None:
     for _ in range(20):
         cache.get(1)
     for number in range(2, 11):
@@ -186,19 +186,19 @@ def test_a_page_is_not_written_before_its_record_is_on_the_disk(cache: Cache) ->
     assert cache.file.read(10).startswith(b"10\0")
 
 
-def test_a_free_page_is_found_wherever_it_lies() -> None:
+def test_a_free_page_is_found_at_any_position() -> None:
     asked: list[int] = []
     free = FreePages(b"01001", asked.append)
     assert [free.take() for _ in range(4)] == [1, 4, 5, 6]
     assert asked == [5, 6]
-    free.give(2)
-    free.give(0)
+    free.release(2)
+    free.release(0)
     assert free.free_count == 2
     assert free.states == b"1010000"
     assert [free.take() for _ in range(3)] == [0, 2, 7]
 
 
-def test_a_change_that_fails_leaves_all_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_change_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store"
     with page_store(path) as store:
         store.create_queue("paid")
@@ -235,7 +235,7 @@ def test_a_change_that_fails_leaves_all_as_it_was(tmp_path: Path, monkeypatch: p
         assert peek(store) == wanted[ROOM:]
 
 
-def test_larger_pages(tmp_path: Path) -> None:
+def test_a_store_can_have_larger_pages(tmp_path: Path) -> None:
     options = PageStoreOptions(page_bytes=32768, cache_pages=8, log_bytes=100_000)
     with page_store(tmp_path / "store", options) as store:
         put(store, bytes(32_000), bytes(40_000), b"small")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.compose import Paging
+from binlog.compose import OpenedPaging
 from binlog.paging.inspection import check_paging
 from binlog.paging.page_transaction import PageTransaction
 from tests.support.paging import ADDRESS, numbered, page_files, paging, read_run
@@ -17,18 +17,18 @@ def _prepared_acks(path: Path, first: int, count: int) -> None:
     """A page of ten messages, of which some were acknowledged by a transaction that was prepared."""
     with paging(path) as (opened, store):
         store.start_paging()
-        places = [store.append(message) or 0 for message in numbered(10)]
+        message_ids = [store.append(message) or 0 for message in numbered(10)]
         transaction = opened.manager.begin()
-        opened.manager.cursor(ADDRESS).ack(places[first], count, transaction)
+        opened.manager.cursor(ADDRESS).ack(message_ids[first], count, transaction)
         transaction.prepare()
 
 
-def _in_doubt(opened: Paging) -> PageTransaction:
+def _in_doubt(opened: OpenedPaging) -> PageTransaction:
     ((transaction, _),) = opened.manager.transactions.in_doubt.values()
     return transaction
 
 
-def test_acknowledgements_of_what_a_power_cut_took_count_for_nothing_once_committed(tmp_path: Path) -> None:
+def test_committed_acknowledgements_of_lost_messages_are_ignored(tmp_path: Path) -> None:
     _prepared_acks(tmp_path, 5, 5)
     (file,) = page_files(tmp_path)
     os.truncate(file, file.read_bytes().index(numbered(10)[5]))
@@ -38,7 +38,7 @@ def test_acknowledgements_of_what_a_power_cut_took_count_for_nothing_once_commit
         run = read_run(cursor)
         assert run.messages == numbered(10)[:5]
         assert cursor.read() is None
-        cursor.ack(run.place, 4)
+        cursor.ack(run.message_id, 4)
         _in_doubt(opened).commit()
         opened.manager.drain()
         assert page_files(store) == [file]
@@ -47,7 +47,7 @@ def test_acknowledgements_of_what_a_power_cut_took_count_for_nothing_once_commit
 
 
 @pytest.mark.parametrize("passed", [False, True])
-def test_what_a_transaction_acknowledged_that_is_rolled_back_is_given_once(tmp_path: Path, *, passed: bool) -> None:
+def test_messages_of_a_rolled_back_acknowledgement_are_delivered_once(tmp_path: Path, *, passed: bool) -> None:
     _prepared_acks(tmp_path, 5, 2)
     with paging(tmp_path) as (opened, _):
         cursor = opened.manager.cursor(ADDRESS)
@@ -56,7 +56,7 @@ def test_what_a_transaction_acknowledged_that_is_rolled_back_is_given_once(tmp_p
             while run := cursor.read():
                 found += run.messages
         else:
-            cursor.left_count()  # what was acknowledged is looked at, and nothing is given
+            cursor.unacknowledged_count()  # what was acknowledged is looked at, and nothing is given
         _in_doubt(opened).rollback()
         while run := cursor.read():
             found += run.messages

@@ -1,4 +1,4 @@
-"""The pages that an earlier process left: what is of no use any more is removed."""
+"""Recovers the pages that an earlier process left, and removes those that are no longer needed."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Collection
 from binlog.format.paging.names import ACKS_END, DELIVERIES_END, PAGE_END, acks_name, page_name
 from binlog.format.paging.page_file import PageLayout
 from binlog.paging.addresses import AddressFolder
-from binlog.paging.cursor.page_acks import is_made_later, remove_acks
+from binlog.paging.cursor.page_acks import is_newer_page, remove_acks
 from binlog.paging.cursor.page_deliveries import remove_deliveries
 from binlog.paging.page import Page
 
 
-def find_pages(
+def recover_pages(
     folder: AddressFolder, processed: int, processed_identity: bytes, complete: Collection[int]
 ) -> list[Page]:
-    """Those that have something in them, the oldest first; all of it is durable.
+    """Return the pages that have messages, oldest first, after making them durable.
 
-    processed: pages up to this one were depaged; in JBoss Messaging's layout only the one with that identity, for JBoss
-    Messaging may have made others of these numbers since.  complete: of these all was acknowledged.
-    Raises: AccessError; FullError; PoisonedError.
+    processed: pages up to this one were depaged.  In the layout of JBoss Messaging this holds only for the page with
+    this identity, because JBoss Messaging may have created others with the same numbers since.  complete: pages whose
+    messages were all acknowledged. Raises: AccessError; FullError; PoisonedError.
     """
     has_failed = folder.has_failed
     pages = []
     for page_id in folder.ids(PAGE_END):
-        page = Page.found(folder, page_id)
+        page = Page.open_existing(folder, page_id)
         is_empty = page.message_count == 0 and page.problem is None
-        is_complete = page_id in complete and not is_made_later(page)
+        is_complete = page_id in complete and not is_newer_page(page)
         is_processed = page_id <= processed
         if is_processed and folder.layout is PageLayout.JBM:
             is_processed = page_id == processed and page.identity() == processed_identity
@@ -35,19 +35,19 @@ def find_pages(
         else:
             pages.append(page)
             if has_failed:
-                folder.write_anew(page_name(page_id))
+                folder.rewrite(page_name(page_id))
             else:
                 page.sync_found()
-    there = {page.page_id for page in pages}
-    folder.sync()  # acknowledgements go only once their page has
+    present = {page.page_id for page in pages}
+    folder.sync()  # acknowledgements are removed only after their page
     for page_id in folder.ids(ACKS_END):
-        if page_id not in there:
+        if page_id not in present:
             remove_acks(folder, page_id)
         elif has_failed:
-            folder.write_anew(acks_name(page_id))
+            folder.rewrite(acks_name(page_id))
     for page_id in folder.ids(DELIVERIES_END):
-        if page_id not in there:
+        if page_id not in present:
             remove_deliveries(folder, page_id)
     if has_failed:
-        folder.recovered()
+        folder.clear_failure()
     return pages

@@ -23,7 +23,7 @@ from tests.support.failing import raising
 from tests.support.queues import SECONDS, SMALL, bodies, taken
 
 
-def test_a_limit_on_pages_makes_the_queue_full_until_a_page_goes(folder: Path) -> None:
+def test_a_queue_is_full_until_a_page_is_removed(folder: Path) -> None:
     options = PagingOptions(page_bytes=4096, page_count_max=2)
     with open_queue(folder, mode=Mode.FLUSH, options=options) as q:
         put = 0
@@ -50,14 +50,12 @@ def test_a_limit_on_pages_makes_the_queue_full_until_a_page_goes(folder: Path) -
 @pytest.mark.parametrize(
     "options", [PagingOptions(page_count_max=1), PagingOptions(page_count_max=9, full_policy=Policy.DROP)]
 )
-def test_a_queue_refuses_options_by_which_it_would_lose_messages_or_stand_still(
-    folder: Path, options: PagingOptions
-) -> None:
+def test_a_queue_rejects_options_that_lose_messages_or_block_for_ever(folder: Path, options: PagingOptions) -> None:
     with pytest.raises(ValueError, match="a queue"):
         open_queue(folder, options=options)
 
 
-def test_a_full_disk_refuses_one_message_and_the_next_one_goes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_refuses_one_message_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         with monkeypatch.context() as patched:
             patched.setattr(q, "_append", raising(FullError("no space left")))
@@ -76,7 +74,7 @@ def _fill(q: Queue) -> int:
     return put
 
 
-def test_a_page_that_goes_as_the_queue_is_full_makes_that_no_full_disk(
+def test_a_removed_page_does_not_turn_a_full_queue_into_a_full_disk(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=PagingOptions(page_bytes=4096, page_count_max=2)) as q:
@@ -88,7 +86,7 @@ def test_a_page_that_goes_as_the_queue_is_full_makes_that_no_full_disk(
                 return append(message)
             except FullError:
                 while got:
-                    q._cursor.ack(got.pop().place)
+                    q._cursor.ack(got.pop().message_id)
                 q._manager.drain()
                 assert not q.full()
                 raise
@@ -98,7 +96,7 @@ def test_a_page_that_goes_as_the_queue_is_full_makes_that_no_full_disk(
         assert taken(q) == [b"last" * 30]
 
 
-def test_a_full_disk_is_told_as_one_also_where_there_may_be_no_more_pages(folder: Path) -> None:
+def test_a_full_disk_is_reported_even_if_the_queue_is_full(folder: Path) -> None:
     options = PagingOptions(page_bytes=4096, page_count_max=2)
     with open_queue(folder, mode=Mode.FLUSH, options=options) as q:
         while q._store.page_count < 2:
@@ -118,9 +116,7 @@ def test_a_full_disk_is_told_as_one_also_where_there_may_be_no_more_pages(folder
         q.put(b"message", timeout=0)
 
 
-def test_a_put_that_waited_and_that_a_signal_handler_ends_leaves_no_message_behind(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_put_that_waited_loses_no_message(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=PagingOptions(page_bytes=4096, page_count_max=2)) as q:
         append = q._append
         tries = itertools.count()
@@ -139,7 +135,7 @@ def test_a_put_that_waited_and_that_a_signal_handler_ends_leaves_no_message_behi
         assert taken(q) == [b"one", b"two"]
 
 
-def test_a_transaction_for_which_there_may_be_no_more_pages_finds_the_queue_full(folder: Path) -> None:
+def test_a_transaction_without_room_for_pages_raises_full(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=PagingOptions(page_bytes=4096, page_count_max=2)) as q:
         put = _fill(q)
         transaction = q.transaction()
@@ -152,7 +148,7 @@ def test_a_transaction_for_which_there_may_be_no_more_pages_finds_the_queue_full
         assert taken(q) == [b"last" * 30]
 
 
-def test_no_page_is_larger_than_was_asked_for_once_it_has_ended(folder: Path) -> None:
+def test_a_closed_page_respects_page_bytes(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         for number in range(400):
             q.put(b"m" * (number % 97))

@@ -72,7 +72,7 @@ def _get(store: PageStore) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_put_and_a_get_read_does_not_grow_with_the_queue(tmp_path: Path, figure: Callable[[str], None]) -> None:
+def test_put_and_get_read_the_same_pages_in_a_long_queue(tmp_path: Path, figure: Callable[[str], None]) -> None:
     """The pages that they read are counted, and the time of each is told."""
     parts = [*curve(tmp_path / "store", 10_000)]
     puts, gets = ([part for part in parts if part.what == what] for what in ("put", "get"))

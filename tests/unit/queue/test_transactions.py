@@ -20,7 +20,7 @@ from tests.support.queues import SECONDS, SMALL, bodies, taken
 
 
 @pytest.mark.slow
-def test_of_a_transaction_all_is_there_or_nothing(folder: Path) -> None:
+def test_a_transaction_is_atomic(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         q.put(b"before")
         got = q.get()
@@ -43,7 +43,7 @@ def test_of_a_transaction_all_is_there_or_nothing(folder: Path) -> None:
         assert not again._manager.transactions.counts, "what tells of transactions goes with their pages"
 
 
-def test_a_transaction_that_is_rolled_back_leaves_everything_as_it_was(folder: Path) -> None:
+def test_a_rollback_changes_nothing(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         q.put(b"before")
         got = q.get()
@@ -58,7 +58,7 @@ def test_a_transaction_that_is_rolled_back_leaves_everything_as_it_was(folder: P
         assert taken(q) == [b"before"]
 
 
-def test_a_transaction_whose_message_others_acknowledged_does_nothing(folder: Path) -> None:
+def test_a_transaction_with_a_message_acknowledged_elsewhere_does_nothing(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         q.put(b"one")
         got = q.get()
@@ -76,9 +76,7 @@ def test_a_transaction_whose_message_others_acknowledged_does_nothing(folder: Pa
         assert q.empty()
 
 
-def test_a_transaction_for_which_there_is_no_room_can_be_tried_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transaction_without_room_can_be_retried(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         q.put(b"before")
         got = q.get()
@@ -99,9 +97,7 @@ def test_a_transaction_for_which_there_is_no_room_can_be_tried_again(
         assert q.empty()
 
 
-def test_a_signal_handler_that_raises_behind_a_commit_takes_nothing_back(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_after_a_commit_undoes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         transaction = q.transaction()
         transaction.put(b"one")
@@ -128,9 +124,7 @@ def _joining(q: Queue) -> threading.Thread:
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 1 << 20])
-def test_to_join_ends_where_a_transaction_s_messages_come_last_that_was_not_committed(
-    folder: Path, memory_bytes: int
-) -> None:
+def test_join_ends_if_uncommitted_messages_come_last(folder: Path, memory_bytes: int) -> None:
     with open_queue(folder, mode=Mode.FLUSH, memory_bytes=memory_bytes, options=SMALL) as q:
         q.put(b"one")
         got = q.get()

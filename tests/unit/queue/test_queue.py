@@ -18,7 +18,7 @@ from tests.support.queues import SMALL, bodies, page_count, taken
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 2000, 1 << 20])
-def test_a_queue_gives_what_was_put_in_its_order(folder: Path, memory_bytes: int) -> None:
+def test_a_queue_delivers_messages_in_order(folder: Path, memory_bytes: int) -> None:
     with open_queue(folder, mode=Mode.FLUSH, memory_bytes=memory_bytes, options=SMALL) as q:
         for body in bodies(200):
             q.put(body)
@@ -31,9 +31,7 @@ def test_a_queue_gives_what_was_put_in_its_order(folder: Path, memory_bytes: int
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 2000, 1 << 20])
-def test_puts_and_gets_in_turns_keep_the_order_while_memory_runs_over_and_empties(
-    folder: Path, memory_bytes: int
-) -> None:
+def test_the_order_is_kept_between_memory_and_pages(folder: Path, memory_bytes: int) -> None:
     numbers = itertools.count()
     found = []
     with open_queue(folder, mode=Mode.FLUSH, memory_bytes=memory_bytes, options=SMALL) as q:
@@ -49,7 +47,7 @@ def test_puts_and_gets_in_turns_keep_the_order_while_memory_runs_over_and_emptie
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 1 << 20])
-def test_what_was_not_acknowledged_comes_back_after_a_kill_in_its_order(folder: Path, memory_bytes: int) -> None:
+def test_unacknowledged_messages_are_redelivered_in_order_after_a_kill(folder: Path, memory_bytes: int) -> None:
     with open_queue(folder, mode=Mode.FLUSH, memory_bytes=memory_bytes, options=SMALL) as q:
         for body in bodies(100):
             q.put(body)
@@ -64,7 +62,7 @@ def test_what_was_not_acknowledged_comes_back_after_a_kill_in_its_order(folder: 
         assert taken(again) == left
 
 
-def test_pages_go_once_all_in_them_was_acknowledged(folder: Path) -> None:
+def test_a_page_is_removed_with_its_last_acknowledgement(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         for body in bodies(300):
             q.put(body)
@@ -79,7 +77,7 @@ def test_pages_go_once_all_in_them_was_acknowledged(folder: Path) -> None:
         assert taken(q) == [b"more"]
 
 
-def test_a_message_is_acknowledged_once(folder: Path) -> None:
+def test_a_message_can_be_acknowledged_once(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         for body in bodies(300):
             q.put(body)
@@ -93,7 +91,7 @@ def test_a_message_is_acknowledged_once(folder: Path) -> None:
             q.ack(first)
 
 
-def test_a_message_that_was_given_back_comes_next(folder: Path) -> None:
+def test_a_returned_message_is_next(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         for body in bodies(3):
             q.put(body)
@@ -101,11 +99,11 @@ def test_a_message_that_was_given_back_comes_next(folder: Path) -> None:
         assert taken(q) == bodies(3)
 
 
-def test_modes_and_messages_that_are_none_are_refused(folder: Path) -> None:
-    with pytest.raises(ValueError, match="a queue knows"):
+def test_invalid_modes_and_messages_are_rejected(folder: Path) -> None:
+    with pytest.raises(ValueError, match="a queue has Mode"):
         open_queue(folder, mode=Mode.STAGE)
     with open_queue(folder) as q:
-        with pytest.raises(ValueError, match="a queue knows"):
+        with pytest.raises(ValueError, match="a queue has Mode"):
             q.put(b"", mode=Mode.STAGE)
         with pytest.raises(TypeError):
             q.put("text")  # type: ignore[arg-type]
@@ -115,7 +113,7 @@ def test_modes_and_messages_that_are_none_are_refused(folder: Path) -> None:
         assert taken(q) == [b"bytes"]
 
 
-def test_a_queue_is_one_process_s_and_not_its_child_s(folder: Path) -> None:
+def test_a_queue_has_one_owner_and_refuses_a_forked_child(folder: Path) -> None:
     with open_queue(folder) as q:
         with pytest.raises(BusyError):
             open_queue(folder)

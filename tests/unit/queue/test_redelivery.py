@@ -19,14 +19,14 @@ from binlog.errors import ClosedError, PoisonedError, StateError
 from binlog.format.paging.deliveries_file import (
     DELIVERIES_HEADER,
     DELIVERY,
-    delivery_at,
+    delivery_offset,
     pack_deliveries_header,
     pack_delivery,
     parse_deliveries,
 )
 from binlog.format.paging.names import DELIVERIES_END
 from binlog.paging.cursor import page_deliveries
-from binlog.paging.inspection import check_paging, look_at_paging, read_given
+from binlog.paging.inspection import check_paging, read_delivery_counts, stat_paging
 from binlog.queue.queue import Queue
 from binlog.storage.native import write_delivery
 from binlog.storage.redelivery import retry_delay
@@ -48,7 +48,7 @@ def _filled(folder: Path, count: int) -> Path:
     return folder
 
 
-def test_a_message_that_is_given_back_again_and_again_does_not_keep_the_others(folder: Path) -> None:
+def test_a_message_returned_repeatedly_does_not_block_others(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         for body in bodies(2):
             q.put(body)
@@ -57,7 +57,7 @@ def test_a_message_that_is_given_back_again_and_again_does_not_keep_the_others(f
         while len(found) < 1:
             q.nack(poison)
             got = q.get(timeout=SECONDS)
-            if got.place == poison.place:
+            if got.message_id == poison.message_id:
                 poison = got
             else:
                 found.append(got.body)
@@ -69,14 +69,14 @@ def test_a_message_that_is_given_back_again_and_again_does_not_keep_the_others(f
         assert q.get(timeout=SECONDS).delivery_count == 2
 
 
-def test_each_delay_is_twice_as_long_up_to_a_minute() -> None:
+def test_the_delay_doubles_up_to_a_minute() -> None:
     delays = [retry_delay(count) for count in range(1, 40)]
     assert delays[:4] == [0.0, 0.1, 0.2, 0.4]
     assert delays[-1] == 60.0
     assert delays == sorted(delays)
 
 
-def test_a_delay_is_waited_for_also_by_those_who_wait_already(folder: Path) -> None:
+def test_a_waiting_get_wakes_when_a_delay_ends(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         q.put(b"later")
         got = q.get()
@@ -101,7 +101,7 @@ def test_a_delay_is_waited_for_also_by_those_who_wait_already(folder: Path) -> N
                 q.nack(got, delay=wrong)
 
 
-def test_those_that_were_given_back_come_in_the_order_in_which_they_are_due(folder: Path) -> None:
+def test_returned_messages_come_in_the_order_of_their_delays(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         for body in bodies(3):
             q.put(body)
@@ -109,15 +109,19 @@ def test_those_that_were_given_back_come_in_the_order_in_which_they_are_due(fold
         q.nack(first, delay=0.02)
         q.nack(second, delay=0.01)
         q.nack(third, delay=0)
-        assert [q.get(timeout=SECONDS).place for _ in range(3)] == [third.place, second.place, first.place]
+        assert [q.get(timeout=SECONDS).message_id for _ in range(3)] == [
+            third.message_id,
+            second.message_id,
+            first.message_id,
+        ]
 
 
-def test_a_message_that_kills_its_process_is_counted_and_dead_in_the_end(folder: Path) -> None:
+def test_a_message_that_kills_its_process_becomes_a_dead_letter(folder: Path) -> None:
     _filled(folder, 100)
     for count in range(5):
         _dies(folder, lambda q: q.get())
         assert check_paging(folder) == []
-        assert read_given(folder, "queue") == {(1, 0): count + 1}
+        assert read_delivery_counts(folder, "queue") == {(1, 0): count + 1}
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5) as q:
         got = q.get()
         assert (got.body, got.delivery_count) == (bodies(100)[1], 0)
@@ -131,7 +135,7 @@ def test_a_message_that_kills_its_process_is_counted_and_dead_in_the_end(folder:
     assert check_paging(folder) == []
 
 
-def test_counts_are_of_each_message_through_kills_in_all_pages(folder: Path) -> None:
+def test_each_message_keeps_its_count_through_kills(folder: Path) -> None:
     _filled(folder, 200)
 
     def work(q: Queue) -> None:
@@ -157,7 +161,7 @@ def test_counts_are_of_each_message_through_kills_in_all_pages(folder: Path) -> 
     assert found == expected
 
 
-def test_a_message_is_dead_when_it_is_given_back_for_the_last_time(folder: Path) -> None:
+def test_the_last_nack_makes_a_message_a_dead_letter(folder: Path) -> None:
     with open_queue(folder, deliveries_max=2) as q:
         q.put(b"poison")
         q.put(b"other")
@@ -179,7 +183,7 @@ def test_a_message_is_dead_when_it_is_given_back_for_the_last_time(folder: Path)
         open_queue(folder, deliveries_max=0)
 
 
-def test_a_death_between_two_steps_of_burying_leaves_the_message_once(folder: Path) -> None:
+def test_a_kill_during_the_move_to_dead_letters_leaves_one_message(folder: Path) -> None:
     with open_queue(folder, deliveries_max=1) as q:
         q.put(b"poison")
         q.nack(q.get())
@@ -189,7 +193,7 @@ def test_a_death_between_two_steps_of_burying_leaves_the_message_once(folder: Pa
             assert q.dead_letters.unacknowledged_count == 1
 
 
-def test_counts_go_with_their_page(folder: Path) -> None:
+def test_counts_are_removed_with_their_page(folder: Path) -> None:
     _filled(folder, 200)
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         assert taken(q) == bodies(200)
@@ -201,8 +205,8 @@ def test_counts_go_with_their_page(folder: Path) -> None:
         assert not left.exists()
 
 
-@pytest.mark.parametrize("at", [0, DELIVERIES_HEADER.size - 1, delivery_at(0), delivery_at(0) + 7])
-def test_a_count_that_is_damaged_is_told_and_counts_as_none(folder: Path, at: int) -> None:
+@pytest.mark.parametrize("at", [0, DELIVERIES_HEADER.size - 1, delivery_offset(0), delivery_offset(0) + 7])
+def test_a_damaged_count_is_reported_and_ignored(folder: Path, at: int) -> None:
     _filled(folder, 3)
     _dies(folder, lambda q: (q.get(), q.get()))
     (file,) = folder.rglob(f"*{DELIVERIES_END}")
@@ -213,14 +217,12 @@ def test_a_count_that_is_damaged_is_told_and_counts_as_none(folder: Path, at: in
         counts = [q.get().delivery_count for _ in range(3)]
     assert counts == ([0, 0, 0] if at < DELIVERIES_HEADER.size else [0, 1, 0])
     assert check_paging(folder) == []
-    (page,) = look_at_paging(folder).addresses[0].pages
+    (page,) = stat_paging(folder).addresses[0].pages
     assert page.deliveries == {0: 1, 1: counts[1] + 1, 2: 1}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_full_disk_keeps_nobody_from_taking_messages(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_full_disk_does_not_stop_delivery(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         for body in bodies(2):
             q.put(body)
@@ -238,7 +240,7 @@ def test_a_full_disk_keeps_nobody_from_taking_messages(
             q.close()
 
 
-def test_the_size_is_right_at_once_after_opening_anew(folder: Path) -> None:
+def test_qsize_is_right_after_opening_again(folder: Path) -> None:
     _filled(folder, 300)
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         for number in range(150):
@@ -255,12 +257,12 @@ def test_the_size_is_right_at_once_after_opening_anew(folder: Path) -> None:
 
 
 @given(st.binary(min_size=8, max_size=8), st.lists(st.tuples(st.integers(0, 300), st.integers(1, 2**32 - 1))))
-def test_the_compiled_function_writes_what_the_format_says(salt: bytes, given_: list[tuple[int, int]]) -> None:
+def test_the_compiled_function_matches_the_format(salt: bytes, given_: list[tuple[int, int]]) -> None:
     with tempfile.TemporaryFile(buffering=0) as file:
         file.write(pack_deliveries_header(7, salt))
         for number, count in given_:
             assert write_delivery(file.fileno(), salt, number, count) == 0
-            file.seek(delivery_at(number))
+            file.seek(delivery_offset(number))
             assert file.read(DELIVERY.size) == pack_delivery(number, count, salt)
         file.seek(0)
         found = parse_deliveries(file.read(), 7, salt, "a file")

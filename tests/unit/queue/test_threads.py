@@ -17,7 +17,7 @@ from tests.support.queues import SMALL, bodies, taken
 from tests.support.threads import at_once
 
 
-def test_who_waits_is_given_what_is_put(folder: Path) -> None:
+def test_a_waiting_get_returns_a_new_message(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         found: list[bytes] = []
 
@@ -38,7 +38,7 @@ def test_who_waits_is_given_what_is_put(folder: Path) -> None:
         assert sorted(found) == bodies(4)
 
 
-def test_who_waits_is_told_that_the_queue_was_closed(folder: Path) -> None:
+def test_a_waiting_get_raises_when_the_queue_is_closed(folder: Path) -> None:
     q = open_queue(folder)
     told: list[type[BaseException]] = []
 
@@ -58,7 +58,7 @@ def test_who_waits_is_told_that_the_queue_was_closed(folder: Path) -> None:
     q.close()
 
 
-def test_who_reads_while_the_queue_is_closed_is_told_that(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reading_get_raises_when_the_queue_is_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_queue(folder, mode=Mode.FLUSH) as q:
         q.put(b"one")
     q = open_queue(folder)
@@ -75,7 +75,7 @@ def test_who_reads_while_the_queue_is_closed_is_told_that(folder: Path, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("memory_bytes", [0, 3000, 1 << 20])
-def test_threads_get_each_message_once_and_those_of_a_producer_in_order(folder: Path, memory_bytes: int) -> None:
+def test_threads_get_each_message_once_and_each_producer_in_order(folder: Path, memory_bytes: int) -> None:
     producers, each = 4, 300
     got: list[list[tuple[int, int]]] = [[], [], []]
     with open_queue(folder, mode=Mode.FLUSH, memory_bytes=memory_bytes, options=SMALL) as q:
@@ -108,9 +108,7 @@ def test_threads_get_each_message_once_and_those_of_a_producer_in_order(folder: 
     assert sorted(itertools.chain(*got)) == [(who, number) for who in range(producers) for number in range(each)]
 
 
-def test_a_put_that_a_signal_handler_ends_leaves_no_message_behind(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_put_loses_no_message(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         q.put(b"one")
         assert q.get().body == b"one"
