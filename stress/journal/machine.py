@@ -187,7 +187,7 @@ class JournalMachine(RuleBasedStateMachine):
     def reclaim(self) -> None:
         self._opened.reclaim()
         if not self._options.compact_files_min:
-            assert all(any(each[2:]) for each in self._opened.why_kept())
+            assert all(any(each[2:]) for each in self._opened.file_pins())
 
     @rule()
     def compact(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
-from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_at, fragment_place
+from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_at, fragment_start
 from binlog.format.journal.compiled import ColumnScan, scan_columns
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_counts, pack_record, parse_record
@@ -24,7 +24,7 @@ class Scan(NamedTuple):
     records: list[Scanned]
     end: int
     gaps: list[tuple[int, int]]
-    doubts: list[int]
+    suspects: list[int]
 
     @property
     def record_count(self) -> int:
@@ -36,8 +36,8 @@ def scan_records(data: bytes, header: FileHeader, *, count_max: int = 1 << 16) -
     scans = list(scan_columns(data, header, count_max=count_max))
     assert all(scan.record_count == count_max for scan in scans[:-1])
     assert scans[-1].record_count < count_max
-    gaps, doubts = [gap for scan in scans for gap in scan.gaps], [at for scan in scans for at in scan.doubts]
-    return Scan([row for scan in scans for row in _rows(scan)], scans[-1].end, gaps, doubts)
+    gaps, suspects = [gap for scan in scans for gap in scan.gaps], [at for scan in scans for at in scan.suspects]
+    return Scan([row for scan in scans for row in _rows(scan)], scans[-1].end, gaps, suspects)
 
 
 def _rows(scan: ColumnScan) -> list[Scanned]:
@@ -66,7 +66,7 @@ def plain_scan(data: bytes, header: FileHeader) -> Scan:
     found = Scan([], end, [], [])
     for at, record, stop in plain_records(data, header):
         if record is None:
-            found.doubts.append(at)
+            found.suspects.append(at)
             continue
         if at != end:
             found.gaps.append((end, at))
@@ -81,7 +81,7 @@ def plain_records(data: bytes, header: FileHeader) -> Iterator[tuple[int, Journa
     In our layout what is no record is gone over by fragments, or to the next block; in others by bytes.
     """
     native = header.layout is JournalLayout.NATIVE
-    at = fragment_place(header.layout.header_bytes) if native else header.layout.header_bytes
+    at = fragment_start(header.layout.header_bytes) if native else header.layout.header_bytes
     while at < len(data):
         try:
             record, stop = parse_record(data, at, header, "a file")
@@ -94,10 +94,10 @@ def plain_records(data: bytes, header: FileHeader) -> Iterator[tuple[int, Journa
             elif (head := fragment_at(data, at, header.salt)) is None:
                 at += BLOCK_BYTES - at % BLOCK_BYTES
             else:
-                at = fragment_place(at + HEAD_BYTES + head["data_bytes"])
+                at = fragment_start(at + HEAD_BYTES + head["data_bytes"])
             continue
         yield at, record, stop
-        at = fragment_place(stop) if native else stop
+        at = fragment_start(stop) if native else stop
 
 
 def found_places(data: bytes, header: FileHeader) -> list[int]:
@@ -114,7 +114,7 @@ def file_of(header: FileHeader, records: list[JournalRecord]) -> tuple[bytearray
     places = []
     for record in records:
         packed = pack_record(record, header, len(data))
-        start = fragment_place(len(data)) if header.layout is JournalLayout.NATIVE else len(data)
+        start = fragment_start(len(data)) if header.layout is JournalLayout.NATIVE else len(data)
         data += packed
         places.append((start, len(data)))
     return data, places

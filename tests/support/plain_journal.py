@@ -50,7 +50,7 @@ class PlainReplay:
         self.order: list[Row] = []
         self.odd: list[tuple[str, Row]] = []
         self.lacking: set[int] = set()
-        self.outlasts: set[tuple[int, int]] = set()
+        self.must_outlive: set[tuple[int, int]] = set()
 
     def go_on(self, record: JournalRecord, row: Row) -> None:
         """By one record."""
@@ -125,7 +125,7 @@ class PlainReplay:
         if lacking:
             self.odd.append(("transaction", row))
             self.lacking |= lacking
-            self.outlasts |= {(file_id, own) for file_id in lacking if file_id != own}
+            self.must_outlive |= {(file_id, own) for file_id in lacking if file_id != own}
         return not lacking
 
     def _end(self, row: Row, content: list[Row]) -> None:
@@ -134,7 +134,7 @@ class PlainReplay:
 
     def _outlast(self, file_id: int, row: Row) -> None:
         if file_id != row["file_id"]:
-            self.outlasts.add((file_id, row["file_id"]))
+            self.must_outlive.add((file_id, row["file_id"]))
 
     def _do(self, kind: Kind, row: Row) -> None:
         """What a record does that counts."""

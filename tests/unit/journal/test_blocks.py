@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_place
+from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_start
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.inspection.inspection import check_journal
@@ -46,7 +46,7 @@ def _lost(records: Iterable[Scanned], damaged: range) -> set[int]:
                     blocks.setdefault(at // BLOCK_BYTES, at)
             if at > blocks.get(at // BLOCK_BYTES, at):
                 lost.add(record_id)
-            at = fragment_place(stop)
+            at = fragment_start(stop)
     return lost
 
 

@@ -19,7 +19,7 @@ from binlog.format.checksums import crc32c
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import CONTROL_FILE
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.journal.compaction.control_file import FileMoves, header_crc, name_control, write_control
+from binlog.journal.compaction.control_file import FileMoves, commit_control, header_crc, write_control
 from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.journal import Journal
@@ -127,9 +127,9 @@ def _add_and_delete(opened: Journal, turn: int) -> None:
 def _counted(all_: Iterable[JournalFile]) -> dict[str, tuple[int, int, set[str]]]:
     """What keeps each file that has anything."""
     return {
-        file.name: (file.alive, file.alive_bytes, {other.name for other in file.outlasts})
+        file.name: (file.pin_count, file.live_bytes, {other.name for other in file.must_outlive})
         for file in all_
-        if file.alive or file.outlasts
+        if file.pin_count or file.must_outlive
     }
 
 
@@ -146,10 +146,10 @@ def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
             with journal(after) as (loaded, _):
                 found = _counted(loaded._files)
             shutil.rmtree(after)
-            for name, (alive, alive_bytes, others) in counted.items():
+            for name, (alive, live_bytes, others) in counted.items():
                 expected = found.get(name, (0, 0, set()))
                 # A compaction does not look which of the deletes that it keeps are of records in files before.
-                assert ((alive, alive_bytes), others >= expected[2]) == (expected[:2], True)
+                assert ((alive, live_bytes), others >= expected[2]) == (expected[:2], True)
             assert found.keys() <= counted.keys()
             assert any(each[2] for each in found.values())
 
@@ -283,7 +283,7 @@ def _moments(before: Path, after: Path, at: Path) -> Iterator[str]:
 def _control(folder: Path, moves: FileMoves) -> bytes:
     with Directory(str(folder)) as directory:
         write_control(directory, moves)
-        name_control(directory)
+        commit_control(directory)
     whole = (folder / CONTROL_FILE).read_bytes()
     (folder / CONTROL_FILE).unlink()
     return whole
@@ -448,7 +448,7 @@ def test_it_is_done_without_being_asked_where_little_is_alive(tmp_path: Path) ->
         while len(opened._files.data) >= 10:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        kept = opened.why_kept()
+        kept = opened.file_pins()
     assert sum(len(each.records) for each in kept) > 0
     loaded = reload(tmp_path, options)
     assert loaded.records == [Record(number, 1, BODY) for number in range(0, 200, 8)]

@@ -16,8 +16,8 @@ from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE
 from binlog.format.journal.record import Kind
 from binlog.journal.compaction import compactor as compaction
 from binlog.journal.compaction.control_file import FileMoves, write_control
-from binlog.journal.compaction.live_records import find_survivors
-from binlog.journal.compaction.plan import find_runs
+from binlog.journal.compaction.live_records import find_live_records
+from binlog.journal.compaction.plan import compaction_groups
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
 from binlog.storage.directory import Directory
@@ -110,15 +110,15 @@ def test_what_is_damaged_after_it_was_looked_at_is_not_written_anew(
         file, record = _alive_in(tmp_path, 20)
 
         def late(*arguments: object) -> object:
-            runs = find_runs(*arguments)  # type: ignore[arg-type]
+            runs = compaction_groups(*arguments)  # type: ignore[arg-type]
             flip(file, record[1] + 50)
             return runs
 
-        monkeypatch.setattr(compaction, "find_runs", late)
+        monkeypatch.setattr(compaction, "compaction_groups", late)
         opened.compact()
         assert [(problem.path, problem.offset) for problem in opened.problems()] == [(str(file), record[1])]
         assert not list(tmp_path.glob("*.cmp"))
-        monkeypatch.setattr(compaction, "find_runs", find_runs)
+        monkeypatch.setattr(compaction, "compaction_groups", compaction_groups)
         opened.compact()  # now of all others
         assert len(opened.problems()) == 1
     loaded = reload(tmp_path)
@@ -168,14 +168,14 @@ def test_files_that_cannot_be_compacted_do_not_have_it_begin_again_and_again(
 ) -> None:
     """It reads all files: so not for each few that can be."""
     begun = 0
-    plain = find_survivors
+    plain = find_live_records
 
     def counted(*arguments: object) -> object:
         nonlocal begun
         begun += 1
         return plain(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compaction, "find_survivors", counted)
+    monkeypatch.setattr(compaction, "find_live_records", counted)
     options = replace(SMALL, compact_files_min=10)
     with journal(tmp_path, options) as (opened, _):
         for number in range(40):
@@ -216,7 +216,7 @@ def test_bodies_are_not_held_all_together(tmp_path: Path) -> None:
     options = JournalOptions(file_bytes=1 << 16, compact_files_min=0)
     with journal(tmp_path, options) as (opened, _):
         _fill(opened, count=2000, size=4000, alive=3)
-        assert sum(file.alive_bytes for file in opened._files.data) > 2_500_000
+        assert sum(file.live_bytes for file in opened._files.data) > 2_500_000
         gone: list[int] = []
         assert _peak(lambda: gone.append(opened.compact())) < 1_500_000
         assert gone[0] > 50

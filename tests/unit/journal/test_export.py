@@ -52,13 +52,13 @@ def test_what_a_load_gives_comes_back_from_lines(
         lines = exported(old)
         assert list(ExportReader(lines, "lines")) == list(read_records(old))
         done = imported(lines, new, replace(SMALL, layout=new_layout))
-        assert done.left_out == 0
+        assert done.skipped_count == 0
         assert check_journal(new) == []
         again = exported(new)
         before, after = reload(old, replace(SMALL, file_bytes=1024, layout=layout)), reload(new)
         assert what_counts(after) == what_counts(before)
         assert not after.failed
-        assert done == Imported(record_count=len(after.records), prepared_count=len(after.prepared), left_out=0)
+        assert done == Imported(record_count=len(after.records), prepared_count=len(after.prepared), skipped_count=0)
         assert grouped(again) == grouped(lines)
 
 
@@ -156,7 +156,7 @@ def test_of_a_damaged_journal_comes_what_can_be_read(tmp_path: Path) -> None:
     lines = [line.encode() for line in export_lines(records)]
     assert json.loads(lines[-1]) == {"records": 5, "problems": 2}
     done = imported(lines, tmp_path / "new")
-    assert (done.record_count, done.left_out) == (4, 1)
+    assert (done.record_count, done.skipped_count) == (4, 1)
     assert ids(reload(tmp_path / "new")) == [1, 3, 4, 5]
 
 
@@ -173,6 +173,6 @@ def test_what_no_journal_says_is_left_out(tmp_path: Path) -> None:
         record(Kind.ADD_TX, 6, 2),
     ]
     done = import_journal(tmp_path / "new", records, SMALL)
-    assert done == Imported(record_count=1, prepared_count=0, left_out=3)
+    assert done == Imported(record_count=1, prepared_count=0, skipped_count=3)
     loaded = reload(tmp_path / "new")
     assert (ids(loaded), loaded.failed) == ([1], [])

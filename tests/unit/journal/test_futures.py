@@ -146,8 +146,8 @@ def test_a_callback_of_what_failed_can_neither_append_nor_close(
 
     future.add_done_callback(callback)
 
-    monkeypatch.setattr(opened._keeper, "_do_all", raising(PoisonedError("a fault")))
-    opened._keeper.wake()
+    monkeypatch.setattr(opened._maintenance, "_run_tasks", raising(PoisonedError("a fault")))
+    opened._maintenance.wake()
     until(lambda: opened._guard.failure is not None)
     held.set()
     assert closed.wait(_SECONDS)

@@ -43,7 +43,7 @@ def test_the_calls_that_were_made_there_write_the_same_bytes(tmp_path: Path) -> 
         opened.append_add_tx(0x55, 0x21, 9, b"CCC")
         opened.append_update_tx(0x55, ID, 10, b"D")
         with opened._guard:
-            opened._appender.go_on()  # as was done there
+            opened._appender.cut_over()  # as was done there
         opened.append_add_tx(0x55, 0x22, 9, b"E")
         opened.commit(0x55)
         opened.append_delete_tx(0x66, 0x21, b"xx")

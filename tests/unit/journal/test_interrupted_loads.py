@@ -16,7 +16,7 @@ import pytest
 from binlog.errors import StateError
 from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.journal import Journal
-from binlog.journal.lifecycle import JournalLife
+from binlog.journal.lifecycle import JournalLifecycle
 from binlog.journal.loading.loading import Loading
 from binlog.journal.options import Sync
 from binlog.storage import handle
@@ -162,9 +162,9 @@ def test_a_load_that_is_interrupted_twice_can_be_done_again(
     folder: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second time before anybody has begun to undo it, for one."""
-    plain = JournalLife._roll_back
+    plain = JournalLifecycle._roll_back
 
-    def struck(opened: JournalLife, tx_ids: list[int]) -> None:
+    def struck(opened: JournalLifecycle, tx_ids: list[int]) -> None:
         plain(opened, tx_ids)
         strike(signal.SIGUSR1)
 
@@ -172,7 +172,7 @@ def test_a_load_that_is_interrupted_twice_can_be_done_again(
     before = descriptors_before()
     for again_seconds in AGAIN_SECONDS:
         with monkeypatch.context() as patch:
-            patch.setattr(JournalLife, "_roll_back", struck)
+            patch.setattr(JournalLifecycle, "_roll_back", struck)
             twice.interrupt(again_seconds, opened.load)
         assert ids(opened.load()) == list(range(20))
         opened.close()

@@ -41,13 +41,13 @@ for number in map(int, sys.argv[3].split(",")):
 for _ in range(2):
     try:
         journal.reclaim()
-        print("kept", len(journal.why_kept()))
+        print("kept", len(journal.file_pins()))
     except FullError:
         print("full")
 journal.append_add(100, 1, b"goes on")
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 journal.reclaim()
-print("kept", len(journal.why_kept()))
+print("kept", len(journal.file_pins()))
 journal.append_add(101, 1, bytes(1500))
 journal.close()
 """
@@ -158,7 +158,7 @@ def test_whatever_cannot_be_opened_or_read_is_done_later(
         with journal(path, options) as (opened, _):
             _fill(opened)
             with monkeypatch.context() as patched:
-                failing = FailingCalls(patched, _CALLS, at, number, opened._keeper.worker.is_own_thread)
+                failing = FailingCalls(patched, _CALLS, at, number, opened._maintenance.worker.is_own_thread)
                 with contextlib.suppress(AccessError, FullError):
                     work(opened)
             opened.append_add(100, 1, b"goes on")

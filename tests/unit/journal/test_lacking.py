@@ -112,7 +112,7 @@ def test_a_file_that_shows_that_something_is_missing_stays_and_is_set_aside_late
         there = ids(loaded)
         assert [each.tx_id for each in loaded.failed] == [tx_id]
         assert lacking.read_bytes() == damaged
-        assert any(lacking.name in (kept.name, *kept.outlasts) for kept in opened.why_kept())
+        assert any(lacking.name in (kept.name, *kept.must_outlive) for kept in opened.file_pins())
         for record_id in there:
             opened.append_delete(record_id)
         for number in range(100, 110):

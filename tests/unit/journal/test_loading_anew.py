@@ -117,7 +117,7 @@ def test_after_a_new_file_could_not_be_synced_nothing_is_appended(
         ahead.close()
         free, opened._files.free = opened._files.free, type(opened._files.free)()
         assert not free
-        monkeypatch.setattr(opened._keeper, "wake", lambda: None)
+        monkeypatch.setattr(opened._maintenance, "wake", lambda: None)
     monkeypatch.setattr(files_module, "sync", failing)
     with pytest.raises(PoisonedError):
         _fill(opened, 100)

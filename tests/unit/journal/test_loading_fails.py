@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import BinlogError, ClosedError, CorruptError, StateError
-from binlog.journal.compaction.maintenance import Keeper
+from binlog.journal.compaction.maintenance import MaintenanceThread
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from tests.support.descriptors import count_descriptors, descriptors_before
@@ -112,13 +112,13 @@ def test_an_end_that_is_broken_into_is_ended_by_the_next_call(tmp_path: Path, mo
     opened.load()
     opened.append_add(1, 1, b"", sync=Sync.LATER)
     with monkeypatch.context() as patch, interrupting(signal.SIGUSR1):
-        plain = Keeper.stop
+        plain = MaintenanceThread.stop
 
-        def struck(keeper: Keeper) -> None:
+        def struck(keeper: MaintenanceThread) -> None:
             strike(signal.SIGUSR1)
             plain(keeper)
 
-        patch.setattr(Keeper, "stop", struck)
+        patch.setattr(MaintenanceThread, "stop", struck)
         with pytest.raises(KeyboardInterrupt):
             opened.close()
     with pytest.raises(ClosedError):

@@ -14,15 +14,15 @@ from binlog.format.checksums import crc32c
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, JournalNames
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.compaction.control_file import FileMoves, header_crc, name_control, write_control
-from binlog.journal.files.listing import Look, look, read_seen
+from binlog.journal.compaction.control_file import FileMoves, commit_control, header_crc, write_control
+from binlog.journal.files.listing import FolderView, read_use, view_folder
 from binlog.storage.directory import Directory
 from tests.support.journals import LAYOUTS, SMALL, files, flip, header_of, journal, reload, write_file
 
 
-def seen(path: Path) -> Look:
+def seen(path: Path) -> FolderView:
     before = {each: each.stat().st_mtime_ns for each in path.iterdir()}
-    found = look(path, JournalNames())
+    found = view_folder(path, JournalNames())
     assert {each: each.stat().st_mtime_ns for each in path.iterdir()} == before
     return found
 
@@ -46,7 +46,7 @@ def test_files_come_in_the_order_of_their_ids_beside_an_owner_too(tmp_path: Path
         found = seen(tmp_path)
         assert found.layout is layout
         assert [file.path for file in found.files] == list(map(str, files(tmp_path)))
-        assert [read_seen(file) for file in found.files] == [file.read_bytes() for file in files(tmp_path)]
+        assert [read_use(file) for file in found.files] == [file.read_bytes() for file in files(tmp_path)]
         assert not found.problems
 
 
@@ -54,14 +54,14 @@ def test_files_come_in_the_order_of_their_ids_beside_an_owner_too(tmp_path: Path
 def test_another_use_of_a_file_is_told_from_the_one_that_was_seen(tmp_path: Path, layout: JournalLayout) -> None:
     write_file(tmp_path, header(1, layout), [JournalRecord(Kind.ADD, 0, 1, 7, b"old")])
     (file,) = seen(tmp_path).files
-    assert read_seen(file)
+    assert read_use(file)
     write_file(tmp_path, header(1, layout)._replace(file_id=9), [])
     (tmp_path / "journal-9.jnl").rename(tmp_path / "journal-1.jnl")
     with pytest.raises(GoneError, match="something else"):
-        read_seen(file)
+        read_use(file)
     (tmp_path / "journal-1.jnl").unlink()
     with pytest.raises(GoneError, match="is gone"):
-        read_seen(file)
+        read_use(file)
 
 
 @pytest.mark.parametrize("renamed", [False, True], ids=["before", "after"])
@@ -78,10 +78,10 @@ def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, rename
     shutil.rmtree(tmp_path / "new")
     with Directory(str(tmp_path)) as directory:
         write_control(directory, moves)
-        name_control(directory)
+        commit_control(directory)
     found = seen(tmp_path)
     assert [file.header.file_id for file in found.files] == [1, 3]
-    assert read_seen(found.files[0]) == data
+    assert read_use(found.files[0]) == data
     assert not found.problems
     # One that is damaged says nothing, and that is told.
     control = tmp_path / CONTROL_FILE

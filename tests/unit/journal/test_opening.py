@@ -238,7 +238,7 @@ def test_what_the_use_before_left_in_a_file_of_jboss_messaging_is_no_damage(
     write_file(tmp_path, FileHeader(JournalLayout.JBM, 90), [JournalRecord(Kind.ADD, 0, 6, 1, b"before")])
     header = FileHeader(JournalLayout.JBM, 100)
     file = write_file(tmp_path, header, [*records, left, b"J" * 50])
-    assert len(scan_records(file.read_bytes(), header).doubts) == 1
+    assert len(scan_records(file.read_bytes(), header).suspects) == 1
     assert check_journal(tmp_path) == []
     loaded = reload(tmp_path, replace(SMALL, layout=JournalLayout.JBM))
     assert (ids(loaded), loaded.problems) == ([6, *(record.record_id for record in records)], [])

@@ -33,15 +33,15 @@ def test_what_ended_records_stays_as_long_as_these() -> None:
     for numbers in itertools.product((0, 1), repeat=3 + len(pairs)):
         made = [JournalFile(directory, "", FileHeader(JournalLayout.JBM, number), 1024) for number in range(3)]
         for file, alive in zip(made, numbers, strict=False):
-            file.alive = alive
+            file.pin_count = alive
         for (who, whose), ends in zip(pairs, numbers[3:], strict=True):
             if ends:
-                made[who].outlasts.add(made[whose])
+                made[who].must_outlive.add(made[whose])
         dead = dead_files(made, None)
         for place, file in enumerate(made):
             # Oldest first: so not for one that goes after it.
-            kept = any(other not in dead or made.index(other) > place for other in file.outlasts)
-            assert (file in dead) == (not file.alive and not kept)
+            kept = any(other not in dead or made.index(other) > place for other in file.must_outlive)
+            assert (file in dead) == (not file.pin_count and not kept)
 
 
 def test_a_dead_file_is_used_again_with_a_higher_id(tmp_path: Path) -> None:

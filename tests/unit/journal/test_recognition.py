@@ -11,7 +11,7 @@ import pytest
 from binlog.errors import CorruptError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.compaction.maintenance import Keeper
+from binlog.journal.compaction.maintenance import MaintenanceThread
 from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.inspection.record_reader import read_records
 from binlog.journal.inspection.stat import stat_journal
@@ -19,7 +19,7 @@ from tests.support.journals import SMALL, files, ids, journal, reload, write_fil
 
 TX, ADDED = "0000000000000055", "0000000000000021"
 # An added record, and one that a transaction adds: alike in all layouts.
-ALIKE = f"""
+FOUR_BYTE_LAYOUTS = f"""
     0b 00000001 0000000000000011 00000001 07 41 00000017
     0d 00000001 {TX} {ADDED} 00000001 07 42 0000001f
 """
@@ -73,7 +73,7 @@ def test_a_journal_of_hornetq_2_0_is_refused_by_name_and_unchanged(
 ) -> None:
     """Also if a record of it lies behind zeros, up to the next block, and if others follow."""
     for number, gap in enumerate(("", "00" * (512 - 58))):
-        path = _made(tmp_path / str(number), ALIKE, gap, record, "13 00000001 0000000000000057 00000011")
+        path = _made(tmp_path / str(number), FOUR_BYTE_LAYOUTS, gap, record, "13 00000001 0000000000000057 00000011")
         _refused(path, layout, "hornetq-2.0")
         with pytest.raises(CorruptError, match="hornetq-2"):
             read_records(path, layout=layout)
@@ -94,7 +94,7 @@ def test_a_journal_of_hornetq_2_1_or_artemis_is_refused_by_name_and_unchanged(
 
 @pytest.mark.parametrize("name", OLD)
 def test_a_record_that_only_the_oldest_layout_has_tells_that_it_is_that(tmp_path: Path, name: str) -> None:
-    path = _made(tmp_path / "j", ALIKE, OLD[name])
+    path = _made(tmp_path / "j", FOUR_BYTE_LAYOUTS, OLD[name])
     _refused(path, JournalLayout.JBM, "jbm-2008-07")
     assert read_records(path).layout is JournalLayout.JBM_2008_07
     assert check_journal(path) == []
@@ -109,7 +109,7 @@ def test_a_record_that_only_the_oldest_layout_has_tells_that_it_is_that(tmp_path
 
 
 def test_a_prepared_transaction_of_the_oldest_layout_is_not_rolled_back(tmp_path: Path) -> None:
-    path = _made(tmp_path / "j", ALIKE, OLD["prepare"])
+    path = _made(tmp_path / "j", FOUR_BYTE_LAYOUTS, OLD["prepare"])
     with journal(path, SMALL) as (opened, loaded):
         assert [(each.tx_id, [record.record_id for record in each.records]) for each in loaded.prepared] == [
             (0x55, [0x21])
@@ -119,12 +119,14 @@ def test_a_prepared_transaction_of_the_oldest_layout_is_not_rolled_back(tmp_path
 
 
 def test_what_fits_several_layouts_must_be_named_before_anything_is_written(tmp_path: Path) -> None:
-    for number, records in enumerate(((ALIKE,), (ALIKE, COMMIT), (ALIKE, NEW["delete"]), ())):
+    for number, records in enumerate(
+        ((FOUR_BYTE_LAYOUTS,), (FOUR_BYTE_LAYOUTS, COMMIT), (FOUR_BYTE_LAYOUTS, NEW["delete"]), ())
+    ):
         path = _made(tmp_path / str(number), *records)
         _refused(path, None, "say which")
         assert read_records(path).layout is JournalLayout.JBM
         reload(path, replace(SMALL, layout=JournalLayout.JBM))
-    path = _made(tmp_path / "sure", ALIKE, COMMIT, NEW["delete"])
+    path = _made(tmp_path / "sure", FOUR_BYTE_LAYOUTS, COMMIT, NEW["delete"])
     with journal(path, SMALL) as (opened, loaded):
         assert opened._files.layout is JournalLayout.JBM
         assert (ids(loaded), loaded.problems) == ([0x21], [])
@@ -134,7 +136,7 @@ def test_what_fits_several_layouts_must_be_named_before_anything_is_written(tmp_
 def test_one_damaged_record_makes_no_other_layout_of_a_named_one(tmp_path: Path, mask: int) -> None:
     """An empty PREPARE with one bit changed is a DELETE_TX of the oldest layout; the others tell that it is damage."""
     empty = "11 00000001 0000000000000058 00000000 00000000 00000019"
-    path = _made(tmp_path / "j", ALIKE, COMMIT, NEW["delete"], empty)
+    path = _made(tmp_path / "j", FOUR_BYTE_LAYOUTS, COMMIT, NEW["delete"], empty)
     data = bytearray((path / "journal-1.jnl").read_bytes())
     data[data.index(bytes.fromhex(empty))] ^= mask
     (path / "journal-1.jnl").write_bytes(data)
@@ -157,7 +159,7 @@ def test_what_a_user_put_into_the_body_of_a_damaged_record_is_no_evidence(tmp_pa
 
 def test_the_oldest_layout_is_written_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions, deletes and prepares, over several files, and again after a load."""
-    monkeypatch.setattr(Keeper, "wake", lambda _: None)  # no file is freed before `reclaim` is called
+    monkeypatch.setattr(MaintenanceThread, "wake", lambda _: None)  # no file is freed before `reclaim` is called
     options = replace(SMALL, layout=JournalLayout.JBM_2008_07)
     with journal(tmp_path, options) as (opened, _):
         for number in range(10):

@@ -16,7 +16,7 @@ from binlog.format.journal.compiled import ColumnScan, scan_file
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.inspection.inspection import check_journal
-from binlog.journal.loading.record_states import Event, RecordState, RecordStates, StatesInput, record_states
+from binlog.journal.loading.record_states import RecordState, RecordStates, StatesInput, Symptom, record_states
 from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record import Deleted, Record, TransactionContent
 from tests.support.examples import examples
@@ -24,7 +24,11 @@ from tests.support.journals import files, header_for, header_of, reload, write_f
 from tests.support.plain_journal import PlainReplay, Row, rows_of
 
 _FILES = 3
-_RULES = {Event.UPDATE_OF_NONE: "update", Event.DELETE_OF_NONE: "delete", Event.LACKING: "transaction"}
+_RULES = {
+    Symptom.UPDATE_WITHOUT_RECORD: "update",
+    Symptom.DELETE_WITHOUT_RECORD: "delete",
+    Symptom.INCOMPLETE_TRANSACTION: "transaction",
+}
 
 
 @dataclass
@@ -38,11 +42,11 @@ class Both:
 
     def __post_init__(self) -> None:
         ids = [header.file_id for header in self.headers]
-        self.places = {(ids[place], each.offset_of(index)): (place, index) for place, each in enumerate(self.columns)
+        self.locations = {(ids[place], each.offset_of(index)): (place, index) for place, each in enumerate(self.columns)
                        for index in range(each.record_count)}  # fmt: skip
 
     def place(self, row: Row) -> tuple[int, int]:
-        return self.places[row["file_id"], row["offset"]]
+        return self.locations[row["file_id"], row["offset"]]
 
 
 def write_files(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
@@ -109,12 +113,12 @@ def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, ite
     for place in range(_FILES):
         sizes = [row["record_bytes"] for row in there if row["file_id"] == place + 1]
         assert (states.live_count(place), states.live_bytes[place]) == (len(sizes), sum(sizes))
-        assert states.lacking[place] == (place + 1 in plain.lacking)
+        assert states.is_incomplete[place] == (place + 1 in plain.lacking)
     numbers = memoryview(states.order).cast("I")
     order = [found.place(row) for row in plain.order if row["state"] != "deleted"]
     assert list(zip(numbers[::2], numbers[1::2], strict=True)) == order
-    assert {(one + 1, other + 1) for one, other in states.outlasts} == plain.outlasts
-    assert sorted({(_RULES[odd.event], odd.file, odd.index) for odd in states.odd}) == sorted(
+    assert {(one + 1, other + 1) for one, other in states.must_outlive} == plain.must_outlive
+    assert sorted({(_RULES[each.symptom], each.file, each.index) for each in states.missing_records}) == sorted(
         {(rule, *found.place(row)) for rule, row in plain.odd}
     )
     transactions = {(each.tx_id, each.is_ended): [place[:2] for place in each.content] for each in states.transactions}
@@ -127,7 +131,7 @@ def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, ite
     places: dict[int, list[int]] = {}
     for row in there:
         places.setdefault(row["id"], []).append(row["file_id"] << 32 | row["record_bytes"])
-    assert states.places == {each: found[0] if len(found) == 1 else found for each, found in places.items()}
+    assert states.locations == {each: found[0] if len(found) == 1 else found for each, found in places.items()}
 
 
 @pytest.mark.slow
@@ -240,12 +244,12 @@ def test_a_commit_may_count_records_in_a_file_that_lost_its_header(tmp_path: Pat
     file = write_file(tmp_path, header_for(JournalLayout.NATIVE, 4), records)
     columns = scan_file(file.read_bytes(), header_of(file))
     for unknown, doubt in [((), None), ((5,), None), ((9, 3), (1, 0, 1)), ((2**32 - 1,), (0, 0, 1))]:
-        assert record_states([StatesInput(4, columns)], unknown_ids=unknown).doubt == doubt
+        assert record_states([StatesInput(4, columns)], headerless_ids=unknown).suspect_commit == doubt
     alone = columns._replace(
         **{name: getattr(columns, name)[-len(getattr(columns, name)) // 2 :]
            for name in ("kind", "tx_id", "record_id", "record_bytes")}
     )  # fmt: skip
-    assert record_states([StatesInput(4, alone)], unknown_ids=(3,)).doubt is None
+    assert record_states([StatesInput(4, alone)], headerless_ids=(3,)).suspect_commit is None
 
 
 def test_columns_that_do_not_go_together_are_refused() -> None:
@@ -290,7 +294,7 @@ def hostile_files(draw: st.DrawFn) -> list[_HostileFile]:
 def test_whatever_the_columns_say_each_record_has_a_state(
     given_files: list[_HostileFile], lost: list[int], unknown: list[int]
 ) -> None:
-    found, odd, order, outlasts, *_ = journal_states(
+    found, odd, order, must_outlive, *_ = journal_states(
         ((each, number, None) for number, each in enumerate(given_files)), tuple(lost), tuple(unknown)
     )
     assert [len(states) for states, _, _ in found] == [len(kind) for _, kind, *_ in given_files]
@@ -301,4 +305,4 @@ def test_whatever_the_columns_say_each_record_has_a_state(
     numbers = memoryview(order).cast("I")
     for file, index in zip(numbers[::2], numbers[1::2], strict=True):
         assert index < len(given_files[file][1])
-    assert all(0 <= each < len(given_files) for pair in outlasts for each in pair)
+    assert all(0 <= each < len(given_files) for pair in must_outlive for each in pair)

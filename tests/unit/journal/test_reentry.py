@@ -22,7 +22,7 @@ _CALLS: list[Callable[[Journal], object]] = [
     lambda opened: opened.append_delete_tx(3, 1),
     lambda opened: opened.commit(3),
     Journal.new_id,
-    Journal.why_kept,
+    Journal.file_pins,
     Journal.problems,
     Journal.reclaim,
     Journal.compact,
@@ -61,7 +61,7 @@ def _never_for_ever() -> Iterator[None]:
 
 
 def test_a_signal_handler_within_a_change_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Appender.settle
+    plain = Appender.when_durable
 
     def struck(appender: Appender, sync: Sync) -> object:
         signal.raise_signal(signal.SIGUSR1)
@@ -71,7 +71,7 @@ def test_a_signal_handler_within_a_change_is_refused(tmp_path: Path, monkeypatch
         handler = _Handler(opened)
         signal.signal(signal.SIGUSR1, handler)
         with monkeypatch.context() as patched:
-            patched.setattr(Appender, "settle", struck)
+            patched.setattr(Appender, "when_durable", struck)
             opened.append_add(1, 1, b"")
         assert handler.refused == len(_CALLS)
         opened.append_add(4, 1, b"")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from binlog.errors import BusyError, GoneError, NotFoundError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.journal import FilePart, PartReader, RecordKind, RecordState, survey_journal
-from binlog.journal.files.listing import SeenFile, read_seen
+from binlog.journal.files.listing import FileUse, read_use
 from tests.support.examples import examples
 from tests.support.journal_programs import programs, run
 from tests.support.journals import SMALL, files, journal
@@ -83,8 +83,8 @@ def test_a_survey_is_of_one_moment_though_its_owner_goes_on_between_two_files(
             opened.append_add(number, 1, bytes(100))
         reads: list[str] = []
 
-        def read_and_go_on(file: SeenFile) -> bytes:
-            data = read_seen(file)
+        def read_and_go_on(file: FileUse) -> bytes:
+            data = read_use(file)
             reads.append(file.name)
             if len(reads) == 2:
                 for number in range(1000, 1008):
@@ -113,8 +113,8 @@ def test_what_is_being_written_is_no_damage_and_what_stays_so_is(
         at = 88 + 21 + 4
         half = iter([b"\x0b\0\0", b"\x0b\0\0\0\x01"])
 
-        def read_while_written(seen: SeenFile) -> bytes:
-            data = read_seen(seen)
+        def read_while_written(seen: FileUse) -> bytes:
+            data = read_use(seen)
             return data[:at] + next(half, bytes(5)).ljust(5, b"\0") + data[at + 5 :] if seen.name == file.name else data
 
         monkeypatch.setattr(_READING, read_while_written)
@@ -135,7 +135,7 @@ def test_a_file_whose_uses_change_all_the_time_is_busy(tmp_path: Path, monkeypat
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"")
 
-    def gone(file: SeenFile) -> bytes:
+    def gone(file: FileUse) -> bytes:
         raise GoneError(file.path)
 
     monkeypatch.setattr(_READING, gone)

@@ -240,7 +240,7 @@ def test_the_oldest_layout_is_read_where_it_is_named(tmp_path: Path) -> None:
     assert [(row["kind"], row["id"], row["state"]) for row in found] == [
         ("add", 1, "deleted"), ("delete_tx", 1, "done"), ("commit", None, "done"),
     ]  # fmt: skip
-    with pytest.raises(CorruptError, match="it does not begin as a file of ours"):
+    with pytest.raises(CorruptError, match="it does not begin like a native journal file"):
         read(tmp_path, layout=JournalLayout.NATIVE)
 
 

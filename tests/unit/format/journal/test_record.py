@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from binlog._codec import pack_journal
 from binlog.errors import CorruptError, VersionError
-from binlog.format.journal.block import fragment_place
+from binlog.format.journal.block import fragment_start
 from binlog.format.journal.file_header import JOURNAL_END, FileHeader, JournalLayout, parse_file_header
 from binlog.format.journal.record import (
     JOURNAL_COUNT,
@@ -89,7 +89,7 @@ def test_golden_bytes_both_ways(layout: JournalLayout, text: str, records: list[
         data += pack_record(record, header, len(data))
     assert data == golden
     scan = scan_records(golden.ljust(1024, b"J"), header)
-    assert (scan.record_count, scan.end, scan.gaps, scan.doubts) == (len(records), len(golden), [], [])
+    assert (scan.record_count, scan.end, scan.gaps, scan.suspects) == (len(records), len(golden), [], [])
     found = [JournalRecord(Kind(each[0]), *each[3:7], _counts(each[7])) for each in scan.records]
     assert found == records
 
@@ -155,7 +155,7 @@ def test_records_are_read_as_they_were_written_by_either_way(header: FileHeader,
         data += packed
         end = len(data)
         assert end == record_end(at, size, header.layout)
-        start = fragment_place(at) if header.salt else at
+        start = fragment_start(at) if header.salt else at
         assert parse_record(bytes(data), start, header, "a file") == (record, end)
         places.append((start, end))
     found = scan_records(bytes(data) + bytes(100), header)
@@ -199,7 +199,7 @@ def test_headers_of_chance_and_of_other_layouts_are_refused() -> None:
     ours = FileHeader(JournalLayout.NATIVE, 7, SALT).pack()
     with pytest.raises(ValueError, match="of the layout 'native', not 'jbm'"):
         parse_file_header(ours, "a file", JournalLayout.JBM)
-    with pytest.raises(CorruptError, match="does not begin as a file of ours"):
+    with pytest.raises(CorruptError, match="does not begin like a native journal file"):
         parse_file_header(bytes.fromhex(FIRST_FILE).ljust(100, b"J"), "a file", JournalLayout.NATIVE)
     for at in range(64):
         damaged = bytearray(ours)
