@@ -60,7 +60,7 @@ def live_ids(path: Path) -> list[int] | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
-def test_what_is_read_beside_an_owner_is_of_one_moment_or_is_refused(tmp_path: Path, layout: JournalLayout) -> None:
+def test_a_read_beside_an_owner_is_of_one_moment_or_is_refused(tmp_path: Path, layout: JournalLayout) -> None:
     """Both records of a transaction are there or none, and all between the oldest and the newest."""
     path = tmp_path / "journal"
     command = [sys.executable, "-c", _OWNS, str(path), layout.value]

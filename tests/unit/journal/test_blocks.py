@@ -59,7 +59,7 @@ def _file() -> tuple[bytes, list[Scanned]]:
     return data, scan_records(data, _HEADER).records
 
 
-def test_a_record_that_does_not_fit_in_its_block_goes_on_in_the_next_ones() -> None:
+def test_a_record_larger_than_its_block_continues_in_the_next_ones() -> None:
     data, records = _file()
     assert [len(each[6]) for each in records] == _BODY_BYTES
     spread = [each for each in records if each[1] // BLOCK_BYTES < (each[2] - 1) // BLOCK_BYTES]
@@ -91,7 +91,7 @@ def test_no_lost_sector_costs_more_than_its_records_or_the_rest_of_its_block() -
 
 
 @pytest.mark.parametrize("where", [0, HEAD_BYTES], ids=["head", "body"])
-def test_what_is_lost_is_told_and_all_else_is_there(tmp_path: Path, where: int) -> None:
+def test_lost_records_are_reported_and_all_others_are_read(tmp_path: Path, where: int) -> None:
     with journal(tmp_path, _OPTIONS) as (opened, _):
         for number in range(8):
             opened.append_add(number, 1, bytes([number]) * 1250)
@@ -111,7 +111,7 @@ def test_what_is_lost_is_told_and_all_else_is_there(tmp_path: Path, where: int) 
     assert ids(reload(tmp_path, _OPTIONS)) == [*there, 100]
 
 
-def test_a_damaged_head_in_the_last_block_is_told(tmp_path: Path) -> None:
+def test_a_damaged_head_in_the_last_block_is_reported(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         for number in range(5):
             opened.append_add(number, 1, b"abc")
@@ -153,7 +153,7 @@ def _forged(draw: st.DrawFn) -> tuple[bytes, dict[int, bytes]]:
 
 
 @given(_forged())
-def test_no_bytes_of_a_body_are_given_as_a_record_whatever_is_damaged(file: tuple[bytes, dict[int, bytes]]) -> None:
+def test_no_damage_makes_bytes_of_a_body_a_record(file: tuple[bytes, dict[int, bytes]]) -> None:
     data, bodies = file
     found = _found(data)
     assert found == [(number, bodies[number]) for number, _ in found]

@@ -28,7 +28,7 @@ loaded = journal.load()
 
 
 @pytest.mark.slow
-def test_all_that_was_committed_is_there_though_each_process_is_killed_right_then(tmp_path: Path) -> None:
+def test_committed_records_survive_an_immediate_kill(tmp_path: Path) -> None:
     script = """
 start = len(loaded.records)
 for number in range(start, int(sys.argv[2])):
@@ -47,7 +47,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.slow
-def test_what_nobody_waits_for_survives_a_kill_soon_after(tmp_path: Path) -> None:
+def test_records_without_a_waiter_survive_a_kill_soon_after(tmp_path: Path) -> None:
     script = """
 for number in range(20):
     journal.append_add(number, 1, b"later", sync=Sync.LATER)
@@ -58,7 +58,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert ids(reload(tmp_path)) == list(range(20))
 
 
-def test_what_nobody_waits_for_is_written_soon_though_the_one_before_was_late(tmp_path: Path) -> None:
+def test_records_without_a_waiter_are_written_soon_after_a_late_write(tmp_path: Path) -> None:
     """The journal's thread wrote that one before the thread that appended it noted that it had rung."""
     with journal(tmp_path) as (opened, _):
         with slow_after("put", 0.2):
@@ -69,7 +69,7 @@ def test_what_nobody_waits_for_is_written_soon_though_the_one_before_was_late(tm
 
 
 @pytest.mark.slow
-def test_what_a_future_has_told_is_there_though_the_process_is_killed_right_then(tmp_path: Path) -> None:
+def test_records_of_completed_futures_survive_an_immediate_kill(tmp_path: Path) -> None:
     script = """
 for number in range(5):
     journal.append_add(number, 1, b"before", sync=Sync.LATER)
@@ -81,7 +81,7 @@ time.sleep(60)  # it is killed long before
     assert ids(reload(tmp_path)) == list(range(6))
 
 
-def test_futures_are_done_in_the_order_of_their_calls(tmp_path: Path) -> None:
+def test_futures_complete_in_the_order_of_their_calls(tmp_path: Path) -> None:
     done: list[int] = []
     with journal(tmp_path) as (opened, _):
         futures: list[Future[None]] = []
@@ -117,7 +117,7 @@ def test_threads_share_syncs(tmp_path: Path) -> None:
     assert len(reload(tmp_path, options).records) == 16
 
 
-def test_a_write_that_fails_is_told_to_all_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+def test_a_failed_write_fails_all_callers_and_loses_nothing_acknowledged(tmp_path: Path) -> None:
     """A limit on the size of files, of setrlimit(2), has writes behind it fail as a full disk's do."""
     script = """
 import resource
@@ -151,14 +151,14 @@ journal.close()
     assert [each.tx_id for each in loaded.failed] == [77]
 
 
-def test_a_closed_journal_has_all_that_was_appended(tmp_path: Path) -> None:
+def test_close_makes_all_records_durable(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         for number in range(100):
             opened.append_add(number, 1, b"", sync=Sync.LATER)
     assert ids(reload(tmp_path)) == list(range(100))
 
 
-def test_a_close_waits_for_an_append_that_has_begun(tmp_path: Path) -> None:
+def test_close_waits_for_a_running_append(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _), ThreadPoolExecutor(2) as pool:
         opened.append_add(1, 1, bytes(1500))
         with opened._files_guard:

@@ -86,7 +86,7 @@ def test_a_callback_cannot_close_the_journal(tmp_path: Path) -> None:
     assert 2000 in ids(reload(tmp_path))
 
 
-def test_a_callback_may_append_what_it_does_not_wait_for(tmp_path: Path) -> None:
+def test_a_callback_may_append_without_a_wait(tmp_path: Path) -> None:
     """Also so much that others would have to wait for room."""
     later: list[Future[None]] = []
 
@@ -103,7 +103,7 @@ def test_a_callback_may_append_what_it_does_not_wait_for(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, ValueError])
-def test_what_a_callback_raises_ends_nothing(
+def test_an_exception_of_a_callback_ends_nothing(
     tmp_path: Path, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[object] = []
@@ -124,7 +124,7 @@ def test_what_a_callback_raises_ends_nothing(
     assert told == ([] if issubclass(kind, Exception) else [kind])
 
 
-def test_a_callback_of_what_failed_can_neither_append_nor_close(
+def test_a_callback_of_a_failed_future_can_neither_append_nor_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = Journal(tmp_path, SMALL)
@@ -157,7 +157,7 @@ def test_a_callback_of_what_failed_can_neither_append_nor_close(
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_call_that_tries_gives_a_future_where_it_appends(tmp_path: Path, is_there: bool) -> None:
+def test_a_try_call_returns_a_future_if_it_appends(tmp_path: Path, is_there: bool) -> None:
     with journal(tmp_path) as (opened, _):
         if is_there:
             opened.append_add(1, 1, b"")

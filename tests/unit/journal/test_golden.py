@@ -36,7 +36,7 @@ _LOADED = Loaded(
 )
 
 
-def test_the_calls_that_were_made_there_write_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_calls_write_the_same_bytes_as_jboss_messaging(tmp_path: Path) -> None:
     with journal(tmp_path, _OPTIONS) as (opened, _):
         opened.append_add(ID, 7, b"AAAA")
         opened.append_update(ID, 8, b"BB")
@@ -55,7 +55,7 @@ def test_the_calls_that_were_made_there_write_the_same_bytes(tmp_path: Path) -> 
     assert reload(tmp_path, _OPTIONS) == _LOADED
 
 
-def test_what_was_written_there_is_loaded_and_gone_on_with(tmp_path: Path) -> None:
+def test_a_journal_of_jboss_messaging_is_loaded_and_continued(tmp_path: Path) -> None:
     for name, data in _FILES.items():
         (tmp_path / name).write_bytes(data)
     assert check_journal(tmp_path) == []
@@ -86,7 +86,7 @@ _OURS = """
 """
 
 
-def test_our_layout_is_written_and_read_as_it_always_was() -> None:
+def test_the_native_layout_has_not_changed() -> None:
     golden = bytes.fromhex(_OURS)
     header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt", 123456789, 0x66)
     assert parse_file_header(golden, "a file") == header
@@ -98,7 +98,7 @@ def test_our_layout_is_written_and_read_as_it_always_was() -> None:
     assert (scan.record_count, scan.end, scan.gaps) == (11, len(golden), [])
 
 
-def test_version_1_of_our_layout_is_refused_by_name(tmp_path: Path) -> None:
+def test_version_1_of_the_native_layout_is_refused_by_name(tmp_path: Path) -> None:
     data = bytearray(bytes.fromhex(_OURS))
     data[8:12], data[60:64] = (1).to_bytes(4), bytes(4)
     data[60:64] = crc32c(bytes(data[:60])).to_bytes(4)

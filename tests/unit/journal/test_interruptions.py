@@ -89,7 +89,7 @@ def _allowed(path: Path, call: Callable[[Journal], object], *, commits: bool | N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _CALLS)
-def test_wherever_it_comes_the_journal_is_right_or_refuses(tmp_path: Path, name: str) -> None:
+def test_an_interrupted_call_completes_or_poisons(tmp_path: Path, name: str) -> None:
     call, commits = _CALLS[name], name not in ("commit", "roll back")
     for folder in ("used", "left"):
         (tmp_path / folder).mkdir()

@@ -50,7 +50,7 @@ _KINDS_OF_RECORDS = (Kind.ADD, Kind.UPDATE, Kind.ADD_TX, Kind.UPDATE_TX)
     st.integers(1, 5),
     st.lists(st.integers(0, 2**16), max_size=2),
 )
-def test_the_columns_are_what_parsing_each_record_by_itself_gives(
+def test_columns_equal_the_records_parsed_one_by_one(
     layout: JournalLayout, items: list[JournalRecord | bytes], count_max: int, flips: list[int]
 ) -> None:
     header = FileHeader(layout, 7, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
@@ -80,7 +80,7 @@ def test_records_become_named_tuples_only() -> None:
 
 
 @given(st.binary(max_size=50), st.data(), st.integers(0, 20))
-def test_bodies_are_gathered_up_to_a_limit_and_one_at_least(data: bytes, draw: st.DataObject, bytes_max: int) -> None:
+def test_bodies_are_gathered_up_to_a_limit_but_at_least_one(data: bytes, draw: st.DataObject, bytes_max: int) -> None:
     slices = st.tuples(st.integers(0, len(data)), st.integers(0, len(data))).map(sorted)
     places = draw.draw(st.lists(slices, max_size=6))
     offsets = b"".join(start.to_bytes(8, "little") for start, _ in places)
@@ -95,13 +95,13 @@ def test_bodies_are_gathered_up_to_a_limit_and_one_at_least(data: bytes, draw: s
 
 
 @pytest.mark.parametrize(("offset", "size"), [(-1, 1), (0, -1), (3, 8), (2**62, 1), (11, 0)])
-def test_a_body_that_is_not_in_the_file_is_refused(offset: int, size: int) -> None:
+def test_a_body_outside_of_the_file_is_refused(offset: int, size: int) -> None:
     offsets, sizes = offset.to_bytes(8, "little", signed=True), size.to_bytes(4, "little", signed=True)
     with pytest.raises(ValueError, match="a body is outside of the file"):
         gather_bodies(b"0123456789", offsets, sizes, 0, 100)
 
 
-def test_arrays_that_do_not_go_together_are_refused() -> None:
+def test_arrays_of_different_lengths_are_refused() -> None:
     for arguments in [(bytes(8), bytes(8), 0, 1), (bytes(8), bytes(4), 2, 1), (bytes(8), bytes(4), 0, 1 << 31)]:
         with pytest.raises(ValueError, match="offsets and sizes differ"):
             gather_bodies(b"", *arguments)

@@ -140,7 +140,7 @@ _HEADERS = st.one_of(
 
 
 @given(_HEADERS, st.lists(_records(), max_size=6))
-def test_records_are_read_as_they_were_written_by_either_way(header: FileHeader, records: list[JournalRecord]) -> None:
+def test_records_survive_a_round_trip_in_both_implementations(header: FileHeader, records: list[JournalRecord]) -> None:
     data = bytearray(header.pack())
     assert parse_file_header(bytes(data), "a file") == header
     places = []
@@ -163,7 +163,7 @@ def test_records_are_read_as_they_were_written_by_either_way(header: FileHeader,
 
 
 @given(st.binary(max_size=400), st.sampled_from(JournalLayout))
-def test_any_bytes_are_records_or_none(data: bytes, layout: JournalLayout) -> None:
+def test_arbitrary_bytes_are_scanned_without_failure(data: bytes, layout: JournalLayout) -> None:
     header = FileHeader(layout, 0, SALT if layout is JournalLayout.NATIVE else b"")
     scan = scan_records(header.pack() + data, header)
     assert scan.end <= len(header.pack()) + len(data)
@@ -175,7 +175,7 @@ def test_any_bytes_are_records_or_none(data: bytes, layout: JournalLayout) -> No
         assert at < end
 
 
-def test_no_flipped_bit_passes_in_our_layout() -> None:
+def test_every_flipped_bit_is_detected_in_the_native_layout() -> None:
     header = FileHeader(JournalLayout.NATIVE, 7, SALT)
     for record in (*FIRST_RECORDS, *SECOND_RECORDS):
         data = header.pack() + pack_record(record, header, len(header.pack()))
@@ -188,14 +188,14 @@ def test_no_flipped_bit_passes_in_our_layout() -> None:
                     parse_record(bytes(damaged), len(header.pack()), header, "a file")
 
 
-def test_a_copy_of_a_record_that_lies_elsewhere_is_none() -> None:
+def test_a_copy_of_a_record_at_another_offset_does_not_count() -> None:
     header = FileHeader(JournalLayout.NATIVE, 7, SALT)
     inner = pack_record(FIRST_RECORDS[0], header, len(header.pack()))
     data = header.pack() + b"\1" + inner
     assert scan_records(data, header).record_count == 0
 
 
-def test_headers_of_chance_and_of_other_layouts_are_refused() -> None:
+def test_random_headers_and_those_of_other_layouts_are_refused() -> None:
     ours = FileHeader(JournalLayout.NATIVE, 7, SALT).pack()
     with pytest.raises(ValueError, match="of the layout 'native', not 'jbm'"):
         parse_file_header(ours, "a file", JournalLayout.JBM)

@@ -51,7 +51,7 @@ def all_rows(path: Path, layout: JournalLayout | None = None) -> list[Row]:
 
 @settings(max_examples=examples(30), deadline=None)
 @given(programs, st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM]), st.sampled_from([1, 64]))
-def test_the_columns_are_what_reading_record_by_record_gives(
+def test_columns_equal_the_records_read_one_by_one(
     program: list[tuple[str, tuple[object, ...]]], layout: JournalLayout, alignment: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ def test_the_columns_are_what_reading_record_by_record_gives(
 
 
 @pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
-def test_a_survey_is_of_one_moment_though_its_owner_goes_on_between_two_files(
+def test_a_survey_is_of_one_moment_while_the_owner_appends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: JournalLayout
 ) -> None:
     """What is appended after a file was read, and goes on in one that was not read yet, is there in both or in none."""
@@ -104,9 +104,7 @@ def test_a_survey_is_of_one_moment_though_its_owner_goes_on_between_two_files(
     assert "failed" not in {row["state"] for row in found}
 
 
-def test_what_is_being_written_is_no_damage_and_what_stays_so_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unfinished_write_is_damage_only_if_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"body")
         [file] = files(tmp_path)[:1]
@@ -123,7 +121,7 @@ def test_what_is_being_written_is_no_damage_and_what_stays_so_is(
         assert [row["record_id"] for row in all_rows(tmp_path)] == [1]
 
 
-def test_who_is_no_journal_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_journal_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="is no journal"):
         survey_journal(tmp_path)
     with journal(tmp_path):
@@ -131,7 +129,7 @@ def test_who_is_no_journal_is_told(tmp_path: Path) -> None:
     assert survey_journal(tmp_path).files == ()
 
 
-def test_a_file_whose_uses_change_all_the_time_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_reused_constantly_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"")
 

@@ -57,7 +57,7 @@ def test_headers_of_free_files_and_names_are_made_durable_by_a_load(
     assert ("fsync", "journal") in spy.calls
 
 
-def test_the_name_of_a_control_file_is_durable_before_a_load_does_what_it_says(
+def test_the_name_of_a_control_file_is_durable_before_a_load_rolls_forward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "journal"
@@ -98,9 +98,7 @@ def test_a_file_that_cannot_be_renewed_is_not_left_open(tmp_path: Path, monkeypa
         assert count_descriptors() == before
 
 
-def test_after_a_new_file_could_not_be_synced_nothing_is_appended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_appended_after_a_failed_sync_of_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Journal(tmp_path, SMALL)
     opened.start()
     opened.load()

@@ -44,7 +44,7 @@ def _alive_in(path: Path, record_id: int) -> tuple[Path, Scanned]:
 
 
 @pytest.mark.parametrize("what", ["body", "kind", "check", "delete"])
-def test_a_file_that_is_damaged_meanwhile_stays_as_it_is_and_is_told(tmp_path: Path, what: str) -> None:
+def test_a_file_damaged_during_a_compaction_stays_and_is_reported(tmp_path: Path, what: str) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
         opened.append_add(100, 1, b"")  # so that all before is in a file
@@ -66,7 +66,7 @@ def test_a_file_that_is_damaged_meanwhile_stays_as_it_is_and_is_told(tmp_path: P
     assert [each.read_bytes() for each in kept] == [before]
 
 
-def test_a_compaction_that_cannot_write_its_control_file_does_nothing_and_appends_go_on(tmp_path: Path) -> None:
+def test_a_compaction_without_space_for_its_control_file_does_nothing_and_appends_continue(tmp_path: Path) -> None:
     unfinished = tmp_path / f"{CONTROL_FILE}.tmp"
     with journal(tmp_path) as (opened, _):
         _fill(opened)
@@ -82,7 +82,7 @@ def test_a_compaction_that_cannot_write_its_control_file_does_nothing_and_append
     assert set(ids(reload(tmp_path))) == {*range(0, 60, 5), 60, 100}
 
 
-def test_a_control_file_that_found_no_room_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_file_without_space_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def limited(directory: Directory, moves: FileMoves) -> None:
@@ -102,9 +102,7 @@ def test_a_control_file_that_found_no_room_is_not_left(tmp_path: Path, monkeypat
     assert set(ids(reload(tmp_path))) == {*range(0, 60, 5), 60, 100}
 
 
-def test_what_is_damaged_after_it_was_looked_at_is_not_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_damaged_after_the_scan_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
         file, record = _alive_in(tmp_path, 20)
@@ -128,7 +126,7 @@ def test_what_is_damaged_after_it_was_looked_at_is_not_written_anew(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("before", "after"), [(8192, 1024), (1024, 8192), (4096, 2048)])
-def test_a_journal_goes_on_with_files_of_another_size(
+def test_a_journal_continues_with_files_of_another_size(
     tmp_path: Path, layout: JournalLayout, before: int, after: int
 ) -> None:
     """Also where the new files could not hold a record that the old ones have."""
@@ -163,7 +161,7 @@ def _fill_more(opened: Journal, first: int) -> None:
     opened.append_add(first, 1, b"")
 
 
-def test_files_that_cannot_be_compacted_do_not_have_it_begin_again_and_again(
+def test_files_that_cannot_be_compacted_do_not_restart_compactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads all files: so not for each few that can be."""
@@ -212,7 +210,7 @@ def _peak(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.slow
-def test_bodies_are_not_held_all_together(tmp_path: Path) -> None:
+def test_bodies_are_not_all_in_memory_at_once(tmp_path: Path) -> None:
     options = JournalOptions(file_bytes=1 << 16, compact_files_min=0)
     with journal(tmp_path, options) as (opened, _):
         _fill(opened, count=2000, size=4000, alive=3)

@@ -95,7 +95,7 @@ def test_a_signal_handler_within_a_load_is_refused(tmp_path: Path, monkeypatch: 
         opened.append_add(1, 1, b"")
 
 
-def test_a_signal_handler_beside_a_wait_may_append(tmp_path: Path) -> None:
+def test_a_signal_handler_during_a_wait_may_append(tmp_path: Path) -> None:
     """What is waited for is out of the calls of the thread that waits."""
     with journal(tmp_path) as (opened, _):
         signal.signal(signal.SIGUSR1, lambda *_: opened.append_add(2, 1, b""))
@@ -106,7 +106,7 @@ def test_a_signal_handler_beside_a_wait_may_append(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sync", [True, False, "wait", None])
-def test_what_is_no_sync_is_refused_and_nothing_is_appended(tmp_path: Path, sync: object) -> None:
+def test_an_invalid_sync_is_refused_and_nothing_is_appended(tmp_path: Path, sync: object) -> None:
     with journal(tmp_path) as (opened, _):
         with pytest.raises(TypeError, match="Sync"):
             opened.append_add(1, 1, b"", sync=sync)  # type: ignore[call-overload]

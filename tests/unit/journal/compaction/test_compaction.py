@@ -70,7 +70,7 @@ def _state(loaded: Loaded) -> tuple[object, ...]:
     return (loaded.records, loaded.prepared, loaded.failed, loaded.problems)
 
 
-def test_what_is_alive_stays_as_it_is_in_fewer_files(tmp_path: Path) -> None:
+def test_live_records_are_unchanged_in_fewer_files(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
     before = reload(tmp_path)
@@ -133,7 +133,7 @@ def _counted(all_: Iterable[JournalFile]) -> dict[str, tuple[int, int, set[str]]
     }
 
 
-def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
+def test_the_ledger_after_a_compaction_equals_that_of_a_load(tmp_path: Path) -> None:
     with journal(tmp_path / "journal") as (opened, _):
         _fill_together(opened)
         for turn in range(3):
@@ -156,7 +156,7 @@ def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
-def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(tmp_path: Path, times: int) -> None:
+def test_a_compacted_transaction_is_all_or_nothing(tmp_path: Path, times: int) -> None:
     with journal(tmp_path / "whole") as (opened, _):
         _fill_together(opened)
     for turn in range(times):
@@ -183,7 +183,7 @@ def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(tmp_path: P
 
 
 @pytest.mark.slow
-def test_others_append_while_it_goes_on(tmp_path: Path) -> None:
+def test_appends_continue_during_a_compaction(tmp_path: Path) -> None:
     options = replace(SMALL, file_bytes=8192)
     done = threading.Event()
     expected: dict[int, dict[int, list[bytes]]] = {}
@@ -290,7 +290,7 @@ def _control(folder: Path, moves: FileMoves) -> bytes:
 
 
 @pytest.mark.slow
-def test_whenever_it_is_cut_short_all_is_as_before(tmp_path: Path) -> None:
+def test_an_interrupted_compaction_changes_no_record(tmp_path: Path) -> None:
     expected = _state(_before_and_after(tmp_path))
     kinds = set()
     for moment in _moments(tmp_path / "before", tmp_path / "after", tmp_path / "at"):
@@ -326,9 +326,7 @@ def _contents(path: Path) -> dict[str, bytes]:
         ((), 7),
     ],
 )
-def test_a_control_file_that_makes_no_sense_is_refused_and_nothing_is_changed(
-    tmp_path: Path, renamed: Any, dead: Any
-) -> None:
+def test_an_invalid_control_file_is_refused_and_nothing_is_changed(tmp_path: Path, renamed: Any, dead: Any) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
     replaced = tuple((each[0], 1) for each in (*renamed, *dead)) if isinstance(dead, tuple) else ()
@@ -340,7 +338,7 @@ def test_a_control_file_that_makes_no_sense_is_refused_and_nothing_is_changed(
 
 
 @pytest.mark.parametrize("size", [None, 0, 60, 100, -1])
-def test_a_damaged_control_file_is_told_for_some_files_may_be_renamed_already(tmp_path: Path, size: int | None) -> None:
+def test_a_damaged_control_file_is_reported(tmp_path: Path, size: int | None) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
     whole = _control(tmp_path, FileMoves((), ()))
@@ -353,7 +351,7 @@ def test_a_damaged_control_file_is_told_for_some_files_may_be_renamed_already(tm
 
 
 @pytest.mark.parametrize("at", [0, 200, -1])
-def test_a_damaged_file_never_takes_the_place_of_a_whole_one(tmp_path: Path, at: int) -> None:
+def test_a_damaged_file_never_replaces_a_complete_one(tmp_path: Path, at: int) -> None:
     """Nothing was renamed yet: what is damaged is set aside, and all is as before the compaction."""
     expected = _before_and_after(tmp_path)
     refused = 0
@@ -379,7 +377,7 @@ def test_a_damaged_file_never_takes_the_place_of_a_whole_one(tmp_path: Path, at:
     assert refused
 
 
-def test_what_another_program_wrote_to_after_it_began_is_left_as_it_is(tmp_path: Path) -> None:
+def test_files_that_another_program_has_changed_are_not_replaced(tmp_path: Path) -> None:
     """Also where only one of the files is another use: the control file says which use each was."""
     _before_and_after(tmp_path)
     refused = 0
@@ -422,7 +420,7 @@ def test_a_journal_of_jboss_messagings_layout_is_never_compacted(tmp_path: Path)
     assert not [*tmp_path.glob("*.cmp"), *tmp_path.glob("*.ctr*")]
 
 
-def test_a_compaction_that_an_earlier_version_began_there_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+def test_a_compaction_begun_by_an_earlier_version_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
     options = replace(SMALL, layout=JournalLayout.JBM)
     with journal(tmp_path, options) as (opened, _):
         _fill(opened)
@@ -436,7 +434,7 @@ def test_a_compaction_that_an_earlier_version_began_there_is_refused_and_nothing
     assert _contents(tmp_path) == before
 
 
-def test_it_is_done_without_being_asked_where_little_is_alive(tmp_path: Path) -> None:
+def test_mostly_dead_files_are_compacted_automatically(tmp_path: Path) -> None:
     options = replace(SMALL, compact_files_min=10, compact_ratio=0.3)
     with journal(tmp_path, options) as (opened, _):
         for number in range(200):

@@ -73,7 +73,7 @@ def _four_files(path: Path) -> None:
 
 
 @pytest.mark.parametrize("pool", [0, 2])
-def test_to_free_files_takes_no_space(tmp_path: Path, pool: int) -> None:
+def test_freeing_files_takes_no_space(tmp_path: Path, pool: int) -> None:
     """There may be none, and where fewer files are asked for one of them still has to keep the largest id."""
     _four_files(tmp_path)
     assert _on_a_full_disk(tmp_path, pool, [0, 1, 2, 3, 4, 5]) == ["kept 0"] * 3
@@ -81,7 +81,7 @@ def test_to_free_files_takes_no_space(tmp_path: Path, pool: int) -> None:
     assert (ids(loaded), loaded.id_max, check_journal(tmp_path)) == ([6, 100, 101], 101, [])
 
 
-def test_what_is_to_be_set_aside_waits_until_there_is_space(tmp_path: Path) -> None:
+def test_a_damaged_file_waits_for_space_to_be_quarantined(tmp_path: Path) -> None:
     _four_files(tmp_path)
     first = files(tmp_path)[0]
     flip(first, records_in(first)[0][1] + 100)
@@ -109,7 +109,7 @@ with Journal(sys.argv[1], JournalOptions(file_bytes=2048, compact_files_min=0, f
 """
 
 
-def test_on_a_full_disk_a_journal_is_loaded_and_its_own_files_are_freed(tmp_path: Path) -> None:
+def test_a_journal_on_a_full_disk_is_loaded_and_frees_files(tmp_path: Path) -> None:
     _four_files(tmp_path)
     for file in files(tmp_path):
         if not records_in(file):
@@ -120,7 +120,7 @@ def test_on_a_full_disk_a_journal_is_loaded_and_its_own_files_are_freed(tmp_path
     assert (ids(reload(tmp_path)), check_journal(tmp_path)) == ([6, *range(100, 106)], [])
 
 
-def test_a_compaction_leaves_no_more_files_than_were_asked_for(tmp_path: Path) -> None:
+def test_a_compaction_leaves_no_more_files_than_requested(tmp_path: Path) -> None:
     options = replace(SMALL, pool_files=8)
     with journal(tmp_path, options) as (opened, _):
         _fill(opened)
@@ -148,7 +148,7 @@ def _delete_and_reclaim(opened: Journal) -> int:
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENOSPC])
 @pytest.mark.parametrize("pool", [None, 6])
 @pytest.mark.parametrize("work", [Journal.compact, _delete_and_reclaim])
-def test_whatever_cannot_be_opened_or_read_is_done_later(
+def test_work_that_cannot_open_or_read_a_file_is_retried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Journal], int], pool: int | None, number: int
 ) -> None:
     options = replace(SMALL, pool_files=pool)

@@ -44,7 +44,7 @@ def fill(path: Path, layout: JournalLayout, alignment: int = 1) -> None:
 
 
 @pytest.mark.parametrize(("layout", "alignment"), [*((layout, 1) for layout in LAYOUTS), (JournalLayout.JBM, 512)])
-def test_nothing_is_told_of_what_the_engine_leaves(tmp_path: Path, layout: JournalLayout, alignment: int) -> None:
+def test_a_sound_journal_has_no_problems(tmp_path: Path, layout: JournalLayout, alignment: int) -> None:
     fill(tmp_path, layout, alignment)
     assert check_journal(tmp_path) == []
     reload(tmp_path)
@@ -111,7 +111,7 @@ def test_each_bit_of_the_last_record_matters_too(tmp_path: Path, body_bytes: int
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("written", [512, 1024, 1536])
-def test_a_record_that_was_being_written_is_not_told(tmp_path: Path, layout: JournalLayout, written: int) -> None:
+def test_an_unfinished_last_record_is_not_reported(tmp_path: Path, layout: JournalLayout, written: int) -> None:
     file = write_file(tmp_path, header_for(layout, 1), [_ADD, JournalRecord(Kind.ADD, 0, 2, 7, b"x" * 1600)])
     whole = file.read_bytes()
     assert rules(tmp_path) == []
@@ -186,7 +186,7 @@ _DAMAGES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", _DAMAGES)
-def test_each_kind_of_damage_is_told(tmp_path: Path, name: str) -> None:
+def test_each_kind_of_damage_is_reported(tmp_path: Path, name: str) -> None:
     damage, expected = _DAMAGES[name]
     damage(tmp_path)
     before = {each: each.read_bytes() for each in tmp_path.iterdir()}
@@ -194,7 +194,7 @@ def test_each_kind_of_damage_is_told(tmp_path: Path, name: str) -> None:
     assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
 
 
-def test_what_a_gone_file_explains_is_not_told(tmp_path: Path) -> None:
+def test_a_delete_that_a_removed_file_explains_is_not_reported(tmp_path: Path) -> None:
     deletes = [JournalRecord(Kind.DELETE, 0, record_id) for record_id in (2, 3)]
     update = JournalRecord(Kind.UPDATE, 0, 2, 7, b"")
     write_journal(tmp_path, [_ADD, update, *deletes, commit(7, (1, 3)), JournalRecord(Kind.ROLLBACK, 8)], first=2)
@@ -203,7 +203,7 @@ def test_what_a_gone_file_explains_is_not_told(tmp_path: Path) -> None:
     assert rules(tmp_path) == ["delete", "transaction"]  # the file is there, and has not what is told of it
 
 
-def test_what_a_file_that_is_used_again_explains_is_not_told(tmp_path: Path) -> None:
+def test_a_delete_that_a_reused_file_explains_is_not_reported(tmp_path: Path) -> None:
     """A compaction keeps deletes of what its other files had; and then all files behind are freed."""
     with_delete(tmp_path)
     assert rules(tmp_path) == ["delete"]
@@ -211,7 +211,7 @@ def test_what_a_file_that_is_used_again_explains_is_not_told(tmp_path: Path) -> 
     assert rules(tmp_path) == []
 
 
-def test_a_transaction_in_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_transaction_in_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     write_journal(tmp_path, [_JOINED], [_JOINED._replace(record_id=2), commit(5, (1, 1), (2, 1))])
     assert rules(tmp_path) == []
     flip(tmp_path / "journal-1.jnl", 30)
@@ -221,7 +221,7 @@ def test_a_transaction_in_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("begins", [64, 512, 530])
-def test_holes_that_jboss_messaging_left_in_a_file_it_used_again_are_no_damage(tmp_path: Path, begins: int) -> None:
+def test_alignment_gaps_in_a_reused_file_of_jboss_messaging_are_no_damage(tmp_path: Path, begins: int) -> None:
     """With asynchronous files it writes on at the next block of 512; there lies what an earlier use wrote."""
     header, earlier = FileHeader(JournalLayout.JBM, 9), FileHeader(JournalLayout.JBM, 3)
     old = pack_record(JournalRecord(Kind.ADD, 0, 5, 1, bytes(40)), earlier, 0)

@@ -36,7 +36,7 @@ def header(file_id: int, layout: JournalLayout) -> FileHeader:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_files_come_in_the_order_of_their_ids_beside_an_owner_too(tmp_path: Path, layout: JournalLayout) -> None:
+def test_files_are_listed_in_the_order_of_their_ids_beside_an_owner(tmp_path: Path, layout: JournalLayout) -> None:
     with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
         for number in range(12):
             opened.append_add(number, 1, bytes(900))
@@ -51,7 +51,7 @@ def test_files_come_in_the_order_of_their_ids_beside_an_owner_too(tmp_path: Path
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_another_use_of_a_file_is_told_from_the_one_that_was_seen(tmp_path: Path, layout: JournalLayout) -> None:
+def test_another_use_of_a_listed_file_is_detected(tmp_path: Path, layout: JournalLayout) -> None:
     write_file(tmp_path, header(1, layout), [JournalRecord(Kind.ADD, 0, 1, 7, b"old")])
     (file,) = seen(tmp_path).files
     assert read_use(file)
@@ -65,7 +65,7 @@ def test_another_use_of_a_file_is_told_from_the_one_that_was_seen(tmp_path: Path
 
 
 @pytest.mark.parametrize("renamed", [False, True], ids=["before", "after"])
-def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, renamed: bool) -> None:
+def test_the_control_file_of_an_interrupted_compaction_decides_which_files_count(tmp_path: Path, renamed: bool) -> None:
     layout = JournalLayout.NATIVE
     for file_id in (1, 2, 3):
         write_file(tmp_path, header(file_id, layout), [JournalRecord(Kind.ADD, 0, file_id, 7, b"old")])
@@ -103,7 +103,7 @@ def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, rename
     assert rules(tmp_path) == ["compaction"]
 
 
-def test_what_is_wrong_with_headers_and_names_is_told_and_the_rest_is_there(tmp_path: Path) -> None:
+def test_problems_of_headers_and_names_are_reported_and_other_files_are_listed(tmp_path: Path) -> None:
     reload(tmp_path, replace(SMALL, files_min=6))
     there = files(tmp_path)
     (tmp_path / "journal-70.jnl").write_bytes(b"BIN")

@@ -93,7 +93,7 @@ def test_a_journal_of_hornetq_2_1_or_artemis_is_refused_by_name_and_unchanged(
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_a_record_that_only_the_oldest_layout_has_tells_that_it_is_that(tmp_path: Path, name: str) -> None:
+def test_a_record_of_only_the_oldest_layout_identifies_it(tmp_path: Path, name: str) -> None:
     path = _made(tmp_path / "j", FOUR_BYTE_LAYOUTS, OLD[name])
     _refused(path, JournalLayout.JBM, "jbm-2008-07")
     assert read_records(path).layout is JournalLayout.JBM_2008_07
@@ -118,7 +118,7 @@ def test_a_prepared_transaction_of_the_oldest_layout_is_not_rolled_back(tmp_path
     assert ids(reload(path, SMALL)) == [0x11, 0x21]
 
 
-def test_what_fits_several_layouts_must_be_named_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_ambiguous_layout_must_be_named_before_anything_is_written(tmp_path: Path) -> None:
     for number, records in enumerate(
         ((FOUR_BYTE_LAYOUTS,), (FOUR_BYTE_LAYOUTS, COMMIT), (FOUR_BYTE_LAYOUTS, NEW["delete"]), ())
     ):
@@ -133,7 +133,7 @@ def test_what_fits_several_layouts_must_be_named_before_anything_is_written(tmp_
 
 
 @pytest.mark.parametrize("mask", [1 << bit for bit in range(8)])
-def test_one_damaged_record_makes_no_other_layout_of_a_named_one(tmp_path: Path, mask: int) -> None:
+def test_one_damaged_record_does_not_contradict_a_named_layout(tmp_path: Path, mask: int) -> None:
     """An empty PREPARE with one bit changed is a DELETE_TX of the oldest layout; the others tell that it is damage."""
     empty = "11 00000001 0000000000000058 00000000 00000000 00000019"
     path = _made(tmp_path / "j", FOUR_BYTE_LAYOUTS, COMMIT, NEW["delete"], empty)
@@ -143,7 +143,7 @@ def test_one_damaged_record_makes_no_other_layout_of_a_named_one(tmp_path: Path,
     assert ids(reload(path, replace(SMALL, layout=JournalLayout.JBM))) == [0x21]
 
 
-def test_what_a_user_put_into_the_body_of_a_damaged_record_is_no_evidence(tmp_path: Path) -> None:
+def test_the_body_of_a_damaged_record_is_no_evidence(tmp_path: Path) -> None:
     forged = bytes.fromhex(HORNETQ["commit"])
     header = FileHeader(JournalLayout.JBM, 1)
     file = write_file(
@@ -157,7 +157,7 @@ def test_what_a_user_put_into_the_body_of_a_damaged_record_is_no_evidence(tmp_pa
     assert [problem.rule for problem in loaded.problems] == ["gap"]
 
 
-def test_the_oldest_layout_is_written_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_layout_is_written_if_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions, deletes and prepares, over several files, and again after a load."""
     monkeypatch.setattr(MaintenanceThread, "wake", lambda _: None)  # no file is freed before `reclaim` is called
     options = replace(SMALL, layout=JournalLayout.JBM_2008_07)

@@ -101,7 +101,7 @@ _LAYOUTS = st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM])
 @pytest.mark.slow
 @settings(deadline=None, max_examples=examples(200))
 @given(_LAYOUTS, journals())
-def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
+def test_states_equal_those_of_the_plain_replay(layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = both(Path(folder), layout, items)
     states, plain = found.states, found.plain
@@ -137,7 +137,7 @@ def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, ite
 @pytest.mark.slow
 @settings(deadline=None)
 @given(_LAYOUTS, journals())
-def test_a_load_and_a_check_say_what_the_plainest_replay_says(
+def test_a_load_and_a_check_agree_with_the_plain_replay(
     layout: JournalLayout, items: list[list[JournalRecord]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -213,7 +213,7 @@ def test_each_state(tmp_path: Path) -> None:
     )
 
 
-def test_what_a_record_is_for_a_load_is_let_go_of_as_soon_as_the_record_is_gone() -> None:
+def test_the_object_of_a_dead_record_is_released_at_once() -> None:
     def columns(*ids: int) -> tuple[Any, ...]:
         kinds = bytes(Kind.ADD if each > 0 else Kind.DELETE for each in ids)
         numbers = b"".join(abs(each).to_bytes(8, "little") for each in ids)
@@ -230,7 +230,7 @@ def test_what_a_record_is_for_a_load_is_let_go_of_as_soon_as_the_record_is_gone(
     assert journal_states(given(), (), ())[-2:] == ([], {})
 
 
-def test_what_asking_for_the_next_file_raises_is_raised() -> None:
+def test_an_exception_of_the_file_iterator_is_raised() -> None:
     def given() -> Any:
         yield (1, b"\x0b", bytes(8), bytes(8), bytes(8), []), -1, None
         raise OSError("no such file")
@@ -239,7 +239,7 @@ def test_what_asking_for_the_next_file_raises_is_raised() -> None:
         journal_states(given(), (), ())
 
 
-def test_a_commit_may_count_records_in_a_file_that_lost_its_header(tmp_path: Path) -> None:
+def test_a_commit_may_count_records_in_a_file_without_a_header(tmp_path: Path) -> None:
     records = [JournalRecord(Kind.ADD_TX, 5, 1, 7, b""), JournalRecord(Kind.COMMIT, 5, counts=((3, 2), (4, 1)))]
     file = write_file(tmp_path, header_for(JournalLayout.NATIVE, 4), records)
     columns = scan_file(file.read_bytes(), header_of(file))
@@ -252,7 +252,7 @@ def test_a_commit_may_count_records_in_a_file_that_lost_its_header(tmp_path: Pat
     assert record_states([StatesInput(4, alone)], headerless_ids=(3,)).suspect_commit is None
 
 
-def test_columns_that_do_not_go_together_are_refused() -> None:
+def test_columns_of_different_lengths_are_refused() -> None:
     def refused(kind: bytes, sizes: tuple[int, int, int], counts: list[Any], objects: list[Any] | None = None) -> None:
         journal_states([((1, kind, *map(bytes, sizes), counts), -1, objects)], (), ())
 
@@ -291,7 +291,7 @@ def hostile_files(draw: st.DrawFn) -> list[_HostileFile]:
 
 @pytest.mark.slow
 @given(hostile_files(), st.lists(st.integers(0, 5), max_size=2), st.lists(st.integers(0, 5), max_size=2))
-def test_whatever_the_columns_say_each_record_has_a_state(
+def test_each_record_of_arbitrary_columns_has_a_state(
     given_files: list[_HostileFile], lost: list[int], unknown: list[int]
 ) -> None:
     found, odd, order, must_outlive, *_ = journal_states(

@@ -30,7 +30,7 @@ class _Held:
         monkeypatch.setattr(Loading, "loaded", held)
 
 
-def test_close_waits_for_a_load_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_waits_for_a_running_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = _Held(monkeypatch)
     opened = Journal(tmp_path, SMALL)
     opened.start()
@@ -49,7 +49,7 @@ def test_close_waits_for_a_load_that_goes_on(tmp_path: Path, monkeypatch: pytest
     assert reload(tmp_path).records == []
 
 
-def test_of_two_threads_that_load_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_two_concurrent_loads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = _Held(monkeypatch)
     with Journal(tmp_path, SMALL) as opened, ThreadPoolExecutor(2) as threads:
         first = threads.submit(opened.load)

@@ -37,7 +37,7 @@ def _damage_tail(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("left", [64, 70, 88, 88 + 22, 1023])
-def test_a_file_that_was_cut_to_no_size_of_one_is_told_and_set_aside(tmp_path: Path, left: int) -> None:
+def test_a_file_of_an_impossible_size_is_reported_and_quarantined(tmp_path: Path, left: int) -> None:
     """Though where it ends now no record is broken off, and nothing else says that there were any behind."""
     with journal(tmp_path) as (opened, _):
         for number in range(5):
@@ -61,7 +61,7 @@ def test_a_file_that_was_cut_to_no_size_of_one_is_told_and_set_aside(tmp_path: P
     assert (ids(loaded), loaded.problems) == ([10, 11, 12, 13], [])
 
 
-def test_all_that_lies_behind_the_records_is_set_aside_once(tmp_path: Path) -> None:
+def test_bytes_after_the_last_record_are_quarantined_once(tmp_path: Path) -> None:
     rest = _damage_tail(tmp_path)
     assert len(rest) > 4 * _OPTIONS.buffer_bytes
     loaded = reload(tmp_path, _OPTIONS)
@@ -71,7 +71,7 @@ def test_all_that_lies_behind_the_records_is_set_aside_once(tmp_path: Path) -> N
     assert list(_kept(tmp_path).values()) == [rest]
 
 
-def test_a_load_that_fails_behind_it_does_not_do_it_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_that_fails_later_does_not_quarantine_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rest = _damage_tail(tmp_path)
 
     def failing(*arguments: object) -> None:
@@ -88,7 +88,7 @@ def test_a_load_that_fails_behind_it_does_not_do_it_twice(tmp_path: Path, monkey
     assert list(_kept(tmp_path).values()) == [rest]
 
 
-def test_nothing_in_it_is_replaced(tmp_path: Path) -> None:
+def test_nothing_in_the_quarantine_is_replaced(tmp_path: Path) -> None:
     with Directory(str(tmp_path)) as directory:
         for data in (b"one", b"two", b"one", b"three", b"two"):
             keep_copy(directory, "copy", data)
@@ -123,7 +123,7 @@ def test_the_quarantine_is_durable_before_anything_moves_into_it(
     assert done == [tmp_path.name, "rename", "quarantine", tmp_path.name]
 
 
-def test_it_is_in_the_journals_folder_whatever_that_is_called(tmp_path: Path) -> None:
+def test_the_quarantine_is_in_the_journals_folder_after_a_rename(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     _damage_tail(path)
     opened = Journal(path, _OPTIONS)
@@ -136,7 +136,7 @@ def test_it_is_in_the_journals_folder_whatever_that_is_called(tmp_path: Path) ->
     assert not list(path.iterdir())
 
 
-def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
+def test_a_symbolic_link_as_quarantine_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     _damage_tail(path)
     (tmp_path / "elsewhere").mkdir()

@@ -63,7 +63,7 @@ def _is_open(opened: Journal) -> bool:
 
 
 @pytest.mark.slow
-def test_wherever_a_start_is_interrupted_the_journal_is_nobodys_once_it_is_closed(tmp_path: Path) -> None:
+def test_an_interrupted_start_leaves_no_owner_after_close(tmp_path: Path) -> None:
     before = descriptors_before()
     for at in range(10_000):
         opened = Journal(tmp_path, _OPTIONS)
@@ -80,7 +80,7 @@ def test_wherever_a_start_is_interrupted_the_journal_is_nobodys_once_it_is_close
 
 @pytest.mark.slow
 @swallowed
-def test_wherever_a_load_is_interrupted_it_can_be_done_again(folder: Path, tmp_path: Path) -> None:
+def test_an_interrupted_load_can_be_retried(folder: Path, tmp_path: Path) -> None:
     expected = ids(reload(shutil.copytree(folder, tmp_path / "copy"), _OPTIONS))
     before, threads = descriptors_before(), threading.active_count()
     for at in range(10_000):
@@ -105,7 +105,7 @@ def _raises() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_raises")
 @pytest.mark.parametrize("name", ["loaded", "_read", "_go_on_in", "_clear"])
-def test_whatever_a_load_does_when_it_is_interrupted_it_can_be_done_again(
+def test_a_load_interrupted_in_any_call_can_be_retried(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     plain = getattr(Loading, name)
@@ -129,7 +129,7 @@ def test_whatever_a_load_does_when_it_is_interrupted_it_can_be_done_again(
 
 
 @pytest.mark.usefixtures("_raises")
-def test_a_load_that_is_interrupted_reads_no_further(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_load_reads_no_further(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has pressed Ctrl-C does not wait until all of a large journal is read."""
     read: list[JournalFile] = []
     plain = JournalFile.read
@@ -158,9 +158,7 @@ def twice() -> Iterator[Twice]:
 
 @pytest.mark.slow
 @swallowed
-def test_a_load_that_is_interrupted_twice_can_be_done_again(
-    folder: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_load_interrupted_twice_can_be_retried(folder: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second time before anybody has begun to undo it, for one."""
     plain = JournalLifecycle._roll_back
 
@@ -183,9 +181,7 @@ def test_a_load_that_is_interrupted_twice_can_be_done_again(
 
 @pytest.mark.slow
 @swallowed
-def test_a_start_that_is_interrupted_twice_is_undone(
-    tmp_path: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_interrupted_twice_is_undone(tmp_path: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = handle.DirectoryLock
 
     def struck(*arguments: Any) -> DirectoryLock:

@@ -56,7 +56,7 @@ def _threads() -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
-def test_a_load_that_fails_at_any_call_can_be_done_again(
+def test_a_load_that_fails_in_any_call_can_be_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     _left_behind(tmp_path / "before")
@@ -90,7 +90,7 @@ def test_a_load_that_fails_at_any_call_can_be_done_again(
     assert failed > 20
 
 
-def test_a_damaged_header_is_told_each_time_and_nothing_stays_open(tmp_path: Path) -> None:
+def test_a_damaged_header_is_reported_by_each_load_and_leaves_no_descriptor(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"")
     flip(files(tmp_path)[0], 20)
@@ -105,7 +105,7 @@ def test_a_damaged_header_is_told_each_time_and_nothing_stays_open(tmp_path: Pat
         assert ids(again.load()) == [1]
 
 
-def test_an_end_that_is_broken_into_is_ended_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_close_is_completed_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = descriptors_before()
     opened = Journal(tmp_path, SMALL)
     opened.start()

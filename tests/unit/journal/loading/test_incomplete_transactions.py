@@ -66,7 +66,7 @@ def _places(file: Path) -> list[int]:
         (JournalLayout.NATIVE, 0x01),
     ],
 )
-def test_whatever_byte_is_damaged_all_of_a_transaction_is_there_or_nothing_each_time(
+def test_a_transaction_is_all_or_nothing_with_any_damaged_byte(
     tmp_path: Path, layout: JournalLayout, mask: int
 ) -> None:
     options = replace(SMALL, layout=layout, file_bytes=1024)
@@ -90,7 +90,7 @@ def test_whatever_byte_is_damaged_all_of_a_transaction_is_there_or_nothing_each_
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("end", [Kind.COMMIT, Kind.PREPARE])
-def test_a_file_that_shows_that_something_is_missing_stays_and_is_set_aside_later(
+def test_a_file_that_shows_missing_records_stays_and_is_quarantined_later(
     tmp_path: Path, layout: JournalLayout, end: Kind
 ) -> None:
     """Though nothing in it is a record any more."""
@@ -127,7 +127,7 @@ def test_a_file_that_shows_that_something_is_missing_stays_and_is_set_aside_late
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("left", [0, 3])
 @pytest.mark.parametrize("end", [Journal.commit, Journal.prepare])
-def test_a_file_that_has_not_even_its_header_left_does_not_leave_half_of_a_transaction(
+def test_a_file_without_a_header_does_not_leave_a_part_of_a_transaction(
     tmp_path: Path, layout: JournalLayout, left: int, end: Callable[[Journal, int], None]
 ) -> None:
     """Nothing tells any more that it is not a file which was used again: so nobody says that the rest is all."""
@@ -153,9 +153,7 @@ def test_a_file_that_has_not_even_its_header_left_does_not_leave_half_of_a_trans
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_file_without_a_header_that_came_later_says_nothing_of_a_transaction(
-    tmp_path: Path, layout: JournalLayout
-) -> None:
+def test_a_later_file_without_a_header_does_not_affect_a_transaction(tmp_path: Path, layout: JournalLayout) -> None:
     """Its first use was behind the transaction's: what that lacks was in a file that was used again."""
     options = replace(SMALL, layout=layout, file_bytes=1024)
     with journal(tmp_path, options) as (opened, _):
@@ -178,7 +176,7 @@ def _mostly_dead(opened: Journal) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_compaction_takes_no_file_that_shows_that_something_is_missing(tmp_path: Path, layout: JournalLayout) -> None:
+def test_a_compaction_skips_files_that_show_missing_records(tmp_path: Path, layout: JournalLayout) -> None:
     options = replace(SMALL, layout=layout, file_bytes=1024)
     with journal(tmp_path, options) as (opened, _):
         opened.append_add(1, 1, b"1")
@@ -202,7 +200,7 @@ def test_a_compaction_takes_no_file_that_shows_that_something_is_missing(tmp_pat
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_load_that_ends_before_the_rollback_makes_nothing_of_a_prepared_transaction(
+def test_a_load_that_ends_before_the_rollback_does_not_commit_a_prepared_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: JournalLayout
 ) -> None:
     options = replace(SMALL, layout=layout, file_bytes=1024)
@@ -242,7 +240,7 @@ def _two_files(counts: tuple[tuple[int, int], ...]) -> Callable[[Path], None]:
         pytest.param(((2, 1), (2, 1)), id="not the file of the commit"),
     ],
 )
-def test_a_commit_that_nobody_wrote_so_is_damaged(tmp_path: Path, counts: tuple[tuple[int, int], ...]) -> None:
+def test_a_commit_with_impossible_counts_is_damaged(tmp_path: Path, counts: tuple[tuple[int, int], ...]) -> None:
     path = tmp_path / "journal"
     _two_files(counts)(path)
     told = {problem.rule: problem.text for problem in check_journal(path)}
