@@ -1,4 +1,4 @@
-"""Files of a journal as bytes, and the records in them: as the product finds them, and in the plainest way."""
+"""Journal files as bytes, and their records, as the product finds them and by a plain implementation."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_counts, pack_record, parse_record
 
 _KINDS = set(Kind)
-_RECORD_BYTES_MIN = 17  # of JBoss Messaging's
+_RECORD_BYTES_MIN = 17  # in JBoss Messaging's layouts
 
 Scanned = tuple[int, int, int, int, int, int, bytes, bytes]
-"""A record: kind, offset, end, transaction, id, user's type, body, and the counts as they lie there."""
+"""A record: kind, offset, end, transaction, id, user_type, body, and packed counts."""
 
 
 class Scan(NamedTuple):
-    """What a file holds; end, gaps and doubts as ColumnScan has them."""
+    """The records of a file; end, gaps and suspects as in ColumnScan."""
 
     records: list[Scanned]
     end: int
@@ -32,7 +32,7 @@ class Scan(NamedTuple):
 
 
 def scan_records(data: bytes, header: FileHeader, *, count_max: int = 1 << 16) -> Scan:
-    """All records of a file which has just `data`, as the product finds them."""
+    """Return all records of a file as the product finds them.  data: exactly the file."""
     scans = list(scan_columns(data, header, count_max=count_max))
     assert all(scan.record_count == count_max for scan in scans[:-1])
     assert scans[-1].record_count < count_max
@@ -61,7 +61,7 @@ def _rows(scan: ColumnScan) -> list[Scanned]:
 
 
 def plain_scan(data: bytes, header: FileHeader) -> Scan:
-    """The same, one record after the other, each parsed by itself."""
+    """Return the same, each record parsed alone."""
     end = header.layout.header_bytes
     found = Scan([], end, [], [])
     for at, record, stop in plain_records(data, header):
@@ -76,9 +76,9 @@ def plain_scan(data: bytes, header: FileHeader) -> Scan:
 
 
 def plain_records(data: bytes, header: FileHeader) -> Iterator[tuple[int, JournalRecord | None, int]]:
-    """The records of a file, and where they lie; None where something begins as one in JBoss Messaging's layouts.
+    """Yield the records of a file and their offsets; None for a suspect in JBoss Messaging's layouts.
 
-    In our layout what is no record is gone over by fragments, or to the next block; in others by bytes.
+    Bytes that are no record are skipped by fragments, or to the next block, in the native layout; else byte by byte.
     """
     native = header.layout is JournalLayout.NATIVE
     at = fragment_start(header.layout.header_bytes) if native else header.layout.header_bytes
@@ -101,7 +101,7 @@ def plain_records(data: bytes, header: FileHeader) -> Iterator[tuple[int, Journa
 
 
 def found_places(data: bytes, header: FileHeader) -> list[int]:
-    """Where all who go through the records of a file find them."""
+    """Return the offsets at which every reader of a file finds its records."""
     scan = scan_records(data, header)
     for data_there, count_max in [(data, 2), (data, 5), (data[: scan.end], 3)]:
         assert scan_records(data_there, header, count_max=count_max).records == scan.records
@@ -109,7 +109,7 @@ def found_places(data: bytes, header: FileHeader) -> list[int]:
 
 
 def file_of(header: FileHeader, records: list[JournalRecord]) -> tuple[bytearray, list[tuple[int, int]]]:
-    """A file of some records, and where these lie."""
+    """Pack records into a file; also return their offsets."""
     data = bytearray(header.pack())
     places = []
     for record in records:
@@ -121,6 +121,6 @@ def file_of(header: FileHeader, records: list[JournalRecord]) -> tuple[bytearray
 
 
 def file_of_adds(header: FileHeader, bodies: list[bytes]) -> tuple[bytearray, list[tuple[int, int]]]:
-    """The same of adds, whose ids are their numbers."""
+    """Pack adds with these bodies; their ids are their numbers."""
     records = [JournalRecord(Kind.ADD, 0, number, 1, body) for number, body in enumerate(bodies)]
     return file_of(header, records)

@@ -1,4 +1,4 @@
-"""Damage to a journal of our layout: which records are lost, and that nothing else is ever given as a record."""
+"""Damage to a native journal: which records are lost, and that no other bytes are ever returned as a record."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.support.journals import SMALL, files, flip, ids, journal, records_in,
 
 _HEADER = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt")
 _SECTOR = 512
-_FIELDS = 9  # of an ADD, before its body
+_FIELDS = 9  # size of the fields of an ADD before its body
 _OPTIONS = replace(SMALL, file_bytes=4 * BLOCK_BYTES)
 
 
 def _found(data: bytes) -> list[tuple[int, bytes]]:
-    """The id and the body of each record."""
+    """Return the id and the body of each record."""
     return [(each[4], each[6]) for each in scan_records(data, _HEADER).records]
 
 
 def _lost(records: Iterable[Scanned], damaged: range) -> set[int]:
-    """The ids of the records that a run of damaged bytes may cost.
+    """Return the ids of the records that a run of damaged bytes may cost.
 
-    Those of which a byte is damaged, and, for each block of which a head is damaged, those with a head behind that.
+    That is each record with a damaged byte and, for each block with a damaged head, each record with a head after it.
     """
     lost = set()
     blocks: dict[int, int] = {}
@@ -98,17 +98,17 @@ def test_lost_records_are_reported_and_all_others_are_read(tmp_path: Path, where
     [file] = [each for each in files(tmp_path) if records_in(each)]
     records = records_in(file)
     flip(file, records[1][1] + where)
-    there = sorted(
+    live = sorted(
         {each[4] for each in records} - _lost(records, range(records[1][1] + where, records[1][1] + where + 1))
     )
-    assert there == ([0, *range(4, 8)] if where == 0 else [0, *range(2, 8)])
+    assert live == ([0, *range(4, 8)] if where == 0 else [0, *range(2, 8)])
     assert {each.rule for each in check_journal(tmp_path)} == {"gap"}
-    assert [each.record_id for each in read_records(tmp_path)] == there
+    assert [each.record_id for each in read_records(tmp_path)] == live
     loaded = reload(tmp_path, _OPTIONS)
-    assert (ids(loaded), {each.rule for each in loaded.problems}) == (there, {"gap"})
+    assert (ids(loaded), {each.rule for each in loaded.problems}) == (live, {"gap"})
     with journal(tmp_path, _OPTIONS) as (opened, _):
         opened.append_add(100, 1, b"goes on")
-    assert ids(reload(tmp_path, _OPTIONS)) == [*there, 100]
+    assert ids(reload(tmp_path, _OPTIONS)) == [*live, 100]
 
 
 def test_a_damaged_head_in_the_last_block_is_reported(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_damaged_head_in_the_last_block_is_reported(tmp_path: Path) -> None:
 
 @st.composite
 def _forged(draw: st.DrawFn) -> tuple[bytes, dict[int, bytes]]:
-    """A file, by somebody who knew its salt and where each body would lie, and its records; and damage of any kind."""
+    """Draw a file and its records, made by an author who knew its salt and all offsets, and any damage to it."""
     sizes = [bytes(each) for each in _BODY_BYTES]
     places = [start for start, _ in file_of_adds(_HEADER, sizes)[1]]
     bodies = []

@@ -1,4 +1,4 @@
-"""What is on the disk when: with processes that end, are killed, or whose writes fail."""
+"""Durability of records if processes exit, are killed, or their writes fail."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_records_without_a_waiter_are_written_soon_after_a_late_write(tmp_path: Path) -> None:
-    """The journal's thread wrote that one before the thread that appended it noted that it had rung."""
+    """The worker writes the first record before the appending thread has noted that it woke the worker."""
     with journal(tmp_path) as (opened, _):
         with slow_after("put", 0.2):
             opened.append_add(1, 1, b"", sync=Sync.LATER)
@@ -97,7 +97,7 @@ def test_futures_complete_in_the_order_of_their_calls(tmp_path: Path) -> None:
 
 
 def _writes() -> int:
-    """How many write calls this process made (proc(5)): a commit makes one, and then syncs."""
+    """Return how many write calls this process has made (proc(5)): a commit makes one, and then syncs."""
     found = re.search(r"^syscw: (\d+)$", Path("/proc/self/io").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1])
@@ -118,7 +118,7 @@ def test_threads_share_syncs(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_fails_all_callers_and_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    """A limit on the size of files, of setrlimit(2), has writes behind it fail as a full disk's do."""
+    """setrlimit(2) limits the size of files, so that later writes fail as on a full disk."""
     script = """
 import resource
 from binlog.errors import PoisonedError
@@ -162,7 +162,7 @@ def test_close_waits_for_a_running_append(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _), ThreadPoolExecutor(2) as pool:
         opened.append_add(1, 1, bytes(1500))
         with opened._files_guard:
-            appended = pool.submit(opened.append_add, 2, 1, bytes(1500))  # goes on in the next file
+            appended = pool.submit(opened.append_add, 2, 1, bytes(1500))  # cuts over to the next file
             time.sleep(0.1)
             closed = pool.submit(opened.close)
             time.sleep(0.1)

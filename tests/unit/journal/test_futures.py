@@ -1,4 +1,4 @@
-"""Futures, and what their callbacks may do: they run in the thread that writes."""
+"""Futures and their callbacks, which run in the worker thread of the journal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = 30.0
 
 
 def _in_callback(opened: Journal, work: Callable[[], object]) -> BaseException | None:
-    """Do something in a future's callback; what it raised."""
+    """Run something in the callback of a future, and return its exception."""
     raised: Future[BaseException | None] = Future()
 
     def callback(_: Future[None]) -> None:
@@ -39,7 +39,7 @@ def _in_callback(opened: Journal, work: Callable[[], object]) -> BaseException |
 
 
 def _hold(opened: Journal) -> threading.Event:
-    """Have the thread that writes wait, so that a callback that is added now runs there."""
+    """Block the worker thread, so that callbacks added now run there."""
     held, entered = threading.Event(), threading.Event()
 
     def hold(_: Future[None]) -> None:
@@ -47,7 +47,9 @@ def _hold(opened: Journal) -> threading.Event:
         held.wait(_SECONDS)
 
     def hold_there(future: Future[None]) -> None:
-        if threading.current_thread() is not threading.main_thread():  # which has it where the future was done already
+        if (
+            threading.current_thread() is not threading.main_thread()
+        ):  # the main thread runs it if the future was done already
             hold(future)
 
     while not entered.is_set():
@@ -87,7 +89,7 @@ def test_a_callback_cannot_close_the_journal(tmp_path: Path) -> None:
 
 
 def test_a_callback_may_append_without_a_wait(tmp_path: Path) -> None:
-    """Also so much that others would have to wait for room."""
+    """It may append more than the buffers hold, for which another thread would wait."""
     later: list[Future[None]] = []
 
     def much() -> None:
@@ -106,8 +108,8 @@ def test_a_callback_may_append_without_a_wait(tmp_path: Path) -> None:
 def test_an_exception_of_a_callback_ends_nothing(
     tmp_path: Path, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[object] = []
-    monkeypatch.setattr(threading, "excepthook", lambda given: told.append(given.exc_type))
+    reported: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda given: reported.append(given.exc_type))
 
     def raises(_: Future[None]) -> None:
         raise kind
@@ -116,12 +118,12 @@ def test_an_exception_of_a_callback_ends_nothing(
         held = _hold(opened)
         future = opened.append_add(1000, 1, b"", sync=Sync.FUTURE)
         future.add_done_callback(raises)
-        behind = opened.append_add(1001, 1, b"", sync=Sync.FUTURE)
+        later = opened.append_add(1001, 1, b"", sync=Sync.FUTURE)
         held.set()
-        behind.result(_SECONDS)
+        later.result(_SECONDS)
         opened.append_add(1002, 1, b"")
     assert ids(reload(tmp_path))[-3:] == [1000, 1001, 1002]
-    assert told == ([] if issubclass(kind, Exception) else [kind])
+    assert reported == ([] if issubclass(kind, Exception) else [kind])
 
 
 def test_a_callback_of_a_failed_future_can_neither_append_nor_close(

@@ -1,4 +1,4 @@
-"""Files byte for byte: those of JBoss Messaging's journal, and of our own layout."""
+"""Golden files of JBoss Messaging's journal and of the native layout."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_same_calls_write_the_same_bytes_as_jboss_messaging(tmp_path: Path) 
         opened.append_add_tx(0x55, 0x21, 9, b"CCC")
         opened.append_update_tx(0x55, ID, 10, b"D")
         with opened._guard:
-            opened._appender.cut_over()  # as was done there
+            opened._appender.cut_over()  # as in the recorded run
         opened.append_add_tx(0x55, 0x22, 9, b"E")
         opened.commit(0x55)
         opened.append_delete_tx(0x66, 0x21, b"xx")
@@ -59,7 +59,7 @@ def test_a_journal_of_jboss_messaging_is_loaded_and_continued(tmp_path: Path) ->
     for name, data in _FILES.items():
         (tmp_path / name).write_bytes(data)
     assert check_journal(tmp_path) == []
-    assert reload(tmp_path, SMALL) == _LOADED  # its records tell which layout it is
+    assert reload(tmp_path, SMALL) == _LOADED  # the layout is recognised by the records
     assert {name: (tmp_path / name).read_bytes() for name in _FILES} == _FILES
     with journal(tmp_path) as (opened, _):
         opened.commit(0x66)
@@ -68,7 +68,7 @@ def test_a_journal_of_jboss_messaging_is_loaded_and_continued(tmp_path: Path) ->
     )
 
 
-# Version 2 of our layout: a header, then the records of both files above, a fragment each.
+# Version 2 of the native layout: a header, then the records of both files above, one fragment each.
 _OURS = """
     42494e4c4f474a4c 00000002 00001000 0000000000000007 73616c7473616c74 00000000075bcd15 0000000000000066
     000000000000000000000000 64418593 000000000000000000000000000000000000000000000000

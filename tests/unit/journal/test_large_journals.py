@@ -1,4 +1,4 @@
-"""Journals of very many records, and records of very many updates: what is done grows as they do."""
+"""Journals of very many records, and records with very many updates: costs grow linearly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_location_is_a_number_until_an_update_makes_it_a_list(tmp_path: Path) 
 
 
 def test_an_id_added_twice_by_another_program_is_loaded_twice(tmp_path: Path) -> None:
-    """As other programs may write it; one delete takes both."""
+    """Other programs may write two adds of an id; one delete removes both."""
     with journal(tmp_path) as (opened, _):
         for number in (1, 2, 1, 3):
             opened._append(11, 0, number, 1, b"%d" % number, b"")

@@ -1,4 +1,4 @@
-"""What a journal is before it is appended to: its states, its files, and what it refuses."""
+"""Opening a journal: its states, its files, and its refusals."""
 
 from __future__ import annotations
 
@@ -140,12 +140,12 @@ def test_a_file_without_a_header_does_not_prevent_a_load(tmp_path: Path, layout:
     with journal(tmp_path, options) as (opened, _):
         opened.append_add(1, 0, b"body")
     (tmp_path / "journal-9.jnl").write_bytes(data)
-    told = [(problem.path, problem.rule) for problem in check_journal(tmp_path)]
-    assert told == [(str(tmp_path / "journal-9.jnl"), "short")]
+    reported = [(problem.path, problem.rule) for problem in check_journal(tmp_path)]
+    assert reported == [(str(tmp_path / "journal-9.jnl"), "short")]
     with journal(tmp_path, options) as (opened, loaded):
         assert ids(loaded) == [1]
-        assert [(problem.path, problem.rule) for problem in loaded.problems] == told
-        assert opened._files.id_max >= 9  # the name's number is not given again
+        assert [(problem.path, problem.rule) for problem in loaded.problems] == reported
+        assert opened._files.id_max >= 9  # the number in the name is not reused
     assert not (tmp_path / "journal-9.jnl").exists()
     kept = tmp_path / "quarantine" / "journal-9.jnl"
     assert kept.read_bytes() == data if data else not kept.exists()
@@ -177,7 +177,7 @@ def test_a_journal_has_one_owner(tmp_path: Path) -> None:
         def use_it() -> None:
             with pytest.raises(StateError):
                 opened.append_add(2, 0, b"")
-            opened.close()  # does nothing: it is the parent's
+            opened.close()  # does nothing: the parent owns the journal
 
         Child(use_it).join()
         opened.append_add(3, 0, b"")
@@ -233,7 +233,7 @@ def test_an_unfinished_file_is_removed(tmp_path: Path) -> None:
 def test_leftovers_in_a_reused_file_of_jboss_messaging_are_no_damage(
     tmp_path: Path, records: list[JournalRecord]
 ) -> None:
-    """The same, behind the last record too, where nothing says that the record is the last."""
+    """Also after the last record, although no field marks it as the last."""
     left = pack_record(JournalRecord(Kind.ADD, 0, 0x40B, 1, bytes(100)), FileHeader(JournalLayout.JBM, 3), 0)
     write_file(tmp_path, FileHeader(JournalLayout.JBM, 90), [JournalRecord(Kind.ADD, 0, 6, 1, b"before")])
     header = FileHeader(JournalLayout.JBM, 100)

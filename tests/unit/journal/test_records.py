@@ -1,4 +1,4 @@
-"""Records outside of transactions: what comes back, and what is refused."""
+"""Records outside of transactions: loads return them, and invalid calls are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of a signal handler that broke into a call of its own thread, which would wait for itself."""
+"""Calls of a signal handler that interrupted a call of its own thread, which would wait for itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CALLS: list[Callable[[Journal], object]] = [
 
 
 class _Handler:
-    """Makes all calls, each of which is to be refused."""
+    """Makes all calls, and expects each to be refused."""
 
     def __init__(self, opened: Journal) -> None:
         self._opened = opened
@@ -96,7 +96,7 @@ def test_a_signal_handler_within_a_load_is_refused(tmp_path: Path, monkeypatch: 
 
 
 def test_a_signal_handler_during_a_wait_may_append(tmp_path: Path) -> None:
-    """What is waited for is out of the calls of the thread that waits."""
+    """A thread that waits has left the guarded part of its call."""
     with journal(tmp_path) as (opened, _):
         signal.signal(signal.SIGUSR1, lambda *_: opened.append_add(2, 1, b""))
         future = opened.append_add(1, 1, b"", sync=Sync.FUTURE)

@@ -1,4 +1,4 @@
-"""Transactions: all of one or nothing, whatever is damaged."""
+"""Transactions are all or nothing, whatever is damaged."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_rolled_back_transaction_has_no_effect(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", [Journal.commit, Journal.rollback, Journal.prepare])
 def test_an_id_that_an_open_transaction_adds_is_taken(tmp_path: Path, end: Callable[[Journal, int], None]) -> None:
-    """There would be two records of it, and a delete would take both."""
+    """Otherwise there would be two records with the id, and a delete would remove both."""
     with journal(tmp_path) as (opened, _):
         opened.append_add_tx(10, 5, 1, b"ten")
         for refused in (
@@ -99,7 +99,7 @@ def test_an_id_that_an_open_transaction_adds_is_taken(tmp_path: Path, end: Calla
 def test_an_id_added_and_deleted_in_a_transaction_is_not_taken(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add_tx(10, 5, 1, b"first")
-        opened.append_delete_tx(11, 5)  # another one's delete says nothing of it
+        opened.append_delete_tx(11, 5)  # a delete in another transaction does not matter
         with pytest.raises(StateError):
             opened.append_add(5, 1, b"")
         opened.append_delete_tx(10, 5)
@@ -127,7 +127,7 @@ def test_interleaved_transactions_take_effect_in_commit_order(tmp_path: Path, or
     for tx_id in order:
         for number in (2, 3, 4):
             expected.append(Record(number * 100 + tx_id, 1, b"%d" % tx_id))
-            if 20 not in order[: order.index(tx_id)]:  # else there is nothing to update
+            if 20 not in order[: order.index(tx_id)]:  # otherwise the record to be updated does not exist
                 expected.append(Record(1, 1, b"%d" % tx_id, is_update=True))
         if tx_id == 20:
             expected = [record for record in expected if record.record_id != 1]
@@ -156,7 +156,7 @@ def test_an_open_transaction_is_reported_once_and_its_id_is_free(tmp_path: Path)
 
 
 def _spread(opened: Journal) -> None:
-    """Transaction 10 over three files, with one beside it that lies in the second."""
+    """Run transaction 10 over three files, with another one beside it in the second file."""
     for number in (1, 2, 3):
         opened.append_add_tx(10, number, 1, LARGE)
     opened.append_add_tx(11, 50, 1, b"beside")
@@ -290,7 +290,7 @@ def test_a_commit_or_rollback_of_an_unknown_transaction_has_no_effect(tmp_path: 
 
 
 def test_open_records_of_another_program_do_not_join_a_later_transaction(tmp_path: Path) -> None:
-    """JBoss Messaging leaves them there, and may give their id again after a restart."""
+    """JBoss Messaging leaves such records, and may use the transaction id again after a restart."""
     one, two = (FileHeader(JournalLayout.JBM, number) for number in (1, 2))
     write_file(tmp_path, one, [JournalRecord(Kind.ADD_TX, 5, 1, 1, b"orphan")])
     write_file(
@@ -298,7 +298,7 @@ def test_open_records_of_another_program_do_not_join_a_later_transaction(tmp_pat
     )
     with journal(tmp_path) as (opened, loaded):
         assert ids(loaded) == [2]
-        opened.append_add(1, 1, b"")  # which nobody adds any more
+        opened.append_add(1, 1, b"")  # its transaction will never end
     assert ids(reload(tmp_path)) == [2, 1]
 
 

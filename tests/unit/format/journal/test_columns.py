@@ -1,4 +1,4 @@
-"""A journal's records as columns, and as a load takes them, against parsing each by itself."""
+"""Records as columns, and as a load takes them, against records parsed one by one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def records(draw: st.DrawFn) -> JournalRecord:
 
 
 def file_of(header: FileHeader, items: list[JournalRecord | bytes]) -> bytes:
-    """Records, and what lies between them."""
+    """Pack records, and bytes between them."""
     data = header.pack()
     for item in items:
         if isinstance(item, JournalRecord):

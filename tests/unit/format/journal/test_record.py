@@ -24,7 +24,7 @@ from tests.support.journal_bytes import scan_records
 ID = 0x0102030405060708
 SALT = b"saltsalt"
 
-# What the journal of JBoss Messaging wrote in 2009, run by hand: files of 1024 bytes, the first two of a journal.
+# Written by the journal of JBoss Messaging in 2009, run by hand: files of 1024 bytes, the first two of a journal.
 FIRST_FILE = """
     00000001
     0b 00000001 0102030405060708 00000004 07 41414141 0000001a
@@ -57,7 +57,7 @@ SECOND_RECORDS = [
     JournalRecord(Kind.ROLLBACK, 0x77),
     JournalRecord(Kind.DELETE, 0, 0x22),
 ]
-# Until September 2008, by its numbers and layouts.
+# With the numbers and layouts used until September 2008.
 OLD_FILE = """
     00000003
     0f 00000003 0000000000000022 00000011

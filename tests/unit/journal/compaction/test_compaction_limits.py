@@ -1,4 +1,4 @@
-"""Compaction of files that are damaged, of files of other sizes, and of very many bodies."""
+"""Compaction with damaged files, files of other sizes, and many bodies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.journals import LAYOUTS, SMALL, files, flip, ids, journal, re
 
 
 def _fill(opened: Journal, count: int = 60, size: int = 300, alive: int = 5) -> None:
-    """Records of which one in so many stays."""
+    """Append records, and delete all but one in `alive`."""
     for number in range(count):
         opened.append_add(number, 1, bytes([number % 251]) * size, sync=Sync.LATER)
         if number % alive:
@@ -35,7 +35,7 @@ def _fill(opened: Journal, count: int = 60, size: int = 300, alive: int = 5) -> 
 
 
 def _alive_in(path: Path, record_id: int) -> tuple[Path, Scanned]:
-    """Where a record lies."""
+    """Find the file and the location of a record."""
     for file in files(path):
         for each in records_in(file):
             if each[0] == Kind.ADD and each[4] == record_id:
@@ -47,9 +47,9 @@ def _alive_in(path: Path, record_id: int) -> tuple[Path, Scanned]:
 def test_a_file_damaged_during_a_compaction_stays_and_is_reported(tmp_path: Path, what: str) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
-        opened.append_add(100, 1, b"")  # so that all before is in a file
+        opened.append_add(100, 1, b"")  # so that a complete file has all earlier records
         file, record = _alive_in(tmp_path, 20)
-        if what == "delete":  # of another record, which comes back
+        if what == "delete":  # whose record reappears
             record = next(each for each in records_in(file) if each[0] == Kind.DELETE)
         _, at, end, *_ = record
         flip(file, {"body": at + 50, "kind": at, "check": end - 1, "delete": at}[what], 0x40)
@@ -71,7 +71,7 @@ def test_a_compaction_without_space_for_its_control_file_does_nothing_and_append
     with journal(tmp_path) as (opened, _):
         _fill(opened)
         before = files(tmp_path)
-        unfinished.mkdir()  # neither can it be made, nor removed
+        unfinished.mkdir()  # so that the control file can be neither created nor removed
         with pytest.raises(AccessError):
             opened.compact()
         assert set(files(tmp_path)) >= set(before)
@@ -117,7 +117,7 @@ def test_a_record_damaged_after_the_scan_is_not_rewritten(tmp_path: Path, monkey
         assert [(problem.path, problem.offset) for problem in opened.problems()] == [(str(file), record[1])]
         assert not list(tmp_path.glob("*.cmp"))
         monkeypatch.setattr(compaction, "compaction_groups", compaction_groups)
-        opened.compact()  # now of all others
+        opened.compact()  # compacts all other files
         assert len(opened.problems()) == 1
     loaded = reload(tmp_path)
     assert set(ids(loaded)) == {0, 5, 10, 15, 25, 30, 35, 40, 45, 50, 55, 60}
@@ -129,7 +129,7 @@ def test_a_record_damaged_after_the_scan_is_not_rewritten(tmp_path: Path, monkey
 def test_a_journal_continues_with_files_of_another_size(
     tmp_path: Path, layout: JournalLayout, before: int, after: int
 ) -> None:
-    """Also where the new files could not hold a record that the old ones have."""
+    """Even if a record of the old files does not fit in a new file."""
     old = replace(SMALL, layout=layout, file_bytes=before)
     with journal(tmp_path, old) as (opened, _):
         _fill(opened)
@@ -145,7 +145,7 @@ def test_a_journal_continues_with_files_of_another_size(
         opened.reclaim()
         opened.compact()
         opened.append_add(-3, 1, bytes(after - 200))
-        # Whether one is ahead already is for the journal's own thread to say.
+        # Whether a file is prepared already is up to the maintenance thread.
         assert {each.file_bytes for each in (opened._files.ahead, *opened._files.free) if each is not None} <= {after}
     loaded = reload(tmp_path, new)
     assert [record for record in loaded.records if record in expected] == expected
@@ -164,7 +164,7 @@ def _fill_more(opened: Journal, first: int) -> None:
 def test_files_that_cannot_be_compacted_do_not_restart_compactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reads all files: so not for each few that can be."""
+    """A compaction reads all files, so it must not run again for each few new ones."""
     begun = 0
     plain = find_live_records
 
@@ -179,20 +179,20 @@ def test_files_that_cannot_be_compacted_do_not_restart_compactions(
         for number in range(40):
             opened.append_add_tx(1, 1000 + number, 1, bytes(1500), sync=Sync.LATER)
         opened.prepare(1)
-        _go_on(opened, range(100))
+        _fill_and_reclaim(opened, range(100))
         assert 3 <= begun <= 14
         assert len(opened._files.data) < 75
         opened.rollback(1)
         opened.reclaim()
         assert len(opened._files.data) < 35
-        _go_on(opened, range(100, 140))
+        _fill_and_reclaim(opened, range(100, 140))
         assert begun <= 20
         assert len(opened._files.data) < 20
     assert ids(reload(tmp_path, options)) == list(range(140))
 
 
-def _go_on(opened: Journal, numbers: range) -> None:
-    """A file for each, of which little stays; the journal's own thread looks after each."""
+def _fill_and_reclaim(opened: Journal, numbers: range) -> None:
+    """Fill one mostly dead file after another, each checked by the maintenance thread."""
     for number in numbers:
         opened.append_add(number, 1, b"stays", sync=Sync.LATER)
         opened.append_add(10_000, 1, bytes(1700), sync=Sync.LATER)

@@ -1,4 +1,4 @@
-"""What a journal does beside appending, where it fails for a reason that may pass: the journal goes on."""
+"""Maintenance that fails for a transient reason: appends continue, and the work is retried."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.failing import FailingCalls
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
 
 _LARGE = bytes(900)  # two to a file
-# Of those that the keeper makes, but for writes and syncs.
+# Those of the maintenance thread, except writes and syncs.
 _CALLS = ("pread", "unlink", "link", "stat", "listdir", "mkdir")
 
-# A limit on the size of files, of setrlimit(2), has writes behind it fail as a full disk's do: so no file can be made,
-# and the beginnings of those that are there can be written to.
+# setrlimit(2) limits the size of files, so that later writes fail as on a full disk: no file can be created, but the
+# beginnings of existing files can be overwritten.
 _ON_A_FULL_DISK = """
 import resource, sys
 from binlog.errors import FullError
@@ -55,7 +55,7 @@ journal.close()
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """Use a folder in memory: these tests inject failures at each call, and do not test the disk."""
     return in_memory
 
 
@@ -69,12 +69,12 @@ def _four_files(path: Path) -> None:
     with journal(path) as (opened, _):
         for number in range(6):
             opened.append_add(number, 1, _LARGE)
-        opened.append_add(6, 1, bytes(300))  # in the fourth
+        opened.append_add(6, 1, bytes(300))  # in the fourth file
 
 
 @pytest.mark.parametrize("pool", [0, 2])
 def test_freeing_files_takes_no_space(tmp_path: Path, pool: int) -> None:
-    """There may be none, and where fewer files are asked for one of them still has to keep the largest id."""
+    """There may be no space, and with fewer files one of them still has to keep the largest id."""
     _four_files(tmp_path)
     assert _on_a_full_disk(tmp_path, pool, [0, 1, 2, 3, 4, 5]) == ["kept 0"] * 3
     loaded = reload(tmp_path)
@@ -113,7 +113,7 @@ def test_a_journal_on_a_full_disk_is_loaded_and_frees_files(tmp_path: Path) -> N
     _four_files(tmp_path)
     for file in files(tmp_path):
         if not records_in(file):
-            file.unlink()  # as though its process had died before it could make one
+            file.unlink()  # as if the process had died before it could create the file
     done = run_script(_LOADED_ON_A_FULL_DISK, tmp_path)
     assert (done.stdout, done.stderr) == ("7\n3\n", "")
     assert len(files(tmp_path)) == 6

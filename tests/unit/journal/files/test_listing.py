@@ -1,4 +1,4 @@
-"""A look at a journal's folder from outside: which files count, whatever is going on there."""
+"""Listing a journal's folder: which files count, even while an owner changes them."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ def test_the_control_file_of_an_interrupted_compaction_decides_which_files_count
     assert [file.header.file_id for file in found.files] == [1, 3]
     assert read_use(found.files[0]) == data
     assert not found.problems
-    # One that is damaged says nothing, and that is told.
+    # A damaged control file has no effect, and is reported.
     control = tmp_path / CONTROL_FILE
     whole = control.read_bytes()
     control.write_bytes(whole[:-1])
     assert [file.header.file_id for file in seen(tmp_path).files] == [1, 2, 3]
     assert rules(tmp_path) == ["control"]
     control.write_bytes(whole)
-    # One that was being written has not got its name.
+    # A control file that was being written does not have its name yet.
     control.rename(tmp_path / f"{CONTROL_FILE}.tmp")
     assert [file.header.file_id for file in seen(tmp_path).files] == [1, 2, 3]
     assert rules(tmp_path) == []
@@ -105,11 +105,11 @@ def test_the_control_file_of_an_interrupted_compaction_decides_which_files_count
 
 def test_problems_of_headers_and_names_are_reported_and_other_files_are_listed(tmp_path: Path) -> None:
     reload(tmp_path, replace(SMALL, files_min=6))
-    there = files(tmp_path)
+    live = files(tmp_path)
     (tmp_path / "journal-70.jnl").write_bytes(b"BIN")
-    flip(there[0], 20)
-    shutil.copy(there[1], tmp_path / "journal-2000.jnl")
+    flip(live[0], 20)
+    shutil.copy(live[1], tmp_path / "journal-2000.jnl")
     (tmp_path / "journal-90.jnl").write_bytes(header(90, JournalLayout.JBM).pack() + bytes(2044))
-    assert header_of(there[1]).file_id == 2
+    assert header_of(live[1]).file_id == 2
     assert sorted(rules(tmp_path)) == ["file_id", "header_crc", "layout", "name", "short"]
-    assert [file.name for file in seen(tmp_path).files] == [file.name for file in (there[1], *there[2:])]
+    assert [file.name for file in seen(tmp_path).files] == [file.name for file in (live[1], *live[2:])]

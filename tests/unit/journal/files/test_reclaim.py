@@ -1,4 +1,4 @@
-"""Which files go, and which stay, and what becomes of those that go."""
+"""Which files are freed and which stay, and their reuse."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONE = bytes(1500)
 
 
 def test_a_file_with_deletes_outlives_the_deleted_records() -> None:
-    directory = Directory(os.curdir)  # which none of them touches
+    directory = Directory(os.curdir)  # no file is accessed
     pairs = list(itertools.permutations(range(3), 2))
     for numbers in itertools.product((0, 1), repeat=3 + len(pairs)):
         made = [JournalFile(directory, "", FileHeader(JournalLayout.JBM, number), 1024) for number in range(3)]
@@ -39,7 +39,7 @@ def test_a_file_with_deletes_outlives_the_deleted_records() -> None:
                 made[who].must_outlive.add(made[whose])
         dead = dead_files(made, None)
         for place, file in enumerate(made):
-            # Oldest first: so not for one that goes after it.
+            # Files are freed oldest first, so a later file cannot free this one.
             kept = any(other not in dead or made.index(other) > place for other in file.must_outlive)
             assert (file in dead) == (not file.pin_count and not kept)
 
@@ -157,7 +157,7 @@ def test_deletes_are_durable_before_their_dead_file_is_freed(tmp_path: Path, mon
         monkeypatch.setattr(os, "fdatasync", noted)
         monkeypatch.setattr(appender, "commit_at", noted_commit)
         opened.append_delete(1, sync=Sync.LATER)
-        opened._appender._group.by_caller = True  # so that it commits by what is watched here
+        opened._appender._group.by_caller = True  # so that `reclaim` commits by the watched functions
         assert opened.reclaim() == 1
     assert synced.index(last) < synced.index(dead)
 
@@ -216,7 +216,7 @@ def test_no_id_repeats_if_free_files_of_another_size_are_removed_first(tmp_path:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1_000_000, 1, bytes(500))
         opened.append_delete(1_000_000)
-        opened.append_add(2, 1, ONE)  # in the next file, which was made before
+        opened.append_add(2, 1, ONE)  # in the next file, which was created before
         opened.reclaim()
     assert [header_of(file).record_id_max for file in files(tmp_path) if records_in(file)] == [0]
     run_script(_LOADED_WITH_LARGER_FILES, tmp_path).check_returncode()
@@ -228,7 +228,7 @@ def test_no_id_repeats_if_free_files_of_another_size_are_removed_first(tmp_path:
 
 
 def test_a_delete_outlives_an_update_whose_record_is_gone(tmp_path: Path) -> None:
-    """The file with the record went first; of the delete and the update that are left the delete must not."""
+    """The file with the record was freed first; the delete must then outlive the update."""
     kept = [JournalRecord(Kind.UPDATE, 0, 1, 1, b"u"), JournalRecord(Kind.ADD, 0, 5, 1, b"keeps the file")]
     write_file(tmp_path, FileHeader(JournalLayout.NATIVE, 7, b"saltsalt"), kept)
     write_file(tmp_path, FileHeader(JournalLayout.NATIVE, 8, b"SALTSALT"), [JournalRecord(Kind.DELETE, 0, 1)])

@@ -1,4 +1,4 @@
-"""A survey of a journal, and its records as columns: against reading it record by record, and beside an owner."""
+"""A survey of a journal and its columns, against records read one by one, and beside an owner."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.support.journal_programs import programs, run
 from tests.support.journals import SMALL, files, journal
 from tests.support.plain_journal import Row, plain_rows
 
-_READING = "binlog.journal.inspection.inspection.read_seen"
+_READING = "binlog.journal.inspection.inspection.read_use"
 _WIDTHS = {"kind": "B", "user_type": "B", "state": "B", "body_bytes": "i", "counts_bytes": "i"}
 
 
 def rows(part: FilePart) -> list[Row]:
-    """The records of a part, read as in another process."""
+    """Read the records of a part, as another process would."""
     found: list[Row] = []
     data = Path(part.path).read_bytes()
     for columns in PartReader(pickle.loads(pickle.dumps(part))):
@@ -77,13 +77,13 @@ def test_columns_equal_the_records_read_one_by_one(
 def test_a_survey_is_of_one_moment_while_the_owner_appends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: JournalLayout
 ) -> None:
-    """What is appended after a file was read, and goes on in one that was not read yet, is there in both or in none."""
+    """A transaction that begins in a file already read and continues in one not yet read is in both or in none."""
     with journal(tmp_path, replace(SMALL, layout=layout, files_min=6)) as (opened, _):
         for number in range(30):
             opened.append_add(number, 1, bytes(100))
         reads: list[str] = []
 
-        def read_and_go_on(file: FileUse) -> bytes:
+        def read_and_append(file: FileUse) -> bytes:
             data = read_use(file)
             reads.append(file.name)
             if len(reads) == 2:
@@ -93,7 +93,7 @@ def test_a_survey_is_of_one_moment_while_the_owner_appends(
                     opened.commit(number)
             return data
 
-        monkeypatch.setattr(_READING, read_and_go_on)
+        monkeypatch.setattr(_READING, read_and_append)
         found = all_rows(tmp_path)
         monkeypatch.undo()
         assert len(set(reads)) > 2

@@ -1,4 +1,4 @@
-"""Journals as lines of text, and back."""
+"""Export of a journal, and import of the lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.journal.test_check import fill
 
 from binlog.errors import CorruptError, FullError, StateError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
@@ -26,6 +25,7 @@ from binlog.journal.record import Loaded, Record
 from tests.support.examples import examples
 from tests.support.journal_programs import programs, run
 from tests.support.journals import LAYOUTS, SMALL, flip, ids, journal, reload, write_file
+from tests.unit.journal.inspection.test_check import fill
 
 
 def exported(path: Path) -> list[bytes]:
@@ -63,7 +63,7 @@ def test_an_import_of_an_export_loads_the_same_records(
 
 
 def grouped(lines: list[bytes]) -> list[tuple[int, object, object]]:
-    """The records that count, each with its transaction."""
+    """Return the live records, each with its transaction."""
     return [
         (record.kind, record.tx_id, record.record_id)
         for record in ExportReader(lines, "lines")
@@ -148,7 +148,7 @@ def test_an_export_of_a_damaged_journal_has_all_readable_records(tmp_path: Path)
         for number in range(1, 6):
             opened.append_add(number, 1, b"body")
         opened.append_update(2, 2, b"more")
-    flip(tmp_path / "old" / "journal-1.jnl", 88 + 26 + 20)  # of the second one
+    flip(tmp_path / "old" / "journal-1.jnl", 88 + 26 + 20)  # of the second record
     records = read_records(tmp_path / "old")
     assert [problem.rule for problem in records.problems] == ["gap", "update"]
     lines = [line.encode() for line in export_lines(records)]

@@ -1,4 +1,4 @@
-"""What a load does about work that another process did, and that may not be on the disk; and loads that fail."""
+"""A load makes durable what another process may have left unsynced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.journals import SMALL, files, header_of, ids, journal, reload
 
 
 class Spy:
-    """The calls that make something durable, and renames, in their order."""
+    """Record the calls that make data durable, and renames, in their order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -109,7 +109,7 @@ def test_nothing_is_appended_after_a_failed_sync_of_a_new_file(tmp_path: Path, m
         monkeypatch.setattr(files_module, "sync", plain)
         raise PoisonedError("a fault")
 
-    with opened._files_guard:  # the keeper makes none meanwhile
+    with opened._files_guard:  # the maintenance thread creates none meanwhile
         ahead, opened._files.ahead = opened._files.ahead, None
         assert ahead is not None
         ahead.close()

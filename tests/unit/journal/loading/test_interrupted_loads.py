@@ -1,4 +1,5 @@
-"""A signal handler raises, wherever it breaks into `start` or `load`: nothing of it is left, and it can be repeated."""
+"""An exception of a signal handler at each point of `start` or `load`: nothing is left, and the call can be
+repeated."""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ _OPTIONS = replace(SMALL, files_min=4)
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """Use a folder in memory: these tests inject failures at each call, and do not test the disk."""
     return in_memory
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A journal with several files, a transaction that nobody ended, and one file to come."""
+    """A journal with several files, an open transaction, and one more file to create."""
     path = tmp_path / "journal"
     with journal(path) as (opened, _):
         for number in range(20):
@@ -54,7 +55,7 @@ def _started(path: Path) -> Journal:
 
 
 def _is_open(opened: Journal) -> bool:
-    """Whether it is loaded; if it is not, it can be."""
+    """Return whether the journal is loaded; if not, it can be."""
     try:
         opened.new_id()
     except StateError:
@@ -104,7 +105,7 @@ def _raises() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_raises")
-@pytest.mark.parametrize("name", ["loaded", "_read", "_go_on_in", "_clear"])
+@pytest.mark.parametrize("name", ["loaded", "_scan", "_resume_in", "_remove_leftovers"])
 def test_a_load_interrupted_in_any_call_can_be_retried(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -130,7 +131,7 @@ def test_a_load_interrupted_in_any_call_can_be_retried(
 
 @pytest.mark.usefixtures("_raises")
 def test_an_interrupted_load_reads_no_further(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has pressed Ctrl-C does not wait until all of a large journal is read."""
+    """After Ctrl-C a user does not wait until all of a large journal is read."""
     read: list[JournalFile] = []
     plain = JournalFile.read
 
@@ -159,7 +160,7 @@ def twice() -> Iterator[Twice]:
 @pytest.mark.slow
 @swallowed
 def test_a_load_interrupted_twice_can_be_retried(folder: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second time before anybody has begun to undo it, for one."""
+    """In one case the second exception comes before any cleanup has begun."""
     plain = JournalLifecycle._roll_back
 
     def struck(opened: JournalLifecycle, tx_ids: list[int]) -> None:

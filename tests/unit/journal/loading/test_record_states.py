@@ -1,4 +1,4 @@
-"""What became of each record, against the plainest way to say it."""
+"""The states of records, against the plain replay."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RULES = {
 
 @dataclass
 class Both:
-    """Files, their columns with the states, and what the plain replay says.  A record's body is its own number."""
+    """Some files with columns, states and the plain replay.  The body of a record is its number."""
 
     headers: list[FileHeader]
     columns: list[ColumnScan]
@@ -62,7 +62,7 @@ def both(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) ->
         header = header_of(file, layout)
         plain.files.add(header.file_id)
         for record, row in rows_of(file, header):
-            plain.go_on(record, row)
+            plain.replay(record, row)
         given.append(StatesInput(header.record_id, scan_file(file.read_bytes(), header, Record), header.file_id))
         headers.append(header)
     return Both(headers, [each.columns for each in given], record_states(given), plain)
@@ -70,7 +70,7 @@ def both(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) ->
 
 @st.composite
 def journals(draw: st.DrawFn) -> list[list[JournalRecord]]:
-    """Records of a few ids, in a few transactions; commits say what is right, mostly."""
+    """Draw records of a few ids in a few transactions; most counts of commits are right."""
     numbers = iter(range(1000))
     true: dict[int, dict[int, int]] = {}
     items: list[list[JournalRecord]] = []
@@ -81,14 +81,14 @@ def journals(draw: st.DrawFn) -> list[list[JournalRecord]]:
             counts = true.setdefault(tx_id, {})
             if kind in (Kind.ADD_TX, Kind.UPDATE_TX, Kind.DELETE_TX):
                 counts[file] = counts.get(file, 0) + 1
-            told: tuple[tuple[int, int], ...] = ()
+            reported: tuple[tuple[int, int], ...] = ()
             if kind in (Kind.PREPARE, Kind.COMMIT):
-                told = tuple({**counts, **draw(_WRONG)}.items()) + draw(_TWICE)
+                reported = tuple({**counts, **draw(_WRONG)}.items()) + draw(_TWICE)
             if kind in (Kind.COMMIT, Kind.ROLLBACK):
                 true.pop(tx_id)
             body = b"%d" % next(numbers) if kind not in (Kind.DELETE, Kind.COMMIT, Kind.ROLLBACK) else b""
             plain = kind in (Kind.ADD, Kind.UPDATE, Kind.DELETE)
-            records.append(JournalRecord(kind, 0 if plain else tx_id, record_id, 7, body, told))
+            records.append(JournalRecord(kind, 0 if plain else tx_id, record_id, 7, body, reported))
         items.append(records)
     return items
 
@@ -109,27 +109,27 @@ def test_states_equal_those_of_the_plain_replay(layout: JournalLayout, items: li
         place, index = found.place(row)
         assert RecordState(states.states[place][index]).name.lower() == row["state"], row
     assert sum(map(len, states.states)) == len(plain.rows)
-    there = [row for row in plain.order if row["state"] in ("live", "updated")]
+    live = [row for row in plain.order if row["state"] in ("live", "updated")]
     for place in range(_FILES):
-        sizes = [row["record_bytes"] for row in there if row["file_id"] == place + 1]
+        sizes = [row["record_bytes"] for row in live if row["file_id"] == place + 1]
         assert (states.live_count(place), states.live_bytes[place]) == (len(sizes), sum(sizes))
-        assert states.is_incomplete[place] == (place + 1 in plain.lacking)
+        assert states.is_incomplete[place] == (place + 1 in plain.incomplete)
     numbers = memoryview(states.order).cast("I")
     order = [found.place(row) for row in plain.order if row["state"] != "deleted"]
     assert list(zip(numbers[::2], numbers[1::2], strict=True)) == order
     assert {(one + 1, other + 1) for one, other in states.must_outlive} == plain.must_outlive
     assert sorted({(_RULES[each.symptom], each.file, each.index) for each in states.missing_records}) == sorted(
-        {(rule, *found.place(row)) for rule, row in plain.odd}
+        {(rule, *found.place(row)) for rule, row in plain.symptoms}
     )
     transactions = {(each.tx_id, each.is_ended): [place[:2] for place in each.content] for each in states.transactions}
     assert transactions == {
-        **{(tx_id, False): list(map(found.place, rows)) for tx_id, rows in plain.going.items()},
+        **{(tx_id, False): list(map(found.place, rows)) for tx_id, rows in plain.open.items()},
         **{(tx_id, True): list(map(found.place, rows)) for tx_id, rows in plain.failed.items()},
     }
     assert states.id_max == max((max(row["id"] or 0, row["transaction"] or 0) for row in plain.rows), default=0)
-    assert [record.body for record in states.records] == [row["data"] for row in there]
+    assert [record.body for record in states.records] == [row["data"] for row in live]
     places: dict[int, list[int]] = {}
-    for row in there:
+    for row in live:
         places.setdefault(row["id"], []).append(row["file_id"] << 32 | row["record_bytes"])
     assert states.locations == {each: found[0] if len(found) == 1 else found for each, found in places.items()}
 
@@ -146,20 +146,23 @@ def test_a_load_and_a_check_agree_with_the_plain_replay(
         problems = [problem for problem in check_journal(path) if problem.rule in ("update", "transaction")]
         loaded = reload(path)
         again = reload(path)
-    there = [row for row in plain.order if row["state"] in ("live", "updated")]
-    assert loaded.records == list(map(_record, there))
+    live = [row for row in plain.order if row["state"] in ("live", "updated")]
+    assert loaded.records == list(map(_record, live))
     assert sorted(loaded.prepared) == sorted(
-        _content(tx_id, rows) for tx_id, rows in plain.going.items() if rows[-1]["state"] == "prepared"
+        _content(tx_id, rows) for tx_id, rows in plain.open.items() if rows[-1]["state"] == "prepared"
     )
-    left = [(tx_id, rows) for tx_id, rows in plain.going.items() if rows[-1]["state"] != "prepared"]
+    left = [(tx_id, rows) for tx_id, rows in plain.open.items() if rows[-1]["state"] != "prepared"]
     assert sorted(loaded.failed) == sorted(_content(*each) for each in (*left, *plain.failed.items()))
-    odd = {(rule, row["file"], row["offset"]) for rule, row in plain.odd if rule == "transaction" or row in there}
-    assert {(each.rule, Path(each.path).name, each.offset) for each in problems} == odd - {
-        each for each in odd if each[0] == "delete"
+    missing = {
+        (rule, row["file"], row["offset"]) for rule, row in plain.symptoms if rule == "transaction" or row in live
+    }
+    assert {(each.rule, Path(each.path).name, each.offset) for each in problems} == missing - {
+        each for each in missing if each[0] == "delete"
     }
     assert [each for each in loaded.problems if each.rule in ("update", "transaction")] == problems
-    # If an id is used again after its transaction failed, a rollback ends the later one alone; the next load the other.
-    is_used_again = plain.failed.keys() & plain.going.keys() or any(
+    # If an id is reused after its transaction failed, one rollback ends only the later one; the next load ends the
+    # other.
+    is_used_again = plain.failed.keys() & plain.open.keys() or any(
         sum(row["kind"] == "commit" for row in rows) > 1 for rows in plain.failed.values()
     )
     if not is_used_again:
@@ -273,7 +276,7 @@ _HostileFile = tuple[int, bytes, bytes, bytes, bytes, list[bytes]]
 
 @st.composite
 def hostile_files(draw: st.DrawFn) -> list[_HostileFile]:
-    """Columns of any numbers, where counts are of any files, of any number, and cut anywhere."""
+    """Draw arbitrary columns, with packed counts that may be for any file, of any number, and cut off anywhere."""
     files = []
     for _ in range(draw(st.integers(0, 4))):
         kinds = draw(st.lists(st.integers(11, 19) | st.integers(0, 255), max_size=40))
@@ -294,12 +297,12 @@ def hostile_files(draw: st.DrawFn) -> list[_HostileFile]:
 def test_each_record_of_arbitrary_columns_has_a_state(
     given_files: list[_HostileFile], lost: list[int], unknown: list[int]
 ) -> None:
-    found, odd, order, must_outlive, *_ = journal_states(
+    found, missing, order, must_outlive, *_ = journal_states(
         ((each, number, None) for number, each in enumerate(given_files)), tuple(lost), tuple(unknown)
     )
     assert [len(states) for states, _, _ in found] == [len(kind) for _, kind, *_ in given_files]
     assert set(b"".join(states for states, _, _ in found)) <= set(RecordState)
-    for _, file, index, other, _ in odd:
+    for _, file, index, other, _ in missing:
         assert index < len(given_files[file][1])
         assert -len(lost) <= other < len(given_files)
     numbers = memoryview(order).cast("I")
