@@ -215,8 +215,8 @@ static PyObject *gather(const struct bodies *bodies, Py_ssize_t first, Py_ssize_
     }
     char *bound = PyBytes_AsString(bounds), *start = PyBytes_AsString(values), *at = start;
     for (Py_ssize_t i = first;; i++, bound += 4) {
-        int32_t place = (int32_t)(at - start);
-        memcpy(bound, &place, sizeof place);
+        int32_t offset = (int32_t)(at - start);
+        memcpy(bound, &offset, sizeof offset);
         if (i == stop)
             break;
         memcpy(at, (const char *)bodies->data.buf + offset_of(bodies, i), (size_t)size_of(bodies, i));

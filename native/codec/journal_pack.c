@@ -145,7 +145,7 @@ PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
     const char *salt;
     struct record record;
     struct journal_use use;
-    uint8_t here[8192], *to = here;
+    uint8_t buffer[8192], *to = buffer;
     PyObject *packed = NULL;
 
     (void)module;
@@ -156,13 +156,13 @@ PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
         ;
     else if (record.kind < JOURNAL_KIND_ADD || record.kind > JOURNAL_KIND_ROLLBACK)
         PyErr_SetString(PyExc_ValueError, "unknown kind of a record");
-    else if (bytes_most(&record) > (int64_t)sizeof here && !(to = PyMem_Malloc((size_t)bytes_most(&record))))
+    else if (bytes_most(&record) > (int64_t)sizeof buffer && !(to = PyMem_Malloc((size_t)bytes_most(&record))))
         PyErr_NoMemory();
     else {
         uint8_t *stop = use.salt ? put_fragments(to, &use, at, &record) : put_record(to, &use, &record);
         packed = PyBytes_FromStringAndSize((char *)to, stop - to);
     }
-    if (to != here)
+    if (to != buffer)
         PyMem_Free(to);
     PyBuffer_Release(&record.body);
     return packed;

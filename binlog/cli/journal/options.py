@@ -24,8 +24,8 @@ def files_options(command: _Command) -> _Command:
     """Add --prefix, --extension and --layout to a command, which gets them as a Files named `files`."""
 
     def with_files(prefix: str, extension: str, layout: str | None, **others: Any) -> Any:
-        found = Files(prefix=prefix, extension=extension, layout=None if layout is None else JournalLayout(layout))
-        return command(files=found, **others)
+        files = Files(prefix=prefix, extension=extension, layout=None if layout is None else JournalLayout(layout))
+        return command(files=files, **others)
 
     # click takes the options and the help text from the function that it gets.
     with_files.__doc__ = command.__doc__

@@ -126,10 +126,10 @@ class FileHeader(NamedTuple):
         """
         if self.layout is not JournalLayout.NATIVE or len(data) < JOURNAL_END.end:
             return None
-        found = JOURNAL_END.unpack(data)
-        if found["crc"] != self._end_crc(data[JOURNAL_END.base : _END_CRC_AT]):
+        fields = JOURNAL_END.unpack(data)
+        if fields["crc"] != self._end_crc(data[JOURNAL_END.base : _END_CRC_AT]):
             return None
-        return found["end"], found["record_count"]
+        return fields["end"], fields["record_count"]
 
     def _end_crc(self, start: bytes) -> int:
         return crc32c(start, crc32c(self.pack()[: JOURNAL_HEADER.size]))
@@ -157,17 +157,17 @@ def parse_file_header(data: bytes, path: str, layout: JournalLayout | None = Non
         raise ValueError(f"{path} is of the layout {JournalLayout.NATIVE.value!r}, not {layout.value!r}")
     if len(data) < JOURNAL_HEADER.size:
         raise CorruptError(path, 0, "header", f"the header is cut off after {len(data)} bytes")
-    found = JOURNAL_HEADER.unpack(data)
-    if found["crc"] != crc32c(data[:_CRC_AT]) or found["magic"] != _MAGIC:
+    fields = JOURNAL_HEADER.unpack(data)
+    if fields["crc"] != crc32c(data[:_CRC_AT]) or fields["magic"] != _MAGIC:
         raise CorruptError(path, 0, "header_crc", "the header is not what was written")
-    if found["version"] != VERSION:
+    if fields["version"] != VERSION:
         raise VersionError(
-            f"{path}: version {found['version']}; {VERSION} is known", found=found["version"], known=(VERSION,)
+            f"{path}: version {fields['version']}; {VERSION} is known", found=fields["version"], known=(VERSION,)
         )
-    if found["block_bytes"] != BLOCK_BYTES:
-        text = f"blocks of {found['block_bytes']} bytes; this version knows {BLOCK_BYTES}"
+    if fields["block_bytes"] != BLOCK_BYTES:
+        text = f"blocks of {fields['block_bytes']} bytes; this version knows {BLOCK_BYTES}"
         raise CorruptError(path, 0, "block_bytes", text)
-    values = [found[name] for name in ("file_id", "salt", "began_ns", "record_id_max")]
+    values = [fields[name] for name in ("file_id", "salt", "began_ns", "record_id_max")]
     return FileHeader(JournalLayout.NATIVE, *values)
 
 

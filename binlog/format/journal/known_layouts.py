@@ -93,15 +93,15 @@ def evidence_at(data: bytes, at: int, file_id: int) -> Evidence | None:
     head = data[at : at + _HEAD_BYTES]
     if len(head) < _HEAD_BYTES or head[1:] != file_id.to_bytes(4):
         return None
-    found: dict[int, frozenset[str]] = {}
+    layouts_by_size: dict[int, frozenset[str]] = {}
     for shape in _SHAPES:
         if shape.kind == head[0]:
             size = shape.size(data, at)
             if _TX_END < size <= len(data) - at and _i32(data, at + size - _CHECK_BYTES) == size:
-                found[size] = found.get(size, frozenset()) | shape.layouts
-    if len(found) != 1:
+                layouts_by_size[size] = layouts_by_size.get(size, frozenset()) | shape.layouts
+    if len(layouts_by_size) != 1:
         return None  # no record, or two possible sizes, which happens only by chance
-    ((size, layouts),) = found.items()
+    ((size, layouts),) = layouts_by_size.items()
     return Evidence(at, at + size, layouts) if layouts != FOUR_BYTE_LAYOUTS else None
 
 
@@ -115,11 +115,11 @@ def evidence_between(data: bytes, gaps: Iterable[tuple[int, int]], file_id: int)
         for _ in range(_TRIES_MAX):
             while at < stop and data[at] in _FILL:
                 at += 1
-            found = evidence_at(data, at, file_id) or evidence_at(data, aligned(at, _ALIGNMENT), file_id)
-            if found is None or found.end > stop:
+            evidence = evidence_at(data, at, file_id) or evidence_at(data, aligned(at, _ALIGNMENT), file_id)
+            if evidence is None or evidence.end > stop:
                 break
-            yield found
-            at = found.end
+            yield evidence
+            at = evidence.end
 
 
 def is_hornetq_2_1(data: bytes, number: int) -> bool:

@@ -28,8 +28,8 @@ class JournalNames(NamedTuple):
 
     def number(self, name: str) -> int | None:
         """Return the number in a name, or None if no file of this journal has such a name."""
-        found = re.fullmatch(rf"{re.escape(self.prefix)}-(\d{{1,19}})\.{re.escape(self.extension)}", name, re.ASCII)
-        return int(found[1]) if found else None
+        match = re.fullmatch(rf"{re.escape(self.prefix)}-(\d{{1,19}})\.{re.escape(self.extension)}", name, re.ASCII)
+        return int(match[1]) if match else None
 
     def is_unfinished(self, name: str) -> bool:
         """Whether a file of this name was being created, or written by a compaction."""

@@ -94,8 +94,8 @@ def parse_control(data: bytes, path: str, names: JournalNames) -> FileMoves:
     header = parse_file_header(data[:FILE_START_BYTES], path, JournalLayout.NATIVE)
     record, _ = parse_record(data, header.layout.header_bytes, header, path)
     try:
-        found = json.loads(record.body)
-        moves = FileMoves(*(tuple((name, number) for name, number in found[key]) for key in FileMoves._fields))
+        content = json.loads(record.body)
+        moves = FileMoves(*(tuple((name, number) for name, number in content[key]) for key in FileMoves._fields))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CorruptError(path, 0, "compaction", f"it is no list of file names and numbers: {error!r}") from error
     both = (*moves.renamed, *moves.dead)

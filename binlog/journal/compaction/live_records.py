@@ -79,13 +79,13 @@ def find_live_records(files: Sequence[JournalFile], counts: Mapping[JournalFile,
     for number, file in enumerate(files):
         data = file.read()
         columns = scan_file(data, file.header)
-        found = list(file_problems(file.path, file.header, data, columns))
-        if columns.record_count != file.record_count and not found:
+        damage = list(file_problems(file.path, file.header, data, columns))
+        if columns.record_count != file.record_count and not damage:
             text = f"{file.record_count} records were written, and {columns.record_count} were found"
-            found.append(Problem(file.path, columns.end, "count", text))
-        if found and not file.damaged:
+            damage.append(Problem(file.path, columns.end, "count", text))
+        if damage and not file.damaged:
             file.damaged = True
-            problems += found
+            problems += damage
         spans.add_file(number, columns)
         all_columns.append(columns)
     ids = [file.header.record_id for file in files]

@@ -271,11 +271,11 @@ class JournalFiles:
             return
         if self.free:
             self.free[0].open()  # if this fails, the file is still in the queue
-            kept = self.free.popleft().renew(self._header())
+            other = self.free.popleft().renew(self._header())
         else:
-            kept = self._make()
-        kept.close()
-        self.free.append(kept)
+            other = self._make()
+        other.close()
+        self.free.append(other)
 
     def _make(self) -> JournalFile:
         """Create a file, filled and durable, and open it."""

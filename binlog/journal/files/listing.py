@@ -149,14 +149,14 @@ def view_folder(path: str | os.PathLike[str], names: JournalNames, layout: Journ
     layout = None if layout is None else member(JournalLayout, layout, "layout")
     path = os.path.abspath(path)
     with Directory(path) as directory:
-        listed, found, problems = _list_stable(directory, names, layout)
-        if not found.files and not problems and LOCK_FILE not in listed:
+        listed, listing, problems = _list_stable(directory, names, layout)
+        if not listing.files and not problems and LOCK_FILE not in listed:
             raise NotFoundError(f"{path} is no journal: it has no file named as {names.file(1)}")
-    files = _recognise(found, layout)
+    files = _recognise(listing, layout)
     unfinished = tuple(name for name in listed if names.is_unfinished(name) or name == CONTROL_FILE + NEW_END)
     quarantine = tuple(list_folder(os.path.join(path, QUARANTINE_FOLDER)))
     layout = files[0].header.layout if files else None
-    return FolderView(path, layout, files, tuple(found.unreadable_ids), unfinished, quarantine, tuple(problems))
+    return FolderView(path, layout, files, tuple(listing.unreadable_ids), unfinished, quarantine, tuple(problems))
 
 
 def read_use(file: FileUse) -> bytes:
@@ -183,7 +183,7 @@ def _list_stable(
         control = read_control(directory)
         listed = sorted(directory.names())
         try:
-            found, problems = _list(directory, names, layout, listed, control)
+            listing, problems = _list(directory, names, layout, listed, control)
         except GoneError:
             continue
         # A reused file has a new id.  If a file was created meanwhile, its id may be lower, and it must not be missing.
@@ -191,20 +191,20 @@ def _list_stable(
         if numbers[0] != numbers[1] or read_control(directory) != control:
             continue
         if problems == before:
-            return listed, found, problems
+            return listed, listing, problems
         before = problems  # a header may just have been written: report problems only if they stay
     raise BusyError(f"the files of {directory.path} change faster than they can be listed", holder=None)
 
 
-def _recognise(found: Listing, layout: JournalLayout | None) -> tuple[FileUse, ...]:
+def _recognise(listing: Listing, layout: JournalLayout | None) -> tuple[FileUse, ...]:
     """Return the files with their layout, recognised if needed.  Raises: CorruptError; GoneError."""
-    if found.layout in (None, JournalLayout.NATIVE):
-        return tuple(found.files)
+    if listing.layout in (None, JournalLayout.NATIVE):
+        return tuple(listing.files)
     recognition = recognise(
-        JbmFile(file.path, file.header, file.number, partial(read_use, file)) for file in found.files
+        JbmFile(file.path, file.header, file.number, partial(read_use, file)) for file in listing.files
     )
     layout = recognition.confirm_layout(layout) or layout_for_reading(recognition)
-    return tuple(replace(file, header=file.header._replace(layout=layout)) for file in found.files)
+    return tuple(replace(file, header=file.header._replace(layout=layout)) for file in listing.files)
 
 
 def _list(
@@ -218,24 +218,24 @@ def _list(
     moves, problems = _moves(directory, names, control)
     renamed = {name for name, _ in moves.renamed}
     numbers = {name: number for name in (*listed, *renamed) if (number := names.number(name)) is not None}
-    found = Listing()
+    listing = Listing()
     for name in sorted(numbers):
         try:
-            found.add(directory, _current_name(directory, name, renamed), numbers[name], layout)
+            listing.add(directory, _current_name(directory, name, renamed), numbers[name], layout)
         except NotFoundError as error:
             if name in listed:
                 raise GoneError(f"{directory.file_path(name)} was removed since it was listed") from error
             # Otherwise the file of a compaction is missing, which `find_obstacles` reports.
-    found.files[:] = [file for file in found.files if (file.name, file.header.file_id) not in moves.dead]
-    for file in found.files:
+    listing.files[:] = [file for file in listing.files if (file.name, file.header.file_id) not in moves.dead]
+    for file in listing.files:
         if file.number > file.header.file_id:  # the number is the id of the first use, and ids only grow
             text = f"the header says that its id is {file.header.file_id}, which is before that of its first use"
             problems.append(Problem(file.path, 0, "name", text))
-    found.finish()
+    listing.finish()
     short = "it ends before its header does"
-    problems += [Problem(directory.file_path(name), 0, "short", short) for name in found.short]
-    problems += [problem_of(error, refused) for refused, error in found.refused]
-    return found, problems
+    problems += [Problem(directory.file_path(name), 0, "short", short) for name in listing.short]
+    problems += [problem_of(error, refused) for refused, error in listing.refused]
+    return listing, problems
 
 
 def _current_name(directory: Directory, name: str, renamed: set[str]) -> str:

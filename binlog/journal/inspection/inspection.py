@@ -40,7 +40,7 @@ class InspectedFile:
     columns: ColumnScan
     crc: int
     is_used: bool
-    is_ended: bool
+    has_end: bool
     problems: tuple[Problem, ...]
 
 
@@ -105,17 +105,17 @@ def _read_all(folder: FolderView) -> tuple[InspectedFile, ...]:
 def _inspect(file: FileUse, data: bytes) -> InspectedFile:
     header = file.header
     columns = scan_file(data, header)
-    is_ended = header.parse_end(data) is not None
-    is_used = was_written(header, data, columns) or is_ended
+    has_end = header.parse_end(data) is not None
+    is_used = was_written(header, data, columns) or has_end
     problems = list(size_problems(file.path, header, file.file_bytes))
     if is_used:
         problems += file_problems(file.path, header, data, columns)
-    return InspectedFile(file, columns, records_crc(data, header, columns.end), is_used, is_ended, tuple(problems))
+    return InspectedFile(file, columns, records_crc(data, header, columns.end), is_used, has_end, tuple(problems))
 
 
 def _read_complete(file: InspectedFile) -> InspectedFile:
     """Read a file again after a later file has records, unless it was complete."""
-    return file if file.is_ended else _inspect(file.use, read_use(file.use))
+    return file if file.has_end else _inspect(file.use, read_use(file.use))
 
 
 def _stable(file: InspectedFile, data: bytes) -> tuple[InspectedFile, bytes]:

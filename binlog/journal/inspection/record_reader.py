@@ -98,5 +98,5 @@ def _records(part: FilePart, columns: JournalColumns) -> Iterator[StoredRecord]:
 
 
 def _counts(data: bytes) -> tuple[tuple[int, int], ...]:
-    found = (JOURNAL_COUNT.unpack(data, at) for at in range(0, len(data), JOURNAL_COUNT.size))
-    return tuple((each["file_id"], each["record_count"]) for each in found)
+    counts = (JOURNAL_COUNT.unpack(data, at) for at in range(0, len(data), JOURNAL_COUNT.size))
+    return tuple((each["file_id"], each["record_count"]) for each in counts)

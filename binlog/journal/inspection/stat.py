@@ -93,28 +93,28 @@ def stat_journal(
     """
     path = os.path.abspath(path)
     with Directory(path) as directory:
-        found = inspect_journal(path, JournalNames(prefix, extension), layout)
-        pins = _pins(directory, found) if with_pins else {}
+        journal = inspect_journal(path, JournalNames(prefix, extension), layout)
+        pins = _pins(directory, journal) if with_pins else {}
         owned, owner = find_owner(directory, LOCK_FILE)
-    states = [each.state for each in found.states.transactions]
+    states = [each.state for each in journal.states.transactions]
     return JournalStat(
         path=path,
-        layout=found.folder.layout,
+        layout=journal.folder.layout,
         owned=owned,
         owner=owner,
-        files=tuple(_file(found, number, pins.get(file.use.name)) for number, file in enumerate(found.files)),
+        files=tuple(_file(journal, number, pins.get(file.use.name)) for number, file in enumerate(journal.files)),
         prepared_count=states.count(RecordState.PREPARED),
         open_count=states.count(RecordState.OPEN),
         quarantine=tuple(
-            (name, _bytes(os.path.join(path, QUARANTINE_FOLDER, name))[0]) for name in found.folder.quarantine
+            (name, _bytes(os.path.join(path, QUARANTINE_FOLDER, name))[0]) for name in journal.folder.quarantine
         ),
-        unfinished=found.folder.unfinished,
-        problem_count=len(find_problems(found)),
+        unfinished=journal.folder.unfinished,
+        problem_count=len(find_problems(journal)),
     )
 
 
-def _file(found: Inspection, number: int, pins: FilePins | None) -> JournalFileStat:
-    file = found.files[number]
+def _file(journal: Inspection, number: int, pins: FilePins | None) -> JournalFileStat:
+    file = journal.files[number]
     use = file.use
     return JournalFileStat(
         path=use.path,
@@ -124,8 +124,8 @@ def _file(found: Inspection, number: int, pins: FilePins | None) -> JournalFileS
         disk_bytes=_bytes(use.path)[1],
         is_used=file.is_used,
         record_count=file.columns.record_count,
-        live_count=found.states.live_count(number),
-        live_bytes=found.states.live_bytes[number],
+        live_count=journal.states.live_count(number),
+        live_bytes=journal.states.live_bytes[number],
         pins=pins,
     )
 

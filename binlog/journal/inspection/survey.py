@@ -104,10 +104,12 @@ def survey_journal(
     Raises: NotFoundError if the folder is no journal; AccessError; ValueError if the files are of another layout;
     BusyError if the owner reuses files faster than they can be read.
     """
-    found = inspect_journal(path, JournalNames(prefix, extension), layout)
-    surveys = [_survey(file, states) for file, states in zip(found.files, found.states.states, strict=True) if states]
-    file_bytes_max = max((file.use.file_bytes for file in found.files), default=0)
-    return JournalSurvey(tuple(surveys), tuple(find_problems(found)), found.folder.layout, file_bytes_max)
+    journal = inspect_journal(path, JournalNames(prefix, extension), layout)
+    surveys = [
+        _survey(file, states) for file, states in zip(journal.files, journal.states.states, strict=True) if states
+    ]
+    file_bytes_max = max((file.use.file_bytes for file in journal.files), default=0)
+    return JournalSurvey(tuple(surveys), tuple(find_problems(journal)), journal.folder.layout, file_bytes_max)
 
 
 def _survey(file: InspectedFile, states: bytes) -> FileSurvey:

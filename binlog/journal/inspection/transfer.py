@@ -59,18 +59,18 @@ def export_lines(records: JournalRecords) -> Iterator[str]:
 
 def record_object(record: StoredRecord) -> dict[str, object]:
     """Return a record as a JSON object, without the fields that its kind does not have."""
-    found: dict[str, object] = {"kind": record.kind.name.lower(), "state": record.state.name.lower()}
+    fields: dict[str, object] = {"kind": record.kind.name.lower(), "state": record.state.name.lower()}
     if record.tx_id is not None:
-        found["transaction"] = record.tx_id
+        fields["transaction"] = record.tx_id
     if record.record_id is not None:
-        found["id"] = record.record_id
+        fields["id"] = record.record_id
     if record.user_type is not None:
-        found["user_type"] = record.user_type
+        fields["user_type"] = record.user_type
     if record.body or record.user_type is not None:
-        found["data"] = base64.b64encode(record.body).decode("ascii")
+        fields["data"] = base64.b64encode(record.body).decode("ascii")
     if record.counts:
-        found["counts"] = record.counts
-    return {**found, "file": record.file, "file_id": record.file_id, "offset": record.offset}
+        fields["counts"] = record.counts
+    return {**fields, "file": record.file, "file_id": record.file_id, "offset": record.offset}
 
 
 class ExportReader:
@@ -84,10 +84,10 @@ class ExportReader:
         self._lines = enumerate(lines, 1)
         self._source = source
         self._at = 0
-        found = self._next()
-        if found is None or found.get(_MARK) != VERSION:
+        fields = self._next()
+        if fields is None or fields.get(_MARK) != VERSION:
             raise self._wrong(0, f"the first line is not the header of a journal's export, version {VERSION}")
-        layout, file_bytes = found.get("layout"), found.get("file_bytes")
+        layout, file_bytes = fields.get("layout"), fields.get("file_bytes")
         if layout not in (None, *(each.value for each in JournalLayout)):
             raise self._wrong(0, f"{layout!r} is not a layout")
         if file_bytes is not None and (type(file_bytes) is not int or file_bytes < 0):
@@ -99,15 +99,15 @@ class ExportReader:
         count = 0
         while True:
             at = self._at
-            found = self._next()
-            if found is None:
+            fields = self._next()
+            if fields is None:
                 raise self._wrong(at, "the export is cut off: its last line is missing")
-            if "records" in found:
-                if found["records"] != count:
-                    raise self._wrong(at, f"it has {count} records, and {found['records']} were exported")
+            if "records" in fields:
+                if fields["records"] != count:
+                    raise self._wrong(at, f"it has {count} records, and {fields['records']} were exported")
                 return
             try:
-                yield _record(found)
+                yield _record(fields)
             except (KeyError, ValueError, TypeError, binascii.Error) as error:
                 raise self._wrong(at, f"not a record: {error!r}") from error
             count += 1
@@ -117,34 +117,34 @@ class ExportReader:
         for _, line in self._lines:
             self._at += len(line)
             try:
-                found = json.loads(line)
+                fields = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise self._wrong(at, f"not a line of an export: {error}") from error
-            if not isinstance(found, dict):
+            if not isinstance(fields, dict):
                 raise self._wrong(at, "not a line of an export")
-            return found
+            return fields
         return None
 
     def _wrong(self, at: int, text: str) -> CorruptError:
         return CorruptError(self._source, at, "export", text)
 
 
-def _record(found: Mapping[str, Any]) -> StoredRecord:
-    kind, state = Kind[found["kind"].upper()], RecordState[found["state"].upper()]
+def _record(fields: Mapping[str, Any]) -> StoredRecord:
+    kind, state = Kind[fields["kind"].upper()], RecordState[fields["state"].upper()]
     is_end = kind in (Kind.PREPARE, Kind.COMMIT, Kind.ROLLBACK)
     is_plain = kind in (Kind.ADD, Kind.UPDATE, Kind.DELETE)
     is_typed = kind in (Kind.ADD, Kind.UPDATE, Kind.ADD_TX, Kind.UPDATE_TX)
     return StoredRecord(
-        file=str(found.get("file", "")),
-        file_id=_number(found.get("file_id", 0)),
-        offset=_number(found.get("offset", 0)),
+        file=str(fields.get("file", "")),
+        file_id=_number(fields.get("file_id", 0)),
+        offset=_number(fields.get("offset", 0)),
         kind=kind,
         state=state,
-        tx_id=None if is_plain else _number(found["transaction"]),
-        record_id=None if is_end else _number(found["id"]),
-        user_type=_number(found["user_type"], 0, 255) if is_typed else None,
-        body=base64.b64decode(found.get("data", ""), validate=True),
-        counts=tuple((_number(file_id), _number(count)) for file_id, count in found.get("counts", ())),
+        tx_id=None if is_plain else _number(fields["transaction"]),
+        record_id=None if is_end else _number(fields["id"]),
+        user_type=_number(fields["user_type"], 0, 255) if is_typed else None,
+        body=base64.b64decode(fields.get("data", ""), validate=True),
+        counts=tuple((_number(file_id), _number(count)) for file_id, count in fields.get("counts", ())),
     )
 
 

@@ -34,11 +34,11 @@ _CHUNK_BYTES = 1 << 20
 
 
 class _ScannedFile(NamedTuple):
-    """A file with its records.  is_ended: it declares where its records end."""
+    """A file with its records.  has_end: it declares where its records end."""
 
     file: JournalFile
     columns: ColumnScan
-    is_ended: bool
+    has_end: bool
     problems: list[Problem]
 
 
@@ -147,13 +147,13 @@ class Loading:
             data = file.read()
             columns = scan_file(data, file.header, Record)
             self._columns.append(columns._replace(records=[]))
-            is_ended = file.header.parse_end(data) is not None
+            has_end = file.header.parse_end(data) is not None
             problems = list(size_problems(file.path, file.header, file.file_bytes))
-            if is_ended or was_written(file.header, data, columns):
+            if has_end or was_written(file.header, data, columns):
                 if self._used:
                     self._add_closed(self._used[-1])
                 problems += file_problems(file.path, file.header, data, columns)
-                self._used.append(_ScannedFile(file, self._columns[-1], is_ended, problems))
+                self._used.append(_ScannedFile(file, self._columns[-1], has_end, problems))
             else:
                 file.damaged = bool(problems)
                 self._problems += problems
@@ -215,7 +215,7 @@ class Loading:
 
     def _takes_appends(self, scanned: _ScannedFile) -> bool:
         """Whether records may follow: the file has no end yet, and is undamaged except for its tail."""
-        return not scanned.is_ended and all(problem.rule == "tail" for problem in scanned.problems)
+        return not scanned.has_end and all(problem.rule == "tail" for problem in scanned.problems)
 
     def _rewrite(self, file: JournalFile, end: int) -> None:
         """Make the records of a file durable: returning them to the user is as good as acknowledging them.

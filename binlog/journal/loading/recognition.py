@@ -55,7 +55,7 @@ class Recognition(NamedTuple):
 
         If no layout fits all records, some are damaged, and the layout that fits most of them is accepted.
         """
-        against = {layouts: found for layouts, found in self.seen.items() if layout not in layouts}
+        against = {layouts: evidence for layouts, evidence in self.seen.items() if layout not in layouts}
         if not against:
             return None
         layouts, (_, path, offset) = max(against.items(), key=lambda each: each[1][0])
@@ -81,9 +81,9 @@ def recognise(files: Iterable[JbmFile]) -> Recognition:
         count += 1
         if is_hornetq_2_1(data, file.number):
             newer.append(file.path)
-        for found in _evidence(data, file.header._replace(layout=JournalLayout.JBM)):
-            known = seen.get(found.layouts, (0, file.path, found.offset))
-            seen[found.layouts] = (known[0] + 1, *known[1:])
+        for evidence in _evidence(data, file.header._replace(layout=JournalLayout.JBM)):
+            known = seen.get(evidence.layouts, (0, file.path, evidence.offset))
+            seen[evidence.layouts] = (known[0] + 1, *known[1:])
     if newer and len(newer) == count:
         raise CorruptError(newer[0], 0, "layout", f"the header is one of {HORNETQ_2_1} or later; nothing was changed")
     return Recognition(FOUR_BYTE_LAYOUTS.intersection(*seen), seen)
@@ -113,8 +113,8 @@ def _evidence(data: bytes, header: FileHeader) -> Iterable[Evidence]:
     for scan in scan_columns(data, header):
         offsets = memoryview(scan.offset).cast("q")
         for index, kind in enumerate(scan.kind):
-            if kind in _DISTINCTIVE and (found := evidence_at(data, offsets[index], header.record_id)) is not None:
-                yield found
+            if kind in _DISTINCTIVE and (evidence := evidence_at(data, offsets[index], header.record_id)) is not None:
+                yield evidence
         gaps += scan.gaps
         end = scan.end
     yield from evidence_between(data, [*gaps, (end, len(data))], header.record_id)

@@ -82,14 +82,14 @@ class MissingRecord:
 class TransactionState(NamedTuple):
     """An open or prepared transaction, or one with an incomplete commit and no rollback.
 
-    state: OPEN, PREPARED or FAILED.  is_ended: it has an incomplete commit.
+    state: OPEN, PREPARED or FAILED.  has_commit: it has an incomplete commit.
     content: the file index, the record index and the loaded object of each of its records, in order, with its prepares,
     and with the incomplete commit at the end.
     """
 
     tx_id: int
     state: int
-    is_ended: bool
+    has_commit: bool
     content: list[tuple[int, int, Any]]
 
 
@@ -140,13 +140,13 @@ def record_states(
         ((file_id, of.kind, of.tx_id, of.record_id, of.record_bytes, of.counts), number, of.records or None)
         for file_id, of, number in files
     )
-    found, missing_records, order, must_outlive, transactions, suspect_commit, id_max, records, locations = (
+    per_file, missing_records, order, must_outlive, transactions, suspect_commit, id_max, records, locations = (
         journal_states(given, tuple(unreadable_ids), tuple(headerless_ids))
     )
     return RecordStates(
-        [states for states, _, _ in found],
-        [live_bytes for _, live_bytes, _ in found],
-        [is_incomplete for _, _, is_incomplete in found],
+        [states for states, _, _ in per_file],
+        [live_bytes for _, live_bytes, _ in per_file],
+        [is_incomplete for _, _, is_incomplete in per_file],
         [MissingRecord(Symptom(number), *indexes) for number, *indexes in missing_records],
         order,
         must_outlive,
@@ -160,11 +160,11 @@ def record_states(
 
 def _order(transaction: TransactionState) -> tuple[bool, tuple[int, int]]:
     # An open transaction may have the id of one with an incomplete commit, and is newer.
-    return not transaction.is_ended, transaction.content[0][:2]
+    return not transaction.has_commit, transaction.content[0][:2]
 
 
 def missing_record_problems(
-    paths: Sequence[str], files: Sequence[ColumnScan], found: RecordStates, *, is_any_gone: bool = True
+    paths: Sequence[str], files: Sequence[ColumnScan], states: RecordStates, *, is_any_gone: bool = True
 ) -> Iterator[Problem]:
     """Yield a problem for each record that shows that others are missing, in the order of these records.
 
@@ -173,7 +173,7 @@ def missing_record_problems(
     An update of an unknown record shows nothing if a delete follows it.
     """
     for (symptom, number, index), missing_records in groupby(
-        found.missing_records, lambda each: (each.symptom, each.file, each.index)
+        states.missing_records, lambda each: (each.symptom, each.file, each.index)
     ):
         file = files[number]
         at = file.offset_of(index)
@@ -181,7 +181,7 @@ def missing_record_problems(
             names = ", ".join(_shortfall(paths, each) for each in missing_records)
             text = f"records of the transaction {file.tx_id_of(index)} are missing: {names}"
             yield Problem(paths[number], at, "transaction", text)
-        elif symptom is Symptom.UPDATE_WITHOUT_RECORD and found.states[number][index] in _LIVE_STATES:
+        elif symptom is Symptom.UPDATE_WITHOUT_RECORD and states.states[number][index] in _LIVE_STATES:
             text = f"an update of the record {file.id_of(index)}, which does not exist"
             yield Problem(paths[number], at, "update", text, at + file.bytes_of(index))
         elif symptom is Symptom.DELETE_WITHOUT_RECORD and not is_any_gone:

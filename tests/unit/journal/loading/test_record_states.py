@@ -121,7 +121,9 @@ def test_states_equal_those_of_the_plain_replay(layout: JournalLayout, items: li
     assert sorted({(_RULES[each.symptom], each.file, each.index) for each in states.missing_records}) == sorted(
         {(rule, *found.place(row)) for rule, row in plain.symptoms}
     )
-    transactions = {(each.tx_id, each.is_ended): [place[:2] for place in each.content] for each in states.transactions}
+    transactions = {
+        (each.tx_id, each.has_commit): [place[:2] for place in each.content] for each in states.transactions
+    }
     assert transactions == {
         **{(tx_id, False): list(map(found.place, rows)) for tx_id, rows in plain.open.items()},
         **{(tx_id, True): list(map(found.place, rows)) for tx_id, rows in plain.failed.items()},
