@@ -3,13 +3,13 @@
 Appends copy records to a buffer under the journal's guard.  A thread that waits for its record leads a commit: it
 writes the whole buffer and syncs it once for all waiting threads (`CommitGroup`), while the next buffer fills.  A
 worker thread commits records that no caller waits for.  After a cutover to another file, the next leader also completes
-the previous file: it writes the rest of its records and their end, syncs it and closes it.
+the previous file: it writes the rest of its records, syncs it, writes where they end, and closes it.
 
 A signal handler may raise between any two steps of a thread that appends.  `append` begins a change, and the caller
 ends it after it has updated the ledger; an exception in between poisons the journal (`Guard`).
 
 Invariants
-- A file is durable, with its end, before the first byte of the next file is written.
+- All records of a file are durable before the first byte of the next file is written.
 - Futures complete in the order of their records, in the worker thread.
 - After a failed write or sync, nothing is written any more, and no caller learns that a record is durable.
 """

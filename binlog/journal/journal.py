@@ -91,8 +91,7 @@ class Journal(JournalLifecycle):
     def try_append_add(
         self, record_id: int, user_type: int, body: bytes, *, sync: Sync = Sync.WAIT
     ) -> _TryResult | bool:
-        """Add a record as `append_add`, but append nothing and return False if the id is taken; else True or a
-        future."""
+        """Add as `append_add`, but return False if the id is taken; else True or a future."""
         return _try_result(self._append_plain(_ADD, record_id, user_type, body, sync))
 
     @overload
@@ -262,8 +261,10 @@ class Journal(JournalLifecycle):
     def _append_plain(
         self, kind: int, record_id: int, user_type: int, body: bytes, sync: Sync
     ) -> Future[None] | Literal[False] | None:
-        """Append a record outside of transactions; return False if the id is taken (add) or unknown (update,
-        delete)."""
+        """Append a record outside of transactions.
+
+        Returns False if the id is taken, for an add, or unknown, for an update or delete.
+        """
         if type(sync) is not Sync:
             raise self._no_sync(sync)
         with self._guard:

@@ -152,8 +152,10 @@ class JournalLifecycle(Handle):
         self._maintenance.worker.start()
 
     def _roll_back(self, tx_ids: list[int]) -> None:
-        """Roll back transactions that were left open, durably: a later one with the same id must not adopt their
-        records."""
+        """Roll back transactions that were left open, durably.
+
+        Otherwise their records would join a later transaction with the same id.
+        """
         with self._guard:
             if self._ledger.failed:
                 self._appender.cut_over()

@@ -37,7 +37,7 @@ struct file {
  * previous: the previous record in the chain of each record.
  * order: records that matter, in the order in which they took effect: adds, updates, deletes, and commits after their records.
  * records, open, failed: from ids to the last records of chains.
- * headerless: numbers of files without a header.  suspect_commit: a commit that may count records in one of them. */
+ * headerless: numbers of files without a header.  suspect_commit: a commit or prepare that may count records in one. */
 struct replay {
     struct file *files;
     Py_ssize_t file_count, file_room, unreadable_count, last_file;

@@ -193,8 +193,10 @@ class Compactor:
             self.finish()
 
     def _write_control(self, groups: Sequence[_Group], moves: FileMoves) -> None:
-        """Write the control file.  Once it has its name, the compaction will be completed, by the next load if need
-        be."""
+        """Write the control file.
+
+        Once it has its name, the compaction will be completed, if need be by the next load.
+        """
         directory = self._files.directory
         try:
             write_control(directory, moves)

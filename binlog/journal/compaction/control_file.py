@@ -60,8 +60,7 @@ def write_control(directory: Directory, moves: FileMoves) -> None:
 
 
 def commit_control(directory: Directory) -> None:
-    """Give the control file its name: from now on the compaction will be completed.  Raises: AccessError;
-    PoisonedError."""
+    """Give the control file its name, which commits the compaction.  Raises: AccessError; PoisonedError."""
     directory.rename(_UNFINISHED, CONTROL_FILE)
 
 

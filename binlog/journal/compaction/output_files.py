@@ -42,8 +42,10 @@ def output_records(records: Iterable[LiveRecord]) -> Iterator[LiveRecord]:
 
 
 def distribute(records: Iterable[LiveRecord], first: int, file_bytes: int) -> list[list[LiveRecord]] | None:
-    """Divide records among files, from the offset `first` on, and count for the commits; None if a record does not
-    fit."""
+    """Divide records among files, and fill in the counts of commits; return None if a record fits in no file.
+
+    first: the offset of the first record in a file.
+    """
     parts: list[list[LiveRecord]] = []
     at = file_bytes
     counts: dict[int, int] = {}

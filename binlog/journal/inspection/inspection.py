@@ -182,7 +182,8 @@ def find_problems(journal: Inspection) -> list[Problem]:
 def _is_any_gone(journal: Inspection) -> bool:
     """Whether a file may have been removed or reused: some id up to the largest one is missing.
 
-    Ids of free files count as well: a compaction keeps deletes for records of files that were later than its group.
+    Ids of free files count as well: a compaction may keep a delete without its record, and by now all later files may
+    be free.
     """
     ids = {file.use.header.file_id for file in journal.files}
     return len(ids) < max(ids, default=0)

@@ -161,14 +161,16 @@ class Loading:
             yield StatesInput(file.header.record_id, columns, file.number)
 
     def _report_short(self, short: dict[str, int]) -> None:
-        """Report files without a header.  Raises: CorruptError if one may have held records of a committed
-        transaction."""
+        """Report files without a header.
+
+        Raises: CorruptError if one may have held records of a transaction that was committed or prepared.
+        """
         suspect = self._states.suspect_commit
         for index, name in enumerate(short):
             path, text = self._directory.file_path(name), "it ends before its header does"
             if suspect is not None and suspect[0] == index:
                 tx_id = self._columns[suspect[1]].tx_id_of(suspect[2])
-                text = f"{text}; it may have held records of the committed transaction {tx_id}"
+                text = f"{text}; it may have held records of the transaction {tx_id}, and others exist"
                 raise CorruptError(path, 0, "short", text)
             self._problems.append(Problem(path, 0, "short", text))
 

@@ -103,8 +103,8 @@ class RecordStates(NamedTuple):
     live adds and updates, deletes, and each commit after the records of its transaction.
     must_outlive: pairs of files; the first one must outlive the second one, for it ends records there.
     transactions: first those with an incomplete commit, then open ones; each in the order of their first records.
-    suspect_commit: a commit whose transaction may have records in a file without a header: the index of that file among
-    headerless_ids, the file of the commit, and its index there.
+    suspect_commit: a commit or prepare whose transaction may have records in a file without a header: the index of that
+    file among headerless_ids, the file of the commit, and its index there.
     id_max: the largest id of a record or a transaction; at least 0.
     records: live records in the order of their appends.  locations: see PackedLocations in the ledger.
     """

@@ -26,8 +26,7 @@ def rules(path: Path) -> list[str]:
 
 
 def fill(path: Path, layout: JournalLayout, alignment: int = 1) -> None:
-    """Fill a few files with records, updates, deletes and transactions of each kind; the first files are freed or
-    reused."""
+    """Fill a few files with records of each kind; the first files are freed or reused."""
     with journal(path, replace(SMALL, layout=layout, alignment=alignment)) as (opened, _):
         for number in range(12):
             opened.append_add(number, 1, bytes(700), sync=Sync.LATER)
@@ -223,8 +222,7 @@ def test_a_transaction_in_an_unreadable_file_is_reported(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("begins", [64, 512, 530])
 def test_alignment_gaps_in_a_reused_file_of_jboss_messaging_are_no_damage(tmp_path: Path, begins: int) -> None:
-    """With asynchronous files, JBoss Messaging continues at the next block of 512 bytes, and old bytes stay before
-    it."""
+    """With asynchronous files, JBoss Messaging skips to the next block of 512 bytes, and leaves old bytes before it."""
     header, earlier = FileHeader(JournalLayout.JBM, 9), FileHeader(JournalLayout.JBM, 3)
     old = pack_record(JournalRecord(Kind.ADD, 0, 5, 1, bytes(40)), earlier, 0)
     write_file(tmp_path, FileHeader(JournalLayout.JBM, 8), [JournalRecord(Kind.ADD, 0, 1, 1, b"before")])

@@ -1,5 +1,4 @@
-"""An exception of a signal handler at each point of `start` or `load`: nothing is left, and the call can be
-repeated."""
+"""A signal handler raises at each point of `start` or `load`: nothing is left, and the call can be repeated."""
 
 from __future__ import annotations
 

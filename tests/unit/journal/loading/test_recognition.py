@@ -134,8 +134,7 @@ def test_an_ambiguous_layout_must_be_named_before_anything_is_written(tmp_path: 
 
 @pytest.mark.parametrize("mask", [1 << bit for bit in range(8)])
 def test_one_damaged_record_does_not_contradict_a_named_layout(tmp_path: Path, mask: int) -> None:
-    """An empty PREPARE with one flipped bit is a DELETE_TX of the oldest layout; other records show that it is
-    damage."""
+    """An empty PREPARE with one flipped bit is a DELETE_TX of the oldest layout; other records show the damage."""
     empty = "11 00000001 0000000000000058 00000000 00000000 00000019"
     path = _made(tmp_path / "j", FOUR_BYTE_LAYOUTS, COMMIT, NEW["delete"], empty)
     data = bytearray((path / "journal-1.jnl").read_bytes())
