@@ -170,5 +170,5 @@ def _read_part(part: FilePart) -> bytes:
         data = directory.read(part.name, part.end)
     is_same = len(data) == part.end and data.startswith(part.start)
     if not is_same or records_crc(data, part.header, part.end) != part.crc:
-        raise NotFoundError(f"{part.path} was reused or compacted since it was surveyed")
+        raise NotFoundError(f"{part.path} was reused or compacted")
     return data

@@ -158,7 +158,7 @@ def test_an_owner_that_goes_on_is_read_as_it_was_or_not_at_all(tmp_path: Path, l
         compacting = tasks_of(tmp_path)
         assert (opened.compact() if is_native else opened.reclaim()) > 0
         assert "since the read was planned" in error_of_tasks(*compacting)
-        assert "used for something else, or was compacted" in error_of_tasks(*planned)
+        assert "was reused or compacted" in error_of_tasks(*planned)
         assert {row["id"] for row in read(tmp_path) if row["state"] == "live"} == kept | {30}
 
 
@@ -178,7 +178,7 @@ def test_damage_is_an_error_or_a_row(filled: Path) -> None:
     file = files(filled)[1]
     damaged = next(row for row in every if row["file"] == file.name)
     flip(file, damaged["offset"] + 20)
-    with pytest.raises(CorruptError, match=r"what lies here is no record.*; mode=PERMISSIVE has a row .* \[gap\]"):
+    with pytest.raises(CorruptError, match=r"no record: these bytes are damaged.*; mode=PERMISSIVE has a row .* \[gap\]"):
         read(filled)
     names = (*ALL, "damage")
     found = read(filled, names=names, permissive=True)
@@ -214,7 +214,7 @@ def test_a_transaction_of_which_a_part_is_damaged_is_failed_and_told(tmp_path: P
         ("add_tx", "failed", "failed"), ("commit", "failed", "failed"),
     ]  # fmt: skip
     reasons = [row["damage"]["reason"] for row in found if row["damage"]]
-    assert any("of the transaction 7 something is missing" in reason for reason in reasons)
+    assert any("records of the transaction 7 are missing" in reason for reason in reasons)
 
 
 def test_a_header_that_is_damaged_is_told_and_the_other_files_are_read(filled: Path) -> None:

@@ -57,10 +57,10 @@ def test_another_use_of_a_listed_file_is_detected(tmp_path: Path, layout: Journa
     assert read_use(file)
     write_file(tmp_path, header(1, layout)._replace(file_id=9), [])
     (tmp_path / "journal-9.jnl").rename(tmp_path / "journal-1.jnl")
-    with pytest.raises(GoneError, match="something else"):
+    with pytest.raises(GoneError, match="reused or replaced"):
         read_use(file)
     (tmp_path / "journal-1.jnl").unlink()
-    with pytest.raises(GoneError, match="is gone"):
+    with pytest.raises(GoneError, match="was removed"):
         read_use(file)
 
 
