@@ -65,8 +65,8 @@ def scan_journal_columns(
 def gather_bodies(data: Any, offsets: Any, sizes: Any, first: int, bytes_max: int, /) -> tuple[int, bytes, bytes]: ...
 def journal_states(
     files: Iterable[tuple[tuple[int, bytes, bytes, bytes, bytes, list[bytes]], int, list[Any] | None]],
-    lost_ids: tuple[int, ...],
-    unknown_ids: tuple[int, ...],
+    unreadable_ids: tuple[int, ...],
+    headerless_ids: tuple[int, ...],
     /,
 ) -> tuple[
     list[tuple[bytes, int, bool]],

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from binlog.errors import BinlogError, NotFoundError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.paging.names import JOURNAL_FOLDER
-from binlog.journal.files.listing import look
+from binlog.journal.files.listing import view_folder
 from binlog.journal.inspection.record_reader import read_records
 from binlog.journal.journal import Journal
 from binlog.journal.loading.record_states import RecordState
@@ -98,7 +98,7 @@ def _refuse_2008_journal(path: str, options: JournalOptions) -> None:
     if not os.path.isdir(path):
         return
     try:
-        if look(path, options.names, options.layout).layout in (None, JournalLayout.NATIVE):
+        if view_folder(path, options.names, options.layout).layout in (None, JournalLayout.NATIVE):
             return
         records = read_records(path, **names, layout=options.layout)
     except NotFoundError:

@@ -1,6 +1,6 @@
-"""The journal: records that are added, updated and deleted by their ids, one by one or in transactions.
+"""The journal: records with ids that are added, updated and deleted, alone or in transactions.
 
-Its files are used again and again, as those of JBoss Messaging's circular journal.
+Files are reused once all their records are dead, as in the circular journal of JBoss Messaging.
 """
 
 from binlog.format.journal.file_header import JournalLayout
@@ -25,7 +25,7 @@ from binlog.journal.inspection.transfer import (
     record_object,
 )
 from binlog.journal.journal import Journal
-from binlog.journal.ledger import Kept
+from binlog.journal.ledger import FilePins
 from binlog.journal.loading.record_states import RecordState
 from binlog.journal.options import JournalOptions, Sync
 from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
@@ -45,7 +45,7 @@ __all__ = [
     "JournalRecords",
     "JournalStat",
     "JournalSurvey",
-    "Kept",
+    "FilePins",
     "Loaded",
     "PartReader",
     "Record",

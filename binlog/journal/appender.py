@@ -1,17 +1,17 @@
-"""Where the next record goes, and how records come to the disk.
+"""The appender: places records at the end of a journal, and writes and syncs them.
 
-Records go to a buffer, under the journal's guard.  A thread that waits for its record leads a commit: it writes all
-that is there, and syncs it once for everyone who waits (`CommitGroup`).  Meanwhile the next buffer fills.  A thread of
-the journal commits what nobody waits for.  After the journal went on in another file, the next leader also writes the
-end of the file before, and closes it.
+Appends copy records to a buffer under the journal's guard.  A thread that waits for its record leads a commit: it
+writes the whole buffer and syncs it once for all waiting threads (`CommitGroup`), while the next buffer fills.  A
+worker thread commits records that no caller waits for.  After a cutover to another file, the next leader also completes
+the previous file: it writes the rest of its records, syncs it, writes where they end, and closes it.
 
 A signal handler may raise between any two steps of a thread that appends.  `append` begins a change, and the caller
-ends it once the ledger knows of it too; what an exception leaves half done poisons the journal (`Guard`).
+ends it after it has updated the ledger; an exception in between poisons the journal (`Guard`).
 
 Invariants
-- A file is on the disk, whole, before the first byte of the next one is written.
-- Futures are done in the order of the records, in the journal's own thread.
-- After a write or a sync failed nothing is written any more, and no caller hears that something is on the disk.
+- All records of a file are durable before the first byte of the next file is written.
+- Futures complete in the order of their records, in the worker thread.
+- After a failed write or sync, nothing is written any more, and no caller learns that a record is durable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from binlog._codec import pack_journal
 from binlog.errors import BinlogError, InternalError, PoisonedError
 from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES
-from binlog.format.journal.compiled import pack_old
+from binlog.format.journal.compiled import pack_jbm_2008_07
 from binlog.format.journal.file_header import JOURNAL_END, JournalLayout, aligned
 from binlog.format.journal.record import record_end
 from binlog.journal.files.journal_files import JournalFile
@@ -34,15 +34,15 @@ from binlog.storage.files import check_commit, commit_at
 from binlog.storage.native import CommitGroup, Guard
 from binlog.storage.waiting.worker import Worker
 
-_BUFFERS_MAX = 4  # so many times `buffer_bytes` may wait, or so many files may have to be ended, before appends wait
+_BUFFERS_MAX = 4  # with this many buffers of `buffer_bytes`, or this many unclosed files, an append has to wait
 _LATER, _WAIT = Sync.LATER, Sync.WAIT
-_ROOM = 128  # a record of n bytes takes less than 2 * n + this, with its heads
-# At least as many as `zeros_end` asks for: a file that is used again may have an old head where a reader looks next.
+_ROOM = 128  # a record of n bytes takes less than 2 * n + _ROOM with the heads of its fragments
+# At least as many as `zeros_end` asks for: a reused file may have an old head at the place of the next one.
 _ZEROS = 2 * HEAD_BYTES
 
 
-class _Ended(NamedTuple):
-    """A file that the journal went on from: its last bytes, and where they go.
+class _ClosedFile(NamedTuple):
+    """A file that takes no more appends: its last bytes and their offset, not written yet.
 
     end, record_count: of the whole file.
     """
@@ -55,11 +55,10 @@ class _Ended(NamedTuple):
 
 
 class Appender:
-    """The end of a journal.
+    """Appends records to the current file, and cuts over to the next one.
 
-    guard: held by callers of `append`, and never for long.  next_file: returns the file to go on in.
-    appended: how many records were appended, and how many files were gone on from.  worker: writes what no caller waits
-    for, and calls back futures.
+    guard: held by the caller of `append`, and only briefly.  next_file: returns a file for the cutover.
+    worker: writes records that no caller waits for, and completes futures.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Appender:
         self._buffer_bytes = buffer_bytes
         self._alignment = alignment
         self._seconds = seconds
-        self._ended: list[_Ended] = []
+        self._closed: list[_ClosedFile] = []
         self._record_count = 0
         self._end = 0
         self._futures: deque[tuple[int, Future[None]]] = deque()
@@ -85,19 +84,19 @@ class Appender:
 
     @property
     def appended(self) -> int:
-        """How many records were appended, and how many files were gone on from."""
+        """The count of records and cutovers so far, which `wait` takes."""
         return self._group.appended
 
-    def begin(self, file: JournalFile, at: int, record_count: int) -> None:
-        """Go on in a file, after the records that it has."""
+    def start_in(self, file: JournalFile, at: int, record_count: int) -> None:
+        """Continue in a file after the records that it has."""
         self.file = file
         self._record_count = record_count
-        self._go_to(file, at)
+        self._write_to(file, at)
 
-    def _go_to(self, file: JournalFile, at: int) -> None:
+    def _write_to(self, file: JournalFile, at: int) -> None:
         header = file.header
         self._is_native = header.layout is JournalLayout.NATIVE
-        self._pack = pack_old if header.layout is JournalLayout.JBM_2008_07 else pack_journal
+        self._pack = pack_jbm_2008_07 if header.layout is JournalLayout.JBM_2008_07 else pack_journal
         self._file_id, self._salt = header.record_id, header.salt
         self._end = at
         self._group.open(file.fd)
@@ -105,24 +104,24 @@ class Appender:
     def append(
         self, kind: int, tx_id: int, record_id: int, user_type: int, body: Any, counts: bytes, size: int
     ) -> tuple[JournalFile, int]:
-        """Put a record after all others; return its file, and how many bytes it takes there.  The guard is held.
+        """Append one record; return its file and the bytes that it takes there.  The caller holds the guard.
 
         size: as `record_bytes` returns it.
-        The guard is `changing` from then on, until the caller has done the rest of the change.
-        Raises: what making a file raises, OverflowError, TypeError; then nothing was appended.
+        Leaves the guard `changing`; the caller resets it after it has updated the ledger.
+        Raises: OverflowError, TypeError, and what next_file raises; then nothing was appended.
         """
         file, group = self.file, self._group
         assert file is not None
         is_native = self._is_native
         at = self._end if is_native or group.pending else aligned(self._end, self._alignment)
-        # Where exactly it ends is looked for only if it may be behind the file's end.
+        # The exact end is expensive, so compute it only if the record may not fit.
         if at + 2 * size + _ROOM > file.file_bytes and record_end(at, size, file.header.layout) > file.file_bytes:
             file = self._next()
             at = self._end if is_native else aligned(self._end, self._alignment)
         record = self._pack(self._file_id, self._salt, at, kind, tx_id, record_id, user_type, body, counts)
         end = at + len(record)
         if is_native:
-            zeros, skipped = _ZEROS, -at % BLOCK_BYTES  # `fragment_place`, without the call
+            zeros, skipped = _ZEROS, -at % BLOCK_BYTES  # `fragment_start`, without the call
             if skipped > HEAD_BYTES:
                 skipped = 0
         else:
@@ -133,8 +132,8 @@ class Appender:
         self._record_count += 1
         return file, end - at - skipped
 
-    def settle(self, sync: Sync) -> Future[None] | tuple[int, bool] | None:
-        """Return a future, or the arguments of `wait`, which the caller calls without the guard, or None."""
+    def when_durable(self, sync: Sync) -> Future[None] | tuple[int, bool] | None:
+        """Return a future, or arguments for `wait`, to be called without the guard, or None to return at once."""
         if sync is _WAIT:
             return self._group.appended, True
         if sync is _LATER:
@@ -142,46 +141,46 @@ class Appender:
             if pending >= self._buffer_bytes:
                 self.worker.notify()
             self.worker.notify_once()
-            must_wait = pending >= _BUFFERS_MAX * self._buffer_bytes or len(self._ended) >= _BUFFERS_MAX
+            must_wait = pending >= _BUFFERS_MAX * self._buffer_bytes or len(self._closed) >= _BUFFERS_MAX
             return (self._group.appended, False) if must_wait else None
         future: Future[None] = Future()
-        future.set_running_or_notify_cancel()  # what is appended cannot be taken back
+        future.set_running_or_notify_cancel()  # a record cannot be taken back
         self._futures.append((self.appended, future))
         self.worker.notify()
         return future
 
     def wait(self, until: int, synced: bool = True) -> None:
-        """Return when all up to a count is on the disk, or written.  The guard is not held.
+        """Return when all records and cutovers up to a count are durable, or just written.  Call it without the guard.
 
-        Raises: PoisonedError; StateError in a signal handler that broke into a commit of this thread.
+        Raises: PoisonedError; StateError in a signal handler that interrupted a commit of the same thread.
         """
         with self._group.lead_or_wait(until, synced) as leads:
             if leads:
                 self._commit(synced)
 
     def wait_for_all(self) -> None:
-        """Return when all that was appended is on the disk.  Raises: as `wait`."""
+        """Return when all records are durable.  Raises: as `wait`."""
         self.wait(self.appended)
 
     def stop(self) -> None:
-        """Put all on the disk, and end.  It can be called again.  Raises: PoisonedError."""
+        """Make all records durable and stop the worker; a second call does nothing.  Raises: PoisonedError."""
         self.worker.stop()
         try:
             self.wait_for_all()
             self._guard.check()
         finally:
-            self._tell_futures()
+            self._resolve_futures()
 
-    def go_on(self) -> None:
-        """Go on in the next file, if this one has any record.  Raises: as `append`.
+    def cut_over(self) -> None:
+        """Continue in the next file, unless this one is empty.  Raises: as `append`.
 
-        The guard is held all the time: nobody appends before the caller has done what comes next.
+        The guard stays held, so the caller's next record is the first one in the new file.
         """
         if self._record_count:
             self._next()
 
     def fail(self, error: BinlogError) -> None:
-        """Append nothing more, and say so to all who wait."""
+        """Poison the journal, and wake all waiting threads."""
         self._guard.fail(error)
         self.worker.notify()
 
@@ -193,28 +192,28 @@ class Appender:
         try:
             new = self._next_file()
         except BinlogError:
-            self._guard.changing = False  # nothing was done
+            self._guard.changing = False  # nothing was changed
             raise
-        self._ended.append(_Ended(file, *self._group.take_pending(), self._end, self._record_count))
+        self._closed.append(_ClosedFile(file, *self._group.take_pending(), self._end, self._record_count))
         self._group.by_caller = True
-        self._group.appended += 1  # that the file before is whole, and closed, is something to wait for as well
+        self._group.appended += 1  # callers can wait for the end of the previous file, too
         self.file = new
         self._record_count = 0
-        self._go_to(new, new.header.layout.header_bytes)
+        self._write_to(new, new.header.layout.header_bytes)
         self._guard.changing = False
         self.worker.notify()
         return new
 
     def _commit(self, synced: bool) -> None:
-        """End the files that the journal went on from, write all that is there, and sync it; this thread leads."""
+        """Complete closed files, then write and sync the buffer; this thread is the leader."""
         assert self.file is not None
         check_commit(self._group.failed, self.file.path)
         with self._guard:
             self._guard.changing = True
             last = self.file
-            ended, self._ended = self._ended, []
+            closed, self._closed = self._closed, []
             offset, data = self._group.take(synced)
-        for each in ended:
+        for each in closed:
             file = each.file
             if each.data:
                 file.write(each.data, each.offset)
@@ -225,8 +224,8 @@ class Appender:
         commit_at(self._group, last.fd, data, offset, last.path)
 
     def _work(self) -> None:
-        """Write what no caller waits for, and sync it for futures."""
-        if not (self._futures or self._ended or self._group.pending >= self._buffer_bytes or self._guard.failure):
+        """Write records that no caller waits for, and sync them if a future waits."""
+        if not (self._futures or self._closed or self._group.pending >= self._buffer_bytes or self._guard.failure):
             self.worker.pause(self._seconds)
         try:
             with self._guard:
@@ -234,27 +233,27 @@ class Appender:
             self.wait(self.appended, bool(self._futures))
         except BinlogError as error:
             self._guard.fail(error)
-        except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises; the next caller does
+        except Exception as error:  # noqa: BLE001 - the guard hands it to the next caller; a thread would swallow it
             self._guard.fail(InternalError(f"while writing a journal: {error!r}"))
-        self._tell_futures()
+        self._resolve_futures()
 
-    def _tell_futures(self) -> None:
-        """Tell those whose records are on the disk, or, after a failure, all of them."""
+    def _resolve_futures(self) -> None:
+        """Complete the futures whose records are durable; after a failure, all of them."""
         while self._futures and self._futures[0][0] <= self._group.durable:
-            _tell(self._futures.popleft()[1], None)
+            _resolve(self._futures.popleft()[1], None)
         try:
             self._guard.check()
         except PoisonedError as error:
             while self._futures:
-                _tell(self._futures.popleft()[1], error)
+                _resolve(self._futures.popleft()[1], error)
 
 
-def _tell(future: Future[None], error: BaseException | None) -> None:
+def _resolve(future: Future[None], error: BaseException | None) -> None:
     try:
         if error is None:
             future.set_result(None)
         else:
             future.set_exception(error)
-    except BaseException as failure:  # noqa: BLE001 - a callback's `sys.exit()`, which must not end this thread
+    except BaseException as failure:  # noqa: BLE001 - `sys.exit()` in a callback must not end this thread
         thread = threading.current_thread()
         threading.excepthook(threading.ExceptHookArgs((type(failure), failure, failure.__traceback__, thread)))

@@ -1,8 +1,8 @@
-"""Which records are there, in which files, and which files still matter.
+"""The ledger: live records, open transactions, and the files that they pin.
 
-A file counts its adds and updates that are there, and the transactions that go on with records in it.  A record that
-ends others, a delete, a commit or a rollback, keeps its file for as long as the files of these are there: without it
-they would come back.
+Each live add or update pins its file, and so does each open transaction with records in the file.  A file that holds
+deletes, commits or rollbacks for records of another file must outlive that file; otherwise those records would
+reappear.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from binlog.format.journal.record import Kind
 from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.loading.record_states import RecordStates
 
-# A file's number << 32 | the bytes that a record takes in it: plain numbers, for there may be millions.  A list where
-# there are updates: of what was added first, and then of these.
-Places = int | list[int]
+# A file's number << 32 | the bytes that a record takes in it; for a record with updates, a list: the add comes first.
+# Plain integers, because there may be millions of them.
+PackedLocations = int | list[int]
 _SHIFT = 32
 _BYTES = (1 << _SHIFT) - 1
 
 
 class Operation(NamedTuple):
-    """What a record of a transaction does, and where it lies."""
+    """One record of a transaction, and its file."""
 
     kind: Kind | int
     record_id: int
@@ -32,9 +32,9 @@ class Operation(NamedTuple):
 
 
 class Transaction:
-    """A transaction that was not ended.
+    """A transaction without a commit or rollback.
 
-    counts: for each file with records of it how many.
+    counts: how many of its records each file has.
     """
 
     __slots__ = ("counts", "extra", "operations", "pinned", "tx_id")
@@ -48,203 +48,204 @@ class Transaction:
 
     @property
     def prepared(self) -> bool:
-        """Whether it waits for a commit or rollback, whatever happens meanwhile."""
+        """Whether it is prepared: a restart does not roll it back."""
         return self.extra is not None
 
 
-class Kept(NamedTuple):
-    """What keeps a file.
+class FilePins(NamedTuple):
+    """The reasons for which a file cannot be reused.
 
-    records: ids of those that lie in it and are there.  transactions: those that go on and have records in it.
-    outlasts: names of files that mean something else without it: with records that something in it ended, and that
-    would come back; or with the commit of a transaction of which it is known by this file that records are missing.
+    records: ids of its live records.  transactions: open transactions with records in it.
+    must_outlive: names of files that depend on this one.  It deletes records of theirs, which would reappear; or it
+    shows that a transaction committed there is incomplete.
     """
 
     name: str
     file_id: int
     records: list[int]
     transactions: list[int]
-    outlasts: list[str]
+    must_outlive: list[str]
 
 
 class Ledger:
-    """Where each record lies that is there, and each transaction that goes on.
+    """The files of each live record, and each open transaction.
 
-    failed: transactions of whose records a commit counts more than there are, until a rollback follows it.
-    adding: records that a transaction adds which goes on, and which one.
-    watched: for each record that is deleted the file of what deletes it; None where nobody wants to know.
+    failed: transactions with a commit that counts more records than were found, until they are rolled back.
+    being_added: records that an open transaction adds, with the id of the transaction.
+    deletes_seen: while a compaction runs, the file that holds the delete of each record deleted meanwhile; else None.
     """
 
     def __init__(self) -> None:
-        self.watched: dict[int, JournalFile] | None = None
-        self.records: dict[int, Places] = {}
+        self.deletes_seen: dict[int, JournalFile] | None = None
+        self.records: dict[int, PackedLocations] = {}
         self._files: dict[int, JournalFile] = {}
         self.transactions: dict[int, Transaction] = {}
         self.failed: dict[int, Transaction] = {}
-        self.adding: dict[int, int] = {}
+        self.being_added: dict[int, int] = {}
 
-    def take(self, files: Sequence[JournalFile], columns: Sequence[ColumnScan], found: RecordStates) -> None:
-        """Begin with what is there in files of which it was found out what became of their records."""
-        self.records = found.places
-        for place, file in enumerate(files):
-            if columns[place].record_count:
-                self.meet(file)
-            file.alive = found.live_count(place)
-            file.alive_bytes = found.live_bytes[place]
-            # Even if nothing else shows it, so that no compaction takes the file: what is missing would not be known.
-            file.damaged = file.damaged or found.lacking[place]
-        for one, other in found.outlasts:
-            files[one].outlasts.add(files[other])
-        for tx_id, _, _, content in found.transactions:
-            for place, index, said in content:
-                kind, file = columns[place].kind[index], files[place]
+    def restore(self, files: Sequence[JournalFile], columns: Sequence[ColumnScan], states: RecordStates) -> None:
+        """Fill the ledger from the files of a journal and the states of their records."""
+        self.records = states.locations
+        for number, file in enumerate(files):
+            if columns[number].record_count:
+                self.track(file)
+            file.pin_count = states.live_count(number)
+            file.live_bytes = states.live_bytes[number]
+            # A compaction must not take an incomplete file: the new file would not show that records are missing.
+            file.damaged = file.damaged or states.is_incomplete[number]
+        for one, other in states.must_outlive:
+            files[one].must_outlive.add(files[other])
+        for tx_id, _, _, content in states.transactions:
+            for number, index, loaded in content:
+                kind, file = columns[number].kind[index], files[number]
                 if kind == Kind.PREPARE:
-                    self.prepare(tx_id, said or b"", file)
+                    self.prepare(tx_id, loaded or b"", file)
                 elif kind == Kind.COMMIT:
-                    self._fail(tx_id, file)
+                    self._commit_incomplete(tx_id, file)
                 else:
-                    size = columns[place].bytes_of(index)
-                    self.join(tx_id, Operation(kind, columns[place].id_of(index), file, size))
+                    size = columns[number].bytes_of(index)
+                    self.add_operation(tx_id, Operation(kind, columns[number].id_of(index), file, size))
 
-    def meet(self, file: JournalFile) -> None:
-        """A file may have records from now on."""
+    def track(self, file: JournalFile) -> None:
+        """Track a file that may get records."""
         self._files[file.number] = file
 
     def forget(self, file: JournalFile) -> None:
-        """Nothing that is there lies in a file any more."""
+        """Stop tracking a file without live records."""
         self._files.pop(file.number, None)
 
     def add(self, record_id: int, file: JournalFile, record_bytes: int) -> None:
-        """A record, or an update of it, lies in a file."""
-        file.alive += 1
-        file.alive_bytes += record_bytes
-        place = file.number << _SHIFT | record_bytes
-        there = self.records.get(record_id)
-        if there is None:
-            self.records[record_id] = place
-        elif isinstance(there, list):
-            there.append(place)
+        """Count a record, or an update, that is now live in a file."""
+        file.pin_count += 1
+        file.live_bytes += record_bytes
+        location = file.number << _SHIFT | record_bytes
+        known = self.records.get(record_id)
+        if known is None:
+            self.records[record_id] = location
+        elif isinstance(known, list):
+            known.append(location)
         else:
-            self.records[record_id] = [there, place]
+            self.records[record_id] = [known, location]
 
     def delete(self, record_id: int, file: JournalFile) -> bool:
-        """A record in `file` says that a record is deleted; whether there was one."""
-        places = self.records.pop(record_id, None)
-        if places is None:
+        """Delete a record by a delete in `file`; return whether there was such a record."""
+        packed = self.records.pop(record_id, None)
+        if packed is None:
             return False
-        if self.watched is not None:
-            self.watched[record_id] = file
-        for place, record_bytes in self.pairs(places):
-            place.alive_bytes -= record_bytes
-            file.end(place)
+        if self.deletes_seen is not None:
+            self.deletes_seen[record_id] = file
+        for other, record_bytes in self.locations_of(packed):
+            other.live_bytes -= record_bytes
+            file.unpin(other)
         return True
 
-    def pairs(self, places: Places) -> list[tuple[JournalFile, int]]:
-        """Each file with how many bytes a record takes in it."""
-        all_ = places if isinstance(places, list) else [places]
-        return [(self._files[place >> _SHIFT], place & _BYTES) for place in all_]
+    def locations_of(self, packed: PackedLocations) -> list[tuple[JournalFile, int]]:
+        """Unpack locations: each file, and the bytes that the record takes in it."""
+        locations = packed if isinstance(packed, list) else [packed]
+        return [(self._files[each >> _SHIFT], each & _BYTES) for each in locations]
 
-    def move(self, record_id: int, pairs: Iterable[tuple[JournalFile, int]]) -> None:
-        """What a record and its updates come to lies elsewhere; what the files count is not changed."""
-        places = [file.number << _SHIFT | record_bytes for file, record_bytes in pairs]
-        self.records[record_id] = places if len(places) > 1 else places[0]
+    def relocate(self, record_id: int, locations: Iterable[tuple[JournalFile, int]]) -> None:
+        """Replace the locations of a record and its updates; the counts of the files do not change."""
+        packed = [file.number << _SHIFT | record_bytes for file, record_bytes in locations]
+        self.records[record_id] = packed if len(packed) > 1 else packed[0]
 
-    def join(self, tx_id: int, operation: Operation) -> Transaction:
-        """A record of a transaction lies in its file; the first one of a transaction begins it."""
-        found = self.transactions.get(tx_id)
-        if found is None:
-            found = self.transactions[tx_id] = Transaction(tx_id)
+    def add_operation(self, tx_id: int, operation: Operation) -> Transaction:
+        """Add a record to a transaction; the first one begins it."""
+        transaction = self.transactions.get(tx_id)
+        if transaction is None:
+            transaction = self.transactions[tx_id] = Transaction(tx_id)
         file = operation.file
-        self._pin(found, file)
-        found.counts[file] = found.counts.get(file, 0) + 1
-        found.operations.append(operation)
+        self._pin(transaction, file)
+        transaction.counts[file] = transaction.counts.get(file, 0) + 1
+        transaction.operations.append(operation)
         if operation.kind == Kind.ADD_TX:
-            self.adding[operation.record_id] = tx_id
+            self.being_added[operation.record_id] = tx_id
         elif operation.kind == Kind.DELETE_TX:
-            self._give_up(operation.record_id, tx_id)
-        return found
+            self._stop_adding(operation.record_id, tx_id)
+        return transaction
 
     def prepare(self, tx_id: int, extra: bytes, file: JournalFile) -> Transaction:
-        """A record in `file` says that a transaction, which may have no other, is prepared."""
-        found = self.transactions.get(tx_id)
-        if found is None:
-            found = self.transactions[tx_id] = Transaction(tx_id)
-        self._pin(found, file)
-        found.extra = extra
-        return found
+        """Prepare a transaction, which may be empty, by a record in `file`."""
+        transaction = self.transactions.get(tx_id)
+        if transaction is None:
+            transaction = self.transactions[tx_id] = Transaction(tx_id)
+        self._pin(transaction, file)
+        transaction.extra = extra
+        return transaction
 
     def commit(self, tx_id: int, file: JournalFile) -> Transaction:
-        """A record in `file` says that what a transaction did is there, but updates of what is not.
+        """Commit a transaction by a record in `file`.  Updates of unknown records have no effect.
 
         Raises: KeyError.
         """
-        found = self._take(self.transactions, tx_id)
-        for operation in found.operations:
+        transaction = self._pop(self.transactions, tx_id)
+        for operation in transaction.operations:
             if operation.kind == Kind.DELETE_TX:
                 self.delete(operation.record_id, operation.file)
             elif operation.kind == Kind.ADD_TX or operation.record_id in self.records:
                 self.add(operation.record_id, operation.file, operation.record_bytes)
-        self._unpin(found, file)
-        return found
+        self._unpin(transaction, file)
+        return transaction
 
-    def _fail(self, tx_id: int, file: JournalFile) -> None:
-        """A record in `file` commits a transaction of which records are missing.
+    def _commit_incomplete(self, tx_id: int, file: JournalFile) -> None:
+        """Note that a record in `file` commits a transaction of which records are missing.
 
-        The rollback that is to come must stay for as long: without it the transaction would be told again.
+        The file of the commit is pinned until the rollback, and the file of the rollback must outlive it.  Otherwise
+        the next load would report the transaction again.
         """
-        failed = self._take(self.transactions, tx_id) if tx_id in self.transactions else Transaction(tx_id)
+        failed = self._pop(self.transactions, tx_id) if tx_id in self.transactions else Transaction(tx_id)
         self.failed[tx_id] = failed
         self._pin(failed, file)
 
     def roll_back(self, tx_id: int, file: JournalFile) -> None:
-        """A record in `file` says that what a transaction did never is; one that goes on, or has failed."""
-        for all_ in (self.transactions, self.failed):
-            if tx_id in all_:
-                self._unpin(self._take(all_, tx_id), file)
+        """Roll back an open or failed transaction by a record in `file`."""
+        for transactions in (self.transactions, self.failed):
+            if tx_id in transactions:
+                self._unpin(self._pop(transactions, tx_id), file)
                 return
 
-    def kept_files(self, files: Iterable[JournalFile]) -> list[Kept]:
-        """What keeps each of the files."""
-        found = {file: Kept(file.name, file.header.file_id, [], [], []) for file in files}
-        for record_id, places in self.records.items():
-            for file in {file for file, _ in self.pairs(places)} & found.keys():
-                found[file].records.append(record_id)
+    def file_pins(self, files: Iterable[JournalFile]) -> list[FilePins]:
+        """Return the pins of each of the files."""
+        pins = {file: FilePins(file.name, file.header.file_id, [], [], []) for file in files}
+        for record_id, packed in self.records.items():
+            for file in {file for file, _ in self.locations_of(packed)} & pins.keys():
+                pins[file].records.append(record_id)
         for tx_id, transaction in self.transactions.items():
-            for file in transaction.pinned.keys() & found.keys():
-                found[file].transactions.append(tx_id)
-        for file, kept in found.items():
-            others = sorted(file.outlasts & found.keys(), key=lambda other: other.header.file_id)
-            kept.outlasts.extend(other.name for other in others)
-        return list(found.values())
+            for file in transaction.pinned.keys() & pins.keys():
+                pins[file].transactions.append(tx_id)
+        for file, of_file in pins.items():
+            others = sorted(file.must_outlive & pins.keys(), key=lambda other: other.header.file_id)
+            of_file.must_outlive.extend(other.name for other in others)
+        return list(pins.values())
 
-    def _take(self, all_: dict[int, Transaction], tx_id: int) -> Transaction:
-        found = all_.pop(tx_id)
-        for operation in found.operations:
-            self._give_up(operation.record_id, tx_id)
-        return found
+    def _pop(self, transactions: dict[int, Transaction], tx_id: int) -> Transaction:
+        transaction = transactions.pop(tx_id)
+        for operation in transaction.operations:
+            self._stop_adding(operation.record_id, tx_id)
+        return transaction
 
-    def _give_up(self, record_id: int, tx_id: int) -> None:
-        """A transaction does not add a record any more."""
-        if self.adding.get(record_id) == tx_id:
-            del self.adding[record_id]
+    def _stop_adding(self, record_id: int, tx_id: int) -> None:
+        """Note that a transaction no longer adds a record."""
+        if self.being_added.get(record_id) == tx_id:
+            del self.being_added[record_id]
 
     def _pin(self, transaction: Transaction, file: JournalFile) -> None:
         if file not in transaction.pinned:
             transaction.pinned[file] = None
-            file.alive += 1
+            file.pin_count += 1
 
     def _unpin(self, transaction: Transaction, file: JournalFile) -> None:
         for pinned in transaction.pinned:
-            file.end(pinned)
+            file.unpin(pinned)
 
 
 def dead_files(files: Sequence[JournalFile], current: JournalFile | None) -> list[JournalFile]:
-    """Those of the files, oldest first, that nobody needs any more.
+    """Return the files without pins, oldest first, that no remaining file depends on.
 
-    current: the one in which the journal goes on, which stays.
+    current: the file that takes appends, which is never dead.
     """
-    there = {*files, current}
+    remaining = {*files, current}
     for file in files:
-        if not file.alive and file.outlasts.isdisjoint(there):
-            there.remove(file)
-    return [file for file in files if file not in there]
+        if not file.pin_count and file.must_outlive.isdisjoint(remaining):
+            remaining.remove(file)
+    return [file for file in files if file not in remaining]

@@ -1,10 +1,4 @@
-"""A journal's life: it is started, loaded, which makes what appends, and closed.
-
-The cyclic garbage collector, held back while very many objects are made of which none leads to itself.
-
-It goes through all objects each time a quarter more are there than the last time, which while a million records are
-made takes longer than making them.
-"""
+"""Starting, loading and closing a journal."""
 
 from __future__ import annotations
 
@@ -23,8 +17,8 @@ from binlog.format.journal.record import Kind, record_bytes
 from binlog.format.values import plain_bytes
 from binlog.journal.appender import Appender
 from binlog.journal.compaction.compactor import Compactor
-from binlog.journal.compaction.maintenance import Keeper
-from binlog.journal.files.journal_files import JournalFile, ignored_until_later
+from binlog.journal.compaction.maintenance import MaintenanceThread
+from binlog.journal.files.journal_files import JournalFile, suppress_transient
 from binlog.journal.ledger import Ledger
 from binlog.journal.loading.loading import Loading
 from binlog.journal.options import JournalOptions, Sync
@@ -34,7 +28,11 @@ from binlog.storage.handle import Handle, new_guard
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """For the block, where it runs at all.  It is the whole process's, and goes on with the first block that ends."""
+    """Pause the garbage collector of the whole process for the block, or until another such block ends.
+
+    The collector walks all objects whenever their number has grown by a quarter.  While a load makes a million records,
+    that would take longer than making them.  Records cannot form cycles.
+    """
     was_running = gc.isenabled()
     try:
         gc.disable()
@@ -44,14 +42,14 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-# Of each kind without a body and without counts.
+# The size of a record of each kind without its body and its counts.
 _BYTES = {layout: {int(kind): record_bytes(kind, 0, 0, layout) for kind in Kind} for layout in JournalLayout}
-# In the oldest layout of JBoss Messaging's these have no body.
+# In JBoss Messaging's layout of July 2008 these kinds have no body.
 _WITHOUT_BODY = (Kind.DELETE_TX, Kind.PREPARE)
 
 
-class JournalLife(Handle):
-    """What a journal has while it is this process's, and how that begins and ends: see `Journal`."""
+class JournalLifecycle(Handle):
+    """The state that a journal has while this process owns it: the base class of `Journal`."""
 
     kind = "journal"
     lock_name = LOCK_FILE
@@ -65,37 +63,37 @@ class JournalLife(Handle):
         self._appender: Appender
         self._bytes_of: dict[int, int] = {}
         self._has_bodies_for_all = True
-        self._is_running = False  # with what was made by a load
+        self._is_running = False  # a load has started the threads
         self._record_bytes_max = 0
         self._id = 0
 
     def start(self) -> None:
-        """Make the journal this process's; its folder is made where there is none, in one that is there.
+        """Make this process the owner of the journal.  Creates the folder, but not its parent.
 
-        Raises: StateError where it was started before; BusyError; AccessError.
+        Raises: StateError if the journal was started or closed before; BusyError; AccessError.
         """
         with self._life:
             if self._state != "new" or self._is_closed:
-                raise StateError(f"the journal {self.path} is not to be started: it was started, or closed, before")
+                raise StateError(f"the journal {self.path} cannot be started: it was started or closed before")
             self._acquire()
 
     def load(self) -> Loaded:
-        """Read all files, and tell what is there; from then on records can be appended.
+        """Read all files and return the records and transactions.  After that, records can be appended.
 
-        Transactions that nobody ended are rolled back, durably.  What is damaged is left out, told, and kept.
-        Blocks: for as long as reading all takes; who calls `close` meanwhile waits for it.
-        Raises: StateError where it was not started, or loaded before, or no thread can be made; CorruptError;
-        VersionError; ValueError where the layout is another one than was asked for; FullError; AccessError;
-        PoisonedError.  Then it can be called again; also where a signal handler raises.
+        Rolls back transactions that were left open, durably.  Damage is skipped, reported and kept.
+        Blocks: until all files are read; a concurrent `close` waits for the load.
+        Raises: StateError if the journal is not started, is loaded already, or no thread can be started; CorruptError;
+        VersionError; ValueError if the layout differs from the one in the options; FullError; AccessError;
+        PoisonedError.  After any of these, and after an exception of a signal handler, `load` can be called again.
         """
         if not self._guard.is_ours:
             self._refuse()
         self._refuse_reentry()
         with self._life:
             if self._state != "started":
-                raise StateError(f"the journal {self.path} is not to be loaded: it is {self._state}")
+                raise StateError(f"the journal {self.path} cannot be loaded: it is {self._state}")
             with contextlib.suppress(PoisonedError):
-                self._stop()  # what an exception has left of an earlier load
+                self._stop()  # the threads of an earlier load that an exception ended
             self._guard = new_guard(f"the journal {self.path}")
             assert self._lock is not None
             self._lock.bind(self._guard)
@@ -110,14 +108,14 @@ class JournalLife(Handle):
         try:
             if files.current is None:
                 files.take()
-            with ignored_until_later():  # on a full disk what is there is told all the same
+            with suppress_transient():  # a full disk must not keep the caller from its records
                 files.prepare()
                 files.top_up()
             loaded = loading.loaded()
             self._begin(loading)
             self._roll_back(loading.failed_ids())
-            with ignored_until_later():
-                self._keeper.reclaim()
+            with suppress_transient():
+                self._maintenance.reclaim()
         except BaseException:
             with contextlib.suppress(PoisonedError):
                 self._stop()
@@ -126,13 +124,13 @@ class JournalLife(Handle):
         return loaded
 
     def _begin(self, loading: Loading) -> None:
-        """Make what appends behind what was loaded."""
+        """Start to append after the last record that was loaded."""
         self._files = files = loading.files
         self._id = loading.record_id_max
         files.record_id_max = lambda: self._id
         self._ledger = loading.ledger
         assert files.current is not None
-        self._ledger.meet(files.current)
+        self._ledger.track(files.current)
         options = self._options
         first = files.layout.header_bytes
         self._bytes_of = _BYTES[files.layout]
@@ -144,39 +142,44 @@ class JournalLife(Handle):
         self._appender = Appender(
             self._guard, self._next_file, options.buffer_bytes, options.alignment, options.flush_seconds
         )
-        self._appender.begin(files.current, loading.at or first, loading.record_count)
+        self._appender.start_in(files.current, loading.at or first, loading.record_count)
         self._compactor = Compactor(self._guard, self._files_guard, files, self._ledger, self._appender, options)
-        self._keeper = Keeper(self._guard, self._files_guard, files, self._ledger, self._appender, self._compactor)
+        self._maintenance = MaintenanceThread(
+            self._guard, self._files_guard, files, self._ledger, self._appender, self._compactor
+        )
         self._is_running = True
         self._appender.worker.start()
-        self._keeper.worker.start()
+        self._maintenance.worker.start()
 
     def _roll_back(self, tx_ids: list[int]) -> None:
-        """End transactions that nobody ended, durably, so that no later one with the id is taken for the same."""
+        """Roll back transactions that were left open, durably.
+
+        Otherwise their records would join a later transaction with the same id.
+        """
         with self._guard:
             if self._ledger.failed:
-                self._appender.go_on()
+                self._appender.cut_over()
             for tx_id in tx_ids:
                 self._end_transaction(Kind.ROLLBACK, tx_id, b"", b"")
         self._appender.wait_for_all()
 
     def _end(self) -> None:
-        """Put all that was appended on the disk."""
+        """Make all records durable, and stop the threads."""
         self._state = "closed"
         with contextlib.suppress(PoisonedError), self._guard:
-            pass  # an append that has begun is done
+            pass  # wait until a running append is complete
         self._stop()
 
     def _stop(self) -> None:
         if self._is_running:
             with contextlib.ExitStack() as ending:
-                # The last one stops first.
+                # Callbacks run in reverse order: maintenance stops before the appender, which it uses.
                 ending.callback(self._appender.stop)
-                ending.callback(self._keeper.stop)
+                ending.callback(self._maintenance.stop)
             self._is_running = False
 
     def _open(self, undoing: contextlib.ExitStack) -> None:
-        """What is in the directory is opened by `load`."""
+        """Leave the files of the directory to `load`."""
         self._state = "started"
 
     def __enter__(self) -> Self:
@@ -204,19 +207,20 @@ class JournalLife(Handle):
             raise ValueError(f"{Kind(kind).name} has no body in the layout {self._files.layout.value!r}")
         size = self._bytes_of[kind] + len(body) + len(counts)
         if size > self._record_bytes_max:
-            text = f"a record of {size} bytes; a file of the journal {self.path} has {self._record_bytes_max}"
+            text = f"the record takes {size} bytes, and a file of the journal {self.path} has room for "
+            text += f"{self._record_bytes_max}: raise file_bytes"
             raise FullError(text, limit=self._record_bytes_max, size=size)
         try:
             return self._appender.append(kind, tx_id, record_id, user_type, body, counts, size)
         except OverflowError as error:
-            raise ValueError(f"an id or a user's type out of range: {error}") from error
+            raise ValueError(f"an id or user_type is out of range: {error}") from error
 
     def close(self) -> None:
-        """Put all that was appended on the disk, and end; a second call does nothing.
+        """Make all records durable and close the journal; a second call does nothing.
 
-        Transactions that go on are rolled back by the next load, but for those that are prepared.
-        Raises: StateError in a signal handler that broke into `load`, or into a change, and in a callback of a future;
-        PoisonedError and others where it fails, and it is closed then too.
+        The next load rolls back open transactions, except prepared ones.
+        Raises: StateError in a callback of a future, and in a signal handler that interrupted a change or `load` in the
+        same thread; PoisonedError and others if closing fails, and the journal is closed nevertheless.
         """
         if self._is_running and self._appender.worker.is_own_thread():
             raise StateError("a future's callback cannot close the journal, which waits for it")
@@ -224,7 +228,7 @@ class JournalLife(Handle):
 
     def _no_sync(self, sync: object) -> TypeError:
         words = ", ".join(f"Sync.{each.name}" for each in Sync)
-        return TypeError(f"sync is a binlog.journal.Sync: {words}; and not {sync!r}")
+        return TypeError(f"sync must be one of binlog.journal.Sync: {words}; not {sync!r}")
 
     def _refuse_state(self) -> None:
         if self._is_closed:
@@ -238,6 +242,6 @@ class JournalLife(Handle):
         except PoisonedError as error:
             self._appender.fail(error)
             raise
-        self._ledger.meet(file)
-        self._keeper.wake()
+        self._ledger.track(file)
+        self._maintenance.wake()
         return file

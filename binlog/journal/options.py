@@ -1,4 +1,4 @@
-"""How a journal is kept."""
+"""Options of a journal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ FILE_BYTES_MIN = 1024
 class Sync(enum.Enum):
     """When a call returns.
 
-    WAIT: once its record, and all before, are on the disk.  FUTURE: at once, with a future that is done then.
-    LATER: at once; a process that dies loses what it appended in the last few milliseconds, a power cut more.
+    WAIT: when its record, and all records before it, are durable.
+    FUTURE: at once, with a future that is done at that time.
+    LATER: at once.  If the process dies, records of the last few milliseconds are lost; in a power cut, more.
     """
 
     WAIT = "wait"
@@ -26,17 +27,18 @@ class Sync(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalOptions:
-    """How a journal is kept; what JBoss Messaging and its heirs do unless told.
+    """How a journal uses its files.  The defaults are those of JBoss Messaging and its successors.
 
-    file_bytes: of a new file.  files_min: there are always so many.  pool_files: dead files are kept for reuse while
-    there are fewer files than that; None for all.
-    prefix, extension: of the files' names.  layout: of a new journal ours, of an old one what its files say; the oldest
-    one is only read, and must be named.  alignment: in JBoss Messaging's layouts, what is written together begins at a
-    multiple of so many bytes, of which two fit in a file.
-    flush_seconds: a thread of the journal writes what nobody waits for after so long, or once it has buffer_bytes; at
-    four times as much an append waits for the write.
-    compact_files_min, compact_ratio: files are compacted from so many on, where less than that part of them is alive;
-    0 files for never.
+    file_bytes: size of a new file.  files_min: the journal never has fewer files.
+    pool_files: dead files are kept for reuse while the journal has fewer files than this; None: always.
+    prefix, extension: of the names of files.
+    layout: of a new journal, native by default.  The layout of an existing one is read from its files; name it if its
+    records fit several layouts of JBoss Messaging's.
+    alignment: in JBoss Messaging's layouts, each write begins at a multiple of this many bytes; at most half of a file.
+    buffer_bytes, flush_seconds: a worker writes records that no caller waits for once there are this many bytes of
+    them, or after this time.  At four times buffer_bytes an append waits for the write.
+    compact_files_min, compact_ratio: the journal compacts once this many files have records, and less than this part of
+    their bytes is live; 0 files: never.
     """
 
     file_bytes: int = 10 << 20
@@ -52,7 +54,7 @@ class JournalOptions:
     compact_ratio: float = 0.30
 
     def __post_init__(self) -> None:
-        """Take words for a layout, sizes and times too.  Raises: TypeError, ValueError."""
+        """Convert a layout, sizes and times given as words.  Raises: TypeError, ValueError."""
         settle(self, layout=JournalLayout)
         wrong = {
             "file_bytes": self.file_bytes < FILE_BYTES_MIN or self.file_bytes >= 1 << 31,
@@ -68,9 +70,9 @@ class JournalOptions:
             "compact_ratio": not 0 <= self.compact_ratio <= 1,
         }
         if bad := [f"{name}={getattr(self, name)!r}" for name, is_bad in wrong.items() if is_bad]:
-            raise ValueError(f"no journal can be kept so: {', '.join(bad)}")
+            raise ValueError(f"invalid options of a journal: {', '.join(bad)}")
 
     @property
     def names(self) -> JournalNames:
-        """How its files are named."""
+        """The names of its files."""
         return JournalNames(self.prefix, self.extension)

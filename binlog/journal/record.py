@@ -1,4 +1,4 @@
-"""What a journal gives: records, transactions, and what loading found."""
+"""Records and transactions as a journal returns them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from binlog.format.problem import Problem
 class Record(NamedTuple):
     """A record as it was added, or one update of it.
 
-    user_type: 0 to 255, what the user says of the body.
+    user_type: 0 to 255; its meaning is up to the user.
     """
 
     record_id: int
@@ -20,14 +20,14 @@ class Record(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """That a transaction deletes a record, with what the user says of it."""
+    """A delete in a transaction, with the body that the user gave."""
 
     record_id: int
     body: bytes = b""
 
 
 class TransactionContent(NamedTuple):
-    """What a transaction does, in the order in which it was appended; extra: what was given with `prepare`."""
+    """The operations of a transaction, in the order of their appends.  extra: given with `prepare`."""
 
     tx_id: int
     extra: bytes
@@ -36,13 +36,14 @@ class TransactionContent(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What a journal holds.
+    """The result of a load.
 
-    records: those that are there, in the order in which they came to be, each update behind what it updates.
-    prepared: transactions that wait for `commit` or `rollback`.  failed: those that nobody ended, or of which a part is
-    damaged; none of what they did is there, and they are told this once.
-    id_max: the largest id of a record or a transaction that was met, 0 at least.
-    problems: what is damaged, and was left out.
+    records: all live records, in the order of their appends, each update after its record.
+    prepared: transactions that wait for `commit` or `rollback`.
+    failed: transactions that were left open, or of which a part is damaged.  They have no effect, and are reported
+    once.
+    id_max: the largest id of a record or transaction; at least 0.
+    problems: damage that was skipped.
     """
 
     records: list[Record]

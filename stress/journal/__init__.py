@@ -1,1 +1,1 @@
-"""Programs of chance over a journal, held against what should be there."""
+"""Random programs of calls to a journal, checked against a model."""

@@ -1,4 +1,4 @@
-"""What a journal should hold, said in the plainest way."""
+"""The model of a journal's contents."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from binlog.journal.record import Deleted, Loaded, Record, TransactionContent
 
 
 class Expectation:
-    """The records that are there, in their order, and the transactions that go on.
+    """The expected records, in their order, and transactions.
 
-    left: transactions that nobody ended, which the next load tells.  id_max: no record or transaction had a larger id.
+    left: transactions that were left open, which the next load reports.  id_max: the largest id so far.
     """
 
     def __init__(self) -> None:
@@ -21,39 +21,39 @@ class Expectation:
         self.id_max = 0
 
     def copy(self) -> Expectation:
-        """As it is now."""
+        """Return a copy."""
         return deepcopy(self)
 
     def has(self, record_id: int) -> bool:
-        """Whether there is a record, by more than updates of one that is not there."""
+        """Whether a record has this id, or updates without a record."""
         return any(record.record_id == record_id for record in self.records)
 
     def is_taken(self, record_id: int) -> bool:
-        """Whether no record may be added with that id: there is one, or a transaction that goes on adds it."""
+        """Whether the id cannot be added: a record has it, or an open transaction adds it."""
         return self.has(record_id) or any(_adds(items, record_id) for items in self.open.values())
 
     def put(self, record: Record) -> None:
-        """A record, or an update, is there."""
+        """Add a record or an update."""
         self.records.append(record)
         self.id_max = max(self.id_max, record.record_id)
 
     def take(self, record_id: int) -> None:
-        """A record is not there any more."""
+        """Delete a record."""
         self.records = [record for record in self.records if record.record_id != record_id]
 
     def join(self, tx_id: int, item: Record | Deleted) -> None:
-        """A transaction will do something."""
+        """Add an operation to a transaction."""
         self.open.setdefault(tx_id, []).append(item)
         self.id_max = max(self.id_max, tx_id, item.record_id)
 
     def prepare(self, tx_id: int, extra: bytes) -> None:
-        """A transaction waits for its end."""
+        """Prepare a transaction."""
         self.open.setdefault(tx_id, [])
         self.prepared[tx_id] = extra
         self.id_max = max(self.id_max, tx_id)
 
     def commit(self, tx_id: int) -> None:
-        """What a transaction did is there, but updates of what is not."""
+        """Commit a transaction; updates of unknown records have no effect."""
         for item in self.open.pop(tx_id):
             if isinstance(item, Deleted):
                 self.take(item.record_id)
@@ -62,17 +62,17 @@ class Expectation:
         self.prepared.pop(tx_id, None)
 
     def roll_back(self, tx_id: int) -> None:
-        """What a transaction did never was."""
+        """Roll back a transaction."""
         self.open.pop(tx_id)
         self.prepared.pop(tx_id, None)
 
     def reload(self) -> None:
-        """Another process has it: only prepared transactions go on."""
+        """Reload: only prepared transactions stay open."""
         self.left = {tx_id: self._content(tx_id) for tx_id in self.open if tx_id not in self.prepared}
         self.open = {tx_id: items for tx_id, items in self.open.items() if tx_id in self.prepared}
 
     def differs(self, loaded: Loaded) -> str:
-        """What a load told that is not so; nothing where all is."""
+        """Return how a load differs from the model; an empty text if it does not."""
         if loaded.records != self.records:
             return f"there are {_brief(loaded.records)}, and should be {_brief(self.records)}"
         prepared = {each.tx_id: each for each in loaded.prepared}

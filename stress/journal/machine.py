@@ -1,7 +1,7 @@
-"""A journal that is given one call after the other, of chance, and after each load holds what it should.
+"""A journal under random calls, checked against the model after each load.
 
-A crash leaves what the kernel was given: it is looked at in a copy, which is made while nothing is written.  What was
-acknowledged must be there then; of what was not, some or nothing, up to one call and none behind it.
+A crash keeps what was written to the kernel: the next load runs on a copy, made while nothing is written.  The copy
+must have all that was acknowledged, and of later calls a prefix.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IDS = st.integers(1, 12)
 _TX_IDS = st.integers(100, 104)
 _BODIES = st.integers(0, 400).map(lambda size: bytes([size % 251]) * size)
 _SYNCS = st.sampled_from([Sync.WAIT, Sync.FUTURE, *[Sync.LATER] * 5])
-_SLOW_SECONDS = 3000.0  # so that what nobody waits for stays in memory
+_SLOW_SECONDS = 3000.0  # long enough that records without a waiter stay in memory
 
 
 class JournalMachine(RuleBasedStateMachine):
@@ -69,7 +69,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     def _open(self) -> None:
         if self._path.exists():
-            # Silent on all that a crash leaves, and says the same of the records as the load does.
+            # The check reports nothing that a crash leaves by design, and finds the same records as the load.
             problems = check_journal(self._path)
             assert not problems, problems
             there = live_ids(inspect_journal(self._path, JournalNames()))
@@ -84,7 +84,7 @@ class JournalMachine(RuleBasedStateMachine):
         assert "" in wrong, wrong
         if self._possible:
             self._expected = self._possible[wrong.index("")].copy()
-        self._expected.left = {}  # told once
+        self._expected.left = {}  # reported once
         least = self._expected.id_max if self._options.layout is JournalLayout.NATIVE else 0
         assert loaded.id_max >= max([least, *there])
         self._possible = [self._expected.copy()]
@@ -100,7 +100,7 @@ class JournalMachine(RuleBasedStateMachine):
         self._possible = [*self._possible, after] if sync is Sync.LATER else [after]
 
     def _call(self, call: Callable[..., Any], *arguments: Any, sync: Any) -> bool:
-        """Make it; whether it did anything.  A future is waited for: what it has told is as what was waited for."""
+        """Make a call and return whether it did anything.  Waits for a future, so a future counts as acknowledged."""
         done = call(*arguments, sync=sync)
         if isinstance(done, Future):
             assert done.result(timeout=60) is None
@@ -187,7 +187,7 @@ class JournalMachine(RuleBasedStateMachine):
     def reclaim(self) -> None:
         self._opened.reclaim()
         if not self._options.compact_files_min:
-            assert all(any(each[2:]) for each in self._opened.why_kept())
+            assert all(any(each[2:]) for each in self._opened.file_pins())
 
     @rule()
     def compact(self) -> None:
@@ -221,7 +221,7 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 def live_ids(journal: Inspection) -> list[int]:
-    """The ids of the records and updates that are there."""
+    """Return the ids of live records and updates."""
     return sorted(
         file.columns.id_of(index)
         for file, states in zip(journal.files, journal.states.states, strict=True)
@@ -231,9 +231,9 @@ def live_ids(journal: Inspection) -> list[int]:
 
 
 def _copy_at_rest(path: Path, copy: Path) -> None:
-    """Copy a journal's folder as it is at one moment: again where something was changed meanwhile."""
+    """Copy the folder of a journal as of one moment: again if a file changed meanwhile."""
     while True:
-        with contextlib.suppress(shutil.Error, FileNotFoundError):  # a file was renamed, or removed
+        with contextlib.suppress(shutil.Error, FileNotFoundError):  # a file was renamed or removed
             shutil.copytree(path, copy)
             if _contents(path) == _contents(copy):
                 return

@@ -25,7 +25,7 @@ _COPIED = ("binlog", "native", "stress", "tests", "setup.py", "pyproject.toml", 
 _TESTS = (
     "tests/unit/storage",
     "tests/unit/log",
-    "tests/unit/journal/test_record_states.py",
+    "tests/unit/journal/loading/test_record_states.py",
     "tests/multiprocess/test_forks.py",
     "tests/multiprocess/test_waking.py",
 )

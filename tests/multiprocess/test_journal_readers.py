@@ -1,4 +1,4 @@
-"""Reading a journal as columns, while its owner in another process appends, uses files again, and compacts them."""
+"""Reading a journal as columns while its owner, in another process, appends, reuses files and compacts them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from binlog.journal import PartReader, RecordState, survey_journal
 WHOLE_READS = 40
 SECONDS_MAX = 120.0
 
-# Each transaction adds two records, the ids going up, and once there are many deletes the two oldest.
+# Each transaction adds two records, with rising ids, and deletes the two oldest ones once there are a hundred.
 _OWNS = """
 import sys
 from binlog.journal import Journal, JournalLayout, JournalOptions, Sync
@@ -39,7 +39,7 @@ with Journal(sys.argv[1], options) as journal:
 
 
 def live_ids(path: Path) -> list[int] | None:
-    """The ids that are live, or None where a file was used again before it was read."""
+    """Return the live ids, or None if a file was reused before it was read."""
     try:
         found = survey_journal(path)
     except BusyError:
@@ -60,8 +60,8 @@ def live_ids(path: Path) -> list[int] | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
-def test_what_is_read_beside_an_owner_is_of_one_moment_or_is_refused(tmp_path: Path, layout: JournalLayout) -> None:
-    """Both records of a transaction are there or none, and all between the oldest and the newest."""
+def test_a_read_beside_an_owner_is_of_one_moment_or_is_refused(tmp_path: Path, layout: JournalLayout) -> None:
+    """Both records of a transaction are live or neither, and so are all between the oldest and the newest."""
     path = tmp_path / "journal"
     command = [sys.executable, "-c", _OWNS, str(path), layout.value]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:

@@ -110,7 +110,7 @@ def test_each_scenario_of_an_engine_has_existing_tests(prefix: str, count: int, 
     assert [int(number) for number, _ in rows] == list(range(1, count + 1))
     folder = ROOT / "tests" / "unit" / engine
     for number, tests in rows:
-        named = re.findall(r"`(\w+\.py)::(test_\w+)`", tests)
+        named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", tests)
         assert named, number
         for file, name in named:
             assert re.search(rf"^def {name}\(", (folder / file).read_text(), re.MULTILINE), f"{number}: {file}::{name}"

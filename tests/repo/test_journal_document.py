@@ -27,13 +27,13 @@ def test_the_examples_of_the_journal_work(tmp_path: Path) -> None:
     stat, by_id, by_transaction, *others = [
         run(["sh", "-c", command], tmp_path) for command in re.findall(r"^\$ (binlog .*)", TEXT, re.MULTILINE)
     ]
-    assert stat[1] == "nobody has it; transactions: 1 prepared, 0 open"
-    assert stat[3].endswith("the journal goes on in it")
+    assert stat[1] == "not open; transactions: 1 prepared, 0 open"
+    assert stat[3].endswith("takes appends")
     assert [line.split()[1:3] for line in by_id] == [
         ["add", "updated"], ["update", "updated"], ["update_tx", "live"], ["delete_tx", "prepared"],
     ]  # fmt: skip
     assert [json.loads(line)["kind"] for line in by_transaction] == ["delete_tx", "prepare"]
-    assert others == [["no problems found"], [], ["4 records, 1 prepared transaction; 0 left out"]]
+    assert others == [["no problems found"], [], ["4 records, 1 prepared transaction; 0 skipped"]]
 
 
 def run(command: list[str], folder: Path) -> list[str]:

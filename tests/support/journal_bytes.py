@@ -1,4 +1,4 @@
-"""Files of a journal as bytes, and the records in them: as the product finds them, and in the plainest way."""
+"""Journal files as bytes, and their records, as the product finds them and by a plain implementation."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from binlog.errors import CorruptError
-from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_at, fragment_place
+from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_at, fragment_start
 from binlog.format.journal.compiled import ColumnScan, scan_columns
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_counts, pack_record, parse_record
 
 _KINDS = set(Kind)
-_RECORD_BYTES_MIN = 17  # of JBoss Messaging's
+_RECORD_BYTES_MIN = 17  # in JBoss Messaging's layouts
 
 Scanned = tuple[int, int, int, int, int, int, bytes, bytes]
-"""A record: kind, offset, end, transaction, id, user's type, body, and the counts as they lie there."""
+"""A record: kind, offset, end, transaction, id, user_type, body, and packed counts."""
 
 
 class Scan(NamedTuple):
-    """What a file holds; end, gaps and doubts as ColumnScan has them."""
+    """The records of a file; end, gaps and suspects as in ColumnScan."""
 
     records: list[Scanned]
     end: int
     gaps: list[tuple[int, int]]
-    doubts: list[int]
+    suspects: list[int]
 
     @property
     def record_count(self) -> int:
@@ -32,12 +32,12 @@ class Scan(NamedTuple):
 
 
 def scan_records(data: bytes, header: FileHeader, *, count_max: int = 1 << 16) -> Scan:
-    """All records of a file which has just `data`, as the product finds them."""
+    """Return all records of a file as the product finds them.  data: exactly the file."""
     scans = list(scan_columns(data, header, count_max=count_max))
     assert all(scan.record_count == count_max for scan in scans[:-1])
     assert scans[-1].record_count < count_max
-    gaps, doubts = [gap for scan in scans for gap in scan.gaps], [at for scan in scans for at in scan.doubts]
-    return Scan([row for scan in scans for row in _rows(scan)], scans[-1].end, gaps, doubts)
+    gaps, suspects = [gap for scan in scans for gap in scan.gaps], [at for scan in scans for at in scan.suspects]
+    return Scan([row for scan in scans for row in _rows(scan)], scans[-1].end, gaps, suspects)
 
 
 def _rows(scan: ColumnScan) -> list[Scanned]:
@@ -61,12 +61,12 @@ def _rows(scan: ColumnScan) -> list[Scanned]:
 
 
 def plain_scan(data: bytes, header: FileHeader) -> Scan:
-    """The same, one record after the other, each parsed by itself."""
+    """Return the same, each record parsed alone."""
     end = header.layout.header_bytes
     found = Scan([], end, [], [])
     for at, record, stop in plain_records(data, header):
         if record is None:
-            found.doubts.append(at)
+            found.suspects.append(at)
             continue
         if at != end:
             found.gaps.append((end, at))
@@ -76,12 +76,12 @@ def plain_scan(data: bytes, header: FileHeader) -> Scan:
 
 
 def plain_records(data: bytes, header: FileHeader) -> Iterator[tuple[int, JournalRecord | None, int]]:
-    """The records of a file, and where they lie; None where something begins as one in JBoss Messaging's layouts.
+    """Yield the records of a file and their offsets; None for a suspect in JBoss Messaging's layouts.
 
-    In our layout what is no record is gone over by fragments, or to the next block; in others by bytes.
+    Bytes that are no record are skipped by fragments, or to the next block, in the native layout; else byte by byte.
     """
     native = header.layout is JournalLayout.NATIVE
-    at = fragment_place(header.layout.header_bytes) if native else header.layout.header_bytes
+    at = fragment_start(header.layout.header_bytes) if native else header.layout.header_bytes
     while at < len(data):
         try:
             record, stop = parse_record(data, at, header, "a file")
@@ -94,14 +94,14 @@ def plain_records(data: bytes, header: FileHeader) -> Iterator[tuple[int, Journa
             elif (head := fragment_at(data, at, header.salt)) is None:
                 at += BLOCK_BYTES - at % BLOCK_BYTES
             else:
-                at = fragment_place(at + HEAD_BYTES + head["data_bytes"])
+                at = fragment_start(at + HEAD_BYTES + head["data_bytes"])
             continue
         yield at, record, stop
-        at = fragment_place(stop) if native else stop
+        at = fragment_start(stop) if native else stop
 
 
 def found_places(data: bytes, header: FileHeader) -> list[int]:
-    """Where all who go through the records of a file find them."""
+    """Return the offsets at which every reader of a file finds its records."""
     scan = scan_records(data, header)
     for data_there, count_max in [(data, 2), (data, 5), (data[: scan.end], 3)]:
         assert scan_records(data_there, header, count_max=count_max).records == scan.records
@@ -109,18 +109,18 @@ def found_places(data: bytes, header: FileHeader) -> list[int]:
 
 
 def file_of(header: FileHeader, records: list[JournalRecord]) -> tuple[bytearray, list[tuple[int, int]]]:
-    """A file of some records, and where these lie."""
+    """Pack records into a file; also return their offsets."""
     data = bytearray(header.pack())
     places = []
     for record in records:
         packed = pack_record(record, header, len(data))
-        start = fragment_place(len(data)) if header.layout is JournalLayout.NATIVE else len(data)
+        start = fragment_start(len(data)) if header.layout is JournalLayout.NATIVE else len(data)
         data += packed
         places.append((start, len(data)))
     return data, places
 
 
 def file_of_adds(header: FileHeader, bodies: list[bytes]) -> tuple[bytearray, list[tuple[int, int]]]:
-    """The same of adds, whose ids are their numbers."""
+    """Pack adds with these bodies; their ids are their numbers."""
     records = [JournalRecord(Kind.ADD, 0, number, 1, body) for number, body in enumerate(bodies)]
     return file_of(header, records)

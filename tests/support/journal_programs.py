@@ -1,4 +1,4 @@
-"""Programs of chance over a journal."""
+"""Random programs of calls to a journal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ programs = st.lists(
 
 
 def run(program: list[_Call], path: Path, options: JournalOptions) -> None:
-    """Do what of a program can be done, in a new journal, and close it."""
+    """Run all calls that are possible in a new journal, and close it."""
     with Journal(path, options) as journal:
         journal.load()
         for name, arguments in program:

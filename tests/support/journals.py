@@ -1,4 +1,4 @@
-"""Journals of tests: small ones, files made by hand, and damage."""
+"""Journals for tests: small ones, files made by hand, and damage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = JournalOptions(file_bytes=FILE_BYTES, compact_files_min=0)
 
 
 def as_named(path: Path) -> JournalOptions:
-    """A small journal; one of JBoss Messaging's layout must be named."""
+    """Return options for a small journal; JBoss Messaging's layout must be named."""
     there = files(path)
     is_jbm = there and header_of(there[0]).layout is JournalLayout.JBM
     return replace(SMALL, layout=JournalLayout.JBM) if is_jbm else SMALL
@@ -29,46 +29,46 @@ def as_named(path: Path) -> JournalOptions:
 
 @contextmanager
 def journal(path: Path, options: JournalOptions | None = None) -> Iterator[tuple[Journal, Loaded]]:
-    """A journal that is loaded, with what it told."""
+    """Load a journal; also return the result of the load."""
     with Journal(path, options or as_named(path)) as opened:
         yield opened, opened.load()
 
 
 def reload(path: Path, options: JournalOptions | None = None) -> Loaded:
-    """What the next process would be told."""
+    """Load a journal as the next process would, and close it."""
     with journal(path, options) as (_, loaded):
         return loaded
 
 
 def ids(loaded: Loaded) -> list[int]:
-    """The ids of the records that are there."""
+    """Return the ids of loaded records."""
     return [record.record_id for record in loaded.records]
 
 
 def files(path: Path) -> list[Path]:
-    """The journal's files, in the order of their present use."""
+    """Return the files of a journal, in the order of their current use."""
     return sorted(path.glob("journal-*.jnl"), key=lambda file: header_of(file).file_id)
 
 
 def header_of(file: Path, layout: JournalLayout | None = None) -> FileHeader:
-    """What the file's header says."""
+    """Return the header of a file."""
     return parse_file_header(file.read_bytes()[:FILE_START_BYTES], str(file), layout)
 
 
 def records_in(file: Path) -> list[Scanned]:
-    """The records that lie in a file."""
+    """Return the records of a file."""
     return scan_records(file.read_bytes(), header_of(file)).records
 
 
 def header_for(layout: JournalLayout, file_id: int) -> FileHeader:
-    """The header of a file that is made by hand."""
+    """Return a header for a file made by hand."""
     return FileHeader(layout, file_id, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
 
 
 def write_file(
     path: Path, header: FileHeader, records: Iterable[JournalRecord | bytes], file_bytes: int = FILE_BYTES
 ) -> Path:
-    """Make a file by hand: records one behind the other, and between them whatever bytes are given."""
+    """Make a file by hand, of consecutive records, with any bytes between them."""
     path.mkdir(exist_ok=True)
     data = header.pack()
     for record in records:
@@ -79,7 +79,7 @@ def write_file(
 
 
 def flip(file: Path, at: int, mask: int = 1) -> None:
-    """Damage a byte."""
+    """Damage one byte."""
     data = bytearray(file.read_bytes())
     data[at] ^= mask
     file.write_bytes(data)

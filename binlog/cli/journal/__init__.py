@@ -1,4 +1,4 @@
-"""`binlog journal`: a journal's records, looked at from a terminal or a script, and taken elsewhere."""
+"""`binlog journal`: commands to inspect, export and import a journal."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class JournalCommands(Commands):
     names = ("stat", "print", "check", "export", "import")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        # `import` can be no name of a module.
+        # A module cannot be named `import`.
         return load("importing", self.package) if cmd_name == "import" else super().get_command(ctx, cmd_name)
 
 
-@click.group("journal", cls=JournalCommands, no_args_is_help=False, short_help="Look at a journal of records by ids.")
+@click.group("journal", cls=JournalCommands, no_args_is_help=False, short_help="Inspect a journal of records by id.")
 def command() -> None:
-    """Look at a journal in DIR: that of binlog.journal, or of JBoss Messaging.
+    """Inspect a journal in DIR, written by binlog.journal or by JBoss Messaging.
 
-    All but import may run while another process has the journal, and change nothing.
+    All commands but import change nothing, and may run while another process has the journal open.
 
-    A record has an id, a type from 0 to 255, and a body; and updates, which have a type and a body, too. A state tells
-    what became of each: live, updated (it is there, and so is an update behind it), deleted, open (of a transaction
-    that nobody has ended), prepared, rolled_back, failed (a part of the transaction is missing), void (nothing came of
-    it), or done (of a delete, and of what ends a transaction).
+    A record has an id, a type from 0 to 255, and a body. An update of it has a type and a body too. The state of a
+    record is live, updated (live, with a later update), deleted, open (in a transaction that was not ended), prepared,
+    rolled_back, failed (its transaction is incomplete), void (it had no effect), or done (a delete, or the end of a
+    transaction).
     """

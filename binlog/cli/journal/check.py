@@ -1,4 +1,4 @@
-"""`binlog journal check`: everything that is wrong with a journal."""
+"""`binlog journal check`: find all damage in a journal."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from binlog.journal import check_journal
 _QUARANTINE = "quarantine"
 
 
-@click.command("check", short_help="Look for everything that is wrong.")
+@click.command("check", short_help="Report everything that is wrong.")
 @directory_argument
 @json_option("Print a JSON object for each problem: path, offset, rule, text, end. Nothing for none.")
 @files_options
 def command(directory: str, as_json: bool, files: Files) -> ExitCode:
-    """Look for everything that is wrong with the journal in DIR, and repair nothing.
+    """Report everything that is wrong with the journal in DIR, and repair nothing.
 
-    Reads every record, and prints a line for each problem: the file, the offset in it, what is wrong, and the rule that
-    is broken. Exits with 1 if there is any; what loads have set aside is told, and is none. May run while another
-    process has the journal; after a crash it tells nothing of what the next one to load it does by itself.
+    Reads every record. Prints a line for each problem: the file, the offset in it, the problem, and the rule that is
+    broken. Exits with 1 if there is any problem; quarantined files do not count. May run while another process has the
+    journal open. After a crash, it does not report what the next load repairs by design.
     """
     with opening():
         problems = check_journal(directory, **files)
     code = print_problems(problems, as_json=as_json)
-    aside = os.path.join(directory, _QUARANTINE)
-    if not as_json and os.path.isdir(aside):
-        write_line(f"{things_text(len(os.listdir(aside)), 'file')} that loads have set aside: {printable(aside)}")
+    quarantine = os.path.join(directory, _QUARANTINE)
+    if not as_json and os.path.isdir(quarantine):
+        write_line(f"{things_text(len(os.listdir(quarantine)), 'file')} in the quarantine: {printable(quarantine)}")
     return code

@@ -8,7 +8,7 @@ import click
 
 from binlog.cli.exits import ExitCode, opening
 from binlog.cli.journal.options import Files, files_options
-from binlog.cli.journal.print import tell_damage
+from binlog.cli.journal.print import report_damage
 from binlog.cli.options import directory_argument
 from binlog.cli.output import write
 from binlog.journal import export_lines, read_records
@@ -20,17 +20,16 @@ _AT_ONCE = 256
 @directory_argument
 @files_options
 def command(directory: str, files: Files) -> ExitCode:
-    """Write a line of JSON for each record in DIR, to standard output, in the order in which they were appended.
+    """Write each record in DIR as a line of JSON to standard output, in the order of the appends.
 
-    Nothing is left out of what lies there and is sound: records that were deleted come too, each with its state, its
-    body in base64, and where it lay. The last line tells how many there were. 'binlog journal import' makes a journal
-    of what of them counts.
+    Exports every valid record, also deleted ones, with its state, its body in base64, and its place. The last line has
+    the count of records. 'binlog journal import' creates a journal from the live ones.
 
-    What is damaged is told, and it exits with 1.
+    Reports damage, and exits with 1 if there is any.
     """
     with opening():
         records = read_records(directory, **files)
     lines = export_lines(records)
     while some := "".join(islice(lines, _AT_ONCE)):
         write(some.encode("ascii"))
-    return tell_damage(records)
+    return report_damage(records)

@@ -1,4 +1,4 @@
-"""`binlog journal import`: a new journal of exported lines."""
+"""`binlog journal import`: create a journal from exported lines."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from binlog.journal import ExportReader, Imported, JournalOptions, import_journa
 _FILE_BYTES_MAX = (1 << 31) - 1
 
 
-@click.command("import", short_help="Make a journal of exported lines.")
+@click.command("import", short_help="Create a journal from exported lines.")
 @directory_argument
 @click.option(
     "--file-bytes",
     type=click.IntRange(min=1024, max=_FILE_BYTES_MAX),
     metavar="N",
-    help="The size of the new files, instead of the old ones'.",
+    help="Size of the new files, instead of the size of the exported ones.",
 )
 @files_options
 def command(directory: str, file_bytes: int | None, files: Files) -> ExitCode:
-    """Make a journal in DIR, which is not there yet or empty, of the lines that export wrote, from standard input.
+    """Create a journal in DIR, a new or empty folder, from the lines of an export on standard input.
 
-    What was there comes back, with its updates and in the transactions in which it was; prepared transactions stay
-    prepared. What was deleted, rolled back or not ended does not. The layout is that of binlog unless --layout tells.
-    DIR has its name once all of it is on the disk; where a line is damaged or missing, nothing is there.
+    Imports live records with their updates, in their transactions; prepared transactions stay prepared. Records that
+    were deleted, rolled back or left open are not imported. The layout is native unless --layout is given. DIR gets its
+    name after the journal is complete and durable; if a line is damaged or missing, nothing is left.
     """
     with opening():
         lines = ExportReader(sys.stdin.buffer, "standard input")
@@ -39,8 +39,8 @@ def command(directory: str, file_bytes: int | None, files: Files) -> ExitCode:
         options = JournalOptions(**files) if size is None else JournalOptions(**files, file_bytes=size)
     done = _import(directory, lines, options)
     prepared = things_text(done.prepared_count, "prepared transaction")
-    write_line(f"{things_text(done.record_count, 'record')}, {prepared}; {done.left_out} left out")
-    return ExitCode.FAILED if done.left_out else ExitCode.OK
+    write_line(f"{things_text(done.record_count, 'record')}, {prepared}; {done.skipped_count} skipped")
+    return ExitCode.FAILED if done.skipped_count else ExitCode.OK
 
 
 def _import(directory: str, lines: ExportReader, options: JournalOptions) -> Imported:
@@ -48,7 +48,7 @@ def _import(directory: str, lines: ExportReader, options: JournalOptions) -> Imp
         return import_journal(directory, lines, options)
     except StateError as error:
         raise CommandError(str(error), ExitCode.CANNOT_OPEN) from error
-    except ValueError as error:  # what the layout has no room for
+    except ValueError as error:  # the layout has no field for a value
         raise CommandError(str(error), ExitCode.FAILED) from error
     except FullError as error:
         if error.size is None:

@@ -1,4 +1,4 @@
-"""`binlog journal print`: a line for each record."""
+"""`binlog journal print`: print a line for each record."""
 
 from __future__ import annotations
 
@@ -21,20 +21,24 @@ _ID = click.IntRange(min=-(2**63), max=2**63 - 1)
 
 @click.command("print", short_help="Print records.")
 @directory_argument
-@click.option("--id", "ids", type=_ID, multiple=True, metavar="ID", help="Only this record's; may be given again.")
-@click.option("--tx", "tx_ids", type=_ID, multiple=True, metavar="TX", help="Only this transaction's.")
+@click.option("--id", "ids", type=_ID, multiple=True, metavar="ID", help="Only this record's; repeatable.")
+@click.option("--tx", "tx_ids", type=_ID, multiple=True, metavar="TX", help="Only this transaction's; repeatable.")
 @click.option(
-    "--kind", "kinds", type=click.Choice([kind.name.lower() for kind in RecordKind]), multiple=True, help="Only these."
+    "--kind",
+    "kinds",
+    type=click.Choice([kind.name.lower() for kind in RecordKind]),
+    multiple=True,
+    help="Only this kind; repeatable.",
 )
 @click.option(
     "--state",
     "states",
     type=click.Choice([state.name.lower() for state in RecordState]),
     multiple=True,
-    help="Only these.",
+    help="Only this state; repeatable.",
 )
-@click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print so many at most.")
-@json_option('Print a JSON object for each record, with its body as "text", or as "base64" where it is not UTF-8.')
+@click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print at most N records.")
+@json_option('Print a JSON object for each record, with its body as "text", or as "base64" if it is not UTF-8.')
 @files_options
 def command(
     directory: str,
@@ -46,22 +50,22 @@ def command(
     as_json: bool,
     files: Files,
 ) -> ExitCode:
-    """Print a line for each record in DIR, in the order in which they were appended.
+    """Print a line for each record in DIR, in the order of the appends.
 
-    A line tells where the record lies, what it is, what became of it, and how its body begins.
+    A line has the file and offset of the record, its kind, its state, and the beginning of its body.
 
-    What is damaged is left out, told at the end, and it exits with 1.
+    Skips damage, reports it at the end, and then exits with 1.
     """
     with opening():
         records = read_records(directory, **files)
     wanted = islice(_wanted(records, ids, tx_ids, kinds, states), count)
     while some := list(islice(wanted, _AT_ONCE)):
         write(b"".join(map(_json_line if as_json else _line, some)))
-    return tell_damage(records)
+    return report_damage(records)
 
 
-def tell_damage(records: JournalRecords) -> ExitCode:
-    """Tell what was damaged, and what the process then returns."""
+def report_damage(records: JournalRecords) -> ExitCode:
+    """Print the problems to standard error, and return the exit code of the process."""
     for problem in records.problems:
         print_error(str(problem))
     return ExitCode.FAILED if records.problems else ExitCode.OK
@@ -85,16 +89,16 @@ def _wanted(
 
 
 def _line(record: StoredRecord) -> bytes:
-    said = [f"{record.file}:{record.offset}", record.kind.name.lower(), record.state.name.lower()]
+    fields = [f"{record.file}:{record.offset}", record.kind.name.lower(), record.state.name.lower()]
     for name, value in (("id", record.record_id), ("tx", record.tx_id), ("type", record.user_type)):
         if value is not None:
-            said.append(f"{name}={value}")
-    said += [f"file:{file_id}={count}" for file_id, count in record.counts]
+            fields.append(f"{name}={value}")
+    fields += [f"file:{file_id}={count}" for file_id, count in record.counts]
     if record.body or record.user_type is not None:
         text = record.body[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
         more = "..." if len(record.body) > _SHOWN_BYTES else ""
-        said.append(f"{len(record.body)} B {text}{more}")
-    return f"{printable(' '.join(said))}\n".encode("utf-8", "backslashreplace")
+        fields.append(f"{len(record.body)} B {text}{more}")
+    return f"{printable(' '.join(fields))}\n".encode("utf-8", "backslashreplace")
 
 
 def _json_line(record: StoredRecord) -> bytes:

@@ -1,1 +1,1 @@
-"""The bytes of a journal: its files' headers, its records, and the names of its files."""
+"""The format of a journal: headers of files, records, and names of files."""

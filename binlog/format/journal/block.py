@@ -1,12 +1,12 @@
-"""A journal's file in our layout: blocks, and in them fragments of records.
+"""Blocks of a native journal file, and the fragments of records in them.
 
-Blocks begin at multiples of BLOCK_BYTES of the file, so the first one has the file's header in it.  A record is one
-fragment, or several if it does not fit in the rest of its block.  No fragment begins where its head would fill the
-rest of a block: zeros are there, and the fragment begins with the next block.
+Blocks begin at multiples of BLOCK_BYTES, so the first one contains the header of the file.  A record is one fragment,
+or several if it does not fit in the rest of its block.  If the head of a fragment would fill the rest of a block, the
+rest is zeros, and the fragment begins with the next block.
 
-A head has a CRC of its own, with the salt of the file's use and its offset in the file.  Only the journal writes such
-heads, so no byte of a body is ever taken for one: readers look for heads where the last fragment ended, and where
-blocks begin.
+The CRC of a head covers the salt of the file's use and the offset of the head.  Only the journal writes such heads.  A
+reader expects a head only after the last fragment and at the beginning of a block, so it never takes bytes of a body
+for a head.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from binlog.format.checksums import crc32c
 from binlog.format.layout import Field, Layout
 
 BLOCK_BYTES = 1 << 12
-"""A damaged head costs the rest of its block; decision 41 has what other sizes cost."""
+"""A damaged head costs the rest of its block; decision 41 compares other sizes."""
 
 JOURNAL_FRAGMENT = Layout(
     "journal_fragment",
@@ -30,9 +30,9 @@ JOURNAL_FRAGMENT = Layout(
     fields=(
         Field("head_crc", "u32", "CRC-32C of the file's salt, of the offset of this head (u64), and of 4..11"),
         Field("data_crc", "u32", "CRC-32C of the bytes that follow the head"),
-        Field("data_bytes", "u16", "how many these are; 1 at least"),
-        Field("part", "u8", "1: a whole record, 2: the first of several fragments, 3: one between, 4: the last one"),
-        Field("kind", "u8", "the type of the record"),
+        Field("data_bytes", "u16", "count of these bytes, at least 1"),
+        Field("part", "u8", "1: a whole record, 2: the first of several fragments, 3: a middle one, 4: the last one"),
+        Field("kind", "u8", "the kind of the record"),
     ),
 )
 HEAD_BYTES = JOURNAL_FRAGMENT.size
@@ -40,28 +40,28 @@ DATA_BYTES_MAX = BLOCK_BYTES - HEAD_BYTES
 
 
 class Part(enum.IntEnum):
-    """Which fragment of a record it is."""
+    """The position of a fragment in its record."""
 
     WHOLE = 1
     FIRST = 2
-    BETWEEN = 3
+    MIDDLE = 3
     LAST = 4
 
 
 _KIND_MIN, _KIND_MAX = 11, 19
 _CRC = struct.Struct(">I")
-_PLACE = struct.Struct(">8sQ")
+_SALT_AND_OFFSET = struct.Struct(">8sQ")
 
 
-def fragment_place(at: int) -> int:
-    """Where a fragment begins that comes next after the offset `at`."""
+def fragment_start(at: int) -> int:
+    """Return the start of the next fragment after the offset `at`."""
     left = -at % BLOCK_BYTES
     return at + left if 0 < left <= HEAD_BYTES else at
 
 
 def fragments_end(at: int, data_bytes: int) -> int:
-    """Where a record ends that has so many bytes without heads, and comes next after the offset `at`."""
-    start = fragment_place(at)
+    """Return the end of the next record after the offset `at`.  data_bytes: its size without heads."""
+    start = fragment_start(at)
     room = BLOCK_BYTES - start % BLOCK_BYTES - HEAD_BYTES
     if data_bytes <= room:
         return start + HEAD_BYTES + data_bytes
@@ -70,8 +70,8 @@ def fragments_end(at: int, data_bytes: int) -> int:
 
 
 def data_bytes_max(at: int, stop: int) -> int:
-    """How many bytes a record may have that comes next after `at`, and ends at `stop` at most; less than 1 for none."""
-    start = fragment_place(at)
+    """Return the largest size without heads of a record between `at` and `stop`; less than 1 if none fits."""
+    start = fragment_start(at)
     room = BLOCK_BYTES - start % BLOCK_BYTES - HEAD_BYTES
     left = stop - start - HEAD_BYTES
     if left <= room:
@@ -81,24 +81,24 @@ def data_bytes_max(at: int, stop: int) -> int:
 
 
 def zeros_end(at: int, stop: int) -> int:
-    """Up to where zeros follow the last record, which ends at `at`: there a reader looks for the next head."""
-    return min(fragment_place(at) + HEAD_BYTES, stop)
+    """Return the end of the zeros after the last record: a reader expects the next head there."""
+    return min(fragment_start(at) + HEAD_BYTES, stop)
 
 
 def pack_fragments(kind: int, data: bytes, salt: bytes, at: int) -> bytes:
-    """A record, as it comes next after the offset `at` of a file, with the zeros before it.  data: without heads."""
-    packed = bytearray(fragment_place(at) - at)
-    parts = list(_divided(data, at + len(packed)))
+    """Pack the next record after the offset `at`, with the zeros before it.  data: without heads."""
+    packed = bytearray(fragment_start(at) - at)
+    parts = list(_split(data, at + len(packed)))
     for number, part in enumerate(parts):
         is_last = number == len(parts) - 1
-        which = (Part.LAST if is_last else Part.BETWEEN) if number else (Part.WHOLE if is_last else Part.FIRST)
+        which = (Part.LAST if is_last else Part.MIDDLE) if number else (Part.WHOLE if is_last else Part.FIRST)
         values = {"head_crc": 0, "data_crc": crc32c(part), "data_bytes": len(part), "part": which, "kind": kind}
         head = JOURNAL_FRAGMENT.pack(values)[_CRC.size :]
         packed += _CRC.pack(_head_crc(head, salt, at + len(packed))) + head + part
     return bytes(packed)
 
 
-def _divided(data: bytes, at: int) -> Iterator[bytes]:
+def _split(data: bytes, at: int) -> Iterator[bytes]:
     while data:
         room = BLOCK_BYTES - at % BLOCK_BYTES - HEAD_BYTES
         yield data[:room]
@@ -107,39 +107,39 @@ def _divided(data: bytes, at: int) -> Iterator[bytes]:
 
 
 def fragment_at(data: bytes, at: int, salt: bytes) -> dict[str, Any] | None:
-    """The head at an offset of a file whose bytes are `data`; None if there is none."""
+    """Return the valid head at an offset of a file, or None."""
     room = BLOCK_BYTES - at % BLOCK_BYTES
     if room <= HEAD_BYTES or at + HEAD_BYTES > len(data):
         return None
-    found = JOURNAL_FRAGMENT.unpack(data, at)
-    if found["head_crc"] != _head_crc(data[at + _CRC.size : at + HEAD_BYTES], salt, at):
+    head = JOURNAL_FRAGMENT.unpack(data, at)
+    if head["head_crc"] != _head_crc(data[at + _CRC.size : at + HEAD_BYTES], salt, at):
         return None
-    is_one = found["part"] in Part._value2member_map_ and _KIND_MIN <= found["kind"] <= _KIND_MAX
-    return found if is_one and 0 < found["data_bytes"] <= min(room, len(data) - at) - HEAD_BYTES else None
+    is_known = head["part"] in Part._value2member_map_ and _KIND_MIN <= head["kind"] <= _KIND_MAX
+    return head if is_known and 0 < head["data_bytes"] <= min(room, len(data) - at) - HEAD_BYTES else None
 
 
 def parse_fragments(data: bytes, at: int, salt: bytes, path: str) -> tuple[int, bytes, int]:
-    """The record at an offset of a file whose bytes are `data`: its kind, its bytes without heads, and where it ends.
+    """Return the kind, the bytes without heads, and the end of the record at an offset of a file.
 
-    Raises: CorruptError if there is none, or it is damaged.
+    Raises: CorruptError if there is no record, or it is damaged.
     """
     start = at
     parts: list[bytes] = []
     while True:
-        found = fragment_at(data, at, salt)
-        if found is None:
+        head = fragment_at(data, at, salt)
+        if head is None:
             raise CorruptError(path, at, "head", "no fragment of a record begins here")
-        if found["part"] not in ((Part.BETWEEN, Part.LAST) if parts else (Part.WHOLE, Part.FIRST)):
-            raise CorruptError(path, at, "part", f"a fragment of another record, part {found['part']}")
+        if head["part"] not in ((Part.MIDDLE, Part.LAST) if parts else (Part.WHOLE, Part.FIRST)):
+            raise CorruptError(path, at, "part", f"a fragment of another record, part {head['part']}")
         at += HEAD_BYTES
-        parts.append(data[at : at + found["data_bytes"]])
-        if crc32c(parts[-1]) != found["data_crc"]:
+        parts.append(data[at : at + head["data_bytes"]])
+        if crc32c(parts[-1]) != head["data_crc"]:
             raise CorruptError(path, start, "data", "the record is not what was written")
         at += len(parts[-1])
-        if found["part"] in (Part.WHOLE, Part.LAST):
-            return int(found["kind"]), b"".join(parts), at
-        at = fragment_place(at)
+        if head["part"] in (Part.WHOLE, Part.LAST):
+            return int(head["kind"]), b"".join(parts), at
+        at = fragment_start(at)
 
 
 def _head_crc(rest: bytes, salt: bytes, at: int) -> int:
-    return crc32c(rest, crc32c(_PLACE.pack(salt, at)))
+    return crc32c(rest, crc32c(_SALT_AND_OFFSET.pack(salt, at)))

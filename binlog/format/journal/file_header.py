@@ -1,9 +1,9 @@
-"""What a file of a journal begins with, in each of the layouts, and what ends one in ours.
+"""The header of a journal file in each layout, and the end that a native file declares.
 
-The layout of JBoss Messaging has four bytes, the number of the file's present use.  Ours has a magic, a salt that is
-new with each use and goes into the CRC of each head, and behind them a place for where the records end, which is
-filled in when the journal has gone on to the next file.  All lie in the first 512 bytes, which a disk writes whole or
-not at all.
+In JBoss Messaging's layouts the header has four bytes, the id of the file's current use.  A native header has a magic
+number, and a salt that is new in each use and goes into the CRC of each head.  After it there is room for the end of
+the records, which is filled in after a cutover.  All of this is within the first 512 bytes, which a disk writes
+completely or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from binlog.format.layout import Field, Layout
 VERSION = 2
 _MAGIC = b"BINLOGJL"
 ALIGNMENT_MAX = 1 << 16
-# What reaches a disk whole, or not at all.
+# A disk writes a sector completely or not at all.
 SECTOR_BYTES = 512
 
 JOURNAL_HEADER = Layout(
@@ -41,14 +41,14 @@ JOURNAL_HEADER = Layout(
 
 JOURNAL_END = Layout(
     "journal_end",
-    "Where the records of a journal's file end",
+    "The end of a journal file's records",
     size=24,
     base=JOURNAL_HEADER.size,
     fields=(
-        Field("end", "u64", "the offset behind the last record"),
+        Field("end", "u64", "the offset after the last record"),
         Field("record_count", "u64", ""),
         Field("reserved", "u32", "0", const=0),
-        Field("crc", "u32", "CRC-32C of the header and of what stands here before"),
+        Field("crc", "u32", "CRC-32C of the header and of the fields before this one"),
     ),
 )
 
@@ -59,7 +59,7 @@ JBM_HEADER = Layout(
     fields=(Field("file_id", "u32", "of this use of the file"),),
 )
 
-# Of eight: more than chance gives, so that a damaged one of ours is not taken for another program's file.
+# Of eight.  Chance gives fewer, and a damaged native file must not be taken for another program's file.
 _MAGIC_BYTES_LIKELY = 4
 
 _CRC_AT = JOURNAL_HEADER.offset("crc")
@@ -67,9 +67,9 @@ _END_CRC_AT = JOURNAL_END.offset("crc")
 
 
 class JournalLayout(enum.Enum):
-    """How files and records of a journal are laid out; a directory has one.
+    """The layout of all files and records of a journal.
 
-    NATIVE: ours.  JBM: as JBoss Messaging has it since September 2008.  JBM_2008_07: as it had it in the months before.
+    NATIVE: binlog's own.  JBM: JBoss Messaging's since September 2008.  JBM_2008_07: the one of the months before.
     """
 
     NATIVE = "native"
@@ -78,21 +78,21 @@ class JournalLayout(enum.Enum):
 
     @property
     def header_bytes(self) -> int:
-        """What comes before the first record, if nothing is aligned."""
+        """Bytes before the first record, if nothing is aligned."""
         return JOURNAL_END.end if self is JournalLayout.NATIVE else JBM_HEADER.size
 
     @property
     def fill(self) -> int:
-        """The byte that a new file is filled with."""
+        """The byte that fills a new file."""
         return 0 if self is JournalLayout.NATIVE else ord("J")
 
 
-# Enough of a file for `parse_file_header`.
+# As many bytes of a file as `parse_file_header` needs.
 FILE_START_BYTES = JOURNAL_END.end
 
 
 class FileHeader(NamedTuple):
-    """What the header of a file says: the table has the units.  Only the id is said where the layout is not ours."""
+    """The header of a file; the table above has the units.  A layout other than native has only the id."""
 
     layout: JournalLayout
     file_id: int
@@ -102,11 +102,11 @@ class FileHeader(NamedTuple):
 
     @property
     def record_id(self) -> int:
-        """The id as the file's records have it."""
+        """The file id as records have it."""
         return self.file_id & 0xFFFFFFFF
 
     def pack(self) -> bytes:
-        """The header as it lies in the file, with room for where the records end."""
+        """Pack the header, with zeros for the end of the records."""
         if self.layout is not JournalLayout.NATIVE:
             return JBM_HEADER.pack({"file_id": self.file_id})
         values = {name: getattr(self, name) for name in ("file_id", "salt", "began_ns", "record_id_max")}
@@ -114,67 +114,69 @@ class FileHeader(NamedTuple):
         return JOURNAL_HEADER.pack({**values, "crc": crc}) + bytes(JOURNAL_END.size)
 
     def pack_end(self, end: int, record_count: int) -> bytes:
-        """Where the records end, to be written at JOURNAL_END.base of a file of our layout."""
+        """Pack the end of the records, to be written at JOURNAL_END.base of a native file."""
         values = {"end": end, "record_count": record_count}
         start = JOURNAL_END.pack({**values, "crc": 0})[: _END_CRC_AT - JOURNAL_END.base]
         return JOURNAL_END.pack({**values, "crc": self._end_crc(start)})
 
     def parse_end(self, data: bytes) -> tuple[int, int] | None:
-        """Where the records end, and how many there are; None while the file is written.
+        """Return the end of the records and their count, or None if the file does not declare them yet.
 
-        data: what the file begins with.  Nothing is trusted in it that this use of the file has not written.
+        data: the first bytes of the file.  The CRC includes the header, so an end of an earlier use does not count.
         """
         if self.layout is not JournalLayout.NATIVE or len(data) < JOURNAL_END.end:
             return None
-        found = JOURNAL_END.unpack(data)
-        if found["crc"] != self._end_crc(data[JOURNAL_END.base : _END_CRC_AT]):
+        fields = JOURNAL_END.unpack(data)
+        if fields["crc"] != self._end_crc(data[JOURNAL_END.base : _END_CRC_AT]):
             return None
-        return found["end"], found["record_count"]
+        return fields["end"], fields["record_count"]
 
     def _end_crc(self, start: bytes) -> int:
         return crc32c(start, crc32c(self.pack()[: JOURNAL_HEADER.size]))
 
 
 def is_cut_header(data: bytes) -> bool:
-    """Whether the file, which begins so, ends before the header does."""
+    """Whether a file with these first bytes ends before its header does."""
     needed = JOURNAL_HEADER.size if data[:8] == _MAGIC[: len(data)] and data else JBM_HEADER.size
     return len(data) < needed
 
 
 def parse_file_header(data: bytes, path: str, layout: JournalLayout | None = None) -> FileHeader:
-    """The header that a file begins with.
+    """Parse the header of a file.
 
-    layout: JBM or the older one, which no file tells of itself; None: what the file says, and JBM where it is not ours.
-    Raises: CorruptError; VersionError; ValueError for a layout other than the file's.
+    layout: None: native, or JBM if the file has no native header.  No file shows which of JBoss Messaging's layouts it
+    has.
+    Raises: CorruptError; VersionError; ValueError if the file is native and another layout is given.
     """
     same = sum(left == right for left, right in zip(data, _MAGIC, strict=False))
     if same < _MAGIC_BYTES_LIKELY:
         if layout is JournalLayout.NATIVE:
-            raise CorruptError(path, 0, "header", "it does not begin as a file of ours")
+            raise CorruptError(path, 0, "header", "it does not begin like a native journal file")
         return _jbm_header(data, path, layout or JournalLayout.JBM)
     if layout not in (None, JournalLayout.NATIVE):
         raise ValueError(f"{path} is of the layout {JournalLayout.NATIVE.value!r}, not {layout.value!r}")
     if len(data) < JOURNAL_HEADER.size:
-        raise CorruptError(path, 0, "header", f"of the header only {len(data)} bytes are there")
-    found = JOURNAL_HEADER.unpack(data)
-    if found["crc"] != crc32c(data[:_CRC_AT]) or found["magic"] != _MAGIC:
+        raise CorruptError(path, 0, "header", f"the header is cut off after {len(data)} bytes")
+    fields = JOURNAL_HEADER.unpack(data)
+    if fields["crc"] != crc32c(data[:_CRC_AT]) or fields["magic"] != _MAGIC:
         raise CorruptError(path, 0, "header_crc", "the header is not what was written")
-    if found["version"] != VERSION:
+    if fields["version"] != VERSION:
         raise VersionError(
-            f"{path}: version {found['version']}; {VERSION} is known", found=found["version"], known=(VERSION,)
+            f"{path}: version {fields['version']}; {VERSION} is known", found=fields["version"], known=(VERSION,)
         )
-    if found["block_bytes"] != BLOCK_BYTES:
-        raise CorruptError(path, 0, "block_bytes", f"blocks of {found['block_bytes']} bytes; {BLOCK_BYTES} are known")
-    values = [found[name] for name in ("file_id", "salt", "began_ns", "record_id_max")]
+    if fields["block_bytes"] != BLOCK_BYTES:
+        text = f"blocks of {fields['block_bytes']} bytes; this version knows {BLOCK_BYTES}"
+        raise CorruptError(path, 0, "block_bytes", text)
+    values = [fields[name] for name in ("file_id", "salt", "began_ns", "record_id_max")]
     return FileHeader(JournalLayout.NATIVE, *values)
 
 
 def _jbm_header(data: bytes, path: str, layout: JournalLayout) -> FileHeader:
     if len(data) < JBM_HEADER.size:
-        raise CorruptError(path, 0, "header", f"of the header only {len(data)} bytes are there")
+        raise CorruptError(path, 0, "header", f"the header is cut off after {len(data)} bytes")
     return FileHeader(layout, JBM_HEADER.unpack(data)["file_id"])
 
 
 def aligned(offset: int, alignment: int) -> int:
-    """The first multiple of an alignment that is not before an offset."""
+    """Round an offset up to a multiple of an alignment."""
     return -(-offset // alignment) * alignment

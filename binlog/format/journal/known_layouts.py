@@ -1,7 +1,7 @@
-"""Which program's layout the records of a file with a four-byte header have.
+"""Layouts of files with a four-byte header, told apart by their records.
 
-JBoss Messaging and HornetQ changed records four times without a word in the file, so only the records tell.  Most are
-alike in all layouts.  A record that only some layouts have is evidence for these.
+JBoss Messaging and HornetQ changed the format of records four times, and no file says which format it has.  Most
+records are the same in all layouts.  A record that fits only some of them is evidence for those.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from binlog.format.journal.record import Kind
 
 JBM = JournalLayout.JBM.value
 JBM_2008_07 = JournalLayout.JBM_2008_07.value
-# Of six days in September 2008: records as before, but PREPARE has the user's bytes.
+# Used for six days in September 2008: as before, but PREPARE has the user's bytes.
 JBM_2008_09 = "jbm-2008-09"
-# From July 2009 on, and in HornetQ 2.0: COMMIT and PREPARE have one count, that of all records.
+# Since July 2009, and in HornetQ 2.0: COMMIT and PREPARE have a single count, of all records.
 HORNETQ_2_0 = "hornetq-2.0"
-# From April 2010 on, and in Artemis: a header of sixteen bytes.
+# Since April 2010, and in Artemis: a header of sixteen bytes.
 HORNETQ_2_1 = "hornetq-2.1"
-ALIKE = frozenset((JBM, JBM_2008_07, JBM_2008_09, HORNETQ_2_0))
+FOUR_BYTE_LAYOUTS = frozenset((JBM, JBM_2008_07, JBM_2008_09, HORNETQ_2_0))
 
 _HEAD_BYTES = 5
 _TX_BYTES = 8
@@ -35,15 +35,15 @@ _HEADER_2_1_BYTES = 16
 
 
 class Evidence(NamedTuple):
-    """A record that only some layouts have: where it lies, where it ends, and these layouts."""
+    """A record that fits only some layouts: where it starts and ends, and these layouts."""
 
     offset: int
     end: int
     layouts: frozenset[str]
 
 
-class _Form(NamedTuple):
-    """A record that only some layouts have; size: of a whole one, from the file and where it lies."""
+class _Shape(NamedTuple):
+    """The shape of a record in some layouts.  size: returns its size, given the bytes of the file and its offset."""
 
     kind: int
     layouts: frozenset[str]
@@ -75,57 +75,57 @@ def _body(data: bytes, at: int) -> int:
 
 _OLD_DELETES = frozenset((JBM_2008_07, JBM_2008_09))
 _NEW_DELETES = frozenset((JBM, HORNETQ_2_0))
-_FORMS = (
-    _Form(Kind.DELETE_TX, _OLD_DELETES, _fixed(_HEAD_BYTES + 8 + _CHECK_BYTES)),  # their DELETE
-    _Form(Kind.DELETE_TX, _NEW_DELETES, _body),
-    _Form(Kind.DELETE, _OLD_DELETES, _fixed(_TX_END + 8 + _CHECK_BYTES)),  # their DELETE_TX
-    _Form(Kind.DELETE, _NEW_DELETES, _fixed(_HEAD_BYTES + 8 + _CHECK_BYTES)),
-    _Form(Kind.PREPARE, frozenset((JBM_2008_07,)), _counts_only),
-    _Form(Kind.PREPARE, frozenset((JBM, JBM_2008_09)), _extra_then_files),
-    _Form(Kind.PREPARE, frozenset((HORNETQ_2_0,)), _count_then_extra),
-    _Form(Kind.COMMIT, frozenset((JBM, JBM_2008_07, JBM_2008_09)), _counts_only),
-    _Form(Kind.COMMIT, frozenset((HORNETQ_2_0,)), _fixed(_TX_END + 4 + _CHECK_BYTES)),
+_SHAPES = (
+    _Shape(Kind.DELETE_TX, _OLD_DELETES, _fixed(_HEAD_BYTES + 8 + _CHECK_BYTES)),  # their DELETE
+    _Shape(Kind.DELETE_TX, _NEW_DELETES, _body),
+    _Shape(Kind.DELETE, _OLD_DELETES, _fixed(_TX_END + 8 + _CHECK_BYTES)),  # their DELETE_TX
+    _Shape(Kind.DELETE, _NEW_DELETES, _fixed(_HEAD_BYTES + 8 + _CHECK_BYTES)),
+    _Shape(Kind.PREPARE, frozenset((JBM_2008_07,)), _counts_only),
+    _Shape(Kind.PREPARE, frozenset((JBM, JBM_2008_09)), _extra_then_files),
+    _Shape(Kind.PREPARE, frozenset((HORNETQ_2_0,)), _count_then_extra),
+    _Shape(Kind.COMMIT, frozenset((JBM, JBM_2008_07, JBM_2008_09)), _counts_only),
+    _Shape(Kind.COMMIT, frozenset((HORNETQ_2_0,)), _fixed(_TX_END + 4 + _CHECK_BYTES)),
 )
 
 
 def evidence_at(data: bytes, at: int, file_id: int) -> Evidence | None:
-    """The record at an offset, if one lies there that only some layouts have.  file_id: as records have it."""
+    """Return the evidence of the record at an offset; None if there is none.  file_id: as records have it."""
     head = data[at : at + _HEAD_BYTES]
     if len(head) < _HEAD_BYTES or head[1:] != file_id.to_bytes(4):
         return None
-    found: dict[int, frozenset[str]] = {}
-    for form in _FORMS:
-        if form.kind == head[0]:
-            size = form.size(data, at)
+    layouts_by_size: dict[int, frozenset[str]] = {}
+    for shape in _SHAPES:
+        if shape.kind == head[0]:
+            size = shape.size(data, at)
             if _TX_END < size <= len(data) - at and _i32(data, at + size - _CHECK_BYTES) == size:
-                found[size] = found.get(size, frozenset()) | form.layouts
-    if len(found) != 1:
-        return None  # none, or of two lengths, which happens by chance only
-    ((size, layouts),) = found.items()
-    return Evidence(at, at + size, layouts) if layouts != ALIKE else None
+                layouts_by_size[size] = layouts_by_size.get(size, frozenset()) | shape.layouts
+    if len(layouts_by_size) != 1:
+        return None  # no record, or two possible sizes, which happens only by chance
+    ((size, layouts),) = layouts_by_size.items()
+    return Evidence(at, at + size, layouts) if layouts != FOUR_BYTE_LAYOUTS else None
 
 
 def evidence_between(data: bytes, gaps: Iterable[tuple[int, int]], file_id: int) -> Iterable[Evidence]:
-    """The same for places where `jbm` has no record: at the beginning of each, and behind what was found there.
+    """Yield evidence in gaps between records of `jbm`: at the start of each gap, and after each record found there.
 
-    Nowhere else, so that what a user put into the body of a damaged record is no evidence.
+    Not at other offsets, so bytes that a user put into the body of a damaged record are no evidence.
     """
     for start, stop in gaps:
         at = start
         for _ in range(_TRIES_MAX):
             while at < stop and data[at] in _FILL:
                 at += 1
-            found = evidence_at(data, at, file_id) or evidence_at(data, aligned(at, _ALIGNMENT), file_id)
-            if found is None or found.end > stop:
+            evidence = evidence_at(data, at, file_id) or evidence_at(data, aligned(at, _ALIGNMENT), file_id)
+            if evidence is None or evidence.end > stop:
                 break
-            yield found
-            at = found.end
+            yield evidence
+            at = evidence.end
 
 
 def is_hornetq_2_1(data: bytes, number: int) -> bool:
-    """Whether a file begins as those of HornetQ 2.1 and Artemis: format 1 or 2, a user's version, an id of eight bytes.
+    """Whether a file begins like one of HornetQ 2.1 or Artemis: format 1 or 2, a user version, an id of eight bytes.
 
-    number: of the file's name, which is the id of its first use.
+    number: from the name of the file; the id of its first use.
     """
     if len(data) < _HEADER_2_1_BYTES or not 1 <= _i32(data, 0) <= 2:
         return False

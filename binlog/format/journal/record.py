@@ -1,7 +1,7 @@
-"""A record of a journal: as JBoss Messaging lays it out, or in fragments, as ours does (block.py).
+"""Records of a journal, in the native layout (block.py) and in JBoss Messaging's.
 
-JBoss Messaging's begins with its type, from 11 to 19, and the lower 32 bits of the id of the file's use.  Its last four
-bytes say how many bytes it takes.
+A record in JBoss Messaging's layouts begins with its kind, from 11 to 19, and the lower 32 bits of the file id.  Its
+last four bytes are its size.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from binlog.format.layout import Field, Layout
 
 
 class Kind(enum.IntEnum):
-    """What a record does: the numbers that JBoss Messaging gives since September 2008."""
+    """The kind of a record, with the numbers that JBoss Messaging uses since September 2008."""
 
     ADD = 11
     UPDATE = 12
@@ -31,14 +31,14 @@ class Kind(enum.IntEnum):
     ROLLBACK = 19
 
 
-_KIND = Field("kind", "u8", "the type of the record")
+_KIND = Field("kind", "u8", "the kind of the record")
 _FILE = Field("file_id", "u32", "lower 32 bits of the id in the file's header")
 _TX = Field("tx_id", "i64", "the transaction")
 _RECORD = Field("record_id", "i64", "the record that is added, updated or deleted")
-_BODY = Field("body_bytes", "i32", "the body follows these fields, and then the check")
-_USER_TYPE = Field("user_type", "u8", "what the user says of the body")
-_EXTRA = Field("extra_bytes", "i32", "what the user says of the transaction follows these fields, and then the counts")
-_FILES = Field("file_count", "i32", "of so many files the counts follow, and then the check")
+_BODY = Field("body_bytes", "i32", "size of the body, which follows these fields; the check is last")
+_USER_TYPE = Field("user_type", "u8", "the user's type of the body")
+_EXTRA = Field("extra_bytes", "i32", "size of the user's bytes, which follow these fields; then the counts")
+_FILES = Field("file_count", "i32", "number of counts, which follow; the check is last")
 
 JOURNAL_ADD = Layout("journal_add", "ADD (11), UPDATE (12)", 18, (_KIND, _FILE, _RECORD, _BODY, _USER_TYPE))
 JOURNAL_ADD_TX = Layout(
@@ -64,8 +64,8 @@ JOURNAL_RECORDS = (
 CHECK_BYTES = 4
 USER_TYPE_MAX = 255
 
-_DATA_USER_TYPE = Field("user_type", "u8", "what the user says of the body, which follows")
-_DATA_FILES = Field("file_count", "u32", "so many counts end the record; the user's bytes are before them")
+_DATA_USER_TYPE = Field("user_type", "u8", "the user's type of the body, which follows")
+_DATA_FILES = Field("file_count", "u32", "number of counts, which end the record; the user's bytes are before them")
 
 JOURNAL_DATA_ADD = Layout("journal_data_add", "ADD (11), UPDATE (12)", 9, (_RECORD, _DATA_USER_TYPE))
 JOURNAL_DATA_ADD_TX = Layout("journal_data_add_tx", "ADD_TX (13), UPDATE_TX (14)", 17, (_TX, _RECORD, _DATA_USER_TYPE))
@@ -100,7 +100,7 @@ _DATA_HEADS = {
     Kind.COMMIT: JOURNAL_DATA_END,
     Kind.ROLLBACK: JOURNAL_DATA_ROLLBACK,
 }
-# Until September 2008 these two had each other's number, DELETE_TX no body, and PREPARE nothing of the user's.
+# Until September 2008 these two had each other's number, and DELETE_TX and PREPARE had no bytes of the user.
 _SWAPPED = {Kind.DELETE: Kind.DELETE_TX, Kind.DELETE_TX: Kind.DELETE}
 _OLD_DELETE_TX = Layout("journal_old_delete_tx", "", 21, (_KIND, _FILE, _TX, _RECORD))
 
@@ -109,10 +109,11 @@ _COUNT = struct.Struct(JOURNAL_COUNT.format)
 
 
 class JournalRecord(NamedTuple):
-    """A record, whatever its layout.
+    """A record in any layout.  Fields that its kind does not have are 0 or empty.
 
-    body: the user's bytes, also those of a PREPARE and DELETE_TX.  counts: of COMMIT and PREPARE, for each file its id
-    as records have it, and how many records of the transaction are in it.  What a kind does not have is 0, or empty.
+    body: the user's bytes, also those of a PREPARE or DELETE_TX.
+    counts: of a COMMIT or PREPARE: for each file, its id as records have it, and how many records of the transaction it
+    has.
     """
 
     kind: Kind
@@ -124,7 +125,7 @@ class JournalRecord(NamedTuple):
 
 
 def record_bytes(kind: Kind, body_bytes: int, file_count: int, layout: JournalLayout) -> int:
-    """How many bytes a record takes: in our layout without the heads of its fragments."""
+    """Return the size of a record; in the native layout without the heads of its fragments."""
     size = body_bytes + JOURNAL_COUNT.size * file_count
     if layout is JournalLayout.NATIVE:
         return _DATA_HEADS[kind].size + size
@@ -132,24 +133,24 @@ def record_bytes(kind: Kind, body_bytes: int, file_count: int, layout: JournalLa
 
 
 def record_end(at: int, size: int, layout: JournalLayout) -> int:
-    """Where a record ends that comes next after the offset `at`.  size: as `record_bytes` gives it."""
+    """Return the end of the next record after the offset `at`.  size: as `record_bytes` returns it."""
     return fragments_end(at, size) if layout is JournalLayout.NATIVE else at + size
 
 
 def pack_counts(counts: Iterable[tuple[int, int]]) -> bytes:
-    """For each file its id as records have it, and how many records of a transaction it has, as a commit has them."""
+    """Pack the counts of a commit: for each file, its id as records have it, and its records of the transaction."""
     return b"".join(_COUNT.pack(*each) for each in counts)
 
 
 def unpack_counts(data: bytes) -> Iterable[tuple[int, int]]:
-    """The counts that `pack_counts` packed."""
+    """Unpack the result of `pack_counts`."""
     return _COUNT.iter_unpack(data)
 
 
 def pack_record(record: JournalRecord, header: FileHeader, at: int) -> bytes:
-    """The record as it comes next after the offset `at` of a file.
+    """Pack the next record after the offset `at` of a file.
 
-    Raises: ValueError for a body in the oldest layout.
+    Raises: ValueError if the kind has no body in the layout of July 2008.
     """
     old = header.layout is JournalLayout.JBM_2008_07
     kind, head = _of_layout(record.kind, old=old)
@@ -173,9 +174,9 @@ def pack_record(record: JournalRecord, header: FileHeader, at: int) -> bytes:
 
 
 def parse_record(data: bytes, at: int, header: FileHeader, path: str) -> tuple[JournalRecord, int]:
-    """The record at the offset `at` of a file whose bytes are `data`, and where it ends.
+    """Return the record at the offset `at` of a file, and its end.
 
-    Raises: CorruptError where there is none.
+    Raises: CorruptError if there is no valid record.
     """
     if header.layout is JournalLayout.NATIVE:
         number, data, end = parse_fragments(data, at, header.salt, path)
@@ -185,7 +186,7 @@ def parse_record(data: bytes, at: int, header: FileHeader, path: str) -> tuple[J
         start, stop = head.size, len(data)
         body_bytes = stop - start - JOURNAL_COUNT.size * fixed.get("file_count", 0)
         if not fixed or body_bytes < 0:
-            raise CorruptError(path, at, "length", "the record is too short for what it says")
+            raise CorruptError(path, at, "length", "the record is shorter than its fields say")
     else:
         kind, fixed, start, body_bytes, end = _parse_head(data, at, header, path)
         stop = end - CHECK_BYTES
@@ -202,8 +203,8 @@ def parse_record(data: bytes, at: int, header: FileHeader, path: str) -> tuple[J
     return record, end
 
 
-def said_end(data: bytes, at: int, header: FileHeader) -> int | None:
-    """Where a record of JBoss Messaging's ends by what it says, sound or not; None if it says nonsense."""
+def declared_end(data: bytes, at: int, header: FileHeader) -> int | None:
+    """Return the end that a record in JBoss Messaging's layouts declares, valid or not; None if that is impossible."""
     try:
         return _parse_head(data, at, header, "")[-1]
     except CorruptError:
@@ -211,11 +212,11 @@ def said_end(data: bytes, at: int, header: FileHeader) -> int | None:
 
 
 def _parse_head(data: bytes, at: int, header: FileHeader, path: str) -> tuple[Kind, dict[str, Any], int, int, int]:
-    """The kind, the fields before the body, where that begins, how long it is, and where the record ends."""
+    """Return the kind, the fields before the body, the offset and the size of the body, and the end of the record."""
     old = header.layout is JournalLayout.JBM_2008_07
     number = data[at] if at < len(data) else 0
     if number not in Kind._value2member_map_:
-        raise CorruptError(path, at, "kind", f"{number} is no type of a record")
+        raise CorruptError(path, at, "kind", f"{number} is not the kind of a record")
     kind = Kind(number)
     kind = _SWAPPED.get(kind, kind) if old else kind
     head = _of_layout(kind, old=old)[1]
@@ -228,12 +229,12 @@ def _parse_head(data: bytes, at: int, header: FileHeader, path: str) -> tuple[Ki
     file_count = fixed.get("file_count", 0)
     end = at + head.size + body_bytes + JOURNAL_COUNT.size * file_count + CHECK_BYTES
     if body_bytes < 0 or file_count < 0 or end > len(data):
-        raise CorruptError(path, at, "length", "a length leads out of the file")
+        raise CorruptError(path, at, "length", "a length exceeds the file")
     return kind, fixed, at + head.size, body_bytes, end
 
 
 def _of_layout(kind: Kind, *, old: bool) -> tuple[int, Layout]:
-    """The number of a kind, and what it begins with."""
+    """Return the number of a kind in a layout, and the fields at its beginning."""
     if not old:
         return kind, _HEADS[kind]
     heads = {Kind.DELETE_TX: _OLD_DELETE_TX, Kind.PREPARE: JOURNAL_COMMIT}

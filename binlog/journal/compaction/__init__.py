@@ -1,1 +1,1 @@
-"""Compaction: rewriting what is alive in files that are mostly dead, and the maintenance thread."""
+"""Compaction: rewrites live records of mostly dead files, and the maintenance thread that runs it."""

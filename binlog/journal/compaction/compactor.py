@@ -1,10 +1,12 @@
-"""Writing anew what is alive in files that are mostly dead, while appends go on.
+"""The compactor: rewrites live records of mostly dead files while appends continue.
 
-1. The journal goes on in another file, so that all before are whole.
-2. Runs of files are read (see `runs`), and what of them is alive is written beside them, with ids of theirs.
-3. A control file says what takes whose place; then files are renamed, and dead ones freed.  A process that ends before
-   the control file is whole did nothing, and of one that ends after it the next load does the rest.
-4. Records that were deleted meanwhile are deleted in the new files too, for the deletes lie behind.
+1. The journal cuts over to another file, so that all files before it are complete.
+2. The compactor reads groups of files (`compaction_groups`), and writes their live records to new files beside them,
+   under ids of the group.
+3. A control file says which file replaces which; then the new files are renamed, and the dead ones freed.  If the
+   process dies before the control file is complete, nothing has changed.  If it dies later, the next load rolls
+   forward.
+4. A record that was deleted meanwhile is deleted in the new files too, because its delete is in a later file.
 """
 
 from __future__ import annotations
@@ -19,36 +21,36 @@ from binlog.format.problem import Problem, problem_of
 from binlog.journal.appender import Appender
 from binlog.journal.compaction.control_file import (
     FileMoves,
+    commit_control,
     header_crc,
-    name_control,
     remove_control,
     rename_all,
     write_control,
 )
-from binlog.journal.compaction.live_records import find_survivors
-from binlog.journal.compaction.output_files import WrittenFile, pieces_of, remove_written, write_files
-from binlog.journal.compaction.plan import find_runs
-from binlog.journal.files.journal_files import JournalFile, JournalFiles, ignored_until_later
+from binlog.journal.compaction.live_records import find_live_records
+from binlog.journal.compaction.output_files import WrittenFile, output_records, remove_written, write_files
+from binlog.journal.compaction.plan import compaction_groups
+from binlog.journal.files.journal_files import JournalFile, JournalFiles, suppress_transient
 from binlog.journal.ledger import Ledger
 from binlog.journal.options import JournalOptions
 from binlog.storage.native import Guard
 
-_RUN_BYTES_MAX = 64 << 20
-# Files for which it could do nothing do not count before there are so many times as many: it reads them all.
-_MORE = 1.5
+_GROUP_BYTES_MAX = 64 << 20
+# A compaction reads all files.  After one that had no use for n files, wait until there are n times this many.
+_GROWTH = 1.5
 
 
-class _Run(NamedTuple):
-    """Files, and those that take their place."""
+class _Group(NamedTuple):
+    """Old files, and the files that replace them."""
 
     sources: list[JournalFile]
     written: list[WrittenFile]
 
 
 class Compactor:
-    """Compacts a journal.  Only one thread does at a time, and nobody frees files meanwhile.
+    """Compacts a journal.  Only the maintenance thread calls it, and no other thread frees files.
 
-    problems: what was found damaged by it.
+    problems: damage that compactions have found.
     """
 
     def __init__(
@@ -67,57 +69,57 @@ class Compactor:
         self._appender = appender
         self._options = options
         self.problems: list[Problem] = []
-        self._stuck_count = 0  # of files for which the last one could do nothing; all where it failed
-        self._dead: deque[JournalFile] = deque()  # in whose place others are, and that are to be freed
-        self._is_unfinished = False  # its control file is there
+        self._stuck_count = 0  # files that the last compaction could not shrink; all files if it failed
+        self._dead: deque[JournalFile] = deque()  # replaced by others, and not freed yet
+        self._is_unfinished = False  # the control file exists
 
     def is_due(self) -> bool:
-        """Whether there are many files, of which little is alive.  The guard is held."""
+        """Whether the journal has many files, and few of their bytes are live.  The caller holds the guard."""
         count = len(self._files.data)
-        self._stuck_count = min(self._stuck_count, count)  # some were freed
-        least = max(self._options.compact_files_min, self._stuck_count * _MORE)
+        self._stuck_count = min(self._stuck_count, count)  # some may have been freed
+        least = max(self._options.compact_files_min, self._stuck_count * _GROWTH)
         if not self._is_possible or not self._options.compact_files_min or count < least:
             return False
-        alive = sum(file.alive_bytes for file in self._files.data)
-        return alive < self._options.compact_ratio * sum(file.file_bytes for file in self._files.data)
+        live_bytes = sum(file.live_bytes for file in self._files.data)
+        return live_bytes < self._options.compact_ratio * sum(file.file_bytes for file in self._files.data)
 
     def compact(self) -> int:
-        """Do it; how many files fewer there are with records: none if the layout is not ours.
+        """Compact, and return by how many files the journal shrank; always 0 in JBoss Messaging's layouts.
 
-        Another program that shares the folder knows no control file.  If this process died half-way, the other one
-        would read some records twice and others not at all, and a load would then finish over what the other wrote.
-        Raises: FullError and AccessError, where nothing was done; PoisonedError.
+        JBoss Messaging ignores the control file.  If this process died during a compaction, JBoss Messaging would read
+        some records twice and others not at all, and a later load would roll forward over its changes.
+        Raises: FullError or AccessError, and nothing was changed; PoisonedError.
         """
         if not self._is_possible:
             return 0
         self.finish()
         with self._guard:
-            self._appender.go_on()
+            self._appender.cut_over()
             sources = list(self._files.data)
-            counts = {file: (file.alive, file.alive_bytes) for file in sources}
-            self._ledger.watched = {}
+            counts = {file: (file.pin_count, file.live_bytes) for file in sources}
+            self._ledger.deletes_seen = {}
             self._stuck_count = len(sources)
             count = self._appender.appended
         try:
             self._appender.wait(count)
-            runs, stuck_count = self._write(sources, counts)
-            if not runs:
+            groups, stuck_count = self._write(sources, counts)
+            if not groups:
                 return 0
-            self._replace(runs)
+            self._replace(groups)
             self._stuck_count = stuck_count
-            return sum(len(run.sources) - len(run.written) for run in runs)
+            return sum(len(group.sources) - len(group.written) for group in groups)
         finally:
             with self._guard:
-                self._ledger.watched = None
+                self._ledger.deletes_seen = None
 
     @property
     def _is_possible(self) -> bool:
         return self._files.layout is JournalLayout.NATIVE
 
     def finish(self) -> None:
-        """Do what the last one has left: it may have had no descriptor for it.
+        """Free the dead files of the last compaction, which may have lacked a descriptor to do so.
 
-        Until then no file may be freed: by its control file the next load looks for those that it wrote.
+        Until then no other file may be freed: the next load would miss a file that the control file names.
         Raises: FullError; AccessError; PoisonedError.
         """
         while self._dead:
@@ -128,125 +130,130 @@ class Compactor:
             remove_control(self._files.directory)
             self._is_unfinished = False
 
-    def _write(self, sources: list[JournalFile], counts: dict[JournalFile, tuple[int, int]]) -> tuple[list[_Run], int]:
-        """Write what is alive of each run that comes to fewer files; for how many files nothing can be done.
+    def _write(
+        self, sources: list[JournalFile], counts: dict[JournalFile, tuple[int, int]]
+    ) -> tuple[list[_Group], int]:
+        """Write the live records of each group that shrinks; also return how many files cannot be shrunk.
 
-        Not of those that are mostly alive: soon they may not be.
+        Skips groups that are mostly live: they may be mostly dead soon.
         """
-        there = find_survivors(sources, counts)
-        self.problems += there.problems
-        done: list[_Run] = []
+        live = find_live_records(sources, counts)
+        self.problems += live.problems
+        done: list[_Group] = []
         stuck_count = len(sources)
         try:
-            for run in find_runs(sources, there.unlike, there.spans, _RUN_BYTES_MAX):
-                if 2 * sum(counts[file][1] for file in run) > sum(file.file_bytes for file in run):
-                    stuck_count -= len(run)
+            for group in compaction_groups(sources, live.miscounted, live.spans, _GROUP_BYTES_MAX):
+                if 2 * sum(counts[file][1] for file in group) > sum(file.file_bytes for file in group):
+                    stuck_count -= len(group)
                     continue
                 try:
-                    pieces = list(pieces_of(there.of_run(run)))
-                    written = write_files(self._files, self._options, run, pieces)
+                    records = list(output_records(live.of_group(group)))
+                    written = write_files(self._files, self._options, group, records)
                 except CorruptError as error:
-                    self._tell(run, error)  # it stays as it is
+                    self._report_damage(group, error)
                     continue
                 if written is not None:
-                    done.append(_Run(run, written))
-                    stuck_count -= len(run)
+                    done.append(_Group(group, written))
+                    stuck_count -= len(group)
         except BaseException:
             self._remove(done)
             raise
         return done, stuck_count
 
-    def _tell(self, run: list[JournalFile], error: CorruptError) -> None:
-        """A file was found damaged."""
-        for file in run:
+    def _report_damage(self, group: list[JournalFile], error: CorruptError) -> None:
+        """Report damage in a file of a group.  The group stays as it is."""
+        for file in group:
             file.damaged = file.damaged or file.path == error.path
         self.problems.append(problem_of(error, error.path))
 
-    def _replace(self, runs: Sequence[_Run]) -> None:
-        """Have the new files take the place of the old ones, on the disk and here."""
+    def _replace(self, groups: Sequence[_Group]) -> None:
+        """Replace old files by new ones, on the disk and in memory."""
         directory = self._files.directory
-        renamed = {each.file.name: each.crc for run in runs for each in run.written}
-        dead = [file for run in runs for file in run.sources if file.name not in renamed]
-        replaced = [file for run in runs for file in run.sources if file.name in renamed] + dead
+        renamed = {each.file.name: each.crc for group in groups for each in group.written}
+        dead = [file for group in groups for file in group.sources if file.name not in renamed]
+        replaced = [file for group in groups for file in group.sources if file.name in renamed] + dead
         moves = FileMoves(
             tuple(renamed.items()),
             tuple((file.name, file.header.file_id) for file in dead),
             tuple((file.name, header_crc(file.header)) for file in replaced),
         )
-        directory.sync()  # the names of the new files first: the control file means nothing without
-        self._write_control(runs, moves)
+        directory.sync()  # a durable control file must not name files whose names are not durable
+        self._write_control(groups, moves)
         try:
             rename_all(directory, moves)
         except BinlogError as error:
-            # The next load does the rest; this process must not go on with files that are not what it knows.
+            # The next load rolls forward.  This process must stop: it no longer knows which file has which name.
             raise PoisonedError(f"{directory.path}: {error}") from error
         with self._guard, self._files_guard:
-            for run in runs:
-                self._switch(run)
+            for group in groups:
+                self._switch(group)
         self._dead.extend(dead)
         self._is_unfinished = True
-        with ignored_until_later():
+        with suppress_transient():
             self.finish()
 
-    def _write_control(self, runs: Sequence[_Run], moves: FileMoves) -> None:
-        """From its end on the next load does what this process does not; before it, nobody does."""
+    def _write_control(self, groups: Sequence[_Group], moves: FileMoves) -> None:
+        """Write the control file.
+
+        Once it has its name, the compaction will be completed, if need be by the next load.
+        """
         directory = self._files.directory
         try:
             write_control(directory, moves)
         except PoisonedError:
             raise
         except BinlogError:
-            with ignored_until_later():  # it means nothing, but takes room; the next one, or a load, removes it too
+            with suppress_transient():  # the unnamed file only takes space; the next compaction or load removes it
                 remove_control(directory)
-            self._remove(runs)
+            self._remove(groups)
             raise
         try:
-            name_control(directory)
+            commit_control(directory)
         except PoisonedError:
             raise
         except BinlogError:
-            self._undo(runs)
+            self._undo(groups)
             raise
 
-    def _undo(self, runs: Sequence[_Run]) -> None:
-        """Nothing was renamed yet, but maybe the control file."""
+    def _undo(self, groups: Sequence[_Group]) -> None:
+        """Undo a compaction that has renamed nothing, except perhaps the control file."""
         directory = self._files.directory
         try:
-            remove_control(directory)  # before what it names
+            remove_control(directory)  # before the files that it names
         except BinlogError as error:
-            # Nobody knows whether the next load does it all.
+            # The next load may roll forward or not, so this process cannot continue.
             raise PoisonedError(f"{directory.path}: {error}") from error
-        self._remove(runs)
+        self._remove(groups)
 
-    def _switch(self, run: _Run) -> None:
-        """Count in the new files what is counted in the old ones."""
-        sources = set(run.sources)
-        watched = self._ledger.watched or {}
-        outer = {other for source in run.sources for other in source.outlasts} - sources
+    def _switch(self, group: _Group) -> None:
+        """Move the counts of the old files to the new files."""
+        sources = set(group.sources)
+        deletes_seen = self._ledger.deletes_seen or {}
+        outer = {other for source in group.sources for other in source.must_outlive} - sources
         copies: dict[int, list[tuple[JournalFile, int]]] = {}
-        for file, _, items in run.written:
-            self._ledger.meet(file)
+        for file, _, items in group.written:
+            self._ledger.track(file)
             for record_id, size in items:
                 if size is None:
-                    file.outlasts |= outer
+                    file.must_outlive |= outer
                 else:
                     copies.setdefault(record_id, []).append((file, size))
         for record_id, new in copies.items():
-            there = self._ledger.pairs(self._ledger.records.get(record_id, []))
-            if any(file in sources for file, _ in there):
-                kept = [(file, size) for file, size in there if file not in sources]
-                self._ledger.move(record_id, sorted([*new, *kept], key=lambda each: each[0].header.file_id))
+            known = self._ledger.locations_of(self._ledger.records.get(record_id, []))
+            if any(file in sources for file, _ in known):
+                outside = [(file, size) for file, size in known if file not in sources]
+                self._ledger.relocate(record_id, sorted([*new, *outside], key=lambda each: each[0].header.file_id))
                 for file, size in new:
-                    file.alive += 1
-                    file.alive_bytes += size
-            else:  # it was deleted meanwhile
-                watched[record_id].outlasts.update(file for file, _ in new)
-        self._files.replace(run.sources, [each.file for each in run.written])
-        for source in run.sources:
+                    file.pin_count += 1
+                    file.live_bytes += size
+            else:  # the record was deleted while the compaction ran
+                deletes_seen[record_id].must_outlive.update(file for file, _ in new)
+        self._files.replace(group.sources, [each.file for each in group.written])
+        for source in group.sources:
             self._ledger.forget(source)
         for file in self._files:
-            file.outlasts -= sources
+            file.must_outlive -= sources
 
-    def _remove(self, runs: Sequence[_Run]) -> None:
-        for run in runs:
-            remove_written(self._files.directory, run.written)
+    def _remove(self, groups: Sequence[_Group]) -> None:
+        for group in groups:
+            remove_written(self._files.directory, group.written)

@@ -1,8 +1,8 @@
-"""What a compaction is about to do with files, written down so that it is done even where its process ends.
+"""The control file: a durable note of the file renames of a compaction.
 
-The file has a header and one ADD record as a file of a journal in our layout, whatever the journal's own; its body is
-JSON.  It is made under another name, and is on the disk before the first file is touched: one that has not got its name
-was of a compaction that did nothing yet, and one that is damaged was not left so by any process that ended.
+Its format is that of a native journal file with one ADD record, whose body is JSON.  It is written and synced under
+another name before any file is touched.  A control file without its final name belongs to a compaction that changed
+nothing.  A damaged one cannot come from a crash.
 """
 
 from __future__ import annotations
@@ -33,17 +33,16 @@ _SALT_BYTES = 8
 _BYTES_MAX = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _UNFINISHED = CONTROL_FILE + NEW_END
-_CHANGED = "another program wrote it after a compaction began, which was interrupted, and is left undone"
+_CHANGED = "another program has written to it since an interrupted compaction, which is left undone"
 
 
 class FileMoves(NamedTuple):
-    """What a compaction does with files.
+    """The renames and removals of a compaction.
 
-    renamed: names that get the file which is written beside each (`NAME.cmp`), in place of what has the name; and the
-    CRC-32C of all its bytes.
-    dead: names of files, and the ids of the use in which nobody needs them any more.
-    replaced: names of all of these, and the CRC-32C of the header that each file had.  A header has the id and the
-    salt of one use of the file, so a file with another header was written since by another program.
+    renamed: names of files to be replaced by the file `NAME.cmp`, with the CRC-32C of all bytes of the new file.
+    dead: names of files to be removed, with the file id of the use that is dead.
+    replaced: all of these names, with the CRC-32C of each old header.  A header has the id and the salt of one use of
+    the file, so another header shows that another program has written to the file since.
     """
 
     renamed: tuple[tuple[str, int], ...]
@@ -52,7 +51,7 @@ class FileMoves(NamedTuple):
 
 
 def write_control(directory: Directory, moves: FileMoves) -> None:
-    """Write it down, durably, under a name that means nothing yet.  Raises: FullError; AccessError; PoisonedError."""
+    """Write the control file durably, under a name without effect.  Raises: FullError; AccessError; PoisonedError."""
     header = FileHeader(JournalLayout.NATIVE, 1, os.urandom(_SALT_BYTES))
     start = header.pack()
     body = json.dumps(moves._asdict()).encode()
@@ -60,13 +59,13 @@ def write_control(directory: Directory, moves: FileMoves) -> None:
     directory.write_new(_UNFINISHED, data)
 
 
-def name_control(directory: Directory) -> None:
-    """From here on it is done, by this process or by the next one that loads.  Raises: AccessError; PoisonedError."""
+def commit_control(directory: Directory) -> None:
+    """Give the control file its name, which commits the compaction.  Raises: AccessError; PoisonedError."""
     directory.rename(_UNFINISHED, CONTROL_FILE)
 
 
 def rename_all(directory: Directory, moves: FileMoves) -> None:
-    """Give the files their names, durably; those that have them are left.  Raises: AccessError; PoisonedError."""
+    """Rename the new files, durably, skipping those renamed already.  Raises: AccessError; PoisonedError."""
     for name, _ in moves.renamed:
         with own_errors(directory.file_path(name), "naming the file"), suppress(FileNotFoundError):
             os.rename(name + COMPACTED_END, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
@@ -74,63 +73,64 @@ def rename_all(directory: Directory, moves: FileMoves) -> None:
 
 
 def remove_control(directory: Directory) -> None:
-    """All was done.  Raises: AccessError; PoisonedError."""
+    """Remove the control file, named or not, durably.  Raises: AccessError; PoisonedError."""
     for name in (CONTROL_FILE, _UNFINISHED):
         directory.remove(name)
     directory.sync()
 
 
 def read_control(directory: Directory) -> bytes | None:
-    """The control file's bytes; None if no compaction goes on, or was interrupted.  Raises: AccessError."""
+    """Return the bytes of the control file, or None if no compaction is in progress.  Raises: AccessError."""
     return _read(directory, CONTROL_FILE, _BYTES_MAX)
 
 
 def parse_control(data: bytes, path: str, names: JournalNames) -> FileMoves:
-    """What a control file says.
+    """Parse the bytes of a control file.
 
-    Raises: CorruptError if it is damaged, or says what no compaction writes, or names what is no file of the journal.
+    Raises: CorruptError if it is damaged, if no compaction writes such a file, or if a name is not that of a file of
+    this journal.
     """
     header = parse_file_header(data[:FILE_START_BYTES], path, JournalLayout.NATIVE)
     record, _ = parse_record(data, header.layout.header_bytes, header, path)
     try:
-        found = json.loads(record.body)
-        moves = FileMoves(*(tuple((name, number) for name, number in found[key]) for key in FileMoves._fields))
+        content = json.loads(record.body)
+        moves = FileMoves(*(tuple((name, number) for name, number in content[key]) for key in FileMoves._fields))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CorruptError(path, 0, "compaction", f"it does not say what becomes of which files: {error!r}") from error
+        raise CorruptError(path, 0, "compaction", f"it is no list of file names and numbers: {error!r}") from error
     both = (*moves.renamed, *moves.dead)
     if not all(type(name) is str and type(number) is int for name, number in (*both, *moves.replaced)):
-        raise CorruptError(path, 0, "compaction", "not each name has a number")
+        raise CorruptError(path, 0, "compaction", "a file name or its number is of the wrong type")
     if len({name for name, _ in both}) < len(both):
-        raise CorruptError(path, 0, "compaction", "a name is there twice")
+        raise CorruptError(path, 0, "compaction", "a file name occurs twice")
     if sorted(name for name, _ in moves.replaced) != sorted(name for name, _ in both):
-        raise CorruptError(path, 0, "compaction", "it does not say what each file was that it replaces")
+        raise CorruptError(path, 0, "compaction", "it does not have the header CRC of each file that it replaces")
     for name, _ in both:
         if names.number(name) is None:
-            raise CorruptError(path, 0, "compaction", f"{name!r} is no name of a file of this journal")
+            raise CorruptError(path, 0, "compaction", f"{name!r} is not the name of a file of this journal")
     return moves
 
 
-def finish(directory: Directory, names: JournalNames) -> list[Problem]:
-    """Do what a compaction was about to do whose process ended; what is told of it.
+def roll_forward(directory: Directory, names: JournalNames) -> list[Problem]:
+    """Complete a compaction whose process died; return the reasons if that is impossible.
 
-    If a file that it wrote is damaged, or another program wrote to one that it replaces, nothing of it is done.
-    Raises: CorruptError if that is so and some were renamed already, or if the control file is damaged; AccessError;
+    Does nothing if a new file is damaged, or another program has written to a file that would be replaced.
+    Raises: CorruptError if some files are renamed already then, or if the control file is damaged; AccessError;
     PoisonedError.
     """
     problems: list[Problem] = []
     control = read_control(directory)
     if control is not None:
         moves = parse_control(control, directory.file_path(CONTROL_FILE), names)
-        problems = obstacles(directory, moves)
+        problems = find_obstacles(directory, moves)
         if not problems:
-            directory.sync()  # who named it may have died before its name was durable
+            directory.sync()  # the process may have died before the name of the control file was durable
             rename_all(directory, moves)
             for name, file_id in moves.dead:
                 if _file_id(directory, name) == file_id:
                     directory.remove(name)
             directory.sync()
     if control is not None or directory.has(_UNFINISHED):
-        remove_control(directory)  # before what it names, which a load removes
+        remove_control(directory)  # before the load removes the files that it names
     for problem in problems:
         if problem.path.endswith(COMPACTED_END):
             name = os.path.basename(problem.path)
@@ -138,10 +138,10 @@ def finish(directory: Directory, names: JournalNames) -> list[Problem]:
     return problems
 
 
-def obstacles(directory: Directory, moves: FileMoves) -> list[Problem]:
-    """Why nothing is done of what a compaction was about to do: a file that it wrote is damaged, or one changed since.
+def find_obstacles(directory: Directory, moves: FileMoves) -> list[Problem]:
+    """Return why a compaction cannot be completed: a new file is damaged, or an old file has changed since.
 
-    Raises: CorruptError where that is so, and others were renamed already; or where one has neither name.
+    Raises: CorruptError if other files are renamed already then, or if a file exists under neither name.
     """
     if changed := _changed_file(directory, moves):
         return [Problem(directory.file_path(changed), 0, "compaction", _CHANGED)]
@@ -149,9 +149,9 @@ def obstacles(directory: Directory, moves: FileMoves) -> list[Problem]:
 
 
 def _damaged_files(directory: Directory, moves: FileMoves) -> list[Problem]:
-    """Files that are to be renamed, and are not what was written.
+    """Find new files that are damaged.
 
-    Raises: CorruptError where that is so, and others were renamed already; or where one has neither name.
+    Raises: CorruptError if other files are renamed already then, or if a file exists under neither name.
     """
     problems: list[Problem] = []
     is_begun = False
@@ -160,12 +160,12 @@ def _damaged_files(directory: Directory, moves: FileMoves) -> list[Problem]:
         waiting = _crc(directory, name + COMPACTED_END)
         if waiting is not None:
             if waiting != crc:
-                text = "it is not what a compaction wrote, which was interrupted"
+                text = "it is not what the interrupted compaction wrote"
                 problems.append(Problem(path + COMPACTED_END, 0, "compaction", text))
         elif _crc(directory, name) == crc:
             is_begun = True
         else:
-            text = f"what was to come in its place, {name}{COMPACTED_END}, is not there"
+            text = f"its replacement {name}{COMPACTED_END} is missing"
             raise CorruptError(path, 0, "compaction", text)
     if problems and is_begun:
         raise CorruptError(problems[0].path, 0, "compaction", problems[0].text)
@@ -173,10 +173,10 @@ def _damaged_files(directory: Directory, moves: FileMoves) -> list[Problem]:
 
 
 def _changed_file(directory: Directory, moves: FileMoves) -> str | None:
-    """A file that is to be replaced and that another program wrote since; None if there is none.
+    """Return a file to be replaced to which another program has written since; None if there is none.
 
-    This process may have freed dead files once all were renamed, so then they say nothing.
-    Raises: CorruptError if others were renamed already.
+    Once all files are renamed, this process may have freed and reused the dead ones, so they are not compared.
+    Raises: CorruptError if other files are renamed already.
     """
     headers = dict(moves.replaced)
     waiting = [name for name, _ in moves.renamed if directory.has(name + COMPACTED_END)]
@@ -191,7 +191,7 @@ def _changed_file(directory: Directory, moves: FileMoves) -> str | None:
 
 
 def header_crc(header: FileHeader) -> int:
-    """CRC-32C of a file's header, as `FileMoves.replaced` has it."""
+    """Return the CRC-32C of a header, as `FileMoves.replaced` has it."""
     return crc32c(header.pack()[: JOURNAL_HEADER.size])
 
 
@@ -201,7 +201,7 @@ def _header_crc(directory: Directory, name: str) -> int | None:
 
 
 def _file_id(directory: Directory, name: str) -> int | None:
-    """The id of a file's present use, where it can be known."""
+    """Return the id of a file's current use, or None if it cannot be read."""
     start = _read(directory, name, FILE_START_BYTES)
     try:
         return None if start is None else parse_file_header(start, directory.file_path(name)).file_id
@@ -210,7 +210,7 @@ def _file_id(directory: Directory, name: str) -> int | None:
 
 
 def _crc(directory: Directory, name: str) -> int | None:
-    """CRC-32C of a whole file; None where there is none."""
+    """Return the CRC-32C of a whole file, or None if it does not exist."""
     path = directory.file_path(name)
     try:
         with directory.opened(name) as fd:
@@ -224,7 +224,7 @@ def _crc(directory: Directory, name: str) -> int | None:
 
 
 def _read(directory: Directory, name: str, size: int) -> bytes | None:
-    """What a file begins with; None where there is none."""
+    """Return the first bytes of a file, or None if it does not exist."""
     try:
         return directory.read(name, size)
     except NotFoundError:

@@ -1,6 +1,6 @@
-"""What is alive in files of a journal that are to be written again, and whether they are what the journal counts.
+"""Live records of the files that a compaction reads, and a check of their counts.
 
-Bodies are not held: each is read, and its check compared, when it is written.
+Bodies are not kept in memory: `BodyReader` reads and validates each one when it is written.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _OPEN_MAX = 8
 DELETES = (Kind.DELETE, Kind.DELETE_TX)
 
 
-class Survivor(NamedTuple):
-    """A record that counts, and where it lies: an add, an update, a delete, or the commit of those before it.
+class LiveRecord(NamedTuple):
+    """An add, an update, a delete or a commit that still matters, and its location.
 
-    body_bytes: none of a delete: a transaction's may have a body, which only a load tells that finds it prepared.
-    counts: of a commit that is to be written: in which of the new files how many records of the transaction lie.
+    body_bytes: 0 for a delete, since only a load that finds a transaction prepared returns the body of its deletes.
+    counts: of a commit to be written, how many records of the transaction each new file has.
     """
 
     kind: Kind
@@ -44,33 +44,33 @@ class Survivor(NamedTuple):
 
     @property
     def new_bytes(self) -> int:
-        """How many bytes it has where it is written again, without the heads of its fragments."""
+        """Its size in a new file, without the heads of its fragments."""
         return record_bytes(self.kind, self.body_bytes, len(self.counts), JournalLayout.NATIVE)
 
 
-class Survivors(NamedTuple):
-    """What counts, in the order in which it came to be.
+class LiveRecords(NamedTuple):
+    """The live records of some files, in the order of their appends.
 
-    unlike: files in which another number of records is alive than the journal counts.  spans: of all transactions.
-    problems: what is damaged, also told by `damaged` of the files.
+    miscounted: files with another number of live records than the journal counts.  spans: of all transactions.
+    problems: damage that was found; the `damaged` flags of the files are set.
     """
 
-    items: list[Survivor]
-    unlike: set[JournalFile]
+    items: list[LiveRecord]
+    miscounted: set[JournalFile]
     spans: list[TransactionSpan]
     problems: list[Problem]
 
-    def of_run(self, run: Sequence[JournalFile]) -> list[Survivor]:
-        """Those of a run; the deletes only where files before the run have what they delete."""
-        there = set(run)
-        ends_others = any(not file.outlasts <= there for file in run)
-        return [each for each in self.items if each.file in there and (ends_others or each.kind not in DELETES)]
+    def of_group(self, group: Sequence[JournalFile]) -> list[LiveRecord]:
+        """Return the live records of a group, with its deletes only if earlier files may have the deleted records."""
+        members = set(group)
+        needs_deletes = any(not file.must_outlive <= members for file in group)
+        return [each for each in self.items if each.file in members and (needs_deletes or each.kind not in DELETES)]
 
 
-def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, tuple[int, int]]) -> Survivors:
-    """Go through the files, which are all that have records but the last one, oldest first.
+def find_live_records(files: Sequence[JournalFile], counts: Mapping[JournalFile, tuple[int, int]]) -> LiveRecords:
+    """Read all complete files with records, oldest first, and return their live records.
 
-    counts: how many records the journal counts in each, and how many bytes these take in it.
+    counts: how many live records the journal counts in each file, and their bytes.
     Raises: NotFoundError; AccessError.
     """
     all_columns: list[ColumnScan] = []
@@ -79,36 +79,38 @@ def find_survivors(files: Sequence[JournalFile], counts: Mapping[JournalFile, tu
     for number, file in enumerate(files):
         data = file.read()
         columns = scan_file(data, file.header)
-        found = list(file_problems(file.path, file.header, data, columns))
-        if columns.record_count != file.record_count and not found:
-            text = f"{file.record_count} records were written, and {columns.record_count} are there"
-            found.append(Problem(file.path, columns.end, "count", text))
-        if found and not file.damaged:
+        damage = list(file_problems(file.path, file.header, data, columns))
+        if columns.record_count != file.record_count and not damage:
+            text = f"{file.record_count} records were written, and {columns.record_count} were found"
+            damage.append(Problem(file.path, columns.end, "count", text))
+        if damage and not file.damaged:
             file.damaged = True
-            problems += found
-        spans.go_through(number, columns)
+            problems += damage
+        spans.add_file(number, columns)
         all_columns.append(columns)
     ids = [file.header.record_id for file in files]
     states = record_states(map(StatesInput, ids, all_columns))
-    unlike = {
-        file for place, file in enumerate(files) if counts[file] != (states.live_count(place), states.live_bytes[place])
+    miscounted = {
+        file for index, file in enumerate(files) if counts[file] != (states.live_count(index), states.live_bytes[index])
     }
-    return Survivors(list(_survivors(files, all_columns, states.order)), unlike, spans.all(), problems)
+    return LiveRecords(list(_live_records(files, all_columns, states.order)), miscounted, spans.all(), problems)
 
 
-def _survivors(files: Sequence[JournalFile], all_columns: Sequence[ColumnScan], order: bytes) -> Iterator[Survivor]:
+def _live_records(
+    files: Sequence[JournalFile], all_columns: Sequence[ColumnScan], order: bytes
+) -> Iterator[LiveRecord]:
     numbers = memoryview(order).cast("I")
-    for place, index in zip(numbers[::2], numbers[1::2], strict=True):
-        columns = all_columns[place]
+    for number, index in zip(numbers[::2], numbers[1::2], strict=True):
+        columns = all_columns[number]
         kind = Kind(columns.kind[index])
-        yield Survivor(
-            kind, columns.tx_id_of(index), columns.id_of(index), columns.user_type[index], files[place],
+        yield LiveRecord(
+            kind, columns.tx_id_of(index), columns.id_of(index), columns.user_type[index], files[number],
             columns.offset_of(index), columns.bytes_of(index), 0 if kind in DELETES else columns.body_bytes_of(index),
         )  # fmt: skip
 
 
 class BodyReader:
-    """Reads bodies where they lie; a context manager, for files stay open."""
+    """A reader for bodies of records; a context manager, because it keeps files open."""
 
     def __init__(self) -> None:
         self._fds: dict[JournalFile, int] = {}
@@ -121,23 +123,23 @@ class BodyReader:
     ) -> None:
         self._close()
 
-    def read(self, place: Survivor) -> bytes:
-        """The body.  Raises: CorruptError where its record is not what was written; NotFoundError; AccessError."""
-        file = place.file
+    def read(self, record: LiveRecord) -> bytes:
+        """Return the body of a record.  Raises: CorruptError if the record is damaged; NotFoundError; AccessError."""
+        file = record.file
         fd = self._fds.get(file)
         if fd is None:
             if len(self._fds) >= _OPEN_MAX:
                 self._close()
             fd = self._fds[file] = file.directory.open(file.name, writable=False)
-        data = read_at(fd, place.record_bytes, place.at, file.path)
+        data = read_at(fd, record.record_bytes, record.at, file.path)
         if file.header.layout is JournalLayout.NATIVE:
-            joined = join_fragments(bytearray(data), place.at, file.header.salt)
+            joined = join_fragments(bytearray(data), record.at, file.header.salt)
         else:
-            end = place.record_bytes - CHECK_BYTES
-            joined = data[:end] if int.from_bytes(data[end:]) == place.record_bytes else None
+            end = record.record_bytes - CHECK_BYTES
+            joined = data[:end] if int.from_bytes(data[end:]) == record.record_bytes else None
         if joined is None:
-            raise CorruptError(file.path, place.at, "check", "the record is not what was written")
-        return joined[len(joined) - place.body_bytes :]
+            raise CorruptError(file.path, record.at, "check", "the record is not what was written")
+        return joined[len(joined) - record.body_bytes :]
 
     def _close(self) -> None:
         while self._fds:

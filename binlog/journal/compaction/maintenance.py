@@ -1,6 +1,6 @@
-"""What a journal does beside appending: it has a file ready before it is needed, frees dead ones, and compacts.
+"""The maintenance thread: prepares files ahead of need, frees dead files, and compacts.
 
-One thread does all of it: no part runs beside another one, and no signal handler breaks into it.
+One thread does all of it, so these tasks never run at the same time, and no signal handler interrupts them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from concurrent.futures import Future
 from binlog.errors import BinlogError, ClosedError, InternalError, PoisonedError
 from binlog.journal.appender import Appender
 from binlog.journal.compaction.compactor import Compactor
-from binlog.journal.files.journal_files import JournalFile, JournalFiles, ignored_until_later, is_for_ever
+from binlog.journal.files.journal_files import JournalFile, JournalFiles, is_fatal, suppress_transient
 from binlog.journal.ledger import Ledger, dead_files
 from binlog.storage.native import Guard
 from binlog.storage.waiting.worker import Worker
 
 
-class Keeper:
-    """The thread, which works whenever the journal has gone on to another file, and when it is asked to.
+class MaintenanceThread:
+    """Runs maintenance after each cutover and on request.
 
-    guard: of the journal; held while the ledger is looked at.  files_guard: held while the files are changed; whoever
-    takes both takes it second.  worker: the thread.
+    guard: the journal's; held while the ledger is read.  files_guard: held while the files change.  A thread that needs
+    both takes files_guard second.
     """
 
     def __init__(
@@ -40,67 +40,67 @@ class Keeper:
         self._ledger = ledger
         self._appender = appender
         self._compactor = compactor
-        self._asked: deque[tuple[Callable[[], int], Future[int]]] = deque()
+        self._requests: deque[tuple[Callable[[], int], Future[int]]] = deque()
         self.worker = Worker(self._work)
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Wake the thread: a file was taken, or is complete."""
         self.worker.notify()
 
     def reclaim(self) -> int:
-        """Free all files that nobody needs, and wait for that; how many there were.  Raises: what that raises."""
-        return self._ask(self._reclaim)
+        """Free all dead files, and return how many.  Raises: as `Journal.reclaim`."""
+        return self._request(self._reclaim)
 
     def compact(self) -> int:
-        """Compact, and wait for that; how many files fewer there are.  Raises: what that raises."""
-        return self._ask(self._compactor.compact)
+        """Compact, and return by how many files the journal shrank.  Raises: as `Journal.compact`."""
+        return self._request(self._compactor.compact)
 
     def stop(self) -> None:
-        """End; waits for what goes on.  It can be called again."""
+        """Stop the thread after its current task; a second call does nothing."""
         self.worker.stop()
-        while self._asked:
-            self._asked.popleft()[1].set_exception(ClosedError("the journal is closed"))
+        while self._requests:
+            self._requests.popleft()[1].set_exception(ClosedError("the journal is closed"))
 
-    def _ask(self, work: Callable[[], int]) -> int:
+    def _request(self, work: Callable[[], int]) -> int:
         done: Future[int] = Future()
-        self._asked.append((work, done))
+        self._requests.append((work, done))
         self.worker.notify()
         if self.worker.stopping.is_set():
-            self.stop()  # which may have come before this was asked
+            self.stop()  # the thread may have stopped before the request was queued
         return done.result()
 
     def _work(self) -> None:
         try:
             self._guard.check()
-            self._do_all()
+            self._run_tasks()
         except BinlogError as error:
             self._appender.fail(error)
-        except Exception as error:  # noqa: BLE001 - nobody sees what a thread raises; the next caller does
-            self._appender.fail(InternalError(f"while keeping a journal: {error!r}"))
-        while self._asked and (failure := self._guard.failure) is not None:
-            self._asked.popleft()[1].set_exception(PoisonedError(str(failure)))
+        except Exception as error:  # noqa: BLE001 - the guard hands it to the next caller; a thread would swallow it
+            self._appender.fail(InternalError(f"in the maintenance of a journal: {error!r}"))
+        while self._requests and (failure := self._guard.failure) is not None:
+            self._requests.popleft()[1].set_exception(PoisonedError(str(failure)))
 
-    def _do_all(self) -> None:
+    def _run_tasks(self) -> None:
         self._prepare()
-        while self._asked:
-            work, done = self._asked.popleft()
+        while self._requests:
+            work, done = self._requests.popleft()
             try:
                 done.set_result(work())
             except BaseException as error:
                 done.set_exception(error)
-                if is_for_ever(error):
+                if is_fatal(error):
                     raise
-        with ignored_until_later():
+        with suppress_transient():
             self._reclaim()
         self._prepare()
         with self._guard:
             due = self._compactor.is_due()
         if due:
-            with ignored_until_later():
+            with suppress_transient():
                 self._compactor.compact()
 
     def _prepare(self) -> None:
-        with ignored_until_later(), self._files_guard:  # the append that needs the file says so
+        with suppress_transient(), self._files_guard:  # an append that cannot get a file raises the error
             self._files.prepare()
             self._files.top_up()
 
@@ -111,12 +111,12 @@ class Keeper:
             count = self._appender.appended
         if not dead:
             return 0
-        # What says that they are dead must be on the disk before the first of them is written over.
+        # The records that made the files dead must be durable before the first of the files is overwritten.
         self._appender.wait(count)
         freed: list[JournalFile] = []
         try:
             for file in dead:
-                self._prepare()  # who appends may have taken the one that was ready, and would have to make the next
+                self._prepare()  # otherwise an append that takes the prepared file would have to make the next one
                 with self._files_guard:
                     self._files.free_dead(file)
                 freed.append(file)
@@ -126,7 +126,7 @@ class Keeper:
 
     def _forget(self, freed: Sequence[JournalFile]) -> None:
         with self._guard:
-            for gone in freed:
-                self._ledger.forget(gone)
+            for file in freed:
+                self._ledger.forget(file)
             for file in self._files:
-                file.outlasts.difference_update(freed)
+                file.must_outlive.difference_update(freed)

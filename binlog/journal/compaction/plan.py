@@ -1,7 +1,7 @@
-"""Which files of a journal can be written anew together.
+"""The plan of a compaction: groups of files that can be rewritten together.
 
-Files that lie one behind the other, none with records of a transaction that goes on, and of every other transaction all
-files or none: then what they come to is a row of adds, updates and deletes, and of transactions one after the other.
+A group is a run of consecutive files without records of an open transaction, and with all or none of the files of every
+other transaction.  So its live records are a sequence of adds, updates, deletes and whole transactions.
 """
 
 from __future__ import annotations
@@ -20,70 +20,70 @@ _ENDS = (Kind.COMMIT, Kind.ROLLBACK)
 
 
 class TransactionSpan(NamedTuple):
-    """In which of the files a transaction has records, by their places in the row; whether it goes on."""
+    """The files in which a transaction has records, by their indexes, and whether it is open."""
 
     files: frozenset[int]
     is_open: bool
 
 
 class TransactionSpans:
-    """Finds the spans of transactions."""
+    """The spans of all transactions in a sequence of files."""
 
     def __init__(self) -> None:
-        self._ended: set[TransactionSpan] = set()  # there are many transactions, and few spans
-        self._going: dict[int, set[int]] = {}
+        self._ended: set[TransactionSpan] = set()  # a set, because many transactions share few spans
+        self._open: dict[int, set[int]] = {}
         self._committed: dict[int, frozenset[int]] = {}
 
-    def go_through(self, place: int, columns: ColumnScan) -> None:
-        """The records of the file that is next, in its place in the row."""
-        for found in _OF_TRANSACTIONS.finditer(columns.kind):
-            kind, tx_id = columns.kind[found.start()], columns.tx_id_of(found.start())
-            if kind == Kind.ROLLBACK and tx_id not in self._going:
-                # Of a commit that lacked something: without it that would be told again.
-                self._going[tx_id] = set(self._committed.get(tx_id, ()))
-            self._going.setdefault(tx_id, set()).add(place)
+    def add_file(self, number: int, columns: ColumnScan) -> None:
+        """Add the records of the next file.  number: its index."""
+        for match in _OF_TRANSACTIONS.finditer(columns.kind):
+            kind, tx_id = columns.kind[match.start()], columns.tx_id_of(match.start())
+            if kind == Kind.ROLLBACK and tx_id not in self._open:
+                # It rolls back an incomplete commit, and must outlive it: a load would report the commit again.
+                self._open[tx_id] = set(self._committed.get(tx_id, ()))
+            self._open.setdefault(tx_id, set()).add(number)
             if kind in _ENDS:
-                files = frozenset(self._going.pop(tx_id))
+                files = frozenset(self._open.pop(tx_id))
                 self._ended.add(TransactionSpan(files, is_open=False))
                 if kind == Kind.COMMIT:
                     self._committed[tx_id] = files
 
     def all(self) -> list[TransactionSpan]:
-        """Those found, each once."""
-        going = {TransactionSpan(frozenset(files), is_open=True) for files in self._going.values()}
-        return [*self._ended, *going]
+        """Return the spans, each once."""
+        still_open = {TransactionSpan(frozenset(files), is_open=True) for files in self._open.values()}
+        return [*self._ended, *still_open]
 
 
-def find_runs(
-    files: Sequence[JournalFile], unlike: AbstractSet[JournalFile], spans: Sequence[TransactionSpan], bytes_max: int
+def compaction_groups(
+    files: Sequence[JournalFile], miscounted: AbstractSet[JournalFile], spans: Sequence[TransactionSpan], bytes_max: int
 ) -> list[list[JournalFile]]:
-    """The runs of files, each with about `bytes_max` of records that are alive at most, where that can be.
+    """Divide files into groups, each with at most about `bytes_max` of live records if possible.
 
-    unlike: files that are not what the journal counts; they and damaged ones are in no run.
+    miscounted: files whose records contradict the counts of the journal; no group has these, or damaged files.
     """
-    left_out = {place for place, file in enumerate(files) if file.damaged or file in unlike}
+    excluded = {number for number, file in enumerate(files) if file.damaged or file in miscounted}
     for span in spans:
         if span.is_open:
-            left_out |= span.files
+            excluded |= span.files
     growing = True
     while growing:
-        before = len(left_out)
+        before = len(excluded)
         for span in spans:
-            if left_out.intersection(range(min(span.files), max(span.files) + 1)):
-                left_out |= span.files
-        growing = len(left_out) > before
-    # A run cannot be cut behind a file where a transaction goes on that has records before.
-    joined = {place for span in spans for place in range(min(span.files), max(span.files))}
-    runs: list[list[JournalFile]] = [[]]
-    alive_bytes = 0
-    for place, file in enumerate(files):
-        if place in left_out:
-            runs.append([])
-            alive_bytes = 0
+            if excluded.intersection(range(min(span.files), max(span.files) + 1)):
+                excluded |= span.files
+        growing = len(excluded) > before
+    # Do not end a group after a file if a transaction has records both in or before it and in a later file.
+    joined = {number for span in spans for number in range(min(span.files), max(span.files))}
+    groups: list[list[JournalFile]] = [[]]
+    live_bytes = 0
+    for number, file in enumerate(files):
+        if number in excluded:
+            groups.append([])
+            live_bytes = 0
             continue
-        runs[-1].append(file)
-        alive_bytes += file.alive_bytes
-        if alive_bytes > bytes_max and place not in joined:
-            runs.append([])
-            alive_bytes = 0
-    return [run for run in runs if run]
+        groups[-1].append(file)
+        live_bytes += file.live_bytes
+        if live_bytes > bytes_max and number not in joined:
+            groups.append([])
+            live_bytes = 0
+    return [group for group in groups if group]

@@ -1,1 +1,1 @@
-"""The files of a journal: which there are, which are in use, and which are set aside as damaged."""
+"""The files of a journal: their listing, their reuse, and the quarantine for damaged ones."""

@@ -1,13 +1,9 @@
-"""The files of a journal: those that have records, those that wait to be used again, and one made ahead of need.
+"""The files of a journal: with records, free for reuse, and one prepared ahead of need.
 
 Invariants
-- Ids rise in the order in which files come into use, so that their order says what came first.
-- A file that is used again has a new header, on the disk, before it counts as free: none of its old records comes back.
-- Dead files are freed oldest first, each durably before the next one, for what ended records must not go before these.
-
-A file of a journal, and how many of its records are alive.
-
-Work of a journal that can be done later as well: what keeps it from being done now, and no longer, is no failure.
+- File ids rise in the order in which files come into use, so they give the order of the records.
+- A reused file has a new header, durably, before it counts as free: none of its old records can reappear.
+- Dead files are freed oldest first, each durably before the next one: a delete must not go before its record does.
 """
 
 from __future__ import annotations
@@ -35,17 +31,17 @@ _numbers = itertools.count(1)
 class JournalFile:
     """One use of a file.
 
-    number: of this object, which no other of the process has.
-    alive: records that are there, and transactions that go on and have some here.
-    record_count: how many records it has, alive or not, once the journal has gone on from it.
-    outlasts: other files for which it must stay: a record here ended some of theirs, or it shows that a record of a
-    transaction is missing that is committed there.
-    alive_bytes: of records that are there.  damaged: a part of it is not what was written.
+    number: unique among the objects of this process.
+    pin_count: live records in it, plus open transactions with records in it.  live_bytes: of its live records.
+    record_count: all its records, set once the journal has cut over from it.
+    must_outlive: files that depend on it: it deletes records of theirs, or it shows that a transaction committed there
+    is incomplete.
+    damaged: some of its bytes are not what was written.
     """
 
     __slots__ = (
-        "alive", "alive_bytes", "damaged", "directory", "fd", "file_bytes", "header", "name", "number", "outlasts",
-        "path", "record_count",
+        "damaged", "directory", "fd", "file_bytes", "header", "live_bytes", "must_outlive", "name", "number", "path",
+        "pin_count", "record_count",
     )  # fmt: skip
 
     def __init__(self, directory: Directory, name: str, header: FileHeader, file_bytes: int) -> None:
@@ -56,20 +52,20 @@ class JournalFile:
         self.file_bytes = file_bytes
         self.number = next(_numbers)
         self.fd = -1
-        self.alive = 0
+        self.pin_count = 0
         self.record_count = 0
-        self.alive_bytes = 0
+        self.live_bytes = 0
         self.damaged = False
-        self.outlasts: set[JournalFile] = set()
+        self.must_outlive: set[JournalFile] = set()
 
-    def end(self, file: JournalFile) -> None:
-        """A record here ended one of `file`'s."""
-        file.alive -= 1
+    def unpin(self, file: JournalFile) -> None:
+        """Remove a pin from `file`, which may be this one, because of a record in this file."""
+        file.pin_count -= 1
         if file is not self:
-            self.outlasts.add(file)
+            self.must_outlive.add(file)
 
     def read(self) -> bytes:
-        """All of its bytes.  Raises: NotFoundError; AccessError."""
+        """Read all of its bytes.  Raises: NotFoundError; AccessError."""
         return self.directory.read(self.name, self.file_bytes)
 
     def open(self) -> None:
@@ -86,12 +82,12 @@ class JournalFile:
         sync(self.fd, self.path)
 
     def close(self) -> None:
-        """Close its descriptor; what was written stays with the kernel."""
+        """Close its descriptor.  The kernel keeps the bytes that were written."""
         fd, self.fd = self.fd, -1
         self.directory.close_file(fd)
 
     def write_header(self) -> None:
-        """Have the header be on the disk, whatever became of the sync of who wrote it; it is closed then.
+        """Write its header again and sync it, since an earlier sync may have failed; then close the file.
 
         Raises: NotFoundError; AccessError; PoisonedError.
         """
@@ -103,17 +99,17 @@ class JournalFile:
             self.close()
 
     def _write_start(self, header: FileHeader) -> None:
-        """A header, and in our layout zeros where the first record will be, so that what is found there was written.
+        """Write a header and, in the native layout, zeros at the place of the first head, so that no old head counts.
 
-        Both reach the disk together, in one sector.
+        Both are in one sector, so both become durable or neither.
         """
         zeros = bytes(HEAD_BYTES) if header.layout is JournalLayout.NATIVE else b""
         self.write(header.pack() + zeros, 0)
 
     def renew(self, header: FileHeader) -> JournalFile:
-        """Begin another use of it, durably: none of the records that lie there counts any more.
+        """Begin another use of the file, durably, and return it: the old records no longer count.
 
-        The new use is an object of its own, for what other files ended in the old one says nothing of it.
+        The new use is another object, because references to the old one by `must_outlive` do not apply to it.
         Raises: NotFoundError; AccessError; PoisonedError.
         """
         self.open()
@@ -121,7 +117,7 @@ class JournalFile:
             self._write_start(header)
             self.sync()
         except BaseException:
-            self.close()  # whoever had it in a list may have none any more
+            self.close()  # the caller may drop the file without closing it
             raise
         new = JournalFile(self.directory, self.name, header, self.file_bytes)
         new.fd, self.fd = self.fd, -1
@@ -138,11 +134,12 @@ _RECORD_ID_MAX = 2**63 - 1
 
 
 class JournalFiles:
-    """The files in a folder.  No two threads change them at once.
+    """The files of a journal.  Only one thread changes them at a time.
 
-    data: those with records, oldest first, but the one in which the journal goes on.  free: those without.
-    ahead: one that is ready, whose id is larger than all before.
-    record_id_max: tells the largest id that a record or a transaction has had.
+    data: complete files with records, oldest first.  current: the file that takes appends.  free: files without
+    records.
+    ahead: the file for the next cutover, whose id is larger than that of any other file in use.
+    record_id_max: returns the largest id that a record or a transaction has had.
     """
 
     def __init__(self, directory: Directory, options: JournalOptions, layout: JournalLayout) -> None:
@@ -160,13 +157,13 @@ class JournalFiles:
         return len(self.data) + len(self.free) + (self.current is not None) + (self.ahead is not None)
 
     def __iter__(self) -> Iterator[JournalFile]:
-        """Those with records, oldest first."""
+        """Yield the files with records, oldest first, and the current one."""
         yield from self.data
         if self.current is not None:
             yield self.current
 
     def prepare(self) -> None:
-        """Have one ready, where there is none.  Raises: FullError; AccessError; PoisonedError."""
+        """Prepare a file for the next cutover, unless one is ready.  Raises: FullError; AccessError; PoisonedError."""
         if self.ahead is not None:
             return
         if not self.free:
@@ -180,7 +177,7 @@ class JournalFiles:
         self.ahead = file
 
     def take(self) -> JournalFile:
-        """The one that is ready, or is made now; it becomes the one in which the journal goes on.
+        """Make the prepared file the current one and return it; prepare one now if none is ready.
 
         Raises: as `prepare`.
         """
@@ -193,27 +190,27 @@ class JournalFiles:
         return file
 
     def top_up(self) -> None:
-        """Make files until there are so many as there always are.  Raises: FullError; AccessError; PoisonedError."""
+        """Create files until the journal has `files_min`.  Raises: FullError; AccessError; PoisonedError."""
         while len(self) < self._options.files_min:
             file = self._make()
             file.close()
             self.free.append(file)
 
     def free_dead(self, file: JournalFile) -> None:
-        """Have a file with records, which nobody needs any more, be used again, or go.
+        """Free a dead file.  Free several ones oldest first.
 
-        Of several the oldest comes first.  What says that it is dead is on the disk.
+        The records that made the file dead are durable.
         Raises: FullError; AccessError; PoisonedError.
         """
         self.recycle(file)
         self.data.remove(file)
 
     def recycle(self, file: JournalFile) -> None:
-        """Have a file be used again, set aside where it is damaged, or removed where there are enough, durably.
+        """Reuse a file, or quarantine it if it is damaged, or remove it if the pool is full; durably.
 
         Raises: FullError; AccessError; PoisonedError.
         """
-        if not file.damaged and file.file_bytes == self._options.file_bytes and not self._is_one_too_many(file):
+        if not file.damaged and file.file_bytes == self._options.file_bytes and not self._is_surplus(file):
             new = file.renew(self._header())
             new.close()
             self.free.append(new)
@@ -226,10 +223,10 @@ class JournalFiles:
             self.directory.remove(file.name)
             self.directory.sync()
 
-    def _is_one_too_many(self, file: JournalFile) -> bool:
-        """Whether a file that is dead is to go.
+    def _is_surplus(self, file: JournalFile) -> bool:
+        """Whether to remove a dead file instead of keeping it for reuse.
 
-        Not where a new one would have to be made in its place, to keep the ids: the disk may be full.
+        Not if `_keep_ids` would have to create a file for that: the disk may be full.
         """
         options = self._options
         others = len(self) - (file in self.data)
@@ -238,12 +235,12 @@ class JournalFiles:
         return bool(self.free) or self.layout is not JournalLayout.NATIVE
 
     def replace(self, old: Sequence[JournalFile], new: Sequence[JournalFile]) -> None:
-        """Have files take the place of others, which lie one behind the other."""
-        place = self.data.index(old[0])
+        """Replace consecutive files by others."""
+        index = self.data.index(old[0])
         for file in old:
             self.data.remove(file)
         for file in reversed(new):
-            self.data.insert(place, file)
+            self.data.insert(index, file)
 
     def close(self) -> None:
         """Close all descriptors."""
@@ -253,35 +250,35 @@ class JournalFiles:
 
     @property
     def record_id_in_header(self) -> int:
-        """The largest id that a record or a transaction has had, as a header written now has it."""
+        """The largest id of a record or a transaction, as a new header has it."""
         return min(self.record_id_max(), _RECORD_ID_MAX) if self.layout is JournalLayout.NATIVE else 0
 
     @property
     def _last_id(self) -> int:
-        """The largest id of a file that has been in use."""
+        """The largest id of a file in use."""
         return max((file.header.file_id for file in self), default=0)
 
     def _header(self) -> FileHeader:
         if self.layout is not JournalLayout.NATIVE and self.id_max >= _JBM_ID_MAX:
-            raise FullError(f"{self.directory.path}: there are no more ids for files", limit=_JBM_ID_MAX)
+            raise FullError(f"{self.directory.path}: the file ids of this layout are used up", limit=_JBM_ID_MAX)
         self.id_max += 1
         salt = os.urandom(_SALT_BYTES) if self.layout is JournalLayout.NATIVE else b""
         return FileHeader(self.layout, self.id_max, salt, time.time_ns(), self.record_id_in_header)
 
     def _keep_ids(self) -> None:
-        """Write the largest id into a header that stays: the file that goes may have the last record that tells it."""
+        """Write the largest record id to another header: the file to be removed may have the only record with it."""
         if self.layout is not JournalLayout.NATIVE:
             return
         if self.free:
-            self.free[0].open()  # while it is in the row
-            kept = self.free.popleft().renew(self._header())
+            self.free[0].open()  # if this fails, the file is still in the queue
+            other = self.free.popleft().renew(self._header())
         else:
-            kept = self._make()
-        kept.close()
-        self.free.append(kept)
+            other = self._make()
+        other.close()
+        self.free.append(other)
 
     def _make(self) -> JournalFile:
-        """A new file, filled, on the disk, and open."""
+        """Create a file, filled and durable, and open it."""
         header = self._header()
         name = self._options.names.file(header.file_id)
         directory = self.directory
@@ -294,7 +291,7 @@ class JournalFiles:
             _fill(fd, header, self._options.file_bytes, path)
             sync(fd, path)
             if not directory.link(unfinished, name):
-                raise AccessError(f"{path} is there already", errno=errno.EEXIST, path=path)
+                raise AccessError(f"{path} exists already", errno=errno.EEXIST, path=path)
         except BaseException:
             directory.close_file(fd)
             directory.remove(unfinished)
@@ -304,7 +301,7 @@ class JournalFiles:
 
 
 def _fill(fd: int, header: FileHeader, file_bytes: int, path: str) -> None:
-    """The header, and then the layout's filling: written, for a sync of space that was only given costs more later."""
+    """Write the header and the layout's fill bytes.  Space that is only allocated would make later syncs slower."""
     start = header.pack()
     write_at(fd, start, 0, path)
     chunk = bytes([header.layout.fill]) * min(_CHUNK_BYTES, file_bytes)
@@ -315,20 +312,20 @@ def _fill(fd: int, header: FileHeader, file_bytes: int, path: str) -> None:
         at += len(part)
 
 
-def is_for_ever(error: BaseException) -> bool:
-    """Whether nothing may be appended behind it.
+def is_fatal(error: BaseException) -> bool:
+    """Whether an error makes further appends impossible.
 
-    A failed write or sync is so.  A full disk is not, nor a lack of descriptors, nor what could not be read: that ended
-    before anything was changed, or where it can be begun again.
+    A failed write or sync does.  A full disk, a lack of descriptors or a file that cannot be read does not: in these
+    cases nothing was changed, or the change can be repeated.
     """
     return not isinstance(error, BinlogError) or isinstance(error, (PoisonedError, InternalError))
 
 
 @contextmanager
-def ignored_until_later() -> Iterator[None]:
-    """Goes on where the body raises what may pass: it is done the next time.  Raises: what is for ever."""
+def suppress_transient() -> Iterator[None]:
+    """Ignore errors of work that will be retried later.  Raises: fatal errors."""
     try:
         yield
     except BinlogError as error:
-        if is_for_ever(error):
+        if is_fatal(error):
             raise

@@ -1,6 +1,6 @@
-"""The folder in which a journal keeps what is damaged: nobody reads it, and nothing in it is ever removed or replaced.
+"""The quarantine: a folder for damaged files, which are never read, removed or replaced.
 
-All goes by the descriptor of the journal's folder: that may have another name by now, and its old one another journal.
+All calls use the descriptor of the journal's folder, because its path may name another journal by now.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from binlog.storage.files import read_at, sync
 
 
 def move_file(directory: Directory, name: str, new: str) -> None:
-    """Move a file of the journal there, durably; an empty one is removed.  Raises: AccessError; PoisonedError."""
+    """Move a file to the quarantine, durably; remove it if it is empty.  Raises: AccessError; PoisonedError."""
     path = directory.file_path(name)
-    with own_errors(path, "setting the file aside"):
+    with own_errors(path, "moving the file to the quarantine"):
         is_empty = os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_size == 0
     if is_empty:
         directory.remove(name)
     else:
-        with _quarantine(directory) as quarantine, own_errors(path, "setting the file aside"):
-            there = set(quarantine.names())
-            unused = next(each for each in _names(new) if each not in there)
+        with _quarantine(directory) as quarantine, own_errors(path, "moving the file to the quarantine"):
+            taken = set(quarantine.names())
+            unused = next(each for each in _names(new) if each not in taken)
             os.rename(name, unused, src_dir_fd=directory.fd, dst_dir_fd=quarantine.fd)
     directory.sync()
 
 
 def keep_copy(directory: Directory, name: str, data: bytes) -> None:
-    """Write a file there, durably, but where a load that went no further has done so.
+    """Write a file to the quarantine, durably, unless an earlier, interrupted load has written the same bytes.
 
     Raises: FullError; AccessError; PoisonedError.
     """
@@ -49,12 +49,12 @@ def keep_copy(directory: Directory, name: str, data: bytes) -> None:
 
 
 def _names(name: str) -> Iterator[str]:
-    """The name, and others for where it is taken."""
+    """Yield the name, and further names for the case that it is taken."""
     return itertools.chain((name,), (f"{name}.{number}" for number in itertools.count()))
 
 
 def _is_copy(quarantine: Directory, name: str, data: bytes) -> bool:
-    """Whether there is a file that has just that, durably."""
+    """Whether a file has exactly these bytes; makes them durable."""
     try:
         with quarantine.opened(name) as fd:
             path = quarantine.file_path(name)
@@ -68,7 +68,7 @@ def _is_copy(quarantine: Directory, name: str, data: bytes) -> bool:
 
 @contextmanager
 def _quarantine(directory: Directory) -> Iterator[Directory]:
-    """The quarantine, which is there durably before anything comes into it, and has durably what came."""
+    """Open the quarantine, which exists durably before the block; sync it afterwards."""
     with directory.subfolder(QUARANTINE_FOLDER) as quarantine:
         yield quarantine
         quarantine.sync()

@@ -1,1 +1,1 @@
-"""Looking at a journal from outside: check, stat, survey, record reader, export and import."""
+"""Inspection of a journal that another process may have open: check, stat, survey, records, export, import."""

@@ -1,13 +1,13 @@
-"""Reading a whole journal from outside, as it was at one moment, while another process may append to it.
+"""Inspection: reads a whole journal as of one moment, while its owner may append, and checks it.
 
-Files are read oldest first, and what is appended goes to the newest: so what was read of all is what there was at some
-moment, unless one was used again before it was read, and then all is done again.  Some are read twice: one that was not
-whole, once another one behind it has records, for it is whole then; and the last one of all.
+Files are read oldest first, and appends go to the newest one.  So the bytes read are a state that existed at some
+moment, unless a file was reused before it was read; then everything is read again.  Some files are read twice: a file
+without a declared end, after records were found in a later file, because it is complete then; and the last file with
+records.
 
-Looking for everything that is wrong with a journal, and repairing nothing.
-
-May run while its owner appends, reclaims and compacts.  After a crash nothing is told of what the next load does by
-itself: a record that was being written, a compaction that was interrupted, transactions that nobody ended.
+`check_journal` reports everything that is wrong, and repairs nothing.  It may run while the owner appends, reclaims and
+compacts.  It does not report what the next load repairs by design after a crash: a record that was being written, an
+interrupted compaction, open transactions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from binlog.format.journal.compiled import ColumnScan, scan_file
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import JournalNames
 from binlog.format.problem import Problem, problem_of
-from binlog.journal.files.listing import Look, SeenFile, look, read_seen
-from binlog.journal.loading.damage import file_problems, has_begun, is_cut, size_problems
-from binlog.journal.loading.record_states import RecordStates, StatesInput, odd_problems, record_states
+from binlog.journal.files.listing import FileUse, FolderView, read_use, view_folder
+from binlog.journal.loading.damage import file_problems, is_unfinished_write, size_problems, was_written
+from binlog.journal.loading.record_states import RecordStates, StatesInput, missing_record_problems, record_states
 
 _TRIES = 64
 
@@ -32,15 +32,15 @@ _TRIES = 64
 class InspectedFile:
     """A file with its records.
 
-    crc: of its records, and of what lies between them.
-    is_used: it has records, or had some that are damaged; others wait to be used, and may hold anything.
+    crc: CRC-32C of its records and the bytes between them.
+    is_used: it has records, or bytes at the place of the first one.  Other files are free, and may hold any bytes.
     """
 
-    seen: SeenFile
+    use: FileUse
     columns: ColumnScan
     crc: int
     is_used: bool
-    is_ended: bool
+    has_end: bool
     problems: tuple[Problem, ...]
 
 
@@ -51,93 +51,100 @@ class Inspection:
     files: oldest first.  states: of their records, in the same order.
     """
 
-    look: Look
+    folder: FolderView
     files: tuple[InspectedFile, ...]
     states: RecordStates
 
     @property
     def layout(self) -> JournalLayout | None:
-        """None where there is no file."""
-        return self.look.layout
+        """None if no file has a header."""
+        return self.folder.layout
 
 
 def inspect_journal(
     path: str | os.PathLike[str], names: JournalNames, layout: JournalLayout | None = None
 ) -> Inspection:
-    """Read all of a journal.  Takes no lock and writes nothing; damage is told, and the rest is there.
+    """Read all of a journal, skipping damage, which the result reports.  Takes no lock and writes nothing.
 
-    layout: of files that say nothing of it, unless their records do.
-    Raises: as `look`.
+    layout: of files with a four-byte header; by default, recognised by their records.
+    Raises: as `view_folder`.
     """
     for _ in range(_TRIES):
         try:
-            seen = look(path, names, layout)
-            files = _read_all(seen)
+            folder = view_folder(path, names, layout)
+            files = _read_all(folder)
         except GoneError:
             continue
-        states = record_states((StatesInput(file.seen.header.record_id, file.columns) for file in files), seen.lost_ids)
-        return Inspection(seen, files, states)
-    raise BusyError(f"the files of {os.path.abspath(path)} are used again faster than they can be read", holder=None)
+        states = record_states(
+            (StatesInput(file.use.header.record_id, file.columns) for file in files), folder.unreadable_ids
+        )
+        return Inspection(folder, files, states)
+    raise BusyError(f"the files of {os.path.abspath(path)} are reused faster than they can be read", holder=None)
 
 
 def records_crc(data: bytes, header: FileHeader, end: int) -> int:
-    """Of a file's bytes, where its records end."""
+    """Return the CRC-32C of a file's bytes from the first record to `end`."""
     return crc32c(memoryview(data)[header.layout.header_bytes : end])
 
 
-def _read_all(seen: Look) -> tuple[InspectedFile, ...]:
+def _read_all(folder: FolderView) -> tuple[InspectedFile, ...]:
     files: list[InspectedFile] = []
-    unsure = 0  # from there on the files may have been read too early
+    unsure = 0  # files from this one on may have been read too early
     last: tuple[int, bytes] | None = None
-    for place, file in enumerate(seen.files):
-        data = read_seen(file)
-        files.append(_inspected(file, data))
+    for number, file in enumerate(folder.files):
+        data = read_use(file)
+        files.append(_inspect(file, data))
         if files[-1].is_used:
-            files[unsure:-1] = [_read_after(each) for each in files[unsure:-1]]
-            unsure, last = place, (place, data)
+            files[unsure:-1] = [_read_complete(each) for each in files[unsure:-1]]
+            unsure, last = number, (number, data)
     if last is not None:
-        files[last[0]] = _without_cut_end(*_settled(files[last[0]], last[1]))
+        files[last[0]] = _without_unfinished_tail(*_stable(files[last[0]], last[1]))
     return tuple(files)
 
 
-def _inspected(file: SeenFile, data: bytes) -> InspectedFile:
+def _inspect(file: FileUse, data: bytes) -> InspectedFile:
     header = file.header
     columns = scan_file(data, header)
-    is_ended = header.parse_end(data) is not None
-    is_used = has_begun(header, data, columns) or is_ended
+    has_end = header.parse_end(data) is not None
+    is_used = was_written(header, data, columns) or has_end
     problems = list(size_problems(file.path, header, file.file_bytes))
     if is_used:
         problems += file_problems(file.path, header, data, columns)
-    return InspectedFile(file, columns, records_crc(data, header, columns.end), is_used, is_ended, tuple(problems))
+    return InspectedFile(file, columns, records_crc(data, header, columns.end), is_used, has_end, tuple(problems))
 
 
-def _read_after(file: InspectedFile) -> InspectedFile:
-    """A file once another one behind it has records."""
-    return file if file.is_ended else _inspected(file.seen, read_seen(file.seen))
+def _read_complete(file: InspectedFile) -> InspectedFile:
+    """Read a file again after a later file has records, unless it was complete."""
+    return file if file.has_end else _inspect(file.use, read_use(file.use))
 
 
-def _settled(file: InspectedFile, data: bytes) -> tuple[InspectedFile, bytes]:
-    """The last file as it was at one moment, with no problem but those that a second look tells too.
+def _stable(file: InspectedFile, data: bytes) -> tuple[InspectedFile, bytes]:
+    """Return the last file as of one moment, with only those problems that a second read confirms.
 
-    A read beside a write may see the end of what is written and not yet its beginning, and a second read sees both.
+    A read that runs beside a write may return the end of the new bytes without their beginning.  A second read returns
+    both.
     """
     for _ in range(_TRIES):
-        now = read_seen(file.seen)
+        now = read_use(file.use)
         if now == data:
             return file, data
-        again = _inspected(file.seen, now)
+        again = _inspect(file.use, now)
         if again.columns.offset.startswith(file.columns.offset):
-            # Where something else is by now it was being written.
+            # Bytes that have changed since were being written.
             problems = [each for each in file.problems if data[each.offset : each.end] == now[each.offset : each.end]]
             return replace(file, problems=tuple(problems)), data
         file, data = again, now
-    raise GoneError(f"{file.seen.path} changes faster than it can be read")
+    raise GoneError(f"{file.use.path} changes faster than it can be read")
 
 
-def _without_cut_end(file: InspectedFile, data: bytes) -> InspectedFile:
-    """The last file, without telling of a record that its process did not finish: the next load sees to it."""
-    header = file.seen.header
-    left = [problem for problem in file.problems if problem.rule != "tail" or not is_cut(data, problem.offset, header)]
+def _without_unfinished_tail(file: InspectedFile, data: bytes) -> InspectedFile:
+    """Drop the problem of a record that a crash interrupted: the next load removes it."""
+    header = file.use.header
+    left = [
+        problem
+        for problem in file.problems
+        if problem.rule != "tail" or not is_unfinished_write(data, problem.offset, header)
+    ]
     return replace(file, problems=tuple(left))
 
 
@@ -148,33 +155,35 @@ def check_journal(
     extension: str = "jnl",
     layout: JournalLayout | None = None,
 ) -> list[Problem]:
-    """Every problem found in the journal in a folder; an empty list for none.
+    """Return every problem of the journal in a folder.
 
-    prefix, extension: of its files' names.  layout: of files that say nothing of it, unless their records do.
+    prefix, extension: of the names of its files.  layout: of files with a four-byte header; by default, recognised by
+    their records.
     Reads every byte.  Takes no lock and writes nothing.
-    Raises: AccessError where something cannot be read at all; NotFoundError where the folder is no journal; ValueError
-    where the files are of another layout; BusyError where they are used again faster than they can be read.
+    Raises: AccessError if a file cannot be read; NotFoundError if the folder is no journal; ValueError if the files are
+    of another layout; BusyError if files are reused faster than they can be read.
     """
     try:
         return find_problems(inspect_journal(path, JournalNames(prefix, extension), layout))
-    except CorruptError as error:  # no layout that is known
+    except CorruptError as error:  # an unknown layout
         return [problem_of(error, os.path.abspath(path))]
 
 
 def find_problems(journal: Inspection) -> list[Problem]:
-    """What is wrong with a journal that was read."""
-    problems = list(journal.look.problems)
+    """Return the problems of a journal that was read."""
+    problems = list(journal.folder.problems)
     for file in journal.files:
         problems += file.problems
-    paths, columns = [file.seen.path for file in journal.files], [file.columns for file in journal.files]
+    paths, columns = [file.use.path for file in journal.files], [file.columns for file in journal.files]
     is_any_gone = _is_any_gone(journal) or any(file.problems for file in journal.files)
-    return [*problems, *odd_problems(paths, columns, journal.states, is_any_gone=is_any_gone)]
+    return [*problems, *missing_record_problems(paths, columns, journal.states, is_any_gone=is_any_gone)]
 
 
 def _is_any_gone(journal: Inspection) -> bool:
-    """Whether there may have been files which are not there any more, or are used again.
+    """Whether a file may have been removed or reused: some id up to the largest one is missing.
 
-    Also behind the last one that has records: a compaction keeps deletes of what was in those.
+    Ids of free files count as well: a compaction may keep a delete without its record, and by now all later files may
+    be free.
     """
-    ids = {file.seen.header.file_id for file in journal.files}
+    ids = {file.use.header.file_id for file in journal.files}
     return len(ids) < max(ids, default=0)

@@ -1,4 +1,4 @@
-"""Reading a journal's records one by one, with what became of each."""
+"""A reader for the records of a journal, one by one, with their states."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TYPED = frozenset((Kind.ADD, Kind.UPDATE, Kind.ADD_TX, Kind.UPDATE_TX))
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record as it lies in a file of a journal.
+    """A record in a file of a journal.
 
-    file, file_id: the file's name, and the id of its present use.
-    tx_id: None outside of transactions.  record_id: None for what prepares or ends one.  user_type: None for all but
-    adds and updates.  body: the user's bytes; of a DELETE_TX and a PREPARE, too.
-    counts: of a COMMIT or PREPARE, for each file its id as records have it, and how many records of the transaction it
+    file, file_id: the name of the file, and the id of its current use.
+    tx_id: None outside of transactions.  record_id: None for a prepare, commit or rollback.
+    user_type: only of adds and updates.  body: the user's bytes, also those of a DELETE_TX or PREPARE.
+    counts: of a COMMIT or PREPARE: for each file, its id as records have it, and how many records of the transaction it
     has.
     """
 
@@ -40,10 +40,11 @@ class StoredRecord:
 
 
 class JournalRecords:
-    """All records of a journal, in the order in which they were appended, as they were at one moment.
+    """All records of a journal as of one moment, in the order of their appends.
 
-    problems: what is damaged, or missing.  layout: None where there is no file.  file_bytes_max: of the largest file.
-    Iterating raises NotFoundError where the journal's owner has used a file again, or compacted it, before it was read.
+    problems: damaged or missing records.  layout: None if no file has a header.  file_bytes_max: size of the largest
+    file.
+    Iterating raises NotFoundError if the owner reuses or compacts a file before it is read.
     """
 
     def __init__(self, survey: JournalSurvey) -> None:
@@ -65,9 +66,9 @@ def read_records(
     extension: str = "jnl",
     layout: JournalLayout | None = None,
 ) -> JournalRecords:
-    """All records of the journal in a folder; takes no lock, and writes nothing.
+    """Return all records of the journal in a folder; takes no lock and writes nothing.
 
-    layout: of files that say nothing of it, unless their records do.
+    layout: of files with a four-byte header; by default, recognised by their records.
     Raises: as `survey_journal`.
     """
     return JournalRecords(survey_journal(path, prefix=prefix, extension=extension, layout=layout))
@@ -97,5 +98,5 @@ def _records(part: FilePart, columns: JournalColumns) -> Iterator[StoredRecord]:
 
 
 def _counts(data: bytes) -> tuple[tuple[int, int], ...]:
-    found = (JOURNAL_COUNT.unpack(data, at) for at in range(0, len(data), JOURNAL_COUNT.size))
-    return tuple((each["file_id"], each["record_count"]) for each in found)
+    counts = (JOURNAL_COUNT.unpack(data, at) for at in range(0, len(data), JOURNAL_COUNT.size))
+    return tuple((each["file_id"], each["record_count"]) for each in counts)

@@ -1,4 +1,4 @@
-"""What a journal consists of, at one moment."""
+"""Statistics of a journal, its files and its quarantine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import LOCK_FILE, QUARANTINE_FOLDER, JournalNames
 from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.inspection.inspection import Inspection, find_problems, inspect_journal
-from binlog.journal.ledger import Kept, Ledger, dead_files
+from binlog.journal.ledger import FilePins, Ledger, dead_files
 from binlog.journal.loading.record_states import RecordState, StatesInput, record_states
 from binlog.storage.directory import Directory
 from binlog.storage.locking.directory_lock import find_owner
@@ -17,13 +17,13 @@ from binlog.storage.locking.directory_lock import find_owner
 
 @dataclass(frozen=True, kw_only=True)
 class JournalFileStat:
-    """A file.
+    """Statistics of one file.
 
-    file_id: of its present use.  began_ns: when that began, nanoseconds since 1970 UTC; None where the layout says
-    nothing of it.  disk_bytes: what it takes on the disk.
-    is_used: it has records, or had some that are damaged; otherwise it waits to be used.
-    live_count, live_bytes: of its records those that are there.
-    kept: what keeps it from being used again; None where nothing does, or nobody asked.
+    file_id: of its current use.  began_ns: when that use began, in nanoseconds since 1970 UTC; None if the layout has
+    no such field.  disk_bytes: space that it takes on the disk.
+    is_used: it has records, or bytes at the place of the first one; otherwise it is free.
+    live_count, live_bytes: of its live records.
+    pins: None if the file is dead, is the last one with records, or with_pins was not given.
     """
 
     path: str
@@ -35,19 +35,20 @@ class JournalFileStat:
     record_count: int
     live_count: int
     live_bytes: int
-    kept: Kept | None
+    pins: FilePins | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class JournalStat:
-    """A journal, as it is on the disk.
+    """Statistics of a journal.
 
-    layout: None where there is no file.
-    owned: a process has it; owner: a text that names it, None where that cannot be known.
-    files: oldest first; the one behind the last with records is used next.
-    prepared_count, open_count: transactions that are prepared, and that go on otherwise, or that a crash left.
-    quarantine: names and sizes of what loads have set aside, as it was damaged.  unfinished: names of files that are
-    being made, or compacted, or were when a process ended.  problem_count: what a check tells of.
+    layout: None if no file has a header.
+    owned: a process has the journal open.  owner: a text that names it; None if unknown.
+    files: oldest first.  The file after the last one with records is used next.
+    prepared_count: prepared transactions.  open_count: other open transactions, running or left by a crash.
+    quarantine: names and sizes of files that loads have moved there.
+    unfinished: names of files that are being created, or written by a compaction, or were left by a crash.
+    problem_count: problems that `check_journal` would report.
     """
 
     path: str
@@ -63,17 +64,17 @@ class JournalStat:
 
     @property
     def record_count(self) -> int:
-        """How many records the files have."""
+        """Records in all files."""
         return sum(file.record_count for file in self.files)
 
     @property
     def live_count(self) -> int:
-        """How many of them are there."""
+        """Live records in all files."""
         return sum(file.live_count for file in self.files)
 
     @property
     def disk_bytes(self) -> int:
-        """What the files take on the disk."""
+        """Space that all files take on the disk."""
         return sum(file.disk_bytes for file in self.files)
 
 
@@ -83,54 +84,54 @@ def stat_journal(
     prefix: str = "journal",
     extension: str = "jnl",
     layout: JournalLayout | None = None,
-    why: bool = False,
+    with_pins: bool = False,
 ) -> JournalStat:
-    """What the journal in a folder consists of.  Reads all of it, takes no lock, and writes nothing.
+    """Return statistics of the journal in a folder.  Reads all of it; takes no lock and writes nothing.
 
-    why: what keeps each file is found out too, which takes an object for each record that is there.
+    with_pins: also find the pins of each file, which takes an object in memory for each live record.
     Raises: as `check_journal`.
     """
     path = os.path.abspath(path)
     with Directory(path) as directory:
-        found = inspect_journal(path, JournalNames(prefix, extension), layout)
-        kept = _kept(directory, found) if why else {}
+        journal = inspect_journal(path, JournalNames(prefix, extension), layout)
+        pins = _pins(directory, journal) if with_pins else {}
         owned, owner = find_owner(directory, LOCK_FILE)
-    going = [each.state for each in found.states.transactions]
+    states = [each.state for each in journal.states.transactions]
     return JournalStat(
         path=path,
-        layout=found.look.layout,
+        layout=journal.folder.layout,
         owned=owned,
         owner=owner,
-        files=tuple(_file(found, place, kept.get(file.seen.name)) for place, file in enumerate(found.files)),
-        prepared_count=going.count(RecordState.PREPARED),
-        open_count=going.count(RecordState.OPEN),
+        files=tuple(_file(journal, number, pins.get(file.use.name)) for number, file in enumerate(journal.files)),
+        prepared_count=states.count(RecordState.PREPARED),
+        open_count=states.count(RecordState.OPEN),
         quarantine=tuple(
-            (name, _bytes(os.path.join(path, QUARANTINE_FOLDER, name))[0]) for name in found.look.quarantine
+            (name, _bytes(os.path.join(path, QUARANTINE_FOLDER, name))[0]) for name in journal.folder.quarantine
         ),
-        unfinished=found.look.unfinished,
-        problem_count=len(find_problems(found)),
+        unfinished=journal.folder.unfinished,
+        problem_count=len(find_problems(journal)),
     )
 
 
-def _file(found: Inspection, place: int, kept: Kept | None) -> JournalFileStat:
-    file = found.files[place]
-    seen = file.seen
+def _file(journal: Inspection, number: int, pins: FilePins | None) -> JournalFileStat:
+    file = journal.files[number]
+    use = file.use
     return JournalFileStat(
-        path=seen.path,
-        file_id=seen.header.file_id,
-        began_ns=seen.header.began_ns or None,
-        file_bytes=seen.file_bytes,
-        disk_bytes=_bytes(seen.path)[1],
+        path=use.path,
+        file_id=use.header.file_id,
+        began_ns=use.header.began_ns or None,
+        file_bytes=use.file_bytes,
+        disk_bytes=_bytes(use.path)[1],
         is_used=file.is_used,
         record_count=file.columns.record_count,
-        live_count=found.states.live_count(place),
-        live_bytes=found.states.live_bytes[place],
-        kept=kept,
+        live_count=journal.states.live_count(number),
+        live_bytes=journal.states.live_bytes[number],
+        pins=pins,
     )
 
 
 def _bytes(path: str) -> tuple[int, int]:
-    """A file's size, and what it takes on the disk; nothing where it is gone."""
+    """Return the size of a file and its space on the disk; zeros if it no longer exists."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -138,14 +139,14 @@ def _bytes(path: str) -> tuple[int, int]:
     return status.st_size, status.st_blocks * 512
 
 
-def _kept(directory: Directory, inspected: Inspection) -> dict[str, Kept]:
-    """What keeps each file, by its name, as the journal itself counts it."""
+def _pins(directory: Directory, inspected: Inspection) -> dict[str, FilePins]:
+    """Return the pins of each file by its name, from a ledger like the journal's own."""
     used = [file for file in inspected.files if file.is_used]
     columns = [file.columns for file in used]
-    files = [JournalFile(directory, each.name, each.header, each.file_bytes) for each in (f.seen for f in used)]
+    files = [JournalFile(directory, each.name, each.header, each.file_bytes) for each in (f.use for f in used)]
     ids, numbers = [file.header.record_id for file in files], [file.number for file in files]
-    found = record_states(map(StatesInput, ids, columns, numbers))
+    states = record_states(map(StatesInput, ids, columns, numbers))
     ledger = Ledger()
-    ledger.take(files, columns, found)
+    ledger.restore(files, columns, states)
     dead = set(dead_files(files[:-1], files[-1] if files else None))
-    return {kept.name: kept for kept in ledger.kept_files([file for file in files[:-1] if file not in dead])}
+    return {pins.name: pins for pins in ledger.file_pins([file for file in files[:-1] if file not in dead])}

@@ -1,9 +1,8 @@
-"""What lies in a journal, and what became of it, while its owner goes on.
+"""A survey of a journal: for each file, what is needed to read its records later, as columns.
 
-What a record came to depends on all others, so all files are gone through at once, and of each is kept what lets it be
-read by itself later: the states of its records, and a CRC that tells, in every layout, whether they are still those.
-
-Reading the records of a journal's file as columns, with what became of them, without an object for any.
+The state of a record depends on all files, so the survey reads them all at once.  For each file it keeps the states of
+the records, and a CRC that shows, in every layout, whether the file still has these records.  `PartReader` then reads
+one file, without an object for each record.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _DEFLATE_LEVEL = 1
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """The records of one use of a file, for who reads them later.
+    """The records of one use of a file, to be read later by `PartReader`.
 
-    folder: absolute.  start: what the file begins with.  end: where the last record ends.  crc: CRC-32C of all before
-    that, but of the header.  states: a RecordState for each record, deflated.
+    folder: absolute.  start: the first bytes of the file.  end: the end of the last record.
+    crc: CRC-32C of the bytes from the first record to the end.  states: a RecordState for each record, deflated.
     """
 
     folder: str
@@ -44,12 +43,12 @@ class FilePart:
 
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """The path of the file."""
         return os.path.join(self.folder, self.name)
 
 
 class FileSurvey:
-    """What lies in a file, for who wants to know whether to read it."""
+    """A summary of a file's records, to decide whether to read them."""
 
     def __init__(self, part: FilePart, columns: ColumnScan, states: bytes) -> None:
         self.part = part
@@ -58,31 +57,31 @@ class FileSurvey:
 
     @property
     def kinds(self) -> bytes:
-        """Each kind of its records, once."""
+        """The kinds of its records, each once."""
         return bytes(set(self._columns.kind))
 
     @property
     def states(self) -> bytes:
-        """Each RecordState of them, once."""
+        """The states of its records, each once, as RecordState."""
         return bytes(set(self._states))
 
     @property
     def record_ids(self) -> tuple[int, int]:
-        """The lowest and the highest id; 0 is that of a record that has none."""
+        """The lowest and the highest record id; a record without one counts as 0."""
         return _bounds(self._columns.record_id)
 
     @property
     def tx_ids(self) -> tuple[int, int]:
-        """The same of transactions."""
+        """The lowest and the highest transaction id; a record without one counts as 0."""
         return _bounds(self._columns.tx_id)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalSurvey:
-    """What lies in a journal.
+    """A survey of all files.
 
-    files: those with records, oldest first.  problems: what is damaged, or missing.
-    layout: None where there is no file.  file_bytes_max: of the largest file.
+    files: those with records, oldest first.  problems: damaged or missing records.
+    layout: None if no file has a header.  file_bytes_max: size of the largest file.
     """
 
     files: tuple[FileSurvey, ...]
@@ -98,23 +97,25 @@ def survey_journal(
     extension: str = "jnl",
     layout: JournalLayout | None = None,
 ) -> JournalSurvey:
-    """Go through all records, as they are at one moment; takes no lock, and writes nothing.
+    """Survey all records as of one moment; takes no lock and writes nothing.
 
-    layout: of files that say nothing of it, unless their records do.
-    Takes some sixty bytes of memory for each record, most of them until the survey is let go of, and the largest file.
-    Raises: NotFoundError where there is no journal; AccessError; ValueError where the files say that the layout is
-    another one; BusyError where its owner goes on faster than that.
+    layout: of files with a four-byte header; by default, recognised by their records.
+    Takes memory for the largest file, and some sixty bytes for each record, most of them as long as the survey exists.
+    Raises: NotFoundError if the folder is no journal; AccessError; ValueError if the files are of another layout;
+    BusyError if the owner reuses files faster than they can be read.
     """
-    found = inspect_journal(path, JournalNames(prefix, extension), layout)
-    surveys = [_survey(file, states) for file, states in zip(found.files, found.states.states, strict=True) if states]
-    file_bytes_max = max((file.seen.file_bytes for file in found.files), default=0)
-    return JournalSurvey(tuple(surveys), tuple(find_problems(found)), found.look.layout, file_bytes_max)
+    journal = inspect_journal(path, JournalNames(prefix, extension), layout)
+    surveys = [
+        _survey(file, states) for file, states in zip(journal.files, journal.states.states, strict=True) if states
+    ]
+    file_bytes_max = max((file.use.file_bytes for file in journal.files), default=0)
+    return JournalSurvey(tuple(surveys), tuple(find_problems(journal)), journal.folder.layout, file_bytes_max)
 
 
 def _survey(file: InspectedFile, states: bytes) -> FileSurvey:
-    seen, columns = file.seen, file.columns
+    use, columns = file.use, file.columns
     part = FilePart(
-        seen.folder, seen.name, seen.header, seen.start, columns.end, file.crc, zlib.compress(states, _DEFLATE_LEVEL)
+        use.folder, use.name, use.header, use.start, columns.end, file.crc, zlib.compress(states, _DEFLATE_LEVEL)
     )
     return FileSurvey(part, columns, states)
 
@@ -125,12 +126,11 @@ def _bounds(column: bytes) -> tuple[int, int]:
 
 
 class JournalColumns:
-    """Some records of a file, as columns that have a value for each of them, in buffers as Arrow has them.
+    """Some records of a file as columns, in buffers as Arrow has them.
 
-    columns: `offset`, `record_bytes`, `tx_id`, `record_id`, `body_offset`: int64.  `body_bytes`,
-    `counts_bytes`: int32.  `kind`,
-    `user_type`, `state`: a byte.
-    data: where the bodies are.
+    columns: `offset`, `record_bytes`, `tx_id`, `record_id` and `body_offset` are int64; `body_bytes` and `counts_bytes`
+    int32; `kind`, `user_type` and `state` one byte.
+    data: the bytes that body_offset refers to.
     """
 
     def __init__(self, data: bytes | bytearray, count: int, columns: Mapping[str, bytes]) -> None:
@@ -139,19 +139,19 @@ class JournalColumns:
         self.columns = columns
 
     def bodies(self, offsets: Any, sizes: Any, first: int, bytes_max: int) -> tuple[int, bytes, bytes]:
-        """Bodies of some of them: how many, their bounds, int32 and one more, and their bytes in one run.
+        """Gather bodies: return their count, their bounds (int32, one more than bodies), and their bytes in one run.
 
-        offsets, sizes: `body_offset` and `body_bytes` of those.  As many from the first-th on as are `bytes_max`
-        together, and one at least.
+        offsets, sizes: `body_offset` and `body_bytes` of the wanted records.  Starts with the body `first`, and takes
+        bodies up to `bytes_max` in total, but at least one.
         """
         return gather_bodies(self.data, offsets, sizes, first, bytes_max)
 
 
 class PartReader:
-    """Gives the records of a part, some ten thousand at a time.  Its file is read when it is made."""
+    """Iterates over the records of a part, some ten thousand at a time.  Reads the file when it is created."""
 
     def __init__(self, part: FilePart) -> None:
-        """Raises: NotFoundError where the file is not what it was; AccessError."""
+        """Raises: NotFoundError if the file no longer has these records; AccessError."""
         self._part = part
         self._data = _read_part(part)
 
@@ -170,5 +170,5 @@ def _read_part(part: FilePart) -> bytes:
         data = directory.read(part.name, part.end)
     is_same = len(data) == part.end and data.startswith(part.start)
     if not is_same or records_crc(data, part.header, part.end) != part.crc:
-        raise NotFoundError(f"{part.path} is used for something else, or was compacted")
+        raise NotFoundError(f"{part.path} was reused or compacted")
     return data

@@ -1,1 +1,1 @@
-"""Loading a journal: recognising its layout, finding damage, and what became of each record."""
+"""Loading a journal: recognition of its layout, detection of damage, and the state of each record."""

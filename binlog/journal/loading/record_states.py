@@ -1,4 +1,4 @@
-"""What became of each record of a journal, in one place for all who ask."""
+"""The state of each record of a journal, computed by replaying all files in order."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from binlog.journal.record import Record
 
 
 class RecordState(enum.IntEnum):
-    """What became of a record.
+    """What happened to a record.
 
-    Of adds and updates: LIVE: it is there, and nothing came behind it.  UPDATED: it is there, and an update of it came
-    behind it.  DELETED: it was there.
-    Of records of transactions: OPEN: nobody has ended it; the next load does, where no process has the journal.
-    PREPARED: it waits for its commit or rollback.  ROLLED_BACK.  FAILED: a part of it is missing, so none of it counts.
-    Of any: VOID: nothing came of it: what it updates or deletes is not there, or what it prepares was prepared again.
-    DONE: of a delete, of what ends a transaction, or of what prepared one that was committed: it did what it says.
+    An add or update is LIVE; UPDATED if it is live and a later update exists; or DELETED.
+    A record of a transaction can also be OPEN: the transaction was neither committed nor rolled back, and the next load
+    rolls it back.  PREPARED: it waits for its commit or rollback.  ROLLED_BACK.  FAILED: the transaction is incomplete,
+    so none of it counts.
+    Any record can be VOID: it had no effect, because the record that it updates or deletes does not exist, or because
+    the transaction that it prepares was prepared again.
+    DONE: a delete, commit or rollback, or the prepare of a committed transaction, that took effect.
     """
 
     LIVE = 1
@@ -36,26 +37,26 @@ class RecordState(enum.IntEnum):
     DONE = 9
 
 
-_THERE = (RecordState.LIVE, RecordState.UPDATED)
+_LIVE_STATES = (RecordState.LIVE, RecordState.UPDATED)
 
 
-class Event(enum.IntEnum):
-    """What is odd about a record.
+class Symptom(enum.IntEnum):
+    """How a record shows that others are missing.
 
-    An update, or a delete outside of transactions, of what is not there; a commit or prepare that counts more records
-    of its transaction in another file than that has.
+    An update, or a delete outside of transactions, of an unknown record; or a commit or prepare that counts more
+    records of its transaction in a file than the file has.
     """
 
-    UPDATE_OF_NONE = 1
-    DELETE_OF_NONE = 2
-    LACKING = 3
+    UPDATE_WITHOUT_RECORD = 1
+    DELETE_WITHOUT_RECORD = 2
+    INCOMPLETE_TRANSACTION = 3
 
 
 class StatesInput(NamedTuple):
-    """A file, to say what became of its records.
+    """A file whose records get states.
 
-    file_id: as records have it.  number: of its JournalFile, if it is to be said where records lie.
-    columns: if these have what each record is for a load, None takes the place of that as soon as a record is gone.
+    file_id: as its records have it.  number: of its JournalFile, if the locations of live records are wanted.
+    columns: if they have objects for a load, each object becomes None as soon as its record is dead.
     """
 
     file_id: int
@@ -64,14 +65,14 @@ class StatesInput(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
-    """Something that is odd: by the file's place among those given, and the record's in the file.
+class MissingRecord:
+    """A record that shows that others are missing.  Files and records are given by their indexes.
 
-    other, count: for LACKING another file's place, and how many records of the transaction it has; negative for a file
-    that cannot be read.
+    other, count: for INCOMPLETE_TRANSACTION, the file that lacks records, or a negative number if it cannot be read;
+    and how many records of the transaction it has.
     """
 
-    event: Event
+    symptom: Symptom
     file: int
     index: int
     other: int
@@ -79,113 +80,116 @@ class Odd:
 
 
 class TransactionState(NamedTuple):
-    """A transaction that nobody has ended, or whose commit failed and was not rolled back.
+    """An open or prepared transaction, or one with an incomplete commit and no rollback.
 
-    state: OPEN, PREPARED or FAILED.  is_ended: by a commit that failed.
-    content: for each of its records the file's place, the record's in the file, and what it is for a load.  Also what
-    prepared it, and, last, the commit that failed.
+    state: OPEN, PREPARED or FAILED.  has_commit: it has an incomplete commit.
+    content: the file index, the record index and the loaded object of each of its records, in order, with its prepares,
+    and with the incomplete commit at the end.
     """
 
     tx_id: int
     state: int
-    is_ended: bool
+    has_commit: bool
     content: list[tuple[int, int, Any]]
 
 
 class RecordStates(NamedTuple):
-    """What became of all records.  Files are said by their places among those given.
+    """The states of all records.  Files are given by their indexes.
 
-    states: for each file a byte for each of its records, a RecordState.  live_bytes: for each file how many bytes those
-    records take that are there.  lacking: for each file whether a transaction has fewer records in it than it says.
-    odd: a thousand things at most.
-    order: pairs of u32, a file and a record in it, of what counts, in the order in which it came to count: adds and
-    updates that are there; deletes; and commits, each behind what it committed.
-    outlasts: pairs of files, of which the first one has the end of records in the second one, and must stay so long.
-    transactions: those whose commits failed, and then those that go on; in the order in which they began.
-    doubt: a commit whose transaction may have records in a file that is not known: the place of that among those not
-    known, the commit's file, and its place there.
-    id_max: the largest id of a record or a transaction; 0 at least.
-    records: those that are there, in the order in which they came to be.  places: where they lie, see `Ledger`.
+    states: for each file, one byte per record, a RecordState.  live_bytes: for each file, the size of its live records.
+    is_incomplete: for each file, whether it lacks records that a commit or prepare counts in it.
+    missing_records: records that show it; a thousand at most.
+    order: pairs of u32, the file and the record, of the records that matter, in the order in which they took effect:
+    live adds and updates, deletes, and each commit after the records of its transaction.
+    must_outlive: pairs of files; the first one must outlive the second one, for it ends records there.
+    transactions: first those with an incomplete commit, then open ones; each in the order of their first records.
+    suspect_commit: a commit or prepare whose transaction may have records in a file without a header: the index of that
+    file among headerless_ids, the file of the commit, and its index there.
+    id_max: the largest id of a record or a transaction; at least 0.
+    records: live records in the order of their appends.  locations: see PackedLocations in the ledger.
     """
 
     states: list[bytes]
     live_bytes: list[int]
-    lacking: list[bool]
-    odd: list[Odd]
+    is_incomplete: list[bool]
+    missing_records: list[MissingRecord]
     order: bytes
-    outlasts: list[tuple[int, int]]
+    must_outlive: list[tuple[int, int]]
     transactions: list[TransactionState]
-    doubt: tuple[int, int, int] | None
+    suspect_commit: tuple[int, int, int] | None
     id_max: int
     records: list[Record]
-    places: dict[int, int | list[int]]
+    locations: dict[int, int | list[int]]
 
     def live_count(self, file: int) -> int:
-        """How many records of a file are there."""
-        return sum(map(self.states[file].count, _THERE))
+        """Return how many live records a file has."""
+        return sum(map(self.states[file].count, _LIVE_STATES))
 
 
 def record_states(
-    files: Iterable[StatesInput], lost_ids: Iterable[int] = (), unknown_ids: Iterable[int] = ()
+    files: Iterable[StatesInput], unreadable_ids: Iterable[int] = (), headerless_ids: Iterable[int] = ()
 ) -> RecordStates:
-    """What became of the records of all files, which come oldest first, and are asked for one by one.
+    """Replay all files, oldest first, and return the state of each record.  Reads `files` one by one.
 
-    A transaction does what it does when it is committed; one of which a part is missing does nothing.  A part in a file
-    that is gone is not missing: a file only goes once nobody needs what is in it.
-    lost_ids: of files that are there, but cannot be read: a transaction with records in one of them has failed.
-    unknown_ids: of first uses of files that are there, and have lost their headers.
+    A transaction takes effect when it is committed, unless it is incomplete.  A record in a file that no longer exists
+    does not make it incomplete: a file is only removed once none of its records matters.
+    unreadable_ids: of files that exist but cannot be read; a transaction with records in one of them has failed.
+    headerless_ids: numbers from the names of files that have lost their headers.
     """
     given = (
         ((file_id, of.kind, of.tx_id, of.record_id, of.record_bytes, of.counts), number, of.records or None)
         for file_id, of, number in files
     )
-    found, odd, order, outlasts, transactions, doubt, id_max, records, places = journal_states(
-        given, tuple(lost_ids), tuple(unknown_ids)
+    per_file, missing_records, order, must_outlive, transactions, suspect_commit, id_max, records, locations = (
+        journal_states(given, tuple(unreadable_ids), tuple(headerless_ids))
     )
     return RecordStates(
-        [states for states, _, _ in found],
-        [live_bytes for _, live_bytes, _ in found],
-        [is_lacking for _, _, is_lacking in found],
-        [Odd(Event(what), *where) for what, *where in odd],
+        [states for states, _, _ in per_file],
+        [live_bytes for _, live_bytes, _ in per_file],
+        [is_incomplete for _, _, is_incomplete in per_file],
+        [MissingRecord(Symptom(number), *indexes) for number, *indexes in missing_records],
         order,
-        outlasts,
+        must_outlive,
         sorted((TransactionState(*each) for each in transactions), key=_order),
-        doubt,
+        suspect_commit,
         id_max,
         records,
-        places,
+        locations,
     )
 
 
 def _order(transaction: TransactionState) -> tuple[bool, tuple[int, int]]:
-    # One that goes on may have the id of one that has failed, and began behind it.
-    return not transaction.is_ended, transaction.content[0][:2]
+    # An open transaction may have the id of one with an incomplete commit, and is newer.
+    return not transaction.has_commit, transaction.content[0][:2]
 
 
-def odd_problems(
-    paths: Sequence[str], files: Sequence[ColumnScan], found: RecordStates, *, is_any_gone: bool = True
+def missing_record_problems(
+    paths: Sequence[str], files: Sequence[ColumnScan], states: RecordStates, *, is_any_gone: bool = True
 ) -> Iterator[Problem]:
-    """What shows that records are missing, in the order of the records that show it.
+    """Yield a problem for each record that shows that others are missing, in the order of these records.
 
-    paths: of the files, which come oldest first, and are those whose states were found.
-    is_any_gone: a delete of what is not there shows nothing, for a file with that may be gone.  Nor does an update of
-    what is not there if a delete came after it, in any case.
+    paths: of the files, oldest first, whose states are given.
+    is_any_gone: a file may have been removed.  Then a delete of an unknown record shows nothing: its file may be gone.
+    An update of an unknown record shows nothing if a delete follows it.
     """
-    for (event, place, index), odd in groupby(found.odd, lambda each: (each.event, each.file, each.index)):
-        file = files[place]
+    for (symptom, number, index), missing_records in groupby(
+        states.missing_records, lambda each: (each.symptom, each.file, each.index)
+    ):
+        file = files[number]
         at = file.offset_of(index)
-        if event is Event.LACKING:
-            names = ", ".join(_lacking(paths, each) for each in odd)
-            text = f"of the transaction {file.tx_id_of(index)} something is missing: {names}"
-            yield Problem(paths[place], at, "transaction", text)
-        elif event is Event.UPDATE_OF_NONE and found.states[place][index] in _THERE:
-            text = f"an update of the record {file.id_of(index)}, which is not there"
-            yield Problem(paths[place], at, "update", text, at + file.bytes_of(index))
-        elif event is Event.DELETE_OF_NONE and not is_any_gone:
-            yield Problem(paths[place], at, "delete", f"a delete of the record {file.id_of(index)}, which is not there")
+        if symptom is Symptom.INCOMPLETE_TRANSACTION:
+            names = ", ".join(_shortfall(paths, each) for each in missing_records)
+            text = f"records of the transaction {file.tx_id_of(index)} are missing: {names}"
+            yield Problem(paths[number], at, "transaction", text)
+        elif symptom is Symptom.UPDATE_WITHOUT_RECORD and states.states[number][index] in _LIVE_STATES:
+            text = f"an update of the record {file.id_of(index)}, which does not exist"
+            yield Problem(paths[number], at, "update", text, at + file.bytes_of(index))
+        elif symptom is Symptom.DELETE_WITHOUT_RECORD and not is_any_gone:
+            text = f"a delete of the record {file.id_of(index)}, which does not exist"
+            yield Problem(paths[number], at, "delete", text)
 
 
-def _lacking(paths: Sequence[str], odd: Odd) -> str:
-    if odd.other < 0:
-        return "a file with some of it cannot be read"
-    return f"{paths[odd.other].rpartition('/')[2]} has {odd.count} records of it"
+def _shortfall(paths: Sequence[str], missing: MissingRecord) -> str:
+    if missing.other < 0:
+        return "a file that may have them cannot be read"
+    return f"{paths[missing.other].rpartition('/')[2]} has {missing.count} records of it"

@@ -1,45 +1,45 @@
-/* See id_table.h. */
+/* The hash table of id_table.h. */
 #include "id_table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Values are kept one larger, so that a new table is zeros. */
-#define NEVER 0         /* of a place that no id had: a search ends there */
-#define GONE UINT32_MAX /* of one whose id has no value any more */
+/* Values are stored plus one, so that a new table can be all zeros. */
+#define NEVER 0            /* no id has used the slot: a search ends here */
+#define REMOVED UINT32_MAX /* the id has no value any more */
 
-#define TOGETHER 2 /* bits: so many ids in a row lie in a row, for mostly they come so */
+#define ADJACENT_BITS 2 /* runs of 2**2 consecutive ids, which are common, are adjacent in the table */
 
 static size_t first_place(const struct id_table *table, int64_t id)
 {
-    uint64_t mixed = (uint64_t)id >> TOGETHER; /* the finish of SplitMix64, so that others spread */
+    uint64_t mixed = (uint64_t)id >> ADJACENT_BITS; /* the finalizer of SplitMix64 spreads the runs */
     mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
     mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
     mixed ^= mixed >> 31;
-    return (size_t)(mixed << TOGETHER | ((uint64_t)id & ((1 << TOGETHER) - 1))) & (table->places - 1);
+    return (size_t)(mixed << ADJACENT_BITS | ((uint64_t)id & ((1 << ADJACENT_BITS) - 1))) & (table->slots - 1);
 }
 
-/* Where the id is, or would be put. */
+/* Return the slot of an id, or the free slot for it. */
 static struct id_entry *find(const struct id_table *table, int64_t id)
 {
-    size_t place = first_place(table, id);
-    while (table->entries[place].value != NEVER && table->entries[place].id != id)
-        place = (place + 1) & (table->places - 1);
-    return &table->entries[place];
+    size_t slot = first_place(table, id);
+    while (table->entries[slot].value != NEVER && table->entries[slot].id != id)
+        slot = (slot + 1) & (table->slots - 1);
+    return &table->entries[slot];
 }
 
 static int grow(struct id_table *table)
 {
     struct id_table larger = {NULL, 64, 0, 0};
 
-    while (larger.places < 3 * table->live)
-        larger.places *= 2;
-    larger.entries = calloc(larger.places, sizeof *larger.entries);
+    while (larger.slots < 3 * table->live)
+        larger.slots *= 2;
+    larger.entries = calloc(larger.slots, sizeof *larger.entries);
     if (!larger.entries)
         return -1;
-    for (size_t place = 0; place < table->places; place++)
-        if (table->entries[place].value != NEVER && table->entries[place].value != GONE)
-            *find(&larger, table->entries[place].id) = table->entries[place];
+    for (size_t slot = 0; slot < table->slots; slot++)
+        if (table->entries[slot].value != NEVER && table->entries[slot].value != REMOVED)
+            *find(&larger, table->entries[slot].id) = table->entries[slot];
     larger.used = larger.live = table->live;
     id_table_free(table);
     *table = larger;
@@ -54,19 +54,19 @@ void id_table_free(struct id_table *table)
 
 uint32_t id_table_get(const struct id_table *table, int64_t id)
 {
-    if (!table->places)
+    if (!table->slots)
         return ID_TABLE_NONE;
     uint32_t value = find(table, id)->value;
-    return value == NEVER || value == GONE ? ID_TABLE_NONE : value - 1;
+    return value == NEVER || value == REMOVED ? ID_TABLE_NONE : value - 1;
 }
 
-int id_table_next(const struct id_table *table, size_t *place, int64_t *id, uint32_t *value)
+int id_table_next(const struct id_table *table, size_t *slot, int64_t *id, uint32_t *value)
 {
-    while (*place < table->places) {
-        const struct id_entry *entry = &table->entries[(*place)++];
+    while (*slot < table->slots) {
+        const struct id_entry *entry = &table->entries[(*slot)++];
         *id = entry->id;
         *value = entry->value - 1;
-        if (entry->value != NEVER && entry->value != GONE)
+        if (entry->value != NEVER && entry->value != REMOVED)
             return 1;
     }
     return 0;
@@ -80,13 +80,13 @@ int id_table_set(struct id_table *table, int64_t id, uint32_t value)
 
 int id_table_swap(struct id_table *table, int64_t id, uint32_t value, uint32_t *before)
 {
-    /* Two thirds of the places at most: a search that finds nothing ends soon. */
-    if (3 * (table->used + 1) > 2 * table->places && grow(table) != 0)
+    /* At most two thirds of the slots are used, so that unsuccessful searches stay short. */
+    if (3 * (table->used + 1) > 2 * table->slots && grow(table) != 0)
         return -1;
     struct id_entry *entry = find(table, id);
-    *before = entry->value == NEVER || entry->value == GONE ? ID_TABLE_NONE : entry->value - 1;
+    *before = entry->value == NEVER || entry->value == REMOVED ? ID_TABLE_NONE : entry->value - 1;
     table->used += entry->value == NEVER;
     table->live += (value != ID_TABLE_NONE) - (*before != ID_TABLE_NONE);
-    *entry = (struct id_entry){id, value == ID_TABLE_NONE ? GONE : value + 1};
+    *entry = (struct id_entry){id, value == ID_TABLE_NONE ? REMOVED : value + 1};
     return 0;
 }

@@ -1,8 +1,7 @@
-/* Records of a journal in our layout: fragments in blocks, see binlog/format/journal/block.py for the plain way to say it.
+/* Native records: fragments in blocks; binlog/format/journal/block.py is the plain implementation.
  *
- * The bytes are hostile: nothing counts that a head's CRC does not cover, and no length is used before it was checked.
- * Readers look for a head where the last fragment ended, and where blocks begin.  Nowhere else, so no byte of a body is ever
- * taken for a head.
+ * The bytes are hostile: only fields covered by the CRC of a head count, and each length is checked before it is used.
+ * A head is expected only after the last fragment and at the beginning of a block, so no byte of a body is taken for one.
  */
 #include "journal.h"
 
@@ -14,11 +13,11 @@
 
 #define BLOCK ((uint64_t)JOURNAL_BLOCK_BYTES)
 #define HEAD ((uint64_t)JOURNAL_FRAGMENT_BYTES)
-#define HEAD_REST JOURNAL_FRAGMENT_DATA_CRC /* what the head's CRC covers */
+#define HEAD_REST JOURNAL_FRAGMENT_DATA_CRC /* the CRC of a head covers the head from here on */
 
-enum part { WHOLE = 1, FIRST, BETWEEN, LAST };
+enum part { WHOLE = 1, FIRST, MIDDLE, LAST };
 
-uint64_t journal_fragment_place(uint64_t at)
+uint64_t journal_fragment_start(uint64_t at)
 {
     uint64_t left = (BLOCK - at % BLOCK) % BLOCK;
     return left > 0 && left <= HEAD ? at + left : at;
@@ -33,7 +32,7 @@ static uint32_t head_crc(const struct journal_use *use, uint64_t at, const uint8
     return binlog_crc32c(use->salt_crc, covered, sizeof covered);
 }
 
-/* Bytes that come one after the other. */
+/* Up to three runs of bytes, consumed in order. */
 struct rest {
     const uint8_t *data[3];
     uint64_t bytes[3];
@@ -58,7 +57,7 @@ uint8_t *journal_put_fragments(uint8_t *to, const struct journal_use *use, uint6
                                const uint8_t *const data[3], const uint64_t bytes[3])
 {
     struct rest rest = {{data[0], data[1], data[2]}, {bytes[0], bytes[1], bytes[2]}, 0};
-    uint64_t left = bytes[0] + bytes[1] + bytes[2], start = journal_fragment_place(at);
+    uint64_t left = bytes[0] + bytes[1] + bytes[2], start = journal_fragment_start(at);
     int is_first = 1;
 
     memset(to, 0, start - at);
@@ -70,7 +69,7 @@ uint8_t *journal_put_fragments(uint8_t *to, const struct journal_use *use, uint6
         take(&rest, to + HEAD, some);
         put_u32(to + JOURNAL_FRAGMENT_DATA_CRC, binlog_crc32c(0, to + HEAD, some));
         put_u16(to + JOURNAL_FRAGMENT_DATA_BYTES, (uint16_t)some);
-        to[JOURNAL_FRAGMENT_PART] = is_first ? (left ? FIRST : WHOLE) : left ? BETWEEN : LAST;
+        to[JOURNAL_FRAGMENT_PART] = is_first ? (left ? FIRST : WHOLE) : left ? MIDDLE : LAST;
         to[JOURNAL_FRAGMENT_KIND] = (uint8_t)kind;
         put_u32(to + JOURNAL_FRAGMENT_HEAD_CRC, head_crc(use, at, to));
         to += HEAD + some;
@@ -81,11 +80,11 @@ uint8_t *journal_put_fragments(uint8_t *to, const struct journal_use *use, uint6
 }
 
 struct fragment {
-    uint64_t at, bytes; /* bytes: behind the head */
+    uint64_t at, bytes; /* bytes: after the head */
     int part, kind;
 };
 
-/* Whether a fragment begins at an offset. */
+/* Whether a valid head is at an offset of the data. */
 static int fragment_at(const struct journal_scan *scan, uint64_t at, struct fragment *fragment)
 {
     uint64_t room = BLOCK - (scan->base + at) % BLOCK, left = at < scan->stop ? scan->stop - at : 0;
@@ -100,10 +99,10 @@ static int fragment_at(const struct journal_scan *scan, uint64_t at, struct frag
            fragment->part <= LAST && journal_is_kind(head[JOURNAL_FRAGMENT_KIND]);
 }
 
-/* Where a fragment begins that comes next after an offset of the data. */
-static uint64_t place_after(const struct journal_scan *scan, uint64_t at)
+/* Return the start of the next fragment after an offset of the data. */
+static uint64_t start_after(const struct journal_scan *scan, uint64_t at)
 {
-    return journal_fragment_place(scan->base + at) - scan->base;
+    return journal_fragment_start(scan->base + at) - scan->base;
 }
 
 static uint64_t end_of(const struct fragment *fragment)
@@ -111,40 +110,40 @@ static uint64_t end_of(const struct fragment *fragment)
     return fragment->at + HEAD + fragment->bytes;
 }
 
-static int is_sound(const struct journal_scan *scan, const struct fragment *fragment)
+static int is_valid(const struct journal_scan *scan, const struct fragment *fragment)
 {
     const uint8_t *head = scan->data + fragment->at;
     return binlog_crc32c(0, head + HEAD, fragment->bytes) == get_u32(head + JOURNAL_FRAGMENT_DATA_CRC);
 }
 
-/* Where the fragments end that begin with `first`, and whether they are a sound record.  *bytes: how many they hold. */
+/* Whether the fragments from `first` on are a valid record.  *end: their end.  *bytes: their size without heads. */
 static int measure(const struct journal_scan *scan, const struct fragment *first, uint64_t *end, uint64_t *bytes)
 {
     struct fragment fragment = *first;
-    int sound = is_sound(scan, first), is_last = first->part == WHOLE;
+    int valid = is_valid(scan, first), is_last = first->part == WHOLE;
 
     *end = end_of(first);
     *bytes = first->bytes;
     while (!is_last) {
-        if (!fragment_at(scan, place_after(scan, *end), &fragment) || fragment.part < BETWEEN ||
+        if (!fragment_at(scan, start_after(scan, *end), &fragment) || fragment.part < MIDDLE ||
             fragment.kind != first->kind)
-            return 0; /* the rest is lost, and what lies there is looked at by itself */
-        sound &= is_sound(scan, &fragment);
+            return 0; /* the rest of the record is lost; the walk continues with the bytes here */
+        valid &= is_valid(scan, &fragment);
         *end = end_of(&fragment);
         *bytes += fragment.bytes;
         is_last = fragment.part == LAST;
     }
-    return sound;
+    return valid;
 }
 
-/* Moves what the fragments hold together, behind the first one's head.  They are sound. */
+/* Move the data of a valid record's fragments together, after the first head. */
 static void join(const struct journal_scan *scan, const struct fragment *first)
 {
     uint8_t *to = (uint8_t *)scan->data + first->at + HEAD + first->bytes;
     struct fragment fragment = *first;
 
     while (fragment.part != WHOLE && fragment.part != LAST) {
-        fragment_at(scan, place_after(scan, end_of(&fragment)), &fragment);
+        fragment_at(scan, start_after(scan, end_of(&fragment)), &fragment);
         memmove(to, scan->data + fragment.at + HEAD, fragment.bytes);
         to += fragment.bytes;
     }
@@ -171,93 +170,92 @@ size_t journal_data_head_bytes(int kind)
     }
 }
 
-/* The fields of a record whose bytes are together; whether they are all there. */
-static int parse(const uint8_t *data, uint64_t bytes, struct journal_found *found)
+/* Parse the fields of a record whose data is contiguous; whether it is long enough for them. */
+static int parse(const uint8_t *data, uint64_t bytes, struct journal_record *record)
 {
     uint64_t files = 0;
 
-    found->head_bytes = journal_data_head_bytes(found->kind);
-    if (bytes < found->head_bytes)
+    record->head_bytes = journal_data_head_bytes(record->kind);
+    if (bytes < record->head_bytes)
         return 0;
-    switch (found->kind) {
+    switch (record->kind) {
     case JOURNAL_KIND_ADD:
     case JOURNAL_KIND_UPDATE:
-        found->record_id = (int64_t)get_u64(data + JOURNAL_DATA_ADD_RECORD_ID);
-        found->user_type = data[JOURNAL_DATA_ADD_USER_TYPE];
+        record->record_id = (int64_t)get_u64(data + JOURNAL_DATA_ADD_RECORD_ID);
+        record->user_type = data[JOURNAL_DATA_ADD_USER_TYPE];
         break;
     case JOURNAL_KIND_ADD_TX:
     case JOURNAL_KIND_UPDATE_TX:
-        found->tx_id = (int64_t)get_u64(data + JOURNAL_DATA_ADD_TX_TX_ID);
-        found->record_id = (int64_t)get_u64(data + JOURNAL_DATA_ADD_TX_RECORD_ID);
-        found->user_type = data[JOURNAL_DATA_ADD_TX_USER_TYPE];
+        record->tx_id = (int64_t)get_u64(data + JOURNAL_DATA_ADD_TX_TX_ID);
+        record->record_id = (int64_t)get_u64(data + JOURNAL_DATA_ADD_TX_RECORD_ID);
+        record->user_type = data[JOURNAL_DATA_ADD_TX_USER_TYPE];
         break;
     case JOURNAL_KIND_DELETE_TX:
-        found->tx_id = (int64_t)get_u64(data + JOURNAL_DATA_DELETE_TX_TX_ID);
-        found->record_id = (int64_t)get_u64(data + JOURNAL_DATA_DELETE_TX_RECORD_ID);
+        record->tx_id = (int64_t)get_u64(data + JOURNAL_DATA_DELETE_TX_TX_ID);
+        record->record_id = (int64_t)get_u64(data + JOURNAL_DATA_DELETE_TX_RECORD_ID);
         break;
     case JOURNAL_KIND_DELETE:
-        found->record_id = (int64_t)get_u64(data + JOURNAL_DATA_DELETE_RECORD_ID);
+        record->record_id = (int64_t)get_u64(data + JOURNAL_DATA_DELETE_RECORD_ID);
         break;
     case JOURNAL_KIND_PREPARE:
     case JOURNAL_KIND_COMMIT:
-        found->tx_id = (int64_t)get_u64(data + JOURNAL_DATA_END_TX_ID);
+        record->tx_id = (int64_t)get_u64(data + JOURNAL_DATA_END_TX_ID);
         files = get_u32(data + JOURNAL_DATA_END_FILE_COUNT);
         break;
     default:
-        found->tx_id = (int64_t)get_u64(data + JOURNAL_DATA_ROLLBACK_TX_ID);
+        record->tx_id = (int64_t)get_u64(data + JOURNAL_DATA_ROLLBACK_TX_ID);
     }
-    found->counts_bytes = files * JOURNAL_PLACE_BYTES;
-    if (found->counts_bytes > bytes - found->head_bytes)
+    record->counts_bytes = files * JOURNAL_COUNT_BYTES;
+    if (record->counts_bytes > bytes - record->head_bytes)
         return 0;
-    found->body = data + found->head_bytes;
-    found->body_bytes = bytes - found->head_bytes - found->counts_bytes;
-    found->counts = found->body + found->body_bytes;
-    return found->body_bytes <= INT32_MAX;
+    record->body = data + record->head_bytes;
+    record->body_bytes = bytes - record->head_bytes - record->counts_bytes;
+    record->counts = record->body + record->body_bytes;
+    return record->body_bytes <= INT32_MAX;
 }
 
-/* The first block behind a place that begins with a head; `stop` of the data if there is none.  The data begin where the
- * file does. */
-static uint64_t next_block(const struct journal_scan *scan, uint64_t place, struct fragment *fragment)
+/* Find the first block after an offset that begins with a valid head; `stop` if there is none.  The data is a whole file. */
+static uint64_t next_block(const struct journal_scan *scan, uint64_t start, struct fragment *fragment)
 {
-    for (uint64_t block = (place / BLOCK + 1) * BLOCK; block < scan->stop; block += BLOCK)
+    for (uint64_t block = (start / BLOCK + 1) * BLOCK; block < scan->stop; block += BLOCK)
         if (fragment_at(scan, block, fragment))
             return block;
     return scan->stop;
 }
 
-int journal_next_fragments(const struct journal_scan *scan, struct journal_walk *walk, struct journal_found *found)
+int journal_next_fragments(const struct journal_scan *scan, struct journal_walk *walk, struct journal_record *record)
 {
-    uint64_t place = place_after(scan, walk->end), end, bytes;
+    uint64_t start = start_after(scan, walk->end), end, bytes;
     struct fragment first;
 
     for (;;) {
-        if (place < walk->end || place >= scan->stop)
+        if (start < walk->end || start >= scan->stop)
             return 0;
-        if (!fragment_at(scan, place, &first) && (place = next_block(scan, place, &first)) >= scan->stop)
+        if (!fragment_at(scan, start, &first) && (start = next_block(scan, start, &first)) >= scan->stop)
             return 0;
         int is_whole = first.part <= FIRST && measure(scan, &first, &end, &bytes);
-        memset(found, 0, sizeof *found);
-        found->kind = first.kind;
+        memset(record, 0, sizeof *record);
+        record->kind = first.kind;
         if (is_whole) {
             join(scan, &first);
-            is_whole = parse(scan->data + place + HEAD, bytes, found);
+            is_whole = parse(scan->data + start + HEAD, bytes, record);
         } else if (first.part > FIRST) {
             end = end_of(&first);
         }
         if (is_whole)
             break;
-        place = place_after(scan, end);
+        start = start_after(scan, end);
     }
-    found->offset = place;
-    found->bytes = end - place;
-    if (place != walk->end && journal_add_gap(walk, place) != 0)
+    record->offset = start;
+    record->bytes = end - start;
+    if (start != walk->end && journal_add_gap(walk, start) != 0)
         return -1;
     walk->end = end;
     return 1;
 }
 
-/* join_fragments(data, at, salt): the bytes, without heads, of the record whose fragments are `data`, which begin at the
- * offset `at` of a file; None if they are no sound record that ends where `data` does. */
+/* join_fragments(data, at, salt): join the fragments of one record.  data: exactly the record, which begins at the offset `at`
+ * of its file.  Returns its bytes without heads, or None if it is not valid. */
 PyObject *binlog_join_fragments(PyObject *module, PyObject *args)
 {
     Py_buffer data;

@@ -1,6 +1,6 @@
-/* The records of a journal's file as columns, each a run of numbers, and bodies of some of them as Arrow has them.
+/* Records of a journal file as columns, each an array of numbers, and bodies in the form that Arrow uses.
  *
- * No Python object is made for any record, but for a load.  Numbers are of the machine's byte order.
+ * Makes no Python object for a record, except for a load.  Numbers are in the byte order of the machine.
  */
 #include "journal.h"
 
@@ -21,7 +21,7 @@ static inline Py_ssize_t width_of(enum column column)
     return column < BODY_BYTES ? 8 : column <= COUNTS_BYTES ? 4 : 1;
 }
 
-/* The values of each column, and for how many there is room. */
+/* The values of each column, and their capacity. */
 struct values {
     char *of[COLUMNS];
     Py_ssize_t count, room;
@@ -30,10 +30,10 @@ struct values {
 static inline void put_value(struct values *values, enum column column, int64_t value)
 {
     Py_ssize_t width = width_of(column);
-    memcpy(values->of[column] + values->count * width, &value, (size_t)width); /* the low part of it comes first */
+    memcpy(values->of[column] + values->count * width, &value, (size_t)width); /* little-endian: the low bytes come first */
 }
 
-static int add_values(struct values *values, const struct journal_scan *scan, const struct journal_found *found)
+static int add_values(struct values *values, const struct journal_scan *scan, const struct journal_record *record)
 {
     if (values->count == values->room) {
         values->room = values->room ? 2 * values->room : 1 << 10;
@@ -46,15 +46,15 @@ static int add_values(struct values *values, const struct journal_scan *scan, co
             values->of[column] = larger;
         }
     }
-    put_value(values, OFFSET, (int64_t)found->offset);
-    put_value(values, BYTES, (int64_t)found->bytes);
-    put_value(values, TX_ID, found->tx_id);
-    put_value(values, RECORD_ID, found->record_id);
-    put_value(values, BODY_OFFSET, found->body - scan->data);
-    put_value(values, BODY_BYTES, (int64_t)found->body_bytes);
-    put_value(values, COUNTS_BYTES, (int64_t)found->counts_bytes);
-    put_value(values, KIND, found->kind);
-    put_value(values, USER_TYPE, found->user_type);
+    put_value(values, OFFSET, (int64_t)record->offset);
+    put_value(values, BYTES, (int64_t)record->bytes);
+    put_value(values, TX_ID, record->tx_id);
+    put_value(values, RECORD_ID, record->record_id);
+    put_value(values, BODY_OFFSET, record->body - scan->data);
+    put_value(values, BODY_BYTES, (int64_t)record->body_bytes);
+    put_value(values, COUNTS_BYTES, (int64_t)record->counts_bytes);
+    put_value(values, KIND, record->kind);
+    put_value(values, USER_TYPE, record->user_type);
     values->count++;
     return 0;
 }
@@ -72,35 +72,35 @@ static PyObject *make_columns(const struct values *values)
     return made;
 }
 
-/* The value, which may be NULL, becomes the field of a new tuple. */
+/* Store a value, which may be NULL, in a field of a new tuple; the tuple takes the reference. */
 static int put(PyObject *tuple, Py_ssize_t field, PyObject *value)
 {
     return value && PyTuple_SetItem(tuple, field, value) == 0;
 }
 
-/* What a load makes of a record: see scan_journal_columns. */
-static PyObject *make_object(PyTypeObject *type, const struct journal_found *found)
+/* Return the object of a record for a load: see scan_journal_columns. */
+static PyObject *make_object(PyTypeObject *type, const struct journal_record *record)
 {
-    int kind = found->kind, is_update = kind == JOURNAL_KIND_UPDATE || kind == JOURNAL_KIND_UPDATE_TX;
+    int kind = record->kind, is_update = kind == JOURNAL_KIND_UPDATE || kind == JOURNAL_KIND_UPDATE_TX;
 
     if (!is_update && kind != JOURNAL_KIND_ADD && kind != JOURNAL_KIND_ADD_TX) {
         if (kind == JOURNAL_KIND_DELETE_TX || kind == JOURNAL_KIND_PREPARE)
-            return PyBytes_FromStringAndSize((const char *)found->body, (Py_ssize_t)found->body_bytes);
+            return PyBytes_FromStringAndSize((const char *)record->body, (Py_ssize_t)record->body_bytes);
         return Py_NewRef(Py_None);
     }
-    PyObject *record = PyType_GenericAlloc(type, RECORD_FIELDS);
-    if (record && put(record, 0, PyLong_FromLongLong(found->record_id)) &&
-        put(record, 1, PyLong_FromLong((long)found->user_type)) &&
-        put(record, 2, PyBytes_FromStringAndSize((const char *)found->body, (Py_ssize_t)found->body_bytes)) &&
-        put(record, 3, PyBool_FromLong(is_update))) {
-        PyObject_GC_UnTrack(record); /* nothing in it can lead back to it, so the collector need never look at it */
-        return record;
+    PyObject *object = PyType_GenericAlloc(type, RECORD_FIELDS);
+    if (object && put(object, 0, PyLong_FromLongLong(record->record_id)) &&
+        put(object, 1, PyLong_FromLong((long)record->user_type)) &&
+        put(object, 2, PyBytes_FromStringAndSize((const char *)record->body, (Py_ssize_t)record->body_bytes)) &&
+        put(object, 3, PyBool_FromLong(is_update))) {
+        PyObject_GC_UnTrack(object); /* it cannot be part of a cycle, so the collector need not visit it */
+        return object;
     }
-    Py_XDECREF(record);
+    Py_XDECREF(object);
     return NULL;
 }
 
-/* Add `object`, which may be NULL, to the list and let go of it; -1 with an exception. */
+/* Append `object`, which may be NULL, to a list, and release it; -1 with an exception. */
 static int add(PyObject *list, PyObject *object)
 {
     int result = object ? PyList_Append(list, object) : -1;
@@ -108,28 +108,28 @@ static int add(PyObject *list, PyObject *object)
     return result;
 }
 
-/* Up to so many records; -1 with an exception.  type: of the objects; Py_None if nobody wants any. */
+/* Scan up to `count_max` records; -1 with an exception.  type: of their objects, or Py_None for no objects. */
 static int find(const struct journal_scan *scan, struct journal_walk *walk, struct values *values, PyObject *counts,
                 PyObject *type, PyObject *objects, Py_ssize_t count_max)
 {
-    struct journal_found found;
+    struct journal_record record;
     int more = 1;
-    while (values->count < count_max && (more = journal_next(scan, walk, &found)) > 0)
-        if (add_values(values, scan, &found) != 0 ||
-            ((found.kind == JOURNAL_KIND_PREPARE || found.kind == JOURNAL_KIND_COMMIT) &&
-             add(counts, PyBytes_FromStringAndSize((const char *)found.counts, (Py_ssize_t)found.counts_bytes)) != 0) ||
-            (type != Py_None && add(objects, make_object((PyTypeObject *)type, &found)) != 0))
+    while (values->count < count_max && (more = journal_next(scan, walk, &record)) > 0)
+        if (add_values(values, scan, &record) != 0 ||
+            ((record.kind == JOURNAL_KIND_PREPARE || record.kind == JOURNAL_KIND_COMMIT) &&
+             add(counts, PyBytes_FromStringAndSize((const char *)record.counts, (Py_ssize_t)record.counts_bytes)) != 0) ||
+            (type != Py_None && add(objects, make_object((PyTypeObject *)type, &record)) != 0))
             return -1;
     return more;
 }
 
-/* scan_journal_columns(data, start, file_id, salt, old, count_max, record_type): the first records that `data`, a file's
- * bytes, has from `start` on, `count_max` of them at most.  In our layout `data` is written to: what the fragments of a record
- * hold is moved together.
- * How many they are; their columns; a list of the counts of each COMMIT and PREPARE; where the last one ends, from where another
- * call goes on; the gaps before it, as pairs of offsets; the offsets at which something only begins as a record, a thousand of
- * them at most; and an object for each if `record_type` is not None: for adds and updates one of that type, a named tuple of id,
- * user's type, body and whether it is an update; for DELETE_TX and PREPARE the body; else None. */
+/* scan_journal_columns(data, start, file_id, salt, old, count_max, record_type): scan at most `count_max` records of a file
+ * from an offset on.  Writes to the data of a native file: moves the fragments of a record together.
+ * Returns their count; their columns; a list of the packed counts of each COMMIT and PREPARE; the end of the last record, at
+ * which to continue; gaps, as pairs of offsets; suspects; and a list of objects, one for each record unless `record_type` is
+ * None: an add or update becomes a `record_type`, which is a named tuple of id,
+ * user_type, body and is_update; a DELETE_TX or
+ * PREPARE becomes its body; other kinds become None. */
 PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
 {
     PyObject *data, *type;
@@ -147,7 +147,7 @@ PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
                           &count_max, &type))
         return NULL;
     if (type != Py_None && !(PyType_Check(type) && PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type))) {
-        PyErr_SetString(PyExc_TypeError, "records become named tuples");
+        PyErr_SetString(PyExc_TypeError, "record_type must be a named tuple");
         return NULL;
     }
     counts = PyList_New(0);
@@ -157,7 +157,7 @@ PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
         find(&scan, &walk, &values, counts, type, objects, count_max) >= 0)
         columns = make_columns(&values);
     if (columns)
-        all = Py_BuildValue("(nOOnOOO)", values.count, columns, counts, (Py_ssize_t)walk.end, walk.gaps, walk.doubts, objects);
+        all = Py_BuildValue("(nOOnOOO)", values.count, columns, counts, (Py_ssize_t)walk.end, walk.gaps, walk.suspects, objects);
     Py_XDECREF(columns);
     Py_XDECREF(counts);
     Py_XDECREF(objects);
@@ -168,7 +168,7 @@ PyObject *binlog_scan_journal_columns(PyObject *module, PyObject *args)
     return all;
 }
 
-/* Bodies in a file's bytes; the arrays may lie at any address. */
+/* Bodies in the bytes of a file.  The arrays may be unaligned. */
 struct bodies {
     Py_buffer data, offsets, sizes;
 };
@@ -187,15 +187,15 @@ static int32_t size_of(const struct bodies *bodies, Py_ssize_t i)
     return size;
 }
 
-/* Up to which body they are `bytes_max` at most, from `first` on, and one at least; in `total` what they take.  -1 with an
- * exception where one is not in the data. */
+/* Return the end of a run of bodies from `first` on, of at most `bytes_max` but at least one body; *total: their size.
+ * -1 with an exception if a body is outside of the data. */
 static Py_ssize_t find_stop(const struct bodies *bodies, Py_ssize_t first, Py_ssize_t bytes_max, Py_ssize_t *total)
 {
     Py_ssize_t count = bodies->sizes.len / 4, i = first;
     for (*total = 0; i < count; i++) {
         int64_t offset = offset_of(bodies, i), size = size_of(bodies, i);
         if (offset < 0 || size < 0 || offset > bodies->data.len - size) {
-            PyErr_SetString(PyExc_ValueError, "a body lies in the file");
+            PyErr_SetString(PyExc_ValueError, "a body is outside of the file");
             return -1;
         }
         if (i > first && *total + size > bytes_max)
@@ -216,8 +216,8 @@ static PyObject *gather(const struct bodies *bodies, Py_ssize_t first, Py_ssize_
     }
     char *bound = PyBytes_AsString(bounds), *start = PyBytes_AsString(values), *at = start;
     for (Py_ssize_t i = first;; i++, bound += 4) {
-        int32_t place = (int32_t)(at - start);
-        memcpy(bound, &place, sizeof place);
+        int32_t offset = (int32_t)(at - start);
+        memcpy(bound, &offset, sizeof offset);
         if (i == stop)
             break;
         memcpy(at, (const char *)bodies->data.buf + offset_of(bodies, i), (size_t)size_of(bodies, i));
@@ -226,9 +226,9 @@ static PyObject *gather(const struct bodies *bodies, Py_ssize_t first, Py_ssize_
     return Py_BuildValue("(nNN)", stop - first, bounds, values);
 }
 
-/* gather_bodies(data, offsets, sizes, first, bytes_max): bodies that lie in `data`, from the first-th on as many as are
- * `bytes_max` together, and one at least where there is one.  How many they are, their bounds, int32 and one more, and
- * their bytes in one run.  offsets: int64.  sizes: int32, as many.  bytes_max: below 2**31. */
+/* gather_bodies(data, offsets, sizes, first, bytes_max): copy bodies from the data, from the index `first` on, up to
+ * `bytes_max` in total but at least one.  offsets: int64.  sizes: int32, as many.  bytes_max: below 2**31.
+ * Returns their count; their bounds, int32, one more than bodies; and their bytes in one run. */
 PyObject *binlog_gather_bodies(PyObject *module, PyObject *args)
 {
     struct bodies bodies;
@@ -240,7 +240,7 @@ PyObject *binlog_gather_bodies(PyObject *module, PyObject *args)
         return NULL;
     Py_ssize_t count = bodies.sizes.len / 4;
     if (bodies.sizes.len % 4 || bodies.offsets.len != count * 8 || first < 0 || first > count || bytes_max > INT32_MAX) {
-        PyErr_SetString(PyExc_ValueError, "as many offsets as sizes, and less than 2 GiB");
+        PyErr_SetString(PyExc_ValueError, "offsets and sizes differ in number, or bytes_max is 2 GiB or more");
     } else {
         Py_ssize_t stop = find_stop(&bodies, first, bytes_max, &total);
         result = stop < 0 ? NULL : gather(&bodies, first, stop, total);

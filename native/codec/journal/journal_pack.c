@@ -1,5 +1,4 @@
-/* A record of a journal, packed where it goes in a buffer: the bytes that pack_record in binlog/format/journal/record.py
- * makes, which is the plain way to say it. */
+/* Packing a record of a journal; pack_record in binlog/format/journal/record.py is the plain implementation. */
 #include "journal.h"
 
 #include "big_endian.h"
@@ -20,7 +19,7 @@ int journal_use(struct journal_use *use, unsigned int file_id, const char *salt,
     return 0;
 }
 
-/* A record, of which only that counts which its kind has. */
+/* A record to pack.  Fields that its kind does not have are ignored. */
 struct record {
     int kind;
     long long tx_id, record_id;
@@ -30,7 +29,7 @@ struct record {
     Py_ssize_t counts_bytes;
 };
 
-/* The fields before the body, in our layout. */
+/* Write the fields before the body, in the native layout. */
 static void put_data_head(uint8_t *data, const struct record *record)
 {
     switch (record->kind) {
@@ -55,7 +54,7 @@ static void put_data_head(uint8_t *data, const struct record *record)
     case JOURNAL_KIND_PREPARE:
     case JOURNAL_KIND_COMMIT:
         put_u64(data + JOURNAL_DATA_END_TX_ID, (uint64_t)record->tx_id);
-        put_u32(data + JOURNAL_DATA_END_FILE_COUNT, (uint32_t)(record->counts_bytes / JOURNAL_PLACE_BYTES));
+        put_u32(data + JOURNAL_DATA_END_FILE_COUNT, (uint32_t)(record->counts_bytes / JOURNAL_COUNT_BYTES));
         break;
     default:
         put_u64(data + JOURNAL_DATA_ROLLBACK_TX_ID, (uint64_t)record->tx_id);
@@ -64,7 +63,7 @@ static void put_data_head(uint8_t *data, const struct record *record)
 
 static uint8_t *put_fragments(uint8_t *to, const struct journal_use *use, uint64_t at, const struct record *record)
 {
-    uint8_t head[JOURNAL_DATA_ADD_TX_BYTES]; /* none is longer */
+    uint8_t head[JOURNAL_DATA_ADD_TX_BYTES]; /* the longest one */
     const uint8_t *const data[] = {head, record->body.buf, (const uint8_t *)record->counts};
     const uint64_t bytes[] = {journal_data_head_bytes(record->kind), (uint64_t)record->body.len,
                               (uint64_t)record->counts_bytes};
@@ -73,10 +72,10 @@ static uint8_t *put_fragments(uint8_t *to, const struct journal_use *use, uint64
     return journal_put_fragments(to, use, at, record->kind, data, bytes);
 }
 
-/* The fields before the body; where they end. */
+/* Write the fields before the body, in JBoss Messaging's layouts; return their end. */
 static uint8_t *put_head(uint8_t *data, uint32_t file_id, const struct record *record)
 {
-    uint32_t body = (uint32_t)record->body.len, files = (uint32_t)(record->counts_bytes / JOURNAL_PLACE_BYTES);
+    uint32_t body = (uint32_t)record->body.len, files = (uint32_t)(record->counts_bytes / JOURNAL_COUNT_BYTES);
 
     data[JOURNAL_ADD_KIND] = (uint8_t)record->kind;
     put_u32(data + JOURNAL_ADD_FILE_ID, file_id);
@@ -129,15 +128,15 @@ static uint8_t *put_record(uint8_t *data, const struct journal_use *use, const s
     return end + JOURNAL_CHECK_BYTES;
 }
 
-/* How many bytes a record takes at most, wherever in a file it goes. */
+/* Return an upper bound for the size of a record at any offset. */
 static int64_t bytes_most(const struct record *record)
 {
     int64_t bytes = JOURNAL_HEAD_MAX + JOURNAL_CHECK_BYTES + (int64_t)record->body.len + record->counts_bytes;
     return bytes + JOURNAL_FRAGMENT_BYTES * (bytes / (JOURNAL_BLOCK_BYTES - JOURNAL_FRAGMENT_BYTES) + 3);
 }
 
-/* pack_journal(file_id, salt, at, kind, tx_id, record_id, user_type, body, counts): the record as it comes next after the
- * offset `at` of its file.  counts: as they lie in it. */
+/* pack_journal(file_id, salt, at, kind, tx_id, record_id, user_type, body, counts): pack the next record after the offset `at`
+ * of its file.  counts: already packed. */
 PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
 {
     Py_ssize_t salt_bytes;
@@ -146,7 +145,7 @@ PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
     const char *salt;
     struct record record;
     struct journal_use use;
-    uint8_t here[8192], *to = here;
+    uint8_t buffer[8192], *to = buffer;
     PyObject *packed = NULL;
 
     (void)module;
@@ -156,14 +155,14 @@ PyObject *binlog_pack_journal(PyObject *module, PyObject *args)
     if (journal_use(&use, file_id, salt, salt_bytes) != 0)
         ;
     else if (record.kind < JOURNAL_KIND_ADD || record.kind > JOURNAL_KIND_ROLLBACK)
-        PyErr_SetString(PyExc_ValueError, "no kind of a record");
-    else if (bytes_most(&record) > (int64_t)sizeof here && !(to = PyMem_Malloc((size_t)bytes_most(&record))))
+        PyErr_SetString(PyExc_ValueError, "unknown kind of a record");
+    else if (bytes_most(&record) > (int64_t)sizeof buffer && !(to = PyMem_Malloc((size_t)bytes_most(&record))))
         PyErr_NoMemory();
     else {
         uint8_t *stop = use.salt ? put_fragments(to, &use, at, &record) : put_record(to, &use, &record);
         packed = PyBytes_FromStringAndSize((char *)to, stop - to);
     }
-    if (to != here)
+    if (to != buffer)
         PyMem_Free(to);
     PyBuffer_Release(&record.body);
     return packed;

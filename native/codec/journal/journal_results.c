@@ -1,9 +1,9 @@
-/* What Python gives of a journal's records, and gets of what became of them: see binlog/journal/loading/record_states.py. */
+/* The Python interface of the replay: columns in, states out, see binlog/journal/loading/record_states.py. */
 #include "journal_states.h"
 
 #include <stdlib.h>
 
-/* The next file, which has an id and no records yet; NULL with an exception. */
+/* Add a file without records; NULL with an exception. */
 static struct file *add_file(struct replay *replay, uint32_t file_id)
 {
     if (replay->file_count == replay->file_room) {
@@ -22,19 +22,19 @@ static struct file *add_file(struct replay *replay, uint32_t file_id)
     return file;
 }
 
-/* Room for what becomes of so many more records. */
+/* Make room for more records. */
 static int make_room(struct replay *replay, size_t more)
 {
     size_t count = replay->count + more;
 
     if (count >= NONE - 1) {
-        PyErr_SetString(PyExc_ValueError, "a journal of more than four thousand million records");
+        PyErr_SetString(PyExc_ValueError, "a journal has more than 2**32 records");
         return -1;
     }
-    if (count >= replay->room) { /* also for no record, so that there is an array */
+    if (count >= replay->room) { /* also if there is no record, so that the arrays exist */
         replay->room = 2 * count + 64;
         if (replay_reserve((void **)&replay->states, replay->room, sizeof *replay->states) != 0 ||
-            replay_reserve((void **)&replay->before, replay->room, sizeof *replay->before) != 0 ||
+            replay_reserve((void **)&replay->previous, replay->room, sizeof *replay->previous) != 0 ||
             replay_reserve((void **)&replay->order, replay->room, sizeof *replay->order) != 0)
             return -1;
     }
@@ -43,7 +43,7 @@ static int make_room(struct replay *replay, size_t more)
     return 0;
 }
 
-/* A file's columns; -1 with an exception if they do not go together. */
+/* Read the columns of a file; -1 with an exception if their lengths differ. */
 static int read_file(struct replay *replay, PyObject *given)
 {
     struct file read = {0}, *file;
@@ -57,7 +57,7 @@ static int read_file(struct replay *replay, PyObject *given)
         return -1;
     if (tx_ids != 8 * kinds || record_ids != 8 * kinds || sizes != 8 * kinds || kinds >= (Py_ssize_t)NONE ||
         (objects != Py_None && (!PyList_Check(objects) || PyList_Size(objects) != kinds))) {
-        PyErr_SetString(PyExc_ValueError, "a file's columns are as long as one another");
+        PyErr_SetString(PyExc_ValueError, "the columns of a file differ in length");
         return -1;
     }
     if (!(file = add_file(replay, read.file_id)))
@@ -73,18 +73,18 @@ static int read_file(struct replay *replay, PyObject *given)
     return 0;
 }
 
-static int begin(struct replay *replay, PyObject *lost)
+static int begin(struct replay *replay, PyObject *unreadable)
 {
-    replay->outlasting_last = -1;
-    replay->events = PyList_New(0);
-    replay->outlasts = PyList_New(0);
-    for (Py_ssize_t i = 0; i < PyTuple_Size(lost); i++) {
-        uint32_t file_id = (uint32_t)PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(lost, i));
+    replay->outlive_pair_last = -1;
+    replay->symptoms = PyList_New(0);
+    replay->must_outlive = PyList_New(0);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(unreadable); i++) {
+        uint32_t file_id = (uint32_t)PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(unreadable, i));
         if (PyErr_Occurred() || !add_file(replay, file_id))
             return -1;
     }
-    replay->lost_count = replay->file_count;
-    return replay->events && replay->outlasts ? 0 : -1;
+    replay->unreadable_count = replay->file_count;
+    return replay->symptoms && replay->must_outlive ? 0 : -1;
 }
 
 static void finish(struct replay *replay)
@@ -94,40 +94,40 @@ static void finish(struct replay *replay)
         Py_XDECREF(replay->files[i].objects);
     }
     id_table_free(&replay->records);
-    id_table_free(&replay->going);
+    id_table_free(&replay->open);
     id_table_free(&replay->failed);
     id_table_free(&replay->by_file_id);
-    id_table_free(&replay->outlasting);
+    id_table_free(&replay->outlive_pairs);
     free(replay->content);
     free(replay->touched);
     free(replay->order);
-    free(replay->before);
+    free(replay->previous);
     free(replay->states);
     free(replay->files);
-    Py_XDECREF(replay->events);
-    Py_XDECREF(replay->outlasts);
-    Py_XDECREF(replay->doubt);
+    Py_XDECREF(replay->symptoms);
+    Py_XDECREF(replay->must_outlive);
+    Py_XDECREF(replay->suspect_commit);
 }
 
-/* For each file the states of its records, how many bytes those take that are there, and whether it lacks any. */
+/* Return for each file the states of its records, the size of the live ones, and whether it lacks records. */
 static PyObject *file_results(const struct replay *replay)
 {
     PyObject *all = PyList_New(0);
-    for (Py_ssize_t i = replay->lost_count; all && i < replay->file_count; i++) {
+    for (Py_ssize_t i = replay->unreadable_count; all && i < replay->file_count; i++) {
         const struct file *file = &replay->files[i];
         const uint8_t *states = replay->states + file->first;
-        long long there = 0;
+        long long live_bytes = 0;
         for (uint32_t index = 0; index < file->count; index++)
             if (states[index] == LIVE || states[index] == UPDATED)
-                there += number_at(file->record_bytes, index);
-        if (add(all, Py_BuildValue("(y#LO)", (const char *)states, (Py_ssize_t)file->count, there,
-                                   file->lacking ? Py_True : Py_False)) != 0)
+                live_bytes += number_at(file->record_bytes, index);
+        if (add(all, Py_BuildValue("(y#LO)", (const char *)states, (Py_ssize_t)file->count, live_bytes,
+                                   file->is_incomplete ? Py_True : Py_False)) != 0)
             Py_CLEAR(all);
     }
     return all;
 }
 
-/* What counts in the end, as pairs of u32: the file, and its record. */
+/* Return the records that matter, as pairs of u32: the file and the record. */
 static PyObject *order_result(struct replay *replay)
 {
     size_t kept = 0;
@@ -139,35 +139,34 @@ static PyObject *order_result(struct replay *replay)
     char *at = pairs ? PyBytes_AsString(pairs) : NULL;
     for (size_t i = 0; pairs && i < kept; i++, at += 8) {
         Py_ssize_t file = replay_file_of(replay, replay->order[i]);
-        uint32_t pair[2] = {(uint32_t)(file - replay->lost_count), replay->order[i] - replay->files[file].first};
+        uint32_t pair[2] = {(uint32_t)(file - replay->unreadable_count), replay->order[i] - replay->files[file].first};
         memcpy(at, pair, sizeof pair);
     }
     return pairs;
 }
 
-/* Note where a record lies; a list if its id has more. */
-static int add_place(PyObject *places, PyObject *id, int64_t place, int is_first)
+/* Add a location; an id with several ones has a list. */
+static int add_location(PyObject *locations, PyObject *id, int64_t location, int is_first)
 {
-    PyObject *value = PyLong_FromLongLong(place);
-    PyObject *known = value && !is_first ? PyDict_GetItemWithError(places, id) : NULL;
+    PyObject *value = PyLong_FromLongLong(location);
+    PyObject *known = value && !is_first ? PyDict_GetItemWithError(locations, id) : NULL;
     int result = -1;
 
     if (known && PyList_Check(known)) {
         result = PyList_Append(known, value);
     } else if (known) {
         PyObject *list = Py_BuildValue("[OO]", known, value);
-        result = list ? PyDict_SetItem(places, id, list) : -1;
+        result = list ? PyDict_SetItem(locations, id, list) : -1;
         Py_XDECREF(list);
     } else if (value && !PyErr_Occurred()) {
-        result = PyDict_SetItem(places, id, value);
+        result = PyDict_SetItem(locations, id, value);
     }
     Py_XDECREF(value);
     return result;
 }
 
-/* Records that are there, in the order in which they came to be, to a list, and where those of each id lie to a dict; as far
- * as anybody asked. */
-static int records_result(struct replay *replay, PyObject *records, PyObject *places)
+/* Add the objects of live records to a list, in order, and the locations of each id to a dict, as far as they are wanted. */
+static int records_result(struct replay *replay, PyObject *records, PyObject *locations)
 {
     for (size_t i = 0; i < replay->order_count; i++) {
         uint32_t number = replay->order[i];
@@ -181,8 +180,8 @@ static int records_result(struct replay *replay, PyObject *records, PyObject *pl
             continue;
         id = record ? Py_XNewRef(PyTuple_GetItem(record, 0))
                     : PyLong_FromLongLong(number_at(file->record_id, number - file->first));
-        int64_t place = file->number << 32 | number_at(file->record_bytes, number - file->first);
-        int result = id ? add_place(places, id, place, replay->before[number] == NONE) : -1;
+        int64_t location = file->number << 32 | number_at(file->record_bytes, number - file->first);
+        int result = id ? add_location(locations, id, location, replay->previous[number] == NONE) : -1;
         Py_XDECREF(id);
         if (result != 0)
             return -1;
@@ -190,16 +189,16 @@ static int records_result(struct replay *replay, PyObject *records, PyObject *pl
     return 0;
 }
 
-/* The records of a transaction, each with its file, its place there, and its object. */
+/* Return the records of a transaction: file, index and object of each. */
 static PyObject *content_result(struct replay *replay, uint32_t last)
 {
     PyObject *content = replay_collect(replay, last) == 0 ? PyList_New(0) : NULL;
     for (size_t i = 0; content && i < replay->content_count; i++) {
         uint32_t number = replay->content[i];
-        Py_ssize_t place = replay_file_of(replay, number);
-        const struct file *file = &replay->files[place];
+        Py_ssize_t index = replay_file_of(replay, number);
+        const struct file *file = &replay->files[index];
         PyObject *object = file->objects ? PyList_GetItem(file->objects, number - file->first) : Py_None;
-        if (add(content, Py_BuildValue("(nIO)", place - replay->lost_count, number - file->first, object)) != 0)
+        if (add(content, Py_BuildValue("(nIO)", index - replay->unreadable_count, number - file->first, object)) != 0)
             Py_CLEAR(content);
     }
     return content;
@@ -210,7 +209,7 @@ static int add_transactions(struct replay *replay, PyObject *all, const struct i
     int64_t tx_id;
     uint32_t last;
 
-    for (size_t place = 0; id_table_next(table, &place, &tx_id, &last);) {
+    for (size_t slot = 0; id_table_next(table, &slot, &tx_id, &last);) {
         PyObject *content = content_result(replay, last);
         if (!content || add(all, Py_BuildValue("(LiON)", (long long)tx_id, replay->states[last],
                                                table == &replay->failed ? Py_True : Py_False, content)) != 0)
@@ -219,49 +218,48 @@ static int add_transactions(struct replay *replay, PyObject *all, const struct i
     return 0;
 }
 
-/* Everything; NULL with an exception. */
+/* Return all results; NULL with an exception. */
 static PyObject *results(struct replay *replay)
 {
     PyObject *files = file_results(replay), *order = order_result(replay), *transactions = PyList_New(0);
-    PyObject *records = PyList_New(0), *places = PyDict_New(), *all = NULL;
+    PyObject *records = PyList_New(0), *locations = PyDict_New(), *all = NULL;
 
-    if (files && order && transactions && records && places && records_result(replay, records, places) == 0 &&
+    if (files && order && transactions && records && locations && records_result(replay, records, locations) == 0 &&
         add_transactions(replay, transactions, &replay->failed) == 0 &&
-        add_transactions(replay, transactions, &replay->going) == 0)
-        all = Py_BuildValue("(OOOOOOLOO)", files, replay->events, order, replay->outlasts, transactions,
-                            replay->doubt ? replay->doubt : Py_None, (long long)replay->id_max, records, places);
+        add_transactions(replay, transactions, &replay->open) == 0)
+        all = Py_BuildValue("(OOOOOOLOO)", files, replay->symptoms, order, replay->must_outlive, transactions,
+                            replay->suspect_commit ? replay->suspect_commit : Py_None, (long long)replay->id_max, records,
+                            locations);
     Py_XDECREF(files);
     Py_XDECREF(order);
     Py_XDECREF(transactions);
     Py_XDECREF(records);
-    Py_XDECREF(places);
+    Py_XDECREF(locations);
     return all;
 }
 
-/* journal_states(files, lost_ids, unknown_ids): what became of the records of files, which are asked for one by one, oldest
- * first.  Each is a tuple of three: a tuple of the file's id as records have it, the columns kind, tx_id, record_id and
- * record_bytes, and a list of the counts of each COMMIT and PREPARE; the number of its JournalFile, or -1; and a list of an
- * object for each record, or None.  Objects are let go of as soon as their records are gone.
- * For RecordStates in binlog/journal/loading/record_states.py: for each file the states of its records, a byte each, how many
- * bytes those take that are there, and whether it lacks records; what is odd, a thousand things at most; what counts, in its
- * order; pairs of files of which the first one must outlast the second; transactions; a doubt; the largest id; the objects of
- * records that are there; and where these lie, by id. */
+/* journal_states(files, unreadable_ids, headerless_ids): replay files, oldest first, taking them from the iterator one by one.
+ * A file is a tuple of three: a tuple of its id as records have it, the columns kind, tx_id, record_id and record_bytes, and a
+ * list of the packed counts of each COMMIT and PREPARE; the number of its JournalFile, or -1; and a list with an object object
+ * for each record, or None.  Objects of dead records are released at once.
+ * Returns the fields of RecordStates in binlog/journal/loading/record_states.py, the first three as one list. */
 PyObject *binlog_journal_states(PyObject *module, PyObject *args)
 {
-    PyObject *files, *lost, *all = NULL, *given;
+    PyObject *files, *unreadable, *all = NULL, *given;
     struct replay replay = {0};
     int result;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO!O!:journal_states", &files, &PyTuple_Type, &lost, &PyTuple_Type, &replay.unknown))
+    if (!PyArg_ParseTuple(args, "OO!O!:journal_states", &files, &PyTuple_Type, &unreadable, &PyTuple_Type,
+                          &replay.headerless))
         return NULL;
     PyObject *each = PyObject_GetIter(files);
-    result = each ? begin(&replay, lost) : -1;
+    result = each ? begin(&replay, unreadable) : -1;
     while (result == 0 && (given = PyIter_Next(each)) != NULL) {
         result = read_file(&replay, given);
         Py_DECREF(given);
         if (result == 0)
-            result = replay_go_through(&replay, replay.file_count - 1);
+            result = replay_file(&replay, replay.file_count - 1);
     }
     if (result == 0 && !PyErr_Occurred())
         all = results(&replay);

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from binlog.format.journal.compiled import scan_file
-from binlog.journal.files.listing import look, read_seen
+from binlog.journal.files.listing import read_use, view_folder
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
 from stress.bench.contestant import BODY_BYTES
@@ -74,8 +74,8 @@ def scanning(records: int) -> Prepare:
     """Scan the same journal as a check does, which makes no objects."""
 
     def scan(directory: Path) -> None:
-        files = look(directory / "journal", _OPTIONS.names).files
-        assert sum(scan_file(read_seen(file), file.header).record_count for file in files) == records
+        files = view_folder(directory / "journal", _OPTIONS.names).files
+        assert sum(scan_file(read_use(file), file.header).record_count for file in files) == records
 
     return _reading(records, scan)
 

@@ -16,7 +16,7 @@ BUGS = (
         "journal-name-not-synced", "journal-power", "a new file's name is not synced before the file is used",
         _FILES, "JournalFiles._make",
         "if not directory.link(unfinished, name):\n"
-        '    raise AccessError(f"{path} is there already", errno=errno.EEXIST, path=path)',
+        '    raise AccessError(f"{path} exists already", errno=errno.EEXIST, path=path)',
         "os.rename(unfinished, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)",
     ),
     bug_in_function(
@@ -30,7 +30,7 @@ BUGS = (
     ),
     bug_in_function(
         "journal-compacted-not-synced", "journal-power", "a compaction's output is not synced",
-        "binlog/journal/compaction/output_files.py", "_put",
+        "binlog/journal/compaction/output_files.py", "_write_beside",
         "file.directory.write_new(name, data)",
         "file.directory.remove(name)\n"
         "fd = file.directory.create(name)\n"
@@ -39,13 +39,13 @@ BUGS = (
     ),
     bug_in_function(
         "journal-counts-not-compared", "journal-power", "a commit's record counts are not checked",
-        "native/codec/journal/journal_states.c", "compare",
-        "each->said != (int64_t)each->here",
-        "!each->said",
+        "native/codec/journal/journal_states.c", "compare_counts",
+        "each->declared_count != (int64_t)each->kept_count",
+        "!each->declared_count",
     ),
     bug_in_function(
         "journal-freed-at-once", "journal-power", "files are freed before the deletes that killed them are durable",
-        "binlog/journal/compaction/maintenance.py", "Keeper._reclaim",
+        "binlog/journal/compaction/maintenance.py", "MaintenanceThread._reclaim",
         "self._appender.wait(count)",
         "self._appender.wait(count - self._appender._record_count)  # as if the last file had been synced",
     ),
@@ -70,12 +70,12 @@ BUGS = (
     bug_in_function(
         "journal-deletes-freed-first", "journal-kill", "a file that holds deletes of another one's records is freed",
         "binlog/journal/ledger.py", "dead_files",
-        "if not file.alive and file.outlasts.isdisjoint(there):",
-        "if not file.alive:",
+        "if not file.pin_count and file.must_outlive.isdisjoint(remaining):",
+        "if not file.pin_count:",
     ),
     bug_in_function(
         "journal-left-not-rolled-back", "journal-kill", "a load does not roll back unfinished transactions",
-        "binlog/journal/lifecycle.py", "JournalLife._roll_back",
+        "binlog/journal/lifecycle.py", "JournalLifecycle._roll_back",
         'self._end_transaction(Kind.ROLLBACK, tx_id, b"", b"")',
         "self._ledger.roll_back(tx_id, self._appender.file)",
     ),
@@ -92,13 +92,13 @@ BUGS = (
     ),
     bug_in_function(
         "journal-found-bytes-believed", "journal-faults", "bytes of a failed sync are not written again",
-        "binlog/journal/loading/loading.py", "Loading._write_again",
+        "binlog/journal/loading/loading.py", "Loading._rewrite",
         "file.write(read_at(file.fd, min(_CHUNK_BYTES, end - at), at, file.path), at)",
         "read_at(file.fd, min(_CHUNK_BYTES, end - at), at, file.path)",
     ),
     bug_in_function(
         "journal-full-disk-for-ever", "journal-faults", "nothing is appended after a file could not be made",
-        "binlog/journal/files/journal_files.py", "is_for_ever",
+        "binlog/journal/files/journal_files.py", "is_fatal",
         "return not isinstance(error, BinlogError) or isinstance(error, (PoisonedError, InternalError))",
         "return True",
     ),

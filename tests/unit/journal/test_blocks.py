@@ -1,4 +1,4 @@
-"""Damage to a journal of our layout: which records are lost, and that nothing else is ever given as a record."""
+"""Damage to a native journal: which records are lost, and that no other bytes are ever returned as a record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_place
+from binlog.format.journal.block import BLOCK_BYTES, HEAD_BYTES, fragment_start
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
 from binlog.journal.inspection.inspection import check_journal
@@ -20,19 +20,19 @@ from tests.support.journals import SMALL, files, flip, ids, journal, records_in,
 
 _HEADER = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt")
 _SECTOR = 512
-_FIELDS = 9  # of an ADD, before its body
+_FIELDS = 9  # size of the fields of an ADD before its body
 _OPTIONS = replace(SMALL, file_bytes=4 * BLOCK_BYTES)
 
 
 def _found(data: bytes) -> list[tuple[int, bytes]]:
-    """The id and the body of each record."""
+    """Return the id and the body of each record."""
     return [(each[4], each[6]) for each in scan_records(data, _HEADER).records]
 
 
 def _lost(records: Iterable[Scanned], damaged: range) -> set[int]:
-    """The ids of the records that a run of damaged bytes may cost.
+    """Return the ids of the records that a run of damaged bytes may cost.
 
-    Those of which a byte is damaged, and, for each block of which a head is damaged, those with a head behind that.
+    That is each record with a damaged byte and, for each block with a damaged head, each record with a head after it.
     """
     lost = set()
     blocks: dict[int, int] = {}
@@ -46,7 +46,7 @@ def _lost(records: Iterable[Scanned], damaged: range) -> set[int]:
                     blocks.setdefault(at // BLOCK_BYTES, at)
             if at > blocks.get(at // BLOCK_BYTES, at):
                 lost.add(record_id)
-            at = fragment_place(stop)
+            at = fragment_start(stop)
     return lost
 
 
@@ -59,7 +59,7 @@ def _file() -> tuple[bytes, list[Scanned]]:
     return data, scan_records(data, _HEADER).records
 
 
-def test_a_record_that_does_not_fit_in_its_block_goes_on_in_the_next_ones() -> None:
+def test_a_record_larger_than_its_block_continues_in_the_next_ones() -> None:
     data, records = _file()
     assert [len(each[6]) for each in records] == _BODY_BYTES
     spread = [each for each in records if each[1] // BLOCK_BYTES < (each[2] - 1) // BLOCK_BYTES]
@@ -91,27 +91,27 @@ def test_no_lost_sector_costs_more_than_its_records_or_the_rest_of_its_block() -
 
 
 @pytest.mark.parametrize("where", [0, HEAD_BYTES], ids=["head", "body"])
-def test_what_is_lost_is_told_and_all_else_is_there(tmp_path: Path, where: int) -> None:
+def test_lost_records_are_reported_and_all_others_are_read(tmp_path: Path, where: int) -> None:
     with journal(tmp_path, _OPTIONS) as (opened, _):
         for number in range(8):
             opened.append_add(number, 1, bytes([number]) * 1250)
     [file] = [each for each in files(tmp_path) if records_in(each)]
     records = records_in(file)
     flip(file, records[1][1] + where)
-    there = sorted(
+    live = sorted(
         {each[4] for each in records} - _lost(records, range(records[1][1] + where, records[1][1] + where + 1))
     )
-    assert there == ([0, *range(4, 8)] if where == 0 else [0, *range(2, 8)])
+    assert live == ([0, *range(4, 8)] if where == 0 else [0, *range(2, 8)])
     assert {each.rule for each in check_journal(tmp_path)} == {"gap"}
-    assert [each.record_id for each in read_records(tmp_path)] == there
+    assert [each.record_id for each in read_records(tmp_path)] == live
     loaded = reload(tmp_path, _OPTIONS)
-    assert (ids(loaded), {each.rule for each in loaded.problems}) == (there, {"gap"})
+    assert (ids(loaded), {each.rule for each in loaded.problems}) == (live, {"gap"})
     with journal(tmp_path, _OPTIONS) as (opened, _):
         opened.append_add(100, 1, b"goes on")
-    assert ids(reload(tmp_path, _OPTIONS)) == [*there, 100]
+    assert ids(reload(tmp_path, _OPTIONS)) == [*live, 100]
 
 
-def test_a_damaged_head_in_the_last_block_is_told(tmp_path: Path) -> None:
+def test_a_damaged_head_in_the_last_block_is_reported(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         for number in range(5):
             opened.append_add(number, 1, b"abc")
@@ -124,7 +124,7 @@ def test_a_damaged_head_in_the_last_block_is_told(tmp_path: Path) -> None:
 
 @st.composite
 def _forged(draw: st.DrawFn) -> tuple[bytes, dict[int, bytes]]:
-    """A file, by somebody who knew its salt and where each body would lie, and its records; and damage of any kind."""
+    """Draw a file and its records, made by an author who knew its salt and all offsets, and any damage to it."""
     sizes = [bytes(each) for each in _BODY_BYTES]
     places = [start for start, _ in file_of_adds(_HEADER, sizes)[1]]
     bodies = []
@@ -153,7 +153,7 @@ def _forged(draw: st.DrawFn) -> tuple[bytes, dict[int, bytes]]:
 
 
 @given(_forged())
-def test_no_bytes_of_a_body_are_given_as_a_record_whatever_is_damaged(file: tuple[bytes, dict[int, bytes]]) -> None:
+def test_no_damage_makes_bytes_of_a_body_a_record(file: tuple[bytes, dict[int, bytes]]) -> None:
     data, bodies = file
     found = _found(data)
     assert found == [(number, bodies[number]) for number, _ in found]

@@ -1,4 +1,4 @@
-"""What is on the disk when: with processes that end, are killed, or whose writes fail."""
+"""Durability of records if processes exit, are killed, or their writes fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ loaded = journal.load()
 
 
 @pytest.mark.slow
-def test_all_that_was_committed_is_there_though_each_process_is_killed_right_then(tmp_path: Path) -> None:
+def test_committed_records_survive_an_immediate_kill(tmp_path: Path) -> None:
     script = """
 start = len(loaded.records)
 for number in range(start, int(sys.argv[2])):
@@ -47,7 +47,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.slow
-def test_what_nobody_waits_for_survives_a_kill_soon_after(tmp_path: Path) -> None:
+def test_records_without_a_waiter_survive_a_kill_soon_after(tmp_path: Path) -> None:
     script = """
 for number in range(20):
     journal.append_add(number, 1, b"later", sync=Sync.LATER)
@@ -58,8 +58,8 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert ids(reload(tmp_path)) == list(range(20))
 
 
-def test_what_nobody_waits_for_is_written_soon_though_the_one_before_was_late(tmp_path: Path) -> None:
-    """The journal's thread wrote that one before the thread that appended it noted that it had rung."""
+def test_records_without_a_waiter_are_written_soon_after_a_late_write(tmp_path: Path) -> None:
+    """The worker writes the first record before the appending thread has noted that it woke the worker."""
     with journal(tmp_path) as (opened, _):
         with slow_after("put", 0.2):
             opened.append_add(1, 1, b"", sync=Sync.LATER)
@@ -69,7 +69,7 @@ def test_what_nobody_waits_for_is_written_soon_though_the_one_before_was_late(tm
 
 
 @pytest.mark.slow
-def test_what_a_future_has_told_is_there_though_the_process_is_killed_right_then(tmp_path: Path) -> None:
+def test_records_of_completed_futures_survive_an_immediate_kill(tmp_path: Path) -> None:
     script = """
 for number in range(5):
     journal.append_add(number, 1, b"before", sync=Sync.LATER)
@@ -81,7 +81,7 @@ time.sleep(60)  # it is killed long before
     assert ids(reload(tmp_path)) == list(range(6))
 
 
-def test_futures_are_done_in_the_order_of_their_calls(tmp_path: Path) -> None:
+def test_futures_complete_in_the_order_of_their_calls(tmp_path: Path) -> None:
     done: list[int] = []
     with journal(tmp_path) as (opened, _):
         futures: list[Future[None]] = []
@@ -97,7 +97,7 @@ def test_futures_are_done_in_the_order_of_their_calls(tmp_path: Path) -> None:
 
 
 def _writes() -> int:
-    """How many write calls this process made (proc(5)): a commit makes one, and then syncs."""
+    """Return how many write calls this process has made (proc(5)): a commit makes one, and then syncs."""
     found = re.search(r"^syscw: (\d+)$", Path("/proc/self/io").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1])
@@ -117,8 +117,8 @@ def test_threads_share_syncs(tmp_path: Path) -> None:
     assert len(reload(tmp_path, options).records) == 16
 
 
-def test_a_write_that_fails_is_told_to_all_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    """A limit on the size of files, of setrlimit(2), has writes behind it fail as a full disk's do."""
+def test_a_failed_write_fails_all_callers_and_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    """setrlimit(2) limits the size of files, so that later writes fail as on a full disk."""
     script = """
 import resource
 from binlog.errors import PoisonedError
@@ -151,18 +151,18 @@ journal.close()
     assert [each.tx_id for each in loaded.failed] == [77]
 
 
-def test_a_closed_journal_has_all_that_was_appended(tmp_path: Path) -> None:
+def test_close_makes_all_records_durable(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         for number in range(100):
             opened.append_add(number, 1, b"", sync=Sync.LATER)
     assert ids(reload(tmp_path)) == list(range(100))
 
 
-def test_a_close_waits_for_an_append_that_has_begun(tmp_path: Path) -> None:
+def test_close_waits_for_a_running_append(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _), ThreadPoolExecutor(2) as pool:
         opened.append_add(1, 1, bytes(1500))
         with opened._files_guard:
-            appended = pool.submit(opened.append_add, 2, 1, bytes(1500))  # goes on in the next file
+            appended = pool.submit(opened.append_add, 2, 1, bytes(1500))  # cuts over to the next file
             time.sleep(0.1)
             closed = pool.submit(opened.close)
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Futures, and what their callbacks may do: they run in the thread that writes."""
+"""Futures and their callbacks, which run in the worker thread of the journal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = 30.0
 
 
 def _in_callback(opened: Journal, work: Callable[[], object]) -> BaseException | None:
-    """Do something in a future's callback; what it raised."""
+    """Run something in the callback of a future, and return its exception."""
     raised: Future[BaseException | None] = Future()
 
     def callback(_: Future[None]) -> None:
@@ -39,7 +39,7 @@ def _in_callback(opened: Journal, work: Callable[[], object]) -> BaseException |
 
 
 def _hold(opened: Journal) -> threading.Event:
-    """Have the thread that writes wait, so that a callback that is added now runs there."""
+    """Block the worker thread, so that callbacks added now run there."""
     held, entered = threading.Event(), threading.Event()
 
     def hold(_: Future[None]) -> None:
@@ -47,7 +47,9 @@ def _hold(opened: Journal) -> threading.Event:
         held.wait(_SECONDS)
 
     def hold_there(future: Future[None]) -> None:
-        if threading.current_thread() is not threading.main_thread():  # which has it where the future was done already
+        if (
+            threading.current_thread() is not threading.main_thread()
+        ):  # the main thread runs it if the future was done already
             hold(future)
 
     while not entered.is_set():
@@ -86,8 +88,8 @@ def test_a_callback_cannot_close_the_journal(tmp_path: Path) -> None:
     assert 2000 in ids(reload(tmp_path))
 
 
-def test_a_callback_may_append_what_it_does_not_wait_for(tmp_path: Path) -> None:
-    """Also so much that others would have to wait for room."""
+def test_a_callback_may_append_without_a_wait(tmp_path: Path) -> None:
+    """It may append more than the buffers hold, for which another thread would wait."""
     later: list[Future[None]] = []
 
     def much() -> None:
@@ -103,11 +105,11 @@ def test_a_callback_may_append_what_it_does_not_wait_for(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, ValueError])
-def test_what_a_callback_raises_ends_nothing(
+def test_an_exception_of_a_callback_ends_nothing(
     tmp_path: Path, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[object] = []
-    monkeypatch.setattr(threading, "excepthook", lambda given: told.append(given.exc_type))
+    reported: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda given: reported.append(given.exc_type))
 
     def raises(_: Future[None]) -> None:
         raise kind
@@ -116,15 +118,15 @@ def test_what_a_callback_raises_ends_nothing(
         held = _hold(opened)
         future = opened.append_add(1000, 1, b"", sync=Sync.FUTURE)
         future.add_done_callback(raises)
-        behind = opened.append_add(1001, 1, b"", sync=Sync.FUTURE)
+        later = opened.append_add(1001, 1, b"", sync=Sync.FUTURE)
         held.set()
-        behind.result(_SECONDS)
+        later.result(_SECONDS)
         opened.append_add(1002, 1, b"")
     assert ids(reload(tmp_path))[-3:] == [1000, 1001, 1002]
-    assert told == ([] if issubclass(kind, Exception) else [kind])
+    assert reported == ([] if issubclass(kind, Exception) else [kind])
 
 
-def test_a_callback_of_what_failed_can_neither_append_nor_close(
+def test_a_callback_of_a_failed_future_can_neither_append_nor_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = Journal(tmp_path, SMALL)
@@ -146,8 +148,8 @@ def test_a_callback_of_what_failed_can_neither_append_nor_close(
 
     future.add_done_callback(callback)
 
-    monkeypatch.setattr(opened._keeper, "_do_all", raising(PoisonedError("a fault")))
-    opened._keeper.wake()
+    monkeypatch.setattr(opened._maintenance, "_run_tasks", raising(PoisonedError("a fault")))
+    opened._maintenance.wake()
     until(lambda: opened._guard.failure is not None)
     held.set()
     assert closed.wait(_SECONDS)
@@ -157,7 +159,7 @@ def test_a_callback_of_what_failed_can_neither_append_nor_close(
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_call_that_tries_gives_a_future_where_it_appends(tmp_path: Path, is_there: bool) -> None:
+def test_a_try_call_returns_a_future_if_it_appends(tmp_path: Path, is_there: bool) -> None:
     with journal(tmp_path) as (opened, _):
         if is_there:
             opened.append_add(1, 1, b"")

@@ -1,4 +1,4 @@
-"""Files byte for byte: those of JBoss Messaging's journal, and of our own layout."""
+"""Golden files of JBoss Messaging's journal and of the native layout."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _LOADED = Loaded(
 )
 
 
-def test_the_calls_that_were_made_there_write_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_calls_write_the_same_bytes_as_jboss_messaging(tmp_path: Path) -> None:
     with journal(tmp_path, _OPTIONS) as (opened, _):
         opened.append_add(ID, 7, b"AAAA")
         opened.append_update(ID, 8, b"BB")
         opened.append_add_tx(0x55, 0x21, 9, b"CCC")
         opened.append_update_tx(0x55, ID, 10, b"D")
         with opened._guard:
-            opened._appender.go_on()  # as was done there
+            opened._appender.cut_over()  # as in the recorded run
         opened.append_add_tx(0x55, 0x22, 9, b"E")
         opened.commit(0x55)
         opened.append_delete_tx(0x66, 0x21, b"xx")
@@ -55,11 +55,11 @@ def test_the_calls_that_were_made_there_write_the_same_bytes(tmp_path: Path) -> 
     assert reload(tmp_path, _OPTIONS) == _LOADED
 
 
-def test_what_was_written_there_is_loaded_and_gone_on_with(tmp_path: Path) -> None:
+def test_a_journal_of_jboss_messaging_is_loaded_and_continued(tmp_path: Path) -> None:
     for name, data in _FILES.items():
         (tmp_path / name).write_bytes(data)
     assert check_journal(tmp_path) == []
-    assert reload(tmp_path, SMALL) == _LOADED  # its records tell which layout it is
+    assert reload(tmp_path, SMALL) == _LOADED  # the layout is recognised by the records
     assert {name: (tmp_path / name).read_bytes() for name in _FILES} == _FILES
     with journal(tmp_path) as (opened, _):
         opened.commit(0x66)
@@ -68,7 +68,7 @@ def test_what_was_written_there_is_loaded_and_gone_on_with(tmp_path: Path) -> No
     )
 
 
-# Version 2 of our layout: a header, then the records of both files above, a fragment each.
+# Version 2 of the native layout: a header, then the records of both files above, one fragment each.
 _OURS = """
     42494e4c4f474a4c 00000002 00001000 0000000000000007 73616c7473616c74 00000000075bcd15 0000000000000066
     000000000000000000000000 64418593 000000000000000000000000000000000000000000000000
@@ -86,7 +86,7 @@ _OURS = """
 """
 
 
-def test_our_layout_is_written_and_read_as_it_always_was() -> None:
+def test_the_native_layout_has_not_changed() -> None:
     golden = bytes.fromhex(_OURS)
     header = FileHeader(JournalLayout.NATIVE, 7, b"saltsalt", 123456789, 0x66)
     assert parse_file_header(golden, "a file") == header
@@ -98,7 +98,7 @@ def test_our_layout_is_written_and_read_as_it_always_was() -> None:
     assert (scan.record_count, scan.end, scan.gaps) == (11, len(golden), [])
 
 
-def test_version_1_of_our_layout_is_refused_by_name(tmp_path: Path) -> None:
+def test_version_1_of_the_native_layout_is_refused_by_name(tmp_path: Path) -> None:
     data = bytearray(bytes.fromhex(_OURS))
     data[8:12], data[60:64] = (1).to_bytes(4), bytes(4)
     data[60:64] = crc32c(bytes(data[:60])).to_bytes(4)

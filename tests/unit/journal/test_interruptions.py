@@ -1,7 +1,7 @@
-"""An exception of a signal handler, at each place at which one can come in the middle of a call.
+"""An exception of a signal handler at each point at which one can interrupt a call.
 
-A handler runs where a function begins, behind a call, and where a loop goes back: after such a step of the journal's
-own code a trace function raises in its place.  Behind it the journal is right, or refuses all.
+Python runs signal handlers when a function begins, after a call, and when a loop repeats.  A trace function raises in
+their place after each such step of the journal's own code.  Afterwards the journal is correct, or refuses all calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from binlog.journal.record import Record
 from tests.support.interruptions import Interruption
 from tests.support.journals import SMALL, reload
 
-# So that each call is one of several in its buffer, and some go on to another file.
+# Large enough that each call shares a buffer with others, and some cut over to another file.
 _OPTIONS = replace(SMALL, file_bytes=1024, buffer_bytes=600)
 _OUTER = [Record(1, 1, b"first"), Record(2, 1, b"second")]
 
@@ -55,8 +55,8 @@ def _state(path: Path) -> tuple[object, ...]:
     return loaded.records, loaded.prepared
 
 
-def _goes_on(journal: Journal, *, commits: bool) -> bool:
-    """Use it; whether it lets itself be used, and for all of it."""
+def _accepts_calls(journal: Journal, *, commits: bool) -> bool:
+    """Use the journal again; return whether it accepts everything."""
     assert not journal._guard.held, "no thread may hold it any more"
     try:
         journal.append_add(20, 1, b"behind")
@@ -73,7 +73,7 @@ def _goes_on(journal: Journal, *, commits: bool) -> bool:
 
 
 def _allowed(path: Path, call: Callable[[Journal], object], *, commits: bool | None) -> list[tuple[object, ...]]:
-    """What is there with the call, and without; commits: what else is done then, None for nothing."""
+    """Return the states with and without the call.  commits: how the transaction ends then; None to leave it open."""
     states = []
     for number, calls in enumerate(([], [call])):
         journal = _prepared(path / str(number))
@@ -82,14 +82,14 @@ def _allowed(path: Path, call: Callable[[Journal], object], *, commits: bool | N
         if commits is None:
             journal.close()
         else:
-            assert _goes_on(journal, commits=commits)
+            assert _accepts_calls(journal, commits=commits)
         states.append(_state(path / str(number)))
     return states
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _CALLS)
-def test_wherever_it_comes_the_journal_is_right_or_refuses(tmp_path: Path, name: str) -> None:
+def test_an_interrupted_call_completes_or_poisons(tmp_path: Path, name: str) -> None:
     call, commits = _CALLS[name], name not in ("commit", "roll back")
     for folder in ("used", "left"):
         (tmp_path / folder).mkdir()
@@ -102,7 +102,7 @@ def test_wherever_it_comes_the_journal_is_right_or_refuses(tmp_path: Path, name:
         if not Interruption(at).run(lambda journal=journal: call(journal)):  # type: ignore[misc]
             journal.close()
             break
-        goes_on = _goes_on(journal, commits=commits)
+        goes_on = _accepts_calls(journal, commits=commits)
         counts[goes_on] += 1
         assert _state(path) in (used if goes_on else left), at
     assert counts[True] > 10

@@ -1,4 +1,4 @@
-"""A journal against the plainest account of what it should hold, stress/journal/machine.py; more by `make stress`."""
+"""A journal against the model in stress/journal/machine.py; `make stress` runs more examples."""
 
 from __future__ import annotations
 

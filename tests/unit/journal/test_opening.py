@@ -1,4 +1,4 @@
-"""What a journal is before it is appended to: its states, its files, and what it refuses."""
+"""Opening a journal: its states, its files, and its refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.journals import (
 )
 
 
-def test_what_comes_too_early_or_twice_is_refused_and_breaks_nothing(tmp_path: Path) -> None:
+def test_calls_too_early_or_twice_are_refused(tmp_path: Path) -> None:
     opened = Journal(tmp_path, SMALL)
     with pytest.raises(StateError):
         opened.load()
@@ -75,7 +75,7 @@ def test_what_comes_too_early_or_twice_is_refused_and_breaks_nothing(tmp_path: P
         {"flush_seconds": 0},
     ],
 )
-def test_options_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
+def test_invalid_options_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         JournalOptions(**wrong)  # type: ignore[arg-type]
 
@@ -92,9 +92,7 @@ def test_a_new_journal_has_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("files_min", "count"), [(20, 20), (5, 10), (2, 10)])
-def test_files_are_added_where_there_are_too_few_and_none_is_taken_away(
-    tmp_path: Path, files_min: int, count: int
-) -> None:
+def test_missing_files_are_created_and_none_is_removed(tmp_path: Path, files_min: int, count: int) -> None:
     reload(tmp_path, replace(SMALL, files_min=10))
     before = {file.name for file in files(tmp_path)}
     reload(tmp_path, replace(SMALL, files_min=files_min))
@@ -105,7 +103,9 @@ def test_files_are_added_where_there_are_too_few_and_none_is_taken_away(
 
 
 @pytest.mark.parametrize("layout", [JournalLayout.NATIVE, None])
-def test_garbage_in_every_header_is_told_and_nothing_is_changed(tmp_path: Path, layout: JournalLayout | None) -> None:
+def test_garbage_in_every_header_is_reported_and_nothing_is_changed(
+    tmp_path: Path, layout: JournalLayout | None
+) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 0, b"body")
     for file in files(tmp_path):
@@ -118,7 +118,7 @@ def test_garbage_in_every_header_is_told_and_nothing_is_changed(tmp_path: Path, 
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_another_size_of_blocks_is_told(tmp_path: Path) -> None:
+def test_another_block_size_is_refused(tmp_path: Path) -> None:
     file = write_file(tmp_path, FileHeader(JournalLayout.NATIVE, 1, bytes(8)), [JournalRecord(Kind.ADD, record_id=1)])
     data = bytearray(file.read_bytes())
     data[12:16] = (32768).to_bytes(4)
@@ -135,17 +135,17 @@ def test_another_size_of_blocks_is_told(tmp_path: Path) -> None:
         *((JournalLayout.JBM, data) for data in (b"", b"\0\0\0")),
     ],
 )
-def test_a_file_without_a_header_is_no_hindrance(tmp_path: Path, layout: JournalLayout, data: bytes) -> None:
+def test_a_file_without_a_header_does_not_prevent_a_load(tmp_path: Path, layout: JournalLayout, data: bytes) -> None:
     options = replace(SMALL, layout=layout)
     with journal(tmp_path, options) as (opened, _):
         opened.append_add(1, 0, b"body")
     (tmp_path / "journal-9.jnl").write_bytes(data)
-    told = [(problem.path, problem.rule) for problem in check_journal(tmp_path)]
-    assert told == [(str(tmp_path / "journal-9.jnl"), "short")]
+    reported = [(problem.path, problem.rule) for problem in check_journal(tmp_path)]
+    assert reported == [(str(tmp_path / "journal-9.jnl"), "short")]
     with journal(tmp_path, options) as (opened, loaded):
         assert ids(loaded) == [1]
-        assert [(problem.path, problem.rule) for problem in loaded.problems] == told
-        assert opened._files.id_max >= 9  # the name's number is not given again
+        assert [(problem.path, problem.rule) for problem in loaded.problems] == reported
+        assert opened._files.id_max >= 9  # the number in the name is not reused
     assert not (tmp_path / "journal-9.jnl").exists()
     kept = tmp_path / "quarantine" / "journal-9.jnl"
     assert kept.read_bytes() == data if data else not kept.exists()
@@ -166,7 +166,7 @@ def test_file_ids_around_two_to_the_31st(tmp_path: Path, layout: JournalLayout) 
 
 
 @pytest.mark.slow
-def test_there_is_one_owner(tmp_path: Path) -> None:
+def test_a_journal_has_one_owner(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         with pytest.raises(BusyError):
             Journal(tmp_path, SMALL).start()
@@ -177,7 +177,7 @@ def test_there_is_one_owner(tmp_path: Path) -> None:
         def use_it() -> None:
             with pytest.raises(StateError):
                 opened.append_add(2, 0, b"")
-            opened.close()  # does nothing: it is the parent's
+            opened.close()  # does nothing: the parent owns the journal
 
         Child(use_it).join()
         opened.append_add(3, 0, b"")
@@ -194,7 +194,7 @@ def test_a_forked_child_does_not_load_its_parents_journal(tmp_path: Path) -> Non
         opened.load()
 
 
-def test_the_directory_says_which_layout_it_has(tmp_path: Path) -> None:
+def test_the_layout_is_read_from_the_files(tmp_path: Path) -> None:
     jbm = replace(SMALL, layout=JournalLayout.JBM)
     with journal(tmp_path / "a", jbm) as (opened, _):
         opened.append_add(1, 7, b"body")
@@ -213,14 +213,14 @@ def test_the_directory_says_which_layout_it_has(tmp_path: Path) -> None:
         reload(tmp_path / "b", SMALL)
 
 
-def test_two_files_with_one_id_are_told(tmp_path: Path) -> None:
+def test_two_files_with_the_same_id_are_refused(tmp_path: Path) -> None:
     reload(tmp_path)
     shutil.copy(files(tmp_path)[0], tmp_path / "journal-77.jnl")
     with pytest.raises(CorruptError, match="its id is 1"):
         reload(tmp_path)
 
 
-def test_what_a_process_left_that_was_making_a_file_goes(tmp_path: Path) -> None:
+def test_an_unfinished_file_is_removed(tmp_path: Path) -> None:
     reload(tmp_path)
     (tmp_path / "journal-3.jnl.tmp").write_bytes(b"half")
     (tmp_path / "other.tmp").write_bytes(b"not the journal's")
@@ -230,15 +230,15 @@ def test_what_a_process_left_that_was_making_a_file_goes(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("records", [[], [JournalRecord(Kind.ADD, 0, 7, 1, b"here")]], ids=["free", "used"])
-def test_what_the_use_before_left_in_a_file_of_jboss_messaging_is_no_damage(
+def test_leftovers_in_a_reused_file_of_jboss_messaging_are_no_damage(
     tmp_path: Path, records: list[JournalRecord]
 ) -> None:
-    """The same, behind the last record too, where nothing says that the record is the last."""
+    """Also after the last record, although no field marks it as the last."""
     left = pack_record(JournalRecord(Kind.ADD, 0, 0x40B, 1, bytes(100)), FileHeader(JournalLayout.JBM, 3), 0)
     write_file(tmp_path, FileHeader(JournalLayout.JBM, 90), [JournalRecord(Kind.ADD, 0, 6, 1, b"before")])
     header = FileHeader(JournalLayout.JBM, 100)
     file = write_file(tmp_path, header, [*records, left, b"J" * 50])
-    assert len(scan_records(file.read_bytes(), header).doubts) == 1
+    assert len(scan_records(file.read_bytes(), header).suspects) == 1
     assert check_journal(tmp_path) == []
     loaded = reload(tmp_path, replace(SMALL, layout=JournalLayout.JBM))
     assert (ids(loaded), loaded.problems) == ([6, *(record.record_id for record in records)], [])

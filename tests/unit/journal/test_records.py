@@ -1,4 +1,4 @@
-"""Records outside of transactions: what comes back, and what is refused."""
+"""Records outside of transactions: loads return them, and invalid calls are refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_records_come_back_as_they_were_added(tmp_path: Path, layout: JournalLay
             assert opened.new_id() == loaded.id_max + 1
 
 
-def test_only_what_survives_comes_back_with_its_updates_behind_it(tmp_path: Path) -> None:
+def test_only_live_records_come_back_with_their_updates_after_them(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         for number in range(20):
             opened.append_add(number, 1, bytes(number), sync=Sync.LATER)
@@ -104,7 +104,7 @@ def test_a_record_that_no_file_can_hold_is_refused(tmp_path: Path, layout: Journ
 
 
 @pytest.mark.parametrize("sync", list(Sync))
-def test_an_id_that_is_not_there_is_told_and_nothing_is_written(tmp_path: Path, sync: Sync) -> None:
+def test_an_unknown_id_is_refused_and_nothing_is_written(tmp_path: Path, sync: Sync) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add_tx(9, 3, 1, b"only in a transaction")
         for number in (1, 2, 3):
@@ -118,7 +118,7 @@ def test_an_id_that_is_not_there_is_told_and_nothing_is_written(tmp_path: Path, 
     assert [each[0] for each in records_in(files(tmp_path)[0])] == [Kind.ADD_TX, Kind.ROLLBACK]
 
 
-def test_of_a_hundred_who_delete_a_record_one_does(tmp_path: Path) -> None:
+def test_one_of_a_hundred_threads_deletes_a_record(tmp_path: Path) -> None:
     deleted: list[bool] = []
     ready = threading.Barrier(100)
     with journal(tmp_path) as (opened, _):
@@ -146,7 +146,7 @@ def test_numbers_out_of_range_are_refused(tmp_path: Path, wrong: tuple[int, int,
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_record_of_another_use_of_the_file_is_none(tmp_path: Path, layout: JournalLayout) -> None:
+def test_a_record_of_another_use_of_the_file_does_not_count(tmp_path: Path, layout: JournalLayout) -> None:
     header = header_for(layout, 5)
     add = JournalRecord(Kind.ADD, 0, 1, 7, b"one")
     earlier = header._replace(file_id=4, salt=header.salt[::-1])
@@ -157,7 +157,7 @@ def test_a_record_of_another_use_of_the_file_is_none(tmp_path: Path, layout: Jou
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_a_file_had_before_its_present_use_does_not_come_back(tmp_path: Path, layout: JournalLayout) -> None:
+def test_records_of_an_earlier_use_do_not_reappear(tmp_path: Path, layout: JournalLayout) -> None:
     options = replace(SMALL, layout=layout)
     with journal(tmp_path, options) as (opened, _):
         for number in range(40):
@@ -188,7 +188,7 @@ _HEAD = record_bytes(Kind.ADD, 0, 0, JournalLayout.JBM) - 4
     ],
     ids=["negative", "huge", "large", "check", "kind", "file id"],
 )
-def test_only_the_damaged_record_of_jboss_messagings_is_left_out(tmp_path: Path, at: int, data: bytes) -> None:
+def test_only_the_damaged_record_is_skipped_in_jboss_messagings_layout(tmp_path: Path, at: int, data: bytes) -> None:
     with journal(tmp_path, replace(SMALL, layout=JournalLayout.JBM)) as (opened, _):
         for number in range(5):
             opened.append_add(number, 1, b"abc")
@@ -212,9 +212,7 @@ def test_only_the_damaged_record_of_jboss_messagings_is_left_out(tmp_path: Path,
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("cut", [1, 5, 20])
-def test_a_last_record_that_is_cut_is_left_out_and_written_over(
-    tmp_path: Path, layout: JournalLayout, cut: int
-) -> None:
+def test_a_torn_last_record_is_skipped_and_overwritten(tmp_path: Path, layout: JournalLayout, cut: int) -> None:
     with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
         for number in range(5):
             opened.append_add(number, 1, b"abc")
@@ -233,7 +231,7 @@ def test_a_last_record_that_is_cut_is_left_out_and_written_over(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path, layout: JournalLayout) -> None:
+def test_a_truncated_file_is_read_up_to_its_end(tmp_path: Path, layout: JournalLayout) -> None:
     with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
         for number in range(30):
             opened.append_add(number, 1, bytes(150))
@@ -247,7 +245,7 @@ def test_a_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path, layout: J
     assert loaded.problems
 
 
-def test_records_are_found_whatever_the_alignment(tmp_path: Path) -> None:
+def test_records_are_found_with_any_alignment(tmp_path: Path) -> None:
     options = replace(SMALL, layout=JournalLayout.JBM, file_bytes=51200)
     number = 0
     for alignment in (1, 100, 512, 100, 1, 512, 1):
@@ -262,7 +260,7 @@ def test_records_are_found_whatever_the_alignment(tmp_path: Path) -> None:
     assert len(aligned) >= 10
 
 
-def test_of_very_many_places_that_are_damaged_the_first_are_told_one_by_one(tmp_path: Path) -> None:
+def test_the_first_of_many_gaps_are_reported_one_by_one(tmp_path: Path) -> None:
     header = header_for(JournalLayout.NATIVE, 1)
     file = write_file(
         tmp_path, header, [JournalRecord(Kind.ADD, 0, number) for number in range(3000)], file_bytes=1 << 16

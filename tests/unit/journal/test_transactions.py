@@ -1,4 +1,4 @@
-"""Transactions: all of one or nothing, whatever is damaged."""
+"""Transactions are all or nothing, whatever is damaged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.journals import (
 LARGE = bytes(900)  # two to a file
 
 
-def test_what_a_transaction_did_is_there_once_it_is_committed(tmp_path: Path) -> None:
+def test_a_transaction_is_visible_after_its_commit(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"one")
         opened.append_add(2, 1, b"two")
@@ -56,7 +56,7 @@ def test_what_a_transaction_did_is_there_once_it_is_committed(tmp_path: Path) ->
     assert loaded[1:] == ([], [], 10, [])
 
 
-def test_what_was_rolled_back_never_was(tmp_path: Path) -> None:
+def test_a_rolled_back_transaction_has_no_effect(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         for number in range(5):
             opened.append_add(number, 1, b"")
@@ -73,10 +73,8 @@ def test_what_was_rolled_back_never_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [Journal.commit, Journal.rollback, Journal.prepare])
-def test_an_id_that_a_transaction_adds_is_not_added_a_second_time(
-    tmp_path: Path, end: Callable[[Journal, int], None]
-) -> None:
-    """There would be two records of it, and a delete would take both."""
+def test_an_id_that_an_open_transaction_adds_is_taken(tmp_path: Path, end: Callable[[Journal, int], None]) -> None:
+    """Otherwise there would be two records with the id, and a delete would remove both."""
     with journal(tmp_path) as (opened, _):
         opened.append_add_tx(10, 5, 1, b"ten")
         for refused in (
@@ -98,10 +96,10 @@ def test_an_id_that_a_transaction_adds_is_not_added_a_second_time(
             opened.append_add(5, 1, b"now")
 
 
-def test_what_a_transaction_adds_and_deletes_it_does_not_add(tmp_path: Path) -> None:
+def test_an_id_added_and_deleted_in_a_transaction_is_not_taken(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add_tx(10, 5, 1, b"first")
-        opened.append_delete_tx(11, 5)  # another one's delete says nothing of it
+        opened.append_delete_tx(11, 5)  # a delete in another transaction does not matter
         with pytest.raises(StateError):
             opened.append_add(5, 1, b"")
         opened.append_delete_tx(10, 5)
@@ -115,7 +113,7 @@ def test_what_a_transaction_adds_and_deletes_it_does_not_add(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations((10, 20, 30))])
-def test_interleaved_transactions_come_in_the_order_of_their_commits(tmp_path: Path, order: tuple[int, ...]) -> None:
+def test_interleaved_transactions_take_effect_in_commit_order(tmp_path: Path, order: tuple[int, ...]) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"1")
         for number in (2, 3, 4):
@@ -129,14 +127,14 @@ def test_interleaved_transactions_come_in_the_order_of_their_commits(tmp_path: P
     for tx_id in order:
         for number in (2, 3, 4):
             expected.append(Record(number * 100 + tx_id, 1, b"%d" % tx_id))
-            if 20 not in order[: order.index(tx_id)]:  # else there is nothing to update
+            if 20 not in order[: order.index(tx_id)]:  # otherwise the record to be updated does not exist
                 expected.append(Record(1, 1, b"%d" % tx_id, is_update=True))
         if tx_id == 20:
             expected = [record for record in expected if record.record_id != 1]
     assert reload(tmp_path).records == expected
 
 
-def test_a_transaction_that_nobody_ended_is_told_once_and_its_id_is_free(tmp_path: Path) -> None:
+def test_an_open_transaction_is_reported_once_and_its_id_is_free(tmp_path: Path) -> None:
     opened = Journal(tmp_path, SMALL)
     opened.start()
     opened.load()
@@ -158,7 +156,7 @@ def test_a_transaction_that_nobody_ended_is_told_once_and_its_id_is_free(tmp_pat
 
 
 def _spread(opened: Journal) -> None:
-    """Transaction 10 over three files, with one beside it that lies in the second."""
+    """Run transaction 10 over three files, with another one beside it in the second file."""
     for number in (1, 2, 3):
         opened.append_add_tx(10, number, 1, LARGE)
     opened.append_add_tx(11, 50, 1, b"beside")
@@ -169,7 +167,7 @@ def _spread(opened: Journal) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_commit_says_how_many_records_each_file_has(tmp_path: Path, layout: JournalLayout) -> None:
+def test_a_commit_counts_the_records_in_each_file(tmp_path: Path, layout: JournalLayout) -> None:
     with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
         _spread(opened)
     (commit,) = [
@@ -182,9 +180,7 @@ def test_a_commit_says_how_many_records_each_file_has(tmp_path: Path, layout: Jo
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("damaged", [1, 2, 3, 4, 5])
-def test_one_record_damaged_in_any_file_and_nothing_of_it_is_there(
-    tmp_path: Path, layout: JournalLayout, damaged: int
-) -> None:
+def test_one_damaged_record_voids_the_transaction(tmp_path: Path, layout: JournalLayout, damaged: int) -> None:
     with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
         _spread(opened)
     for file in files(tmp_path):
@@ -202,7 +198,7 @@ def test_one_record_damaged_in_any_file_and_nothing_of_it_is_there(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_transaction_whose_first_file_was_used_again_is_whole(tmp_path: Path, layout: JournalLayout) -> None:
+def test_a_transaction_whose_first_file_was_reused_is_complete(tmp_path: Path, layout: JournalLayout) -> None:
     options = replace(SMALL, layout=layout)
     with journal(tmp_path, options) as (opened, _):
         _spread(opened)
@@ -215,7 +211,7 @@ def test_a_transaction_whose_first_file_was_used_again_is_whole(tmp_path: Path, 
     assert (loaded.failed, loaded.problems) == ([], [])
 
 
-def test_a_damaged_transaction_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_a_damaged_transaction_does_not_affect_another(tmp_path: Path) -> None:
     options = replace(SMALL, file_bytes=10240)
     with journal(tmp_path, options) as (opened, _):
         for number in range(20):
@@ -231,7 +227,7 @@ def test_a_damaged_transaction_takes_no_other_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("empty", [True, False])
-def test_a_prepared_transaction_waits_for_who_ends_it(tmp_path: Path, empty: bool) -> None:
+def test_a_prepared_transaction_waits_for_its_end(tmp_path: Path, empty: bool) -> None:
     records = [] if empty else [Record(2, 5, b"new"), Record(1, 6, b"more", is_update=True)]
     deletes = [] if empty else [Deleted(1, b"why"), Deleted(9)]
     with journal(tmp_path) as (opened, _):
@@ -268,7 +264,7 @@ def test_a_prepared_transaction_is_ended_by_the_next_process(tmp_path: Path, com
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_prepared_transaction_with_a_damaged_record_is_not_offered(tmp_path: Path, layout: JournalLayout) -> None:
+def test_a_prepared_transaction_with_a_damaged_record_has_failed(tmp_path: Path, layout: JournalLayout) -> None:
     with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
         opened.append_add_tx(10, 2, 1, b"two")
         opened.append_add_tx(10, 3, 1, b"three")
@@ -281,7 +277,7 @@ def test_a_prepared_transaction_with_a_damaged_record_is_not_offered(tmp_path: P
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_commit_or_rollback_of_what_is_gone_means_nothing(tmp_path: Path, layout: JournalLayout) -> None:
+def test_a_commit_or_rollback_of_an_unknown_transaction_has_no_effect(tmp_path: Path, layout: JournalLayout) -> None:
     header = header_for(layout, 9)
     kept = [
         JournalRecord(Kind.COMMIT, 5, counts=((3, 2), (4, 1))),
@@ -293,8 +289,8 @@ def test_a_commit_or_rollback_of_what_is_gone_means_nothing(tmp_path: Path, layo
     assert reload(tmp_path) == ([Record(1, 1, b"x")], [], [], 77, [])
 
 
-def test_in_a_journal_of_others_records_nobody_ended_do_not_join_a_transaction_that_came_later(tmp_path: Path) -> None:
-    """JBoss Messaging leaves them there, and may give their id again after a restart."""
+def test_open_records_of_another_program_do_not_join_a_later_transaction(tmp_path: Path) -> None:
+    """JBoss Messaging leaves such records, and may use the transaction id again after a restart."""
     one, two = (FileHeader(JournalLayout.JBM, number) for number in (1, 2))
     write_file(tmp_path, one, [JournalRecord(Kind.ADD_TX, 5, 1, 1, b"orphan")])
     write_file(
@@ -302,12 +298,12 @@ def test_in_a_journal_of_others_records_nobody_ended_do_not_join_a_transaction_t
     )
     with journal(tmp_path) as (opened, loaded):
         assert ids(loaded) == [2]
-        opened.append_add(1, 1, b"")  # which nobody adds any more
+        opened.append_add(1, 1, b"")  # its transaction will never end
     assert ids(reload(tmp_path)) == [2, 1]
 
 
 @pytest.mark.parametrize(("work", "left"), [(Journal.reclaim, []), (Journal.compact, [100])])
-def test_the_rollback_of_a_damaged_transaction_stays_for_as_long_as_its_commit(
+def test_the_rollback_of_a_damaged_transaction_outlives_its_commit(
     tmp_path: Path, work: Callable[[Journal], int], left: list[int]
 ) -> None:
     with journal(tmp_path) as (opened, _):

@@ -90,16 +90,16 @@ def test_stat_shows_files_and_their_pins(path: Path, capfd: pytest.CaptureFixtur
     (path / "quarantine").mkdir()
     (path / "quarantine" / "journal-9.jnl.7").write_bytes(b"damaged")
     (path / "journal-80.jnl.tmp").touch()
-    head, state, names, *files = _say(capfd, "stat", "--why", path).splitlines()
+    head, state, names, *files = _say(capfd, "stat", "--pins", path).splitlines()
     assert head.startswith(f"{path}: layout native, 13 records, 6 live, on disk ")
     assert state == (
-        "nobody has it; transactions: 1 prepared, 0 open; being made, or left by a crash: journal-80.jnl.tmp"
+        "not open; transactions: 1 prepared, 0 open; unfinished, in use or left by a crash: journal-80.jnl.tmp"
     )
     assert names.split()[:3] == ["FILE", "ID", "SIZE"]
     assert files[0].endswith("  1 record (2)")
-    assert files[1].endswith("  4 records (2, 4, 5, ...), 1 transaction (100), what it ended in journal-1.jnl")
-    assert files[2].endswith("the journal goes on in it")
-    assert files[-2:] == ["SET ASIDE        SIZE", "journal-9.jnl.7   7 B"]
+    assert files[1].endswith("  4 records (2, 4, 5, ...), 1 transaction (100), deletes for journal-1.jnl")
+    assert files[2].endswith("takes appends")
+    assert files[-2:] == ["QUARANTINED      SIZE", "journal-9.jnl.7   7 B"]
     (path / "journal-80.jnl.tmp").unlink()
 
 
@@ -120,7 +120,7 @@ def test_check_reports_problems_and_exits_with_1(path: Path, capfd: pytest.Captu
     (path / "quarantine").mkdir()
     (path / "quarantine" / "journal-9.jnl.7").touch()
     message = _say(capfd, "check", path)
-    assert message == f"no problems found\n1 file that loads have set aside: {path}/quarantine\n"
+    assert message == f"no problems found\n1 file in the quarantine: {path}/quarantine\n"
     shutil.rmtree(path / "quarantine")
     flip(path / "journal-1.jnl", 200)
     message = _say(capfd, "check", path, code=1)
@@ -140,7 +140,7 @@ def test_export_and_import(path: Path, tmp_path: Path, layout: str) -> None:
     assert (lines.returncode, lines.stderr) == (0, b"")
     new = tmp_path / "new"
     done = run("journal", "import", "--layout", layout, "--file-bytes", 4096, new, data=lines.stdout)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"6 records, 1 prepared transaction; 0 left out\n", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"6 records, 1 prepared transaction; 0 skipped\n", b"")
     there = {RecordState.LIVE, RecordState.UPDATED, RecordState.PREPARED}
     kept = [(record.kind, record.record_id, record.body) for record in read_records(path) if record.state in there]
     assert [
@@ -155,8 +155,8 @@ def test_export_and_import(path: Path, tmp_path: Path, layout: str) -> None:
 def test_an_import_error_is_one_line(path: Path, tmp_path: Path) -> None:
     lines = run("journal", "export", path).stdout
     for data, options, code, text in [
-        (b"no lines\n", [], 3, b"no line of an export"),
-        (lines[:-30], [], 1, b"no line of an export"),
+        (b"no lines\n", [], 3, b"not a line of an export"),
+        (lines[:-30], [], 1, b"not a line of an export"),
         (lines, ["--file-bytes", "1024", "--layout", "jbm-2008-07"], 1, b"has no body"),
     ]:
         done = run("journal", "import", *options, tmp_path / "new", data=data)

@@ -1,4 +1,4 @@
-"""A journal's records as columns, and as a load takes them, against parsing each by itself."""
+"""Records as columns, and as a load takes them, against records parsed one by one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def records(draw: st.DrawFn) -> JournalRecord:
 
 
 def file_of(header: FileHeader, items: list[JournalRecord | bytes]) -> bytes:
-    """Records, and what lies between them."""
+    """Pack records, and bytes between them."""
     data = header.pack()
     for item in items:
         if isinstance(item, JournalRecord):
@@ -50,7 +50,7 @@ _KINDS_OF_RECORDS = (Kind.ADD, Kind.UPDATE, Kind.ADD_TX, Kind.UPDATE_TX)
     st.integers(1, 5),
     st.lists(st.integers(0, 2**16), max_size=2),
 )
-def test_the_columns_are_what_parsing_each_record_by_itself_gives(
+def test_columns_equal_the_records_parsed_one_by_one(
     layout: JournalLayout, items: list[JournalRecord | bytes], count_max: int, flips: list[int]
 ) -> None:
     header = FileHeader(layout, 7, b"saltsalt" if layout is JournalLayout.NATIVE else b"")
@@ -75,12 +75,12 @@ def _for_load(record: Scanned) -> Record | bytes | None:
 
 def test_records_become_named_tuples_only() -> None:
     for record_type in (list, Record(1, 2, b"")):
-        with pytest.raises(TypeError, match="named tuples"):
+        with pytest.raises(TypeError, match="a named tuple"):
             scan_journal_columns(b"", 0, 1, b"", False, 1, record_type)  # type: ignore[arg-type]
 
 
 @given(st.binary(max_size=50), st.data(), st.integers(0, 20))
-def test_bodies_are_gathered_up_to_a_limit_and_one_at_least(data: bytes, draw: st.DataObject, bytes_max: int) -> None:
+def test_bodies_are_gathered_up_to_a_limit_but_at_least_one(data: bytes, draw: st.DataObject, bytes_max: int) -> None:
     slices = st.tuples(st.integers(0, len(data)), st.integers(0, len(data))).map(sorted)
     places = draw.draw(st.lists(slices, max_size=6))
     offsets = b"".join(start.to_bytes(8, "little") for start, _ in places)
@@ -95,15 +95,15 @@ def test_bodies_are_gathered_up_to_a_limit_and_one_at_least(data: bytes, draw: s
 
 
 @pytest.mark.parametrize(("offset", "size"), [(-1, 1), (0, -1), (3, 8), (2**62, 1), (11, 0)])
-def test_a_body_that_is_not_in_the_file_is_refused(offset: int, size: int) -> None:
+def test_a_body_outside_of_the_file_is_refused(offset: int, size: int) -> None:
     offsets, sizes = offset.to_bytes(8, "little", signed=True), size.to_bytes(4, "little", signed=True)
-    with pytest.raises(ValueError, match="a body lies in the file"):
+    with pytest.raises(ValueError, match="a body is outside of the file"):
         gather_bodies(b"0123456789", offsets, sizes, 0, 100)
 
 
-def test_arrays_that_do_not_go_together_are_refused() -> None:
+def test_arrays_of_different_lengths_are_refused() -> None:
     for arguments in [(bytes(8), bytes(8), 0, 1), (bytes(8), bytes(4), 2, 1), (bytes(8), bytes(4), 0, 1 << 31)]:
-        with pytest.raises(ValueError, match="as many offsets as sizes"):
+        with pytest.raises(ValueError, match="offsets and sizes differ"):
             gather_bodies(b"", *arguments)
-    with pytest.raises(ValueError, match="a scan starts in the file"):
+    with pytest.raises(ValueError, match="the start of a scan is negative"):
         scan_journal_columns(b"", -1, 1, b"", False, 1, None)

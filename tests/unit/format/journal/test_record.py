@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from binlog._codec import pack_journal
 from binlog.errors import CorruptError, VersionError
-from binlog.format.journal.block import fragment_place
+from binlog.format.journal.block import fragment_start
 from binlog.format.journal.file_header import JOURNAL_END, FileHeader, JournalLayout, parse_file_header
 from binlog.format.journal.record import (
     JOURNAL_COUNT,
@@ -24,7 +24,7 @@ from tests.support.journal_bytes import scan_records
 ID = 0x0102030405060708
 SALT = b"saltsalt"
 
-# What the journal of JBoss Messaging wrote in 2009, run by hand: files of 1024 bytes, the first two of a journal.
+# Written by the journal of JBoss Messaging in 2009, run by hand: files of 1024 bytes, the first two of a journal.
 FIRST_FILE = """
     00000001
     0b 00000001 0102030405060708 00000004 07 41414141 0000001a
@@ -57,7 +57,7 @@ SECOND_RECORDS = [
     JournalRecord(Kind.ROLLBACK, 0x77),
     JournalRecord(Kind.DELETE, 0, 0x22),
 ]
-# Until September 2008, by its numbers and layouts.
+# With the numbers and layouts used until September 2008.
 OLD_FILE = """
     00000003
     0f 00000003 0000000000000022 00000011
@@ -89,7 +89,7 @@ def test_golden_bytes_both_ways(layout: JournalLayout, text: str, records: list[
         data += pack_record(record, header, len(data))
     assert data == golden
     scan = scan_records(golden.ljust(1024, b"J"), header)
-    assert (scan.record_count, scan.end, scan.gaps, scan.doubts) == (len(records), len(golden), [], [])
+    assert (scan.record_count, scan.end, scan.gaps, scan.suspects) == (len(records), len(golden), [], [])
     found = [JournalRecord(Kind(each[0]), *each[3:7], _counts(each[7])) for each in scan.records]
     assert found == records
 
@@ -140,7 +140,7 @@ _HEADERS = st.one_of(
 
 
 @given(_HEADERS, st.lists(_records(), max_size=6))
-def test_records_are_read_as_they_were_written_by_either_way(header: FileHeader, records: list[JournalRecord]) -> None:
+def test_records_survive_a_round_trip_in_both_implementations(header: FileHeader, records: list[JournalRecord]) -> None:
     data = bytearray(header.pack())
     assert parse_file_header(bytes(data), "a file") == header
     places = []
@@ -155,7 +155,7 @@ def test_records_are_read_as_they_were_written_by_either_way(header: FileHeader,
         data += packed
         end = len(data)
         assert end == record_end(at, size, header.layout)
-        start = fragment_place(at) if header.salt else at
+        start = fragment_start(at) if header.salt else at
         assert parse_record(bytes(data), start, header, "a file") == (record, end)
         places.append((start, end))
     found = scan_records(bytes(data) + bytes(100), header)
@@ -163,7 +163,7 @@ def test_records_are_read_as_they_were_written_by_either_way(header: FileHeader,
 
 
 @given(st.binary(max_size=400), st.sampled_from(JournalLayout))
-def test_any_bytes_are_records_or_none(data: bytes, layout: JournalLayout) -> None:
+def test_arbitrary_bytes_are_scanned_without_failure(data: bytes, layout: JournalLayout) -> None:
     header = FileHeader(layout, 0, SALT if layout is JournalLayout.NATIVE else b"")
     scan = scan_records(header.pack() + data, header)
     assert scan.end <= len(header.pack()) + len(data)
@@ -175,7 +175,7 @@ def test_any_bytes_are_records_or_none(data: bytes, layout: JournalLayout) -> No
         assert at < end
 
 
-def test_no_flipped_bit_passes_in_our_layout() -> None:
+def test_every_flipped_bit_is_detected_in_the_native_layout() -> None:
     header = FileHeader(JournalLayout.NATIVE, 7, SALT)
     for record in (*FIRST_RECORDS, *SECOND_RECORDS):
         data = header.pack() + pack_record(record, header, len(header.pack()))
@@ -188,18 +188,18 @@ def test_no_flipped_bit_passes_in_our_layout() -> None:
                     parse_record(bytes(damaged), len(header.pack()), header, "a file")
 
 
-def test_a_copy_of_a_record_that_lies_elsewhere_is_none() -> None:
+def test_a_copy_of_a_record_at_another_offset_does_not_count() -> None:
     header = FileHeader(JournalLayout.NATIVE, 7, SALT)
     inner = pack_record(FIRST_RECORDS[0], header, len(header.pack()))
     data = header.pack() + b"\1" + inner
     assert scan_records(data, header).record_count == 0
 
 
-def test_headers_of_chance_and_of_other_layouts_are_refused() -> None:
+def test_random_headers_and_those_of_other_layouts_are_refused() -> None:
     ours = FileHeader(JournalLayout.NATIVE, 7, SALT).pack()
     with pytest.raises(ValueError, match="of the layout 'native', not 'jbm'"):
         parse_file_header(ours, "a file", JournalLayout.JBM)
-    with pytest.raises(CorruptError, match="does not begin as a file of ours"):
+    with pytest.raises(CorruptError, match="does not begin like a native journal file"):
         parse_file_header(bytes.fromhex(FIRST_FILE).ljust(100, b"J"), "a file", JournalLayout.NATIVE)
     for at in range(64):
         damaged = bytearray(ours)

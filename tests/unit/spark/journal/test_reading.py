@@ -158,7 +158,7 @@ def test_a_running_owner_gives_a_consistent_read_or_an_error(tmp_path: Path, lay
         compacting = tasks_of(tmp_path)
         assert (opened.compact() if is_native else opened.reclaim()) > 0
         assert "since the read was planned" in error_of_tasks(*compacting)
-        assert "used for something else, or was compacted" in error_of_tasks(*planned)
+        assert "was reused or compacted" in error_of_tasks(*planned)
         assert {row["id"] for row in read(tmp_path) if row["state"] == "live"} == kept | {30}
 
 
@@ -178,7 +178,9 @@ def test_damage_is_an_error_or_a_row(filled: Path) -> None:
     file = files(filled)[1]
     damaged = next(row for row in every if row["file"] == file.name)
     flip(file, damaged["offset"] + 20)
-    with pytest.raises(CorruptError, match=r"what lies here is no record.*; mode=PERMISSIVE returns a row .* \[gap\]"):
+    with pytest.raises(
+        CorruptError, match=r"no record: these bytes are damaged.*; mode=PERMISSIVE returns a row .* \[gap\]"
+    ):
         read(filled)
     names = (*ALL, "damage")
     found = read(filled, names=names, permissive=True)
@@ -214,7 +216,7 @@ def test_a_transaction_with_a_damaged_part_is_failed_and_reported(tmp_path: Path
         ("add_tx", "failed", "failed"), ("commit", "failed", "failed"),
     ]  # fmt: skip
     reasons = [row["damage"]["reason"] for row in found if row["damage"]]
-    assert any("of the transaction 7 something is missing" in reason for reason in reasons)
+    assert any("records of the transaction 7 are missing" in reason for reason in reasons)
 
 
 def test_a_damaged_header_is_reported_and_the_other_files_are_read(filled: Path) -> None:
@@ -240,7 +242,7 @@ def test_the_oldest_layout_is_read_if_it_is_named(tmp_path: Path) -> None:
     assert [(row["kind"], row["id"], row["state"]) for row in found] == [
         ("add", 1, "deleted"), ("delete_tx", 1, "done"), ("commit", None, "done"),
     ]  # fmt: skip
-    with pytest.raises(CorruptError, match="it does not begin as a file of ours"):
+    with pytest.raises(CorruptError, match="it does not begin like a native journal file"):
         read(tmp_path, layout=JournalLayout.NATIVE)
 
 

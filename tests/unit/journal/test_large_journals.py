@@ -1,4 +1,4 @@
-"""Journals of very many records, and records of very many updates: what is done grows as they do."""
+"""Journals of very many records, and records with very many updates: costs grow linearly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.journals import SMALL, ids, journal, reload
 LARGE = replace(SMALL, file_bytes=1 << 20)
 
 
-def test_a_place_is_a_number_until_there_are_updates_and_then_a_list_that_grows_where_it_is(tmp_path: Path) -> None:
+def test_a_location_is_a_number_until_an_update_makes_it_a_list(tmp_path: Path) -> None:
     with journal(tmp_path, LARGE) as (opened, _):
         opened.append_add(1, 1, b"", sync=Sync.LATER)
         assert type(opened._ledger.records[1]) is int
@@ -31,8 +31,8 @@ def test_a_place_is_a_number_until_there_are_updates_and_then_a_list_that_grows_
     assert ids(reload(tmp_path, LARGE)) == [2]
 
 
-def test_an_id_that_is_added_twice_is_there_twice(tmp_path: Path) -> None:
-    """As other programs may write it; one delete takes both."""
+def test_an_id_added_twice_by_another_program_is_loaded_twice(tmp_path: Path) -> None:
+    """Other programs may write two adds of an id; one delete removes both."""
     with journal(tmp_path) as (opened, _):
         for number in (1, 2, 1, 3):
             opened._append(11, 0, number, 1, b"%d" % number, b"")
@@ -43,7 +43,7 @@ def test_an_id_that_is_added_twice_is_there_twice(tmp_path: Path) -> None:
     assert ids(reload(tmp_path)) == [2, 3]
 
 
-def test_the_collector_goes_on_as_it_was() -> None:
+def test_the_collector_resumes_as_it_was() -> None:
     assert gc.isenabled()
     with suppress(KeyError), collector_paused():
         assert not gc.isenabled()

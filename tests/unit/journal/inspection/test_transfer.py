@@ -1,4 +1,4 @@
-"""Journals as lines of text, and back."""
+"""Export of a journal, and import of the lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from binlog.journal.record import Loaded, Record
 from tests.support.examples import examples
 from tests.support.journal_programs import programs, run
 from tests.support.journals import LAYOUTS, SMALL, flip, ids, journal, reload, write_file
-from tests.unit.journal.test_check import fill
+from tests.unit.journal.inspection.test_check import fill
 
 
 def exported(path: Path) -> list[bytes]:
@@ -43,7 +43,7 @@ def what_counts(loaded: Loaded) -> tuple[object, ...]:
 @pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(programs, st.sampled_from(LAYOUTS), st.sampled_from(LAYOUTS))
-def test_what_a_load_gives_comes_back_from_lines(
+def test_an_import_of_an_export_loads_the_same_records(
     program: list[tuple[str, tuple[object, ...]]], layout: JournalLayout, new_layout: JournalLayout
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -52,18 +52,18 @@ def test_what_a_load_gives_comes_back_from_lines(
         lines = exported(old)
         assert list(ExportReader(lines, "lines")) == list(read_records(old))
         done = imported(lines, new, replace(SMALL, layout=new_layout))
-        assert done.left_out == 0
+        assert done.skipped_count == 0
         assert check_journal(new) == []
         again = exported(new)
         before, after = reload(old, replace(SMALL, file_bytes=1024, layout=layout)), reload(new)
         assert what_counts(after) == what_counts(before)
         assert not after.failed
-        assert done == Imported(record_count=len(after.records), prepared_count=len(after.prepared), left_out=0)
+        assert done == Imported(record_count=len(after.records), prepared_count=len(after.prepared), skipped_count=0)
         assert grouped(again) == grouped(lines)
 
 
 def grouped(lines: list[bytes]) -> list[tuple[int, object, object]]:
-    """The records that count, each with its transaction."""
+    """Return the live records, each with its transaction."""
     return [
         (record.kind, record.tx_id, record.record_id)
         for record in ExportReader(lines, "lines")
@@ -72,7 +72,7 @@ def grouped(lines: list[bytes]) -> list[tuple[int, object, object]]:
     ]
 
 
-def test_lines_are_json_of_ascii_with_all_that_a_record_has(tmp_path: Path) -> None:
+def test_lines_are_ascii_json_with_all_fields_of_a_record(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(-3, 255, b"\xff\0body")
         opened.append_delete_tx(7, -3, b"why")
@@ -91,7 +91,7 @@ def test_lines_are_json_of_ascii_with_all_that_a_record_has(tmp_path: Path) -> N
     ]  # fmt: skip
 
 
-def test_the_oldest_layout_is_taken_over_by_export_and_import(tmp_path: Path) -> None:
+def test_the_oldest_layout_is_converted_by_export_and_import(tmp_path: Path) -> None:
     record = JournalRecord(Kind.ADD, 0, 1, 7, b"x" * 2000)
     write_file(tmp_path / "old", FileHeader(JournalLayout.JBM_2008_07, 1), [record])
     records = read_records(tmp_path / "old", layout=JournalLayout.JBM_2008_07)
@@ -119,9 +119,7 @@ def test_the_oldest_layout_is_taken_over_by_export_and_import(tmp_path: Path) ->
         lambda lines: [],
     ],
 )
-def test_lines_that_are_damaged_or_missing_make_no_journal(
-    tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]]
-) -> None:
+def test_damaged_or_missing_lines_import_nothing(tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]]) -> None:
     fill(tmp_path / "old", JournalLayout.NATIVE)
     lines = exported(tmp_path / "old")
     with pytest.raises(CorruptError):
@@ -130,7 +128,7 @@ def test_lines_that_are_damaged_or_missing_make_no_journal(
     imported(lines, tmp_path / "new")
 
 
-def test_a_journal_is_made_only_where_nothing_is(tmp_path: Path) -> None:
+def test_an_import_needs_a_new_or_empty_folder(tmp_path: Path) -> None:
     with journal(tmp_path / "old") as (opened, _):
         opened.append_add(1, 1, bytes(1500))
     lines = exported(tmp_path / "old")
@@ -145,22 +143,22 @@ def test_a_journal_is_made_only_where_nothing_is(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["new", "old"]
 
 
-def test_of_a_damaged_journal_comes_what_can_be_read(tmp_path: Path) -> None:
+def test_an_export_of_a_damaged_journal_has_all_readable_records(tmp_path: Path) -> None:
     with journal(tmp_path / "old") as (opened, _):
         for number in range(1, 6):
             opened.append_add(number, 1, b"body")
         opened.append_update(2, 2, b"more")
-    flip(tmp_path / "old" / "journal-1.jnl", 88 + 26 + 20)  # of the second one
+    flip(tmp_path / "old" / "journal-1.jnl", 88 + 26 + 20)  # of the second record
     records = read_records(tmp_path / "old")
     assert [problem.rule for problem in records.problems] == ["gap", "update"]
     lines = [line.encode() for line in export_lines(records)]
     assert json.loads(lines[-1]) == {"records": 5, "problems": 2}
     done = imported(lines, tmp_path / "new")
-    assert (done.record_count, done.left_out) == (4, 1)
+    assert (done.record_count, done.skipped_count) == (4, 1)
     assert ids(reload(tmp_path / "new")) == [1, 3, 4, 5]
 
 
-def test_what_no_journal_says_is_left_out(tmp_path: Path) -> None:
+def test_records_that_no_journal_accepts_are_skipped(tmp_path: Path) -> None:
     def record(kind: Kind, tx_id: int | None, record_id: int | None) -> StoredRecord:
         state = RecordState.DONE if kind is Kind.COMMIT else RecordState.LIVE
         return StoredRecord("", 0, 0, kind, state, tx_id, record_id, 1, b"", ())
@@ -173,6 +171,6 @@ def test_what_no_journal_says_is_left_out(tmp_path: Path) -> None:
         record(Kind.ADD_TX, 6, 2),
     ]
     done = import_journal(tmp_path / "new", records, SMALL)
-    assert done == Imported(record_count=1, prepared_count=0, left_out=3)
+    assert done == Imported(record_count=1, prepared_count=0, skipped_count=3)
     loaded = reload(tmp_path / "new")
     assert (ids(loaded), loaded.failed) == ([1], [])

@@ -1,4 +1,4 @@
-"""A signal handler raises, wherever it breaks into `start` or `load`: nothing of it is left, and it can be repeated."""
+"""A signal handler raises at each point of `start` or `load`: nothing is left, and the call can be repeated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from binlog.errors import StateError
 from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.journal import Journal
-from binlog.journal.lifecycle import JournalLife
+from binlog.journal.lifecycle import JournalLifecycle
 from binlog.journal.loading.loading import Loading
 from binlog.journal.options import Sync
 from binlog.storage import handle
@@ -32,13 +32,13 @@ _OPTIONS = replace(SMALL, files_min=4)
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """Use a folder in memory: these tests inject failures at each call, and do not test the disk."""
     return in_memory
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A journal with several files, a transaction that nobody ended, and one file to come."""
+    """A journal with several files, an open transaction, and one more file to create."""
     path = tmp_path / "journal"
     with journal(path) as (opened, _):
         for number in range(20):
@@ -54,7 +54,7 @@ def _started(path: Path) -> Journal:
 
 
 def _is_open(opened: Journal) -> bool:
-    """Whether it is loaded; if it is not, it can be."""
+    """Return whether the journal is loaded; if not, it can be."""
     try:
         opened.new_id()
     except StateError:
@@ -63,7 +63,7 @@ def _is_open(opened: Journal) -> bool:
 
 
 @pytest.mark.slow
-def test_wherever_a_start_is_interrupted_the_journal_is_nobodys_once_it_is_closed(tmp_path: Path) -> None:
+def test_an_interrupted_start_leaves_no_owner_after_close(tmp_path: Path) -> None:
     before = descriptors_before()
     for at in range(10_000):
         opened = Journal(tmp_path, _OPTIONS)
@@ -80,7 +80,7 @@ def test_wherever_a_start_is_interrupted_the_journal_is_nobodys_once_it_is_close
 
 @pytest.mark.slow
 @swallowed
-def test_wherever_a_load_is_interrupted_it_can_be_done_again(folder: Path, tmp_path: Path) -> None:
+def test_an_interrupted_load_can_be_retried(folder: Path, tmp_path: Path) -> None:
     expected = ids(reload(shutil.copytree(folder, tmp_path / "copy"), _OPTIONS))
     before, threads = descriptors_before(), threading.active_count()
     for at in range(10_000):
@@ -104,8 +104,8 @@ def _raises() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_raises")
-@pytest.mark.parametrize("name", ["loaded", "_read", "_go_on_in", "_clear"])
-def test_whatever_a_load_does_when_it_is_interrupted_it_can_be_done_again(
+@pytest.mark.parametrize("name", ["loaded", "_scan", "_resume_in", "_remove_leftovers"])
+def test_a_load_interrupted_in_any_call_can_be_retried(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     plain = getattr(Loading, name)
@@ -129,8 +129,8 @@ def test_whatever_a_load_does_when_it_is_interrupted_it_can_be_done_again(
 
 
 @pytest.mark.usefixtures("_raises")
-def test_a_load_that_is_interrupted_reads_no_further(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has pressed Ctrl-C does not wait until all of a large journal is read."""
+def test_an_interrupted_load_reads_no_further(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C a user does not wait until all of a large journal is read."""
     read: list[JournalFile] = []
     plain = JournalFile.read
 
@@ -158,13 +158,11 @@ def twice() -> Iterator[Twice]:
 
 @pytest.mark.slow
 @swallowed
-def test_a_load_that_is_interrupted_twice_can_be_done_again(
-    folder: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second time before anybody has begun to undo it, for one."""
-    plain = JournalLife._roll_back
+def test_a_load_interrupted_twice_can_be_retried(folder: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one case the second exception comes before any cleanup has begun."""
+    plain = JournalLifecycle._roll_back
 
-    def struck(opened: JournalLife, tx_ids: list[int]) -> None:
+    def struck(opened: JournalLifecycle, tx_ids: list[int]) -> None:
         plain(opened, tx_ids)
         strike(signal.SIGUSR1)
 
@@ -172,7 +170,7 @@ def test_a_load_that_is_interrupted_twice_can_be_done_again(
     before = descriptors_before()
     for again_seconds in AGAIN_SECONDS:
         with monkeypatch.context() as patch:
-            patch.setattr(JournalLife, "_roll_back", struck)
+            patch.setattr(JournalLifecycle, "_roll_back", struck)
             twice.interrupt(again_seconds, opened.load)
         assert ids(opened.load()) == list(range(20))
         opened.close()
@@ -183,9 +181,7 @@ def test_a_load_that_is_interrupted_twice_can_be_done_again(
 
 @pytest.mark.slow
 @swallowed
-def test_a_start_that_is_interrupted_twice_is_undone(
-    tmp_path: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_interrupted_twice_is_undone(tmp_path: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = handle.DirectoryLock
 
     def struck(*arguments: Any) -> DirectoryLock:

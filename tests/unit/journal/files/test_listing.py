@@ -1,4 +1,4 @@
-"""A look at a journal's folder from outside: which files count, whatever is going on there."""
+"""Listing a journal's folder: which files count, even while an owner changes them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from binlog.format.checksums import crc32c
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, JournalNames
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.compaction.control_file import FileMoves, header_crc, name_control, write_control
-from binlog.journal.files.listing import Look, look, read_seen
+from binlog.journal.compaction.control_file import FileMoves, commit_control, header_crc, write_control
+from binlog.journal.files.listing import FolderView, read_use, view_folder
 from binlog.storage.directory import Directory
 from tests.support.journals import LAYOUTS, SMALL, files, flip, header_of, journal, reload, write_file
 
 
-def seen(path: Path) -> Look:
+def seen(path: Path) -> FolderView:
     before = {each: each.stat().st_mtime_ns for each in path.iterdir()}
-    found = look(path, JournalNames())
+    found = view_folder(path, JournalNames())
     assert {each: each.stat().st_mtime_ns for each in path.iterdir()} == before
     return found
 
@@ -36,7 +36,7 @@ def header(file_id: int, layout: JournalLayout) -> FileHeader:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_files_come_in_the_order_of_their_ids_beside_an_owner_too(tmp_path: Path, layout: JournalLayout) -> None:
+def test_files_are_listed_in_the_order_of_their_ids_beside_an_owner(tmp_path: Path, layout: JournalLayout) -> None:
     with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
         for number in range(12):
             opened.append_add(number, 1, bytes(900))
@@ -46,26 +46,26 @@ def test_files_come_in_the_order_of_their_ids_beside_an_owner_too(tmp_path: Path
         found = seen(tmp_path)
         assert found.layout is layout
         assert [file.path for file in found.files] == list(map(str, files(tmp_path)))
-        assert [read_seen(file) for file in found.files] == [file.read_bytes() for file in files(tmp_path)]
+        assert [read_use(file) for file in found.files] == [file.read_bytes() for file in files(tmp_path)]
         assert not found.problems
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_another_use_of_a_file_is_told_from_the_one_that_was_seen(tmp_path: Path, layout: JournalLayout) -> None:
+def test_another_use_of_a_listed_file_is_detected(tmp_path: Path, layout: JournalLayout) -> None:
     write_file(tmp_path, header(1, layout), [JournalRecord(Kind.ADD, 0, 1, 7, b"old")])
     (file,) = seen(tmp_path).files
-    assert read_seen(file)
+    assert read_use(file)
     write_file(tmp_path, header(1, layout)._replace(file_id=9), [])
     (tmp_path / "journal-9.jnl").rename(tmp_path / "journal-1.jnl")
-    with pytest.raises(GoneError, match="something else"):
-        read_seen(file)
+    with pytest.raises(GoneError, match="reused or replaced"):
+        read_use(file)
     (tmp_path / "journal-1.jnl").unlink()
-    with pytest.raises(GoneError, match="is gone"):
-        read_seen(file)
+    with pytest.raises(GoneError, match="was removed"):
+        read_use(file)
 
 
 @pytest.mark.parametrize("renamed", [False, True], ids=["before", "after"])
-def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, renamed: bool) -> None:
+def test_the_control_file_of_an_interrupted_compaction_decides_which_files_count(tmp_path: Path, renamed: bool) -> None:
     layout = JournalLayout.NATIVE
     for file_id in (1, 2, 3):
         write_file(tmp_path, header(file_id, layout), [JournalRecord(Kind.ADD, 0, file_id, 7, b"old")])
@@ -78,19 +78,19 @@ def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, rename
     shutil.rmtree(tmp_path / "new")
     with Directory(str(tmp_path)) as directory:
         write_control(directory, moves)
-        name_control(directory)
+        commit_control(directory)
     found = seen(tmp_path)
     assert [file.header.file_id for file in found.files] == [1, 3]
-    assert read_seen(found.files[0]) == data
+    assert read_use(found.files[0]) == data
     assert not found.problems
-    # One that is damaged says nothing, and that is told.
+    # A damaged control file has no effect, and is reported.
     control = tmp_path / CONTROL_FILE
     whole = control.read_bytes()
     control.write_bytes(whole[:-1])
     assert [file.header.file_id for file in seen(tmp_path).files] == [1, 2, 3]
     assert rules(tmp_path) == ["control"]
     control.write_bytes(whole)
-    # One that was being written has not got its name.
+    # A control file that was being written does not have its name yet.
     control.rename(tmp_path / f"{CONTROL_FILE}.tmp")
     assert [file.header.file_id for file in seen(tmp_path).files] == [1, 2, 3]
     assert rules(tmp_path) == []
@@ -103,13 +103,13 @@ def test_an_interrupted_compaction_says_which_files_count(tmp_path: Path, rename
     assert rules(tmp_path) == ["compaction"]
 
 
-def test_what_is_wrong_with_headers_and_names_is_told_and_the_rest_is_there(tmp_path: Path) -> None:
+def test_problems_of_headers_and_names_are_reported_and_other_files_are_listed(tmp_path: Path) -> None:
     reload(tmp_path, replace(SMALL, files_min=6))
-    there = files(tmp_path)
+    live = files(tmp_path)
     (tmp_path / "journal-70.jnl").write_bytes(b"BIN")
-    flip(there[0], 20)
-    shutil.copy(there[1], tmp_path / "journal-2000.jnl")
+    flip(live[0], 20)
+    shutil.copy(live[1], tmp_path / "journal-2000.jnl")
     (tmp_path / "journal-90.jnl").write_bytes(header(90, JournalLayout.JBM).pack() + bytes(2044))
-    assert header_of(there[1]).file_id == 2
+    assert header_of(live[1]).file_id == 2
     assert sorted(rules(tmp_path)) == ["file_id", "header_crc", "layout", "name", "short"]
-    assert [file.name for file in seen(tmp_path).files] == [file.name for file in (there[1], *there[2:])]
+    assert [file.name for file in seen(tmp_path).files] == [file.name for file in (live[1], *live[2:])]

@@ -1,4 +1,4 @@
-"""Compaction of files that are damaged, of files of other sizes, and of very many bodies."""
+"""Compaction with damaged files, files of other sizes, and many bodies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE
 from binlog.format.journal.record import Kind
 from binlog.journal.compaction import compactor as compaction
 from binlog.journal.compaction.control_file import FileMoves, write_control
-from binlog.journal.compaction.live_records import find_survivors
-from binlog.journal.compaction.plan import find_runs
+from binlog.journal.compaction.live_records import find_live_records
+from binlog.journal.compaction.plan import compaction_groups
 from binlog.journal.journal import Journal
 from binlog.journal.options import JournalOptions, Sync
 from binlog.storage.directory import Directory
@@ -26,7 +26,7 @@ from tests.support.journals import LAYOUTS, SMALL, files, flip, ids, journal, re
 
 
 def _fill(opened: Journal, count: int = 60, size: int = 300, alive: int = 5) -> None:
-    """Records of which one in so many stays."""
+    """Append records, and delete all but one in `alive`."""
     for number in range(count):
         opened.append_add(number, 1, bytes([number % 251]) * size, sync=Sync.LATER)
         if number % alive:
@@ -35,7 +35,7 @@ def _fill(opened: Journal, count: int = 60, size: int = 300, alive: int = 5) -> 
 
 
 def _alive_in(path: Path, record_id: int) -> tuple[Path, Scanned]:
-    """Where a record lies."""
+    """Find the file and the location of a record."""
     for file in files(path):
         for each in records_in(file):
             if each[0] == Kind.ADD and each[4] == record_id:
@@ -44,12 +44,12 @@ def _alive_in(path: Path, record_id: int) -> tuple[Path, Scanned]:
 
 
 @pytest.mark.parametrize("what", ["body", "kind", "check", "delete"])
-def test_a_file_that_is_damaged_meanwhile_stays_as_it_is_and_is_told(tmp_path: Path, what: str) -> None:
+def test_a_file_damaged_during_a_compaction_stays_and_is_reported(tmp_path: Path, what: str) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
-        opened.append_add(100, 1, b"")  # so that all before is in a file
+        opened.append_add(100, 1, b"")  # so that a complete file has all earlier records
         file, record = _alive_in(tmp_path, 20)
-        if what == "delete":  # of another record, which comes back
+        if what == "delete":  # whose record reappears
             record = next(each for each in records_in(file) if each[0] == Kind.DELETE)
         _, at, end, *_ = record
         flip(file, {"body": at + 50, "kind": at, "check": end - 1, "delete": at}[what], 0x40)
@@ -66,12 +66,12 @@ def test_a_file_that_is_damaged_meanwhile_stays_as_it_is_and_is_told(tmp_path: P
     assert [each.read_bytes() for each in kept] == [before]
 
 
-def test_a_compaction_that_cannot_write_its_control_file_does_nothing_and_appends_go_on(tmp_path: Path) -> None:
+def test_a_compaction_without_space_for_its_control_file_does_nothing_and_appends_continue(tmp_path: Path) -> None:
     unfinished = tmp_path / f"{CONTROL_FILE}.tmp"
     with journal(tmp_path) as (opened, _):
         _fill(opened)
         before = files(tmp_path)
-        unfinished.mkdir()  # neither can it be made, nor removed
+        unfinished.mkdir()  # so that the control file can be neither created nor removed
         with pytest.raises(AccessError):
             opened.compact()
         assert set(files(tmp_path)) >= set(before)
@@ -82,7 +82,7 @@ def test_a_compaction_that_cannot_write_its_control_file_does_nothing_and_append
     assert set(ids(reload(tmp_path))) == {*range(0, 60, 5), 60, 100}
 
 
-def test_a_control_file_that_found_no_room_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_file_without_space_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def limited(directory: Directory, moves: FileMoves) -> None:
@@ -102,24 +102,22 @@ def test_a_control_file_that_found_no_room_is_not_left(tmp_path: Path, monkeypat
     assert set(ids(reload(tmp_path))) == {*range(0, 60, 5), 60, 100}
 
 
-def test_what_is_damaged_after_it_was_looked_at_is_not_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_damaged_after_the_scan_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
         file, record = _alive_in(tmp_path, 20)
 
         def late(*arguments: object) -> object:
-            runs = find_runs(*arguments)  # type: ignore[arg-type]
+            runs = compaction_groups(*arguments)  # type: ignore[arg-type]
             flip(file, record[1] + 50)
             return runs
 
-        monkeypatch.setattr(compaction, "find_runs", late)
+        monkeypatch.setattr(compaction, "compaction_groups", late)
         opened.compact()
         assert [(problem.path, problem.offset) for problem in opened.problems()] == [(str(file), record[1])]
         assert not list(tmp_path.glob("*.cmp"))
-        monkeypatch.setattr(compaction, "find_runs", find_runs)
-        opened.compact()  # now of all others
+        monkeypatch.setattr(compaction, "compaction_groups", compaction_groups)
+        opened.compact()  # compacts all other files
         assert len(opened.problems()) == 1
     loaded = reload(tmp_path)
     assert set(ids(loaded)) == {0, 5, 10, 15, 25, 30, 35, 40, 45, 50, 55, 60}
@@ -128,10 +126,10 @@ def test_what_is_damaged_after_it_was_looked_at_is_not_written_anew(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("before", "after"), [(8192, 1024), (1024, 8192), (4096, 2048)])
-def test_a_journal_goes_on_with_files_of_another_size(
+def test_a_journal_continues_with_files_of_another_size(
     tmp_path: Path, layout: JournalLayout, before: int, after: int
 ) -> None:
-    """Also where the new files could not hold a record that the old ones have."""
+    """Even if a record of the old files does not fit in a new file."""
     old = replace(SMALL, layout=layout, file_bytes=before)
     with journal(tmp_path, old) as (opened, _):
         _fill(opened)
@@ -147,7 +145,7 @@ def test_a_journal_goes_on_with_files_of_another_size(
         opened.reclaim()
         opened.compact()
         opened.append_add(-3, 1, bytes(after - 200))
-        # Whether one is ahead already is for the journal's own thread to say.
+        # Whether a file is prepared already is up to the maintenance thread.
         assert {each.file_bytes for each in (opened._files.ahead, *opened._files.free) if each is not None} <= {after}
     loaded = reload(tmp_path, new)
     assert [record for record in loaded.records if record in expected] == expected
@@ -163,38 +161,38 @@ def _fill_more(opened: Journal, first: int) -> None:
     opened.append_add(first, 1, b"")
 
 
-def test_files_that_cannot_be_compacted_do_not_have_it_begin_again_and_again(
+def test_files_that_cannot_be_compacted_do_not_restart_compactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reads all files: so not for each few that can be."""
+    """A compaction reads all files, so it must not run again for each few new ones."""
     begun = 0
-    plain = find_survivors
+    plain = find_live_records
 
     def counted(*arguments: object) -> object:
         nonlocal begun
         begun += 1
         return plain(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compaction, "find_survivors", counted)
+    monkeypatch.setattr(compaction, "find_live_records", counted)
     options = replace(SMALL, compact_files_min=10)
     with journal(tmp_path, options) as (opened, _):
         for number in range(40):
             opened.append_add_tx(1, 1000 + number, 1, bytes(1500), sync=Sync.LATER)
         opened.prepare(1)
-        _go_on(opened, range(100))
+        _fill_and_reclaim(opened, range(100))
         assert 3 <= begun <= 14
         assert len(opened._files.data) < 75
         opened.rollback(1)
         opened.reclaim()
         assert len(opened._files.data) < 35
-        _go_on(opened, range(100, 140))
+        _fill_and_reclaim(opened, range(100, 140))
         assert begun <= 20
         assert len(opened._files.data) < 20
     assert ids(reload(tmp_path, options)) == list(range(140))
 
 
-def _go_on(opened: Journal, numbers: range) -> None:
-    """A file for each, of which little stays; the journal's own thread looks after each."""
+def _fill_and_reclaim(opened: Journal, numbers: range) -> None:
+    """Fill one mostly dead file after another, each checked by the maintenance thread."""
     for number in numbers:
         opened.append_add(number, 1, b"stays", sync=Sync.LATER)
         opened.append_add(10_000, 1, bytes(1700), sync=Sync.LATER)
@@ -212,11 +210,11 @@ def _peak(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.slow
-def test_bodies_are_not_held_all_together(tmp_path: Path) -> None:
+def test_bodies_are_not_all_in_memory_at_once(tmp_path: Path) -> None:
     options = JournalOptions(file_bytes=1 << 16, compact_files_min=0)
     with journal(tmp_path, options) as (opened, _):
         _fill(opened, count=2000, size=4000, alive=3)
-        assert sum(file.alive_bytes for file in opened._files.data) > 2_500_000
+        assert sum(file.live_bytes for file in opened._files.data) > 2_500_000
         gone: list[int] = []
         assert _peak(lambda: gone.append(opened.compact())) < 1_500_000
         assert gone[0] > 50

@@ -1,4 +1,4 @@
-"""What a journal does beside appending, where it fails for a reason that may pass: the journal goes on."""
+"""Maintenance that fails for a transient reason: appends continue, and the work is retried."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.failing import FailingCalls
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
 
 _LARGE = bytes(900)  # two to a file
-# Of those that the keeper makes, but for writes and syncs.
+# Those of the maintenance thread, except writes and syncs.
 _CALLS = ("pread", "unlink", "link", "stat", "listdir", "mkdir")
 
-# A limit on the size of files, of setrlimit(2), has writes behind it fail as a full disk's do: so no file can be made,
-# and the beginnings of those that are there can be written to.
+# setrlimit(2) limits the size of files, so that later writes fail as on a full disk: no file can be created, but the
+# beginnings of existing files can be overwritten.
 _ON_A_FULL_DISK = """
 import resource, sys
 from binlog.errors import FullError
@@ -41,13 +41,13 @@ for number in map(int, sys.argv[3].split(",")):
 for _ in range(2):
     try:
         journal.reclaim()
-        print("kept", len(journal.why_kept()))
+        print("kept", len(journal.file_pins()))
     except FullError:
         print("full")
 journal.append_add(100, 1, b"goes on")
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 journal.reclaim()
-print("kept", len(journal.why_kept()))
+print("kept", len(journal.file_pins()))
 journal.append_add(101, 1, bytes(1500))
 journal.close()
 """
@@ -55,7 +55,7 @@ journal.close()
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """Use a folder in memory: these tests inject failures at each call, and do not test the disk."""
     return in_memory
 
 
@@ -69,19 +69,19 @@ def _four_files(path: Path) -> None:
     with journal(path) as (opened, _):
         for number in range(6):
             opened.append_add(number, 1, _LARGE)
-        opened.append_add(6, 1, bytes(300))  # in the fourth
+        opened.append_add(6, 1, bytes(300))  # in the fourth file
 
 
 @pytest.mark.parametrize("pool", [0, 2])
-def test_to_free_files_takes_no_space(tmp_path: Path, pool: int) -> None:
-    """There may be none, and where fewer files are asked for one of them still has to keep the largest id."""
+def test_freeing_files_takes_no_space(tmp_path: Path, pool: int) -> None:
+    """There may be no space, and with fewer files one of them still has to keep the largest id."""
     _four_files(tmp_path)
     assert _on_a_full_disk(tmp_path, pool, [0, 1, 2, 3, 4, 5]) == ["kept 0"] * 3
     loaded = reload(tmp_path)
     assert (ids(loaded), loaded.id_max, check_journal(tmp_path)) == ([6, 100, 101], 101, [])
 
 
-def test_what_is_to_be_set_aside_waits_until_there_is_space(tmp_path: Path) -> None:
+def test_a_damaged_file_waits_for_space_to_be_quarantined(tmp_path: Path) -> None:
     _four_files(tmp_path)
     first = files(tmp_path)[0]
     flip(first, records_in(first)[0][1] + 100)
@@ -109,18 +109,18 @@ with Journal(sys.argv[1], JournalOptions(file_bytes=2048, compact_files_min=0, f
 """
 
 
-def test_on_a_full_disk_a_journal_is_loaded_and_its_own_files_are_freed(tmp_path: Path) -> None:
+def test_a_journal_on_a_full_disk_is_loaded_and_frees_files(tmp_path: Path) -> None:
     _four_files(tmp_path)
     for file in files(tmp_path):
         if not records_in(file):
-            file.unlink()  # as though its process had died before it could make one
+            file.unlink()  # as if the process had died before it could create the file
     done = run_script(_LOADED_ON_A_FULL_DISK, tmp_path)
     assert (done.stdout, done.stderr) == ("7\n3\n", "")
     assert len(files(tmp_path)) == 6
     assert (ids(reload(tmp_path)), check_journal(tmp_path)) == ([6, *range(100, 106)], [])
 
 
-def test_a_compaction_leaves_no_more_files_than_were_asked_for(tmp_path: Path) -> None:
+def test_a_compaction_leaves_no_more_files_than_requested(tmp_path: Path) -> None:
     options = replace(SMALL, pool_files=8)
     with journal(tmp_path, options) as (opened, _):
         _fill(opened)
@@ -148,7 +148,7 @@ def _delete_and_reclaim(opened: Journal) -> int:
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENOSPC])
 @pytest.mark.parametrize("pool", [None, 6])
 @pytest.mark.parametrize("work", [Journal.compact, _delete_and_reclaim])
-def test_whatever_cannot_be_opened_or_read_is_done_later(
+def test_work_that_cannot_open_or_read_a_file_is_retried_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Journal], int], pool: int | None, number: int
 ) -> None:
     options = replace(SMALL, pool_files=pool)
@@ -158,7 +158,7 @@ def test_whatever_cannot_be_opened_or_read_is_done_later(
         with journal(path, options) as (opened, _):
             _fill(opened)
             with monkeypatch.context() as patched:
-                failing = FailingCalls(patched, _CALLS, at, number, opened._keeper.worker.is_own_thread)
+                failing = FailingCalls(patched, _CALLS, at, number, opened._maintenance.worker.is_own_thread)
                 with contextlib.suppress(AccessError, FullError):
                     work(opened)
             opened.append_add(100, 1, b"goes on")

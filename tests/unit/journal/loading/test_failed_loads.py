@@ -1,4 +1,4 @@
-"""A load that fails leaves nothing open, and can be done again; also an end that a signal handler breaks into."""
+"""A load that fails leaves nothing open, and can be retried; so can a close that a signal handler interrupts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import BinlogError, ClosedError, CorruptError, StateError
-from binlog.journal.compaction.maintenance import Keeper
+from binlog.journal.compaction.maintenance import MaintenanceThread
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from tests.support.descriptors import count_descriptors, descriptors_before
@@ -22,18 +22,18 @@ from tests.support.journals import SMALL, files, flip, ids, journal, records_in,
 from tests.support.signals import interrupting, strike
 
 _CALLS = ("fdatasync", "fsync", "open", "link", "rename", "unlink", "listdir", "stat", "pread")
-# A load that makes files too.
+# A load that also creates files.
 _OPTIONS = replace(SMALL, files_min=6)
 
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """Use a folder in memory: these tests inject failures at each call, and do not test the disk."""
     return in_memory
 
 
 def _left_behind(path: Path) -> None:
-    """A journal whose process died in the middle of much."""
+    """Make a journal whose process died in the middle of various work."""
     with journal(path) as (opened, _):
         for number in range(30):
             opened.append_add(number, 1, bytes(200), sync=Sync.LATER)
@@ -43,20 +43,20 @@ def _left_behind(path: Path) -> None:
         opened.append_add_tx(101, 101, 1, b"prepared")
         opened.prepare(101)
     used = [file for file in files(path) if records_in(file)]
-    flip(used[-1], records_in(used[-1])[-1][2] + 5, 0xFF)  # behind its last record
+    flip(used[-1], records_in(used[-1])[-1][2] + 5, 0xFF)  # after its last record
     (path / "journal-50.jnl.tmp").write_bytes(b"half")
     (path / "journal-51.jnl").write_bytes(b"")
     (path / "journal-52.jnl").write_bytes(b"BI")
 
 
 def _threads() -> list[str]:
-    """But those that did a step of a call, and may be ending still."""
+    """Return the running threads, except those of completed steps, which may still be ending."""
     return [thread.name for thread in threading.enumerate() if thread.name != "binlog step"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
-def test_a_load_that_fails_at_any_call_can_be_done_again(
+def test_a_load_that_fails_in_any_call_can_be_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     _left_behind(tmp_path / "before")
@@ -80,7 +80,7 @@ def test_a_load_that_fails_at_any_call_can_be_done_again(
                     opened.new_id()
                 loaded = opened.load()
             assert (loaded.records, loaded.prepared) == (expected.records, expected.prepared), at
-            # Told by the load that ended them, which may have failed behind that.
+            # Reported by the load that rolls them back, which may have failed later.
             assert loaded.failed in (expected.failed, []), at
             opened.append_add(200, 1, b"behind")
         assert ids(reload(path, _OPTIONS)) == [*ids(expected), 200]
@@ -90,7 +90,7 @@ def test_a_load_that_fails_at_any_call_can_be_done_again(
     assert failed > 20
 
 
-def test_a_damaged_header_is_told_each_time_and_nothing_stays_open(tmp_path: Path) -> None:
+def test_a_damaged_header_is_reported_by_each_load_and_leaves_no_descriptor(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"")
     flip(files(tmp_path)[0], 20)
@@ -105,20 +105,20 @@ def test_a_damaged_header_is_told_each_time_and_nothing_stays_open(tmp_path: Pat
         assert ids(again.load()) == [1]
 
 
-def test_an_end_that_is_broken_into_is_ended_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_close_is_completed_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = descriptors_before()
     opened = Journal(tmp_path, SMALL)
     opened.start()
     opened.load()
     opened.append_add(1, 1, b"", sync=Sync.LATER)
     with monkeypatch.context() as patch, interrupting(signal.SIGUSR1):
-        plain = Keeper.stop
+        plain = MaintenanceThread.stop
 
-        def struck(keeper: Keeper) -> None:
+        def struck(thread: MaintenanceThread) -> None:
             strike(signal.SIGUSR1)
-            plain(keeper)
+            plain(thread)
 
-        patch.setattr(Keeper, "stop", struck)
+        patch.setattr(MaintenanceThread, "stop", struck)
         with pytest.raises(KeyboardInterrupt):
             opened.close()
     with pytest.raises(ClosedError):

@@ -1,4 +1,4 @@
-"""Calls of a signal handler that broke into a call of its own thread, which would wait for itself."""
+"""Calls of a signal handler that interrupted a call of its own thread, which would wait for itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CALLS: list[Callable[[Journal], object]] = [
     lambda opened: opened.append_delete_tx(3, 1),
     lambda opened: opened.commit(3),
     Journal.new_id,
-    Journal.why_kept,
+    Journal.file_pins,
     Journal.problems,
     Journal.reclaim,
     Journal.compact,
@@ -32,7 +32,7 @@ _CALLS: list[Callable[[Journal], object]] = [
 
 
 class _Handler:
-    """Makes all calls, each of which is to be refused."""
+    """Makes all calls, and expects each to be refused."""
 
     def __init__(self, opened: Journal) -> None:
         self._opened = opened
@@ -61,7 +61,7 @@ def _never_for_ever() -> Iterator[None]:
 
 
 def test_a_signal_handler_within_a_change_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Appender.settle
+    plain = Appender.when_durable
 
     def struck(appender: Appender, sync: Sync) -> object:
         signal.raise_signal(signal.SIGUSR1)
@@ -71,7 +71,7 @@ def test_a_signal_handler_within_a_change_is_refused(tmp_path: Path, monkeypatch
         handler = _Handler(opened)
         signal.signal(signal.SIGUSR1, handler)
         with monkeypatch.context() as patched:
-            patched.setattr(Appender, "settle", struck)
+            patched.setattr(Appender, "when_durable", struck)
             opened.append_add(1, 1, b"")
         assert handler.refused == len(_CALLS)
         opened.append_add(4, 1, b"")
@@ -95,8 +95,8 @@ def test_a_signal_handler_within_a_load_is_refused(tmp_path: Path, monkeypatch: 
         opened.append_add(1, 1, b"")
 
 
-def test_a_signal_handler_beside_a_wait_may_append(tmp_path: Path) -> None:
-    """What is waited for is out of the calls of the thread that waits."""
+def test_a_signal_handler_during_a_wait_may_append(tmp_path: Path) -> None:
+    """A thread that waits has left the guarded part of its call."""
     with journal(tmp_path) as (opened, _):
         signal.signal(signal.SIGUSR1, lambda *_: opened.append_add(2, 1, b""))
         future = opened.append_add(1, 1, b"", sync=Sync.FUTURE)
@@ -106,7 +106,7 @@ def test_a_signal_handler_beside_a_wait_may_append(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sync", [True, False, "wait", None])
-def test_what_is_no_sync_is_refused_and_nothing_is_appended(tmp_path: Path, sync: object) -> None:
+def test_an_invalid_sync_is_refused_and_nothing_is_appended(tmp_path: Path, sync: object) -> None:
     with journal(tmp_path) as (opened, _):
         with pytest.raises(TypeError, match="Sync"):
             opened.append_add(1, 1, b"", sync=sync)  # type: ignore[call-overload]

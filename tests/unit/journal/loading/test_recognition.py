@@ -1,4 +1,4 @@
-"""Which layout a journal of JBoss Messaging or HornetQ has: known by its records, and refused unchanged if not sure."""
+"""Recognition of the layouts of JBoss Messaging and HornetQ by their records; ambiguous ones are refused unchanged."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from binlog.errors import CorruptError
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
-from binlog.journal.compaction.maintenance import Keeper
+from binlog.journal.compaction.maintenance import MaintenanceThread
 from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.inspection.record_reader import read_records
 from binlog.journal.inspection.stat import stat_journal
 from tests.support.journals import SMALL, files, ids, journal, reload, write_file
 
 TX, ADDED = "0000000000000055", "0000000000000021"
-# An added record, and one that a transaction adds: alike in all layouts.
-ALIKE = f"""
+# An ADD and an ADD_TX, which are the same in all layouts.
+FOUR_BYTE_LAYOUTS = f"""
     0b 00000001 0000000000000011 00000001 07 41 00000017
     0d 00000001 {TX} {ADDED} 00000001 07 42 0000001f
 """
@@ -71,9 +71,9 @@ def _refused(path: Path, layout: JournalLayout | None, match: str) -> None:
 def test_a_journal_of_hornetq_2_0_is_refused_by_name_and_unchanged(
     tmp_path: Path, layout: JournalLayout | None, record: str
 ) -> None:
-    """Also if a record of it lies behind zeros, up to the next block, and if others follow."""
+    """Even if one of its records follows zeros up to the next block, and if other records follow."""
     for number, gap in enumerate(("", "00" * (512 - 58))):
-        path = _made(tmp_path / str(number), ALIKE, gap, record, "13 00000001 0000000000000057 00000011")
+        path = _made(tmp_path / str(number), FOUR_BYTE_LAYOUTS, gap, record, "13 00000001 0000000000000057 00000011")
         _refused(path, layout, "hornetq-2.0")
         with pytest.raises(CorruptError, match="hornetq-2"):
             read_records(path, layout=layout)
@@ -93,13 +93,13 @@ def test_a_journal_of_hornetq_2_1_or_artemis_is_refused_by_name_and_unchanged(
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_a_record_that_only_the_oldest_layout_has_tells_that_it_is_that(tmp_path: Path, name: str) -> None:
-    path = _made(tmp_path / "j", ALIKE, OLD[name])
+def test_a_record_of_only_the_oldest_layout_identifies_it(tmp_path: Path, name: str) -> None:
+    path = _made(tmp_path / "j", FOUR_BYTE_LAYOUTS, OLD[name])
     _refused(path, JournalLayout.JBM, "jbm-2008-07")
     assert read_records(path).layout is JournalLayout.JBM_2008_07
     assert check_journal(path) == []
     is_prepare = "prepare" in name
-    if not is_prepare:  # six days in September 2008 had the same deletes, and another prepare
+    if not is_prepare:  # for six days in September 2008 deletes were the same, and prepares were not
         _refused(path, None, "say which")
     options = replace(SMALL, layout=None if is_prepare else JournalLayout.JBM_2008_07)
     with journal(path, options) as (opened, loaded):
@@ -109,7 +109,7 @@ def test_a_record_that_only_the_oldest_layout_has_tells_that_it_is_that(tmp_path
 
 
 def test_a_prepared_transaction_of_the_oldest_layout_is_not_rolled_back(tmp_path: Path) -> None:
-    path = _made(tmp_path / "j", ALIKE, OLD["prepare"])
+    path = _made(tmp_path / "j", FOUR_BYTE_LAYOUTS, OLD["prepare"])
     with journal(path, SMALL) as (opened, loaded):
         assert [(each.tx_id, [record.record_id for record in each.records]) for each in loaded.prepared] == [
             (0x55, [0x21])
@@ -118,30 +118,32 @@ def test_a_prepared_transaction_of_the_oldest_layout_is_not_rolled_back(tmp_path
     assert ids(reload(path, SMALL)) == [0x11, 0x21]
 
 
-def test_what_fits_several_layouts_must_be_named_before_anything_is_written(tmp_path: Path) -> None:
-    for number, records in enumerate(((ALIKE,), (ALIKE, COMMIT), (ALIKE, NEW["delete"]), ())):
+def test_an_ambiguous_layout_must_be_named_before_anything_is_written(tmp_path: Path) -> None:
+    for number, records in enumerate(
+        ((FOUR_BYTE_LAYOUTS,), (FOUR_BYTE_LAYOUTS, COMMIT), (FOUR_BYTE_LAYOUTS, NEW["delete"]), ())
+    ):
         path = _made(tmp_path / str(number), *records)
         _refused(path, None, "say which")
         assert read_records(path).layout is JournalLayout.JBM
         reload(path, replace(SMALL, layout=JournalLayout.JBM))
-    path = _made(tmp_path / "sure", ALIKE, COMMIT, NEW["delete"])
+    path = _made(tmp_path / "sure", FOUR_BYTE_LAYOUTS, COMMIT, NEW["delete"])
     with journal(path, SMALL) as (opened, loaded):
         assert opened._files.layout is JournalLayout.JBM
         assert (ids(loaded), loaded.problems) == ([0x21], [])
 
 
 @pytest.mark.parametrize("mask", [1 << bit for bit in range(8)])
-def test_one_damaged_record_makes_no_other_layout_of_a_named_one(tmp_path: Path, mask: int) -> None:
-    """An empty PREPARE with one bit changed is a DELETE_TX of the oldest layout; the others tell that it is damage."""
+def test_one_damaged_record_does_not_contradict_a_named_layout(tmp_path: Path, mask: int) -> None:
+    """An empty PREPARE with one flipped bit is a DELETE_TX of the oldest layout; other records show the damage."""
     empty = "11 00000001 0000000000000058 00000000 00000000 00000019"
-    path = _made(tmp_path / "j", ALIKE, COMMIT, NEW["delete"], empty)
+    path = _made(tmp_path / "j", FOUR_BYTE_LAYOUTS, COMMIT, NEW["delete"], empty)
     data = bytearray((path / "journal-1.jnl").read_bytes())
     data[data.index(bytes.fromhex(empty))] ^= mask
     (path / "journal-1.jnl").write_bytes(data)
     assert ids(reload(path, replace(SMALL, layout=JournalLayout.JBM))) == [0x21]
 
 
-def test_what_a_user_put_into_the_body_of_a_damaged_record_is_no_evidence(tmp_path: Path) -> None:
+def test_the_body_of_a_damaged_record_is_no_evidence(tmp_path: Path) -> None:
     forged = bytes.fromhex(HORNETQ["commit"])
     header = FileHeader(JournalLayout.JBM, 1)
     file = write_file(
@@ -155,9 +157,9 @@ def test_what_a_user_put_into_the_body_of_a_damaged_record_is_no_evidence(tmp_pa
     assert [problem.rule for problem in loaded.problems] == ["gap"]
 
 
-def test_the_oldest_layout_is_written_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transactions, deletes and prepares, over several files, and again after a load."""
-    monkeypatch.setattr(Keeper, "wake", lambda _: None)  # no file is freed before `reclaim` is called
+def test_the_oldest_layout_is_written_if_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Append transactions, deletes and prepares over several files, and again after a load."""
+    monkeypatch.setattr(MaintenanceThread, "wake", lambda _: None)  # no file is freed before `reclaim` is called
     options = replace(SMALL, layout=JournalLayout.JBM_2008_07)
     with journal(tmp_path, options) as (opened, _):
         for number in range(10):
@@ -180,7 +182,7 @@ def test_the_oldest_layout_is_written_when_asked_for(tmp_path: Path, monkeypatch
     data = b"".join(file.read_bytes() for file in files(tmp_path))
     assert bytes.fromhex("0000000000000065 00000001") in data
     for _ in range(2):
-        with journal(tmp_path, SMALL) as (opened, loaded):  # its prepares tell which layout it is
+        with journal(tmp_path, SMALL) as (opened, loaded):  # the layout is recognised by its prepares
             assert sorted(set(ids(loaded))) == [1, 3, 4, 5, 6, 7, 8, 9, 20]
             assert [each.tx_id for each in loaded.prepared] == [101]
             assert (loaded.failed, loaded.problems) == ([], [])

@@ -1,4 +1,4 @@
-"""A load while others load, or close, or a signal comes."""
+"""Loads at the same time as another load or a close."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tests.support.journals import SMALL, ids, reload
 
 
 class _Held:
-    """Has a load wait in the middle, until it may go on."""
+    """Blocks a load in the middle, until `resume` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.entered, self.go_on = threading.Event(), threading.Event()
+        self.entered, self.resume = threading.Event(), threading.Event()
         plain = Loading.loaded
 
         def held(loading: Loading) -> Loaded:
             self.entered.set()
-            assert self.go_on.wait(60)
+            assert self.resume.wait(60)
             return plain(loading)
 
         monkeypatch.setattr(Loading, "loaded", held)
 
 
-def test_close_waits_for_a_load_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_waits_for_a_running_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = _Held(monkeypatch)
     opened = Journal(tmp_path, SMALL)
     opened.start()
@@ -41,7 +41,7 @@ def test_close_waits_for_a_load_that_goes_on(tmp_path: Path, monkeypatch: pytest
         assert not wait([closing], timeout=0.2).done
         with pytest.raises(BusyError):
             Journal(tmp_path, SMALL).start()
-        held.go_on.set()
+        held.resume.set()
         assert loading.result(60).records == []
         closing.result(60)
     with pytest.raises(ClosedError):
@@ -49,14 +49,14 @@ def test_close_waits_for_a_load_that_goes_on(tmp_path: Path, monkeypatch: pytest
     assert reload(tmp_path).records == []
 
 
-def test_of_two_threads_that_load_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_two_concurrent_loads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = _Held(monkeypatch)
     with Journal(tmp_path, SMALL) as opened, ThreadPoolExecutor(2) as threads:
         first = threads.submit(opened.load)
         assert held.entered.wait(60)
         second = threads.submit(opened.load)
         assert not wait([second], timeout=0.2).done
-        held.go_on.set()
+        held.resume.set()
         assert first.result(60).records == []
         with pytest.raises(StateError):
             second.result(60)

@@ -1,4 +1,4 @@
-"""What a load does about work that another process did, and that may not be on the disk; and loads that fail."""
+"""A load makes durable what another process may have left unsynced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.journals import SMALL, files, header_of, ids, journal, reload
 
 
 class Spy:
-    """The calls that make something durable, and renames, in their order."""
+    """Record the calls that make data durable, and renames, in their order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -57,7 +57,7 @@ def test_headers_of_free_files_and_names_are_made_durable_by_a_load(
     assert ("fsync", "journal") in spy.calls
 
 
-def test_the_name_of_a_control_file_is_durable_before_a_load_does_what_it_says(
+def test_the_name_of_a_control_file_is_durable_before_a_load_rolls_forward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "journal"
@@ -98,9 +98,7 @@ def test_a_file_that_cannot_be_renewed_is_not_left_open(tmp_path: Path, monkeypa
         assert count_descriptors() == before
 
 
-def test_after_a_new_file_could_not_be_synced_nothing_is_appended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_appended_after_a_failed_sync_of_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Journal(tmp_path, SMALL)
     opened.start()
     opened.load()
@@ -111,13 +109,13 @@ def test_after_a_new_file_could_not_be_synced_nothing_is_appended(
         monkeypatch.setattr(files_module, "sync", plain)
         raise PoisonedError("a fault")
 
-    with opened._files_guard:  # the keeper makes none meanwhile
+    with opened._files_guard:  # the maintenance thread creates none meanwhile
         ahead, opened._files.ahead = opened._files.ahead, None
         assert ahead is not None
         ahead.close()
         free, opened._files.free = opened._files.free, type(opened._files.free)()
         assert not free
-        monkeypatch.setattr(opened._keeper, "wake", lambda: None)
+        monkeypatch.setattr(opened._maintenance, "wake", lambda: None)
     monkeypatch.setattr(files_module, "sync", failing)
     with pytest.raises(PoisonedError):
         _fill(opened, 100)

@@ -1,4 +1,4 @@
-"""Which files go, and which stay, and what becomes of those that go."""
+"""Which files are freed and which stay, and their reuse."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from tests.support.journals import SMALL, files, header_of, ids, journal, record
 ONE = bytes(1500)
 
 
-def test_what_ended_records_stays_as_long_as_these() -> None:
-    directory = Directory(os.curdir)  # which none of them touches
+def test_a_file_with_deletes_outlives_the_deleted_records() -> None:
+    directory = Directory(os.curdir)  # no file is accessed
     pairs = list(itertools.permutations(range(3), 2))
     for numbers in itertools.product((0, 1), repeat=3 + len(pairs)):
         made = [JournalFile(directory, "", FileHeader(JournalLayout.JBM, number), 1024) for number in range(3)]
         for file, alive in zip(made, numbers, strict=False):
-            file.alive = alive
+            file.pin_count = alive
         for (who, whose), ends in zip(pairs, numbers[3:], strict=True):
             if ends:
-                made[who].outlasts.add(made[whose])
+                made[who].must_outlive.add(made[whose])
         dead = dead_files(made, None)
         for place, file in enumerate(made):
-            # Oldest first: so not for one that goes after it.
-            kept = any(other not in dead or made.index(other) > place for other in file.outlasts)
-            assert (file in dead) == (not file.alive and not kept)
+            # Files are freed oldest first, so a later file cannot free this one.
+            kept = any(other not in dead or made.index(other) > place for other in file.must_outlive)
+            assert (file in dead) == (not file.pin_count and not kept)
 
 
-def test_a_dead_file_is_used_again_with_a_higher_id(tmp_path: Path) -> None:
+def test_a_dead_file_is_reused_with_a_higher_id(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         for number in range(6):
             opened.append_add(number, 1, ONE)
@@ -61,7 +61,7 @@ def test_a_dead_file_is_used_again_with_a_higher_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
-def test_a_delete_stays_for_as_long_as_what_it_deleted(tmp_path: Path, layout: JournalLayout) -> None:
+def test_a_delete_outlives_its_record(tmp_path: Path, layout: JournalLayout) -> None:
     with journal(tmp_path, replace(SMALL, layout=layout)) as (opened, _):
         opened.append_add(1, 1, bytes(300))
         opened.append_add(2, 1, bytes(300))
@@ -79,7 +79,7 @@ def test_a_delete_stays_for_as_long_as_what_it_deleted(tmp_path: Path, layout: J
         assert ids(reload(tmp_path)) == [2, 5, 6]
 
 
-def test_an_update_that_is_alive_keeps_its_record(tmp_path: Path) -> None:
+def test_a_live_update_pins_its_record(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, ONE)
         opened.append_update(1, 1, ONE)
@@ -94,7 +94,7 @@ def test_an_update_that_is_alive_keeps_its_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_the_end_of_a_transaction_stays_for_as_long_as_its_records(tmp_path: Path, commits: bool) -> None:
+def test_the_end_of_a_transaction_outlives_its_records(tmp_path: Path, commits: bool) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"keeps the file")
         opened.append_add_tx(10, 2, 1, b"")
@@ -116,7 +116,7 @@ def test_the_end_of_a_transaction_stays_for_as_long_as_its_records(tmp_path: Pat
     assert ids(reload(tmp_path)) == [5, 6]
 
 
-def test_a_prepared_transaction_keeps_its_files(tmp_path: Path) -> None:
+def test_a_prepared_transaction_pins_its_files(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add_tx(10, 1, 1, b"waits")
         opened.prepare(10, b"XID")
@@ -138,9 +138,7 @@ def test_a_prepared_transaction_keeps_its_files(tmp_path: Path) -> None:
     assert ids(reload(tmp_path)) == [200]
 
 
-def test_what_says_that_a_file_is_dead_is_on_the_disk_before_it_is_freed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deletes_are_durable_before_their_dead_file_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     plain, plain_commit = os.fdatasync, appender.commit_at
 
@@ -159,14 +157,14 @@ def test_what_says_that_a_file_is_dead_is_on_the_disk_before_it_is_freed(
         monkeypatch.setattr(os, "fdatasync", noted)
         monkeypatch.setattr(appender, "commit_at", noted_commit)
         opened.append_delete(1, sync=Sync.LATER)
-        opened._appender._group.by_caller = True  # so that it commits by what is watched here
+        opened._appender._group.by_caller = True  # so that `reclaim` commits by the watched functions
         assert opened.reclaim() == 1
     assert synced.index(last) < synced.index(dead)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("pool", "count"), [(5, 5), (None, 201), (0, 2)])
-def test_so_many_files_stay_as_were_asked_for(tmp_path: Path, pool: int | None, count: int) -> None:
+def test_the_pool_keeps_the_requested_number_of_files(tmp_path: Path, pool: int | None, count: int) -> None:
     options = replace(SMALL, file_bytes=1024, pool_files=pool)
     with journal(tmp_path, options) as (opened, _):
         for number in range(200):
@@ -181,7 +179,7 @@ def test_so_many_files_stay_as_were_asked_for(tmp_path: Path, pool: int | None, 
 
 @pytest.mark.parametrize("pool", [None, 0])
 @pytest.mark.parametrize("work", [Journal.reclaim, Journal.compact])
-def test_no_id_comes_again_though_nothing_is_left_of_its_record(
+def test_no_id_repeats_after_all_traces_of_its_record_are_gone(
     tmp_path: Path, work: Callable[[Journal], int], pool: int | None
 ) -> None:
     options = replace(SMALL, pool_files=pool)
@@ -214,11 +212,11 @@ with Journal(sys.argv[1], JournalOptions(file_bytes=4096)) as journal, contextli
 """
 
 
-def test_no_id_comes_again_where_free_files_of_another_size_go_before_there_are_new_ones(tmp_path: Path) -> None:
+def test_no_id_repeats_if_free_files_of_another_size_are_removed_first(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1_000_000, 1, bytes(500))
         opened.append_delete(1_000_000)
-        opened.append_add(2, 1, ONE)  # in the next file, which was made before
+        opened.append_add(2, 1, ONE)  # in the next file, which was created before
         opened.reclaim()
     assert [header_of(file).record_id_max for file in files(tmp_path) if records_in(file)] == [0]
     run_script(_LOADED_WITH_LARGER_FILES, tmp_path).check_returncode()
@@ -229,8 +227,8 @@ def test_no_id_comes_again_where_free_files_of_another_size_go_before_there_are_
     assert {file.stat().st_size for file in files(tmp_path) if not records_in(file)} == {4096}
 
 
-def test_a_delete_stays_for_an_update_whose_record_is_gone_already(tmp_path: Path) -> None:
-    """The file with the record went first; of the delete and the update that are left the delete must not."""
+def test_a_delete_outlives_an_update_whose_record_is_gone(tmp_path: Path) -> None:
+    """The file with the record was freed first; the delete must then outlive the update."""
     kept = [JournalRecord(Kind.UPDATE, 0, 1, 1, b"u"), JournalRecord(Kind.ADD, 0, 5, 1, b"keeps the file")]
     write_file(tmp_path, FileHeader(JournalLayout.NATIVE, 7, b"saltsalt"), kept)
     write_file(tmp_path, FileHeader(JournalLayout.NATIVE, 8, b"SALTSALT"), [JournalRecord(Kind.DELETE, 0, 1)])
@@ -243,7 +241,7 @@ def test_a_delete_stays_for_an_update_whose_record_is_gone_already(tmp_path: Pat
 
 
 @pytest.mark.parametrize("layout", [JournalLayout.JBM, JournalLayout.JBM_2008_07])
-def test_old_records_of_a_file_do_not_show_between_aligned_ones(tmp_path: Path, layout: JournalLayout) -> None:
+def test_old_records_do_not_reappear_between_aligned_ones(tmp_path: Path, layout: JournalLayout) -> None:
     options = replace(SMALL, file_bytes=1024, layout=layout, alignment=64, buffer_bytes=300, compact_files_min=0)
     with journal(tmp_path, options) as (opened, _):
         for number in range(60):

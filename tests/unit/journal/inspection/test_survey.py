@@ -1,4 +1,4 @@
-"""A survey of a journal, and its records as columns: against reading it record by record, and beside an owner."""
+"""A survey of a journal and its columns, against records read one by one, and beside an owner."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from binlog.errors import BusyError, GoneError, NotFoundError
 from binlog.format.journal.file_header import JournalLayout
 from binlog.journal import FilePart, PartReader, RecordKind, RecordState, survey_journal
-from binlog.journal.files.listing import SeenFile, read_seen
+from binlog.journal.files.listing import FileUse, read_use
 from tests.support.examples import examples
 from tests.support.journal_programs import programs, run
 from tests.support.journals import SMALL, files, journal
 from tests.support.plain_journal import Row, plain_rows
 
-_READING = "binlog.journal.inspection.inspection.read_seen"
+_READING = "binlog.journal.inspection.inspection.read_use"
 _WIDTHS = {"kind": "B", "user_type": "B", "state": "B", "body_bytes": "i", "counts_bytes": "i"}
 
 
 def rows(part: FilePart) -> list[Row]:
-    """The records of a part, read as in another process."""
+    """Read the records of a part, as another process would."""
     found: list[Row] = []
     data = Path(part.path).read_bytes()
     for columns in PartReader(pickle.loads(pickle.dumps(part))):
@@ -51,7 +51,7 @@ def all_rows(path: Path, layout: JournalLayout | None = None) -> list[Row]:
 
 @settings(max_examples=examples(30), deadline=None)
 @given(programs, st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM]), st.sampled_from([1, 64]))
-def test_the_columns_are_what_reading_record_by_record_gives(
+def test_columns_equal_the_records_read_one_by_one(
     program: list[tuple[str, tuple[object, ...]]], layout: JournalLayout, alignment: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -74,17 +74,17 @@ def test_the_columns_are_what_reading_record_by_record_gives(
 
 
 @pytest.mark.parametrize("layout", [JournalLayout.NATIVE, JournalLayout.JBM])
-def test_a_survey_is_of_one_moment_though_its_owner_goes_on_between_two_files(
+def test_a_survey_is_of_one_moment_while_the_owner_appends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: JournalLayout
 ) -> None:
-    """What is appended after a file was read, and goes on in one that was not read yet, is there in both or in none."""
+    """A transaction that begins in a file already read and continues in one not yet read is in both or in none."""
     with journal(tmp_path, replace(SMALL, layout=layout, files_min=6)) as (opened, _):
         for number in range(30):
             opened.append_add(number, 1, bytes(100))
         reads: list[str] = []
 
-        def read_and_go_on(file: SeenFile) -> bytes:
-            data = read_seen(file)
+        def read_and_append(file: FileUse) -> bytes:
+            data = read_use(file)
             reads.append(file.name)
             if len(reads) == 2:
                 for number in range(1000, 1008):
@@ -93,7 +93,7 @@ def test_a_survey_is_of_one_moment_though_its_owner_goes_on_between_two_files(
                     opened.commit(number)
             return data
 
-        monkeypatch.setattr(_READING, read_and_go_on)
+        monkeypatch.setattr(_READING, read_and_append)
         found = all_rows(tmp_path)
         monkeypatch.undo()
         assert len(set(reads)) > 2
@@ -104,17 +104,15 @@ def test_a_survey_is_of_one_moment_though_its_owner_goes_on_between_two_files(
     assert "failed" not in {row["state"] for row in found}
 
 
-def test_what_is_being_written_is_no_damage_and_what_stays_so_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unfinished_write_is_damage_only_if_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"body")
         [file] = files(tmp_path)[:1]
         at = 88 + 21 + 4
         half = iter([b"\x0b\0\0", b"\x0b\0\0\0\x01"])
 
-        def read_while_written(seen: SeenFile) -> bytes:
-            data = read_seen(seen)
+        def read_while_written(seen: FileUse) -> bytes:
+            data = read_use(seen)
             return data[:at] + next(half, bytes(5)).ljust(5, b"\0") + data[at + 5 :] if seen.name == file.name else data
 
         monkeypatch.setattr(_READING, read_while_written)
@@ -123,7 +121,7 @@ def test_what_is_being_written_is_no_damage_and_what_stays_so_is(
         assert [row["record_id"] for row in all_rows(tmp_path)] == [1]
 
 
-def test_who_is_no_journal_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_journal_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="is no journal"):
         survey_journal(tmp_path)
     with journal(tmp_path):
@@ -131,11 +129,11 @@ def test_who_is_no_journal_is_told(tmp_path: Path) -> None:
     assert survey_journal(tmp_path).files == ()
 
 
-def test_a_file_whose_uses_change_all_the_time_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_reused_constantly_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, b"")
 
-    def gone(file: SeenFile) -> bytes:
+    def gone(file: FileUse) -> bytes:
         raise GoneError(file.path)
 
     monkeypatch.setattr(_READING, gone)

@@ -1,4 +1,4 @@
-"""What is damaged is set aside, all of it, once, and in place of nothing; and is seen for what it is."""
+"""The quarantine: damaged bytes are moved there completely and once, and replace nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from binlog.journal.loading import loading
 from binlog.storage.directory import Directory
 from tests.support.journals import FILE_BYTES, SMALL, files, ids, journal, records_in, reload
 
-# Of which a write takes less than what lies behind the records.
+# One write takes less than the bytes after the last record.
 _OPTIONS = replace(SMALL, buffer_bytes=100)
 
 
@@ -26,7 +26,7 @@ def _kept(path: Path) -> dict[str, bytes]:
 
 
 def _damage_tail(path: Path) -> bytes:
-    """Have something lie behind the last record, up to the end of its file; what."""
+    """Put bytes after the last record, up to the end of the file; return them."""
     with journal(path, _OPTIONS) as (opened, _):
         opened.append_add(1, 1, b"")
     (file,) = [each for each in files(path) if records_in(each)]
@@ -37,8 +37,8 @@ def _damage_tail(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("left", [64, 70, 88, 88 + 22, 1023])
-def test_a_file_that_was_cut_to_no_size_of_one_is_told_and_set_aside(tmp_path: Path, left: int) -> None:
-    """Though where it ends now no record is broken off, and nothing else says that there were any behind."""
+def test_a_file_of_an_impossible_size_is_reported_and_quarantined(tmp_path: Path, left: int) -> None:
+    """Although no record is cut off at the new end, and nothing else shows that there were more."""
     with journal(tmp_path) as (opened, _):
         for number in range(5):
             opened.append_add(number, 1, b"" if number < 1 else bytes(1100))
@@ -46,11 +46,11 @@ def test_a_file_that_was_cut_to_no_size_of_one_is_told_and_set_aside(tmp_path: P
     (first,) = [file for file in files(tmp_path) for each in records_in(file) if each[4] == 0]
     for file in (last, first):
         file.write_bytes(file.read_bytes()[:left])
-    told = {(problem.path, problem.rule) for problem in check_journal(tmp_path)}
-    assert {(str(last), "file_bytes"), (str(first), "file_bytes")} <= told
+    reported = {(problem.path, problem.rule) for problem in check_journal(tmp_path)}
+    assert {(str(last), "file_bytes"), (str(first), "file_bytes")} <= reported
     cut = {file.read_bytes() for file in (last, first)}
     with journal(tmp_path) as (opened, loaded):
-        assert {(problem.path, problem.rule) for problem in loaded.problems} >= told
+        assert {(problem.path, problem.rule) for problem in loaded.problems} >= reported
         for record_id in ids(loaded):
             opened.append_delete(record_id)
         for number in range(10, 14):
@@ -61,7 +61,7 @@ def test_a_file_that_was_cut_to_no_size_of_one_is_told_and_set_aside(tmp_path: P
     assert (ids(loaded), loaded.problems) == ([10, 11, 12, 13], [])
 
 
-def test_all_that_lies_behind_the_records_is_set_aside_once(tmp_path: Path) -> None:
+def test_bytes_after_the_last_record_are_quarantined_once(tmp_path: Path) -> None:
     rest = _damage_tail(tmp_path)
     assert len(rest) > 4 * _OPTIONS.buffer_bytes
     loaded = reload(tmp_path, _OPTIONS)
@@ -71,7 +71,7 @@ def test_all_that_lies_behind_the_records_is_set_aside_once(tmp_path: Path) -> N
     assert list(_kept(tmp_path).values()) == [rest]
 
 
-def test_a_load_that_fails_behind_it_does_not_do_it_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_that_fails_later_does_not_quarantine_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rest = _damage_tail(tmp_path)
 
     def failing(*arguments: object) -> None:
@@ -88,7 +88,7 @@ def test_a_load_that_fails_behind_it_does_not_do_it_twice(tmp_path: Path, monkey
     assert list(_kept(tmp_path).values()) == [rest]
 
 
-def test_nothing_in_it_is_replaced(tmp_path: Path) -> None:
+def test_nothing_in_the_quarantine_is_replaced(tmp_path: Path) -> None:
     with Directory(str(tmp_path)) as directory:
         for data in (b"one", b"two", b"one", b"three", b"two"):
             keep_copy(directory, "copy", data)
@@ -104,7 +104,7 @@ def test_nothing_in_it_is_replaced(tmp_path: Path) -> None:
 def test_the_quarantine_is_durable_before_anything_moves_into_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a power cut could leave a file that has left the folder, and no quarantine."""
+    """Otherwise a power cut could lose the file: it has left the folder, and the quarantine does not exist."""
     done: list[str] = []
     rename = os.rename
 
@@ -123,7 +123,7 @@ def test_the_quarantine_is_durable_before_anything_moves_into_it(
     assert done == [tmp_path.name, "rename", "quarantine", tmp_path.name]
 
 
-def test_it_is_in_the_journals_folder_whatever_that_is_called(tmp_path: Path) -> None:
+def test_the_quarantine_is_in_the_journals_folder_after_a_rename(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     _damage_tail(path)
     opened = Journal(path, _OPTIONS)
@@ -136,7 +136,7 @@ def test_it_is_in_the_journals_folder_whatever_that_is_called(tmp_path: Path) ->
     assert not list(path.iterdir())
 
 
-def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
+def test_a_symbolic_link_as_quarantine_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     _damage_tail(path)
     (tmp_path / "elsewhere").mkdir()

@@ -1,4 +1,4 @@
-"""Compaction: what is alive stays as it is, whatever is appended meanwhile, and wherever it is cut short."""
+"""Compaction changes no record, even if threads append meanwhile or the process dies at any step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from binlog.format.checksums import crc32c
 from binlog.format.journal.file_header import JournalLayout
 from binlog.format.journal.names import CONTROL_FILE
 from binlog.format.journal.record import JournalRecord, Kind, pack_record
-from binlog.journal.compaction.control_file import FileMoves, header_crc, name_control, write_control
+from binlog.journal.compaction.control_file import FileMoves, commit_control, header_crc, write_control
 from binlog.journal.files.journal_files import JournalFile
 from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.journal import Journal
@@ -33,7 +33,7 @@ BODY = bytes(200)
 
 
 def _fill(opened: Journal) -> None:
-    """Records of which little is alive, by all ways to change one, and two transactions that wait."""
+    """Append records of which few stay live, in every way, and two transactions that stay open."""
     for number in range(100):
         opened.append_add(number, 1, b"%d" % number * 40, sync=Sync.LATER)
     for number in range(0, 100, 20):
@@ -56,21 +56,21 @@ def _fill(opened: Journal) -> None:
 
 
 def _before_and_after(path: Path) -> Loaded:
-    """A journal as it is before a compaction, and one as it is after that; what is there."""
+    """Make a journal before a compaction and a copy after it; return its records."""
     with journal(path / "before") as (opened, _):
         _fill(opened)
-    there = reload(path / "before")
+    live = reload(path / "before")
     shutil.copytree(path / "before", path / "after")
     with journal(path / "after") as (opened, _):
         opened.compact()
-    return there
+    return live
 
 
 def _state(loaded: Loaded) -> tuple[object, ...]:
     return (loaded.records, loaded.prepared, loaded.failed, loaded.problems)
 
 
-def test_what_is_alive_stays_as_it_is_in_fewer_files(tmp_path: Path) -> None:
+def test_live_records_are_unchanged_in_fewer_files(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
     before = reload(tmp_path)
@@ -98,12 +98,12 @@ TOGETHER = [{1, 2, 3}, {11, 13}, {21}, {31, 32, 33, 34}]
 
 
 def _fill_together(opened: Journal) -> None:
-    """Transactions that lie across each other, one of which deletes what lies in a file that stays as it is."""
+    """Append interleaved transactions, one of which deletes a record in a file that is not compacted."""
     for record_id in (40, 41):
         opened.append_add(record_id, 1, b"outer")
     opened.append_add_tx(50, 42, 1, b"waits")
     opened.prepare(50)
-    opened.append_add(43, 1, bytes(1900))  # so the others begin in another file
+    opened.append_add(43, 1, bytes(1900))  # so that the others begin in another file
     for number in range(5):
         for tx_id, ids_ in enumerate(TOGETHER):
             if number < len(ids_):
@@ -117,7 +117,7 @@ def _fill_together(opened: Journal) -> None:
 
 
 def _add_and_delete(opened: Journal, turn: int) -> None:
-    """Files of which so little is alive that they go, and not without a compaction."""
+    """Fill files in which so little stays live that a compaction removes them."""
     for number in range(100 * (turn + 1), 100 * (turn + 1) + 30):
         opened.append_add(number, 1, BODY * 2, sync=Sync.LATER)
         if number % 5:
@@ -125,15 +125,15 @@ def _add_and_delete(opened: Journal, turn: int) -> None:
 
 
 def _counted(all_: Iterable[JournalFile]) -> dict[str, tuple[int, int, set[str]]]:
-    """What keeps each file that has anything."""
+    """Return the pins of each file that has any."""
     return {
-        file.name: (file.alive, file.alive_bytes, {other.name for other in file.outlasts})
+        file.name: (file.pin_count, file.live_bytes, {other.name for other in file.must_outlive})
         for file in all_
-        if file.alive or file.outlasts
+        if file.pin_count or file.must_outlive
     }
 
 
-def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
+def test_the_ledger_after_a_compaction_equals_that_of_a_load(tmp_path: Path) -> None:
     with journal(tmp_path / "journal") as (opened, _):
         _fill_together(opened)
         for turn in range(3):
@@ -146,17 +146,17 @@ def test_what_it_wrote_counts_as_it_does_for_a_load(tmp_path: Path) -> None:
             with journal(after) as (loaded, _):
                 found = _counted(loaded._files)
             shutil.rmtree(after)
-            for name, (alive, alive_bytes, others) in counted.items():
+            for name, (alive, live_bytes, others) in counted.items():
                 expected = found.get(name, (0, 0, set()))
-                # A compaction does not look which of the deletes that it keeps are of records in files before.
-                assert ((alive, alive_bytes), others >= expected[2]) == (expected[:2], True)
+                # A compaction may keep a delete although no earlier file has its record.
+                assert ((alive, live_bytes), others >= expected[2]) == (expected[:2], True)
             assert found.keys() <= counted.keys()
             assert any(each[2] for each in found.values())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
-def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(tmp_path: Path, times: int) -> None:
+def test_a_compacted_transaction_is_all_or_nothing(tmp_path: Path, times: int) -> None:
     with journal(tmp_path / "whole") as (opened, _):
         _fill_together(opened)
     for turn in range(times):
@@ -173,44 +173,44 @@ def test_of_a_transaction_that_was_compacted_all_is_there_or_nothing(tmp_path: P
             flip(path / file.name, end - 1)
             for _ in range(2):
                 loaded = reload(path)
-                there = set(ids(loaded))
-                assert all(each <= there or not each & there for each in TOGETHER)
+                live = set(ids(loaded))
+                assert all(each <= live or not each & live for each in TOGETHER)
                 updated = Record(40, 2, b"update", is_update=True) in loaded.records
-                assert updated == (11 in there and 40 in there)
-                assert not (11 in there and 41 in there)
-            damaged += there != set(ids(whole))
+                assert updated == (11 in live and 40 in live)
+                assert not (11 in live and 41 in live)
+            damaged += live != set(ids(whole))
     assert damaged > len(set().union(*TOGETHER))
 
 
 @pytest.mark.slow
-def test_others_append_while_it_goes_on(tmp_path: Path) -> None:
+def test_appends_continue_during_a_compaction(tmp_path: Path) -> None:
     options = replace(SMALL, file_bytes=8192)
     done = threading.Event()
     expected: dict[int, dict[int, list[bytes]]] = {}
 
     def work(opened: Journal, first: int) -> None:
-        there = expected[first] = dict[int, list[bytes]]()
+        live = expected[first] = dict[int, list[bytes]]()
         number = first
         while not done.is_set() or number < first + 300:
             opened.append_add(number, 1, b"%d" % number * 20, sync=Sync.LATER)
-            there[number] = [b"%d" % number * 20]
-            if number % 7 == 0 and there:
+            live[number] = [b"%d" % number * 20]
+            if number % 7 == 0 and live:
                 opened.append_update(number, 1, b"u", sync=Sync.LATER)
-                there[number].append(b"u")
+                live[number].append(b"u")
             tx_id = 10_000_000 + number
             opened.append_add_tx(tx_id, -number, 1, b"tx")
-            victim = min(there)
+            victim = min(live)
             opened.append_delete_tx(tx_id, victim)
             if number % 5:
                 opened.commit(tx_id, sync=Sync.LATER)
-                there[-number] = [b"tx"]
-                del there[victim]
+                live[-number] = [b"tx"]
+                del live[victim]
             else:
                 opened.rollback(tx_id, sync=Sync.LATER)
-            while len(there) > 40:
-                victim = max(there)
+            while len(live) > 40:
+                victim = max(live)
                 opened.append_delete(victim, sync=Sync.LATER)
-                del there[victim]
+                del live[victim]
             number += 1
 
     with journal(tmp_path, options) as (opened, _):
@@ -230,11 +230,11 @@ def test_others_append_while_it_goes_on(tmp_path: Path) -> None:
     found: dict[int, list[bytes]] = {}
     for record in loaded.records:
         found.setdefault(record.record_id, []).append(record.body)
-    assert found == {number: bodies for there in expected.values() for number, bodies in there.items()}
+    assert found == {number: bodies for live in expected.values() for number, bodies in live.items()}
 
 
 def _moments(before: Path, after: Path, at: Path) -> Iterator[str]:
-    """Make at `at`, one after the other, what a process leaves that ends in the middle of a compaction."""
+    """Make at `at`, one by one, each state that a process can leave if it dies during a compaction."""
 
     def begin() -> None:
         shutil.rmtree(at, ignore_errors=True)
@@ -283,14 +283,14 @@ def _moments(before: Path, after: Path, at: Path) -> Iterator[str]:
 def _control(folder: Path, moves: FileMoves) -> bytes:
     with Directory(str(folder)) as directory:
         write_control(directory, moves)
-        name_control(directory)
+        commit_control(directory)
     whole = (folder / CONTROL_FILE).read_bytes()
     (folder / CONTROL_FILE).unlink()
     return whole
 
 
 @pytest.mark.slow
-def test_whenever_it_is_cut_short_all_is_as_before(tmp_path: Path) -> None:
+def test_an_interrupted_compaction_changes_no_record(tmp_path: Path) -> None:
     expected = _state(_before_and_after(tmp_path))
     kinds = set()
     for moment in _moments(tmp_path / "before", tmp_path / "after", tmp_path / "at"):
@@ -312,7 +312,7 @@ def _contents(path: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("renamed", "dead"),
     [
-        ((("journal-1.jnl", 1),), ()),  # neither it nor one to come in its place is what was written
+        ((("journal-1.jnl", 1),), ()),  # neither this file nor its replacement is as the control file says
         ((("../journal-1.jnl", 1),), ()),
         ((), (("quarantine/journal-1.jnl", 1),)),
         ((), (("/etc/passwd", 1),)),
@@ -326,9 +326,7 @@ def _contents(path: Path) -> dict[str, bytes]:
         ((), 7),
     ],
 )
-def test_a_control_file_that_makes_no_sense_is_refused_and_nothing_is_changed(
-    tmp_path: Path, renamed: Any, dead: Any
-) -> None:
+def test_an_invalid_control_file_is_refused_and_nothing_is_changed(tmp_path: Path, renamed: Any, dead: Any) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
     replaced = tuple((each[0], 1) for each in (*renamed, *dead)) if isinstance(dead, tuple) else ()
@@ -340,7 +338,7 @@ def test_a_control_file_that_makes_no_sense_is_refused_and_nothing_is_changed(
 
 
 @pytest.mark.parametrize("size", [None, 0, 60, 100, -1])
-def test_a_damaged_control_file_is_told_for_some_files_may_be_renamed_already(tmp_path: Path, size: int | None) -> None:
+def test_a_damaged_control_file_is_reported(tmp_path: Path, size: int | None) -> None:
     with journal(tmp_path) as (opened, _):
         _fill(opened)
     whole = _control(tmp_path, FileMoves((), ()))
@@ -353,8 +351,8 @@ def test_a_damaged_control_file_is_told_for_some_files_may_be_renamed_already(tm
 
 
 @pytest.mark.parametrize("at", [0, 200, -1])
-def test_a_damaged_file_never_takes_the_place_of_a_whole_one(tmp_path: Path, at: int) -> None:
-    """Nothing was renamed yet: what is damaged is set aside, and all is as before the compaction."""
+def test_a_damaged_file_never_replaces_a_complete_one(tmp_path: Path, at: int) -> None:
+    """Before any rename, the damaged file is quarantined, and all files are as before the compaction."""
     expected = _before_and_after(tmp_path)
     refused = 0
     for moment in _moments(tmp_path / "before", tmp_path / "after", tmp_path / "at"):
@@ -379,8 +377,8 @@ def test_a_damaged_file_never_takes_the_place_of_a_whole_one(tmp_path: Path, at:
     assert refused
 
 
-def test_what_another_program_wrote_to_after_it_began_is_left_as_it_is(tmp_path: Path) -> None:
-    """Also where only one of the files is another use: the control file says which use each was."""
+def test_files_that_another_program_has_changed_are_not_replaced(tmp_path: Path) -> None:
+    """Even if only one of the files has been reused: the control file has the header CRC of each."""
     _before_and_after(tmp_path)
     refused = 0
     for moment in _moments(tmp_path / "before", tmp_path / "after", tmp_path / "at"):
@@ -409,7 +407,7 @@ def test_what_another_program_wrote_to_after_it_began_is_left_as_it_is(tmp_path:
 
 
 def test_a_journal_of_jboss_messagings_layout_is_never_compacted(tmp_path: Path) -> None:
-    """JBoss Messaging knows no control file: what was half done would be finished over what it wrote meanwhile."""
+    """JBoss Messaging ignores the control file, so a load would roll forward over records that it wrote meanwhile."""
     options = replace(SMALL, layout=JournalLayout.JBM, compact_files_min=2, compact_ratio=1.0)
     with journal(tmp_path, options) as (opened, _):
         _fill(opened)
@@ -422,7 +420,7 @@ def test_a_journal_of_jboss_messagings_layout_is_never_compacted(tmp_path: Path)
     assert not [*tmp_path.glob("*.cmp"), *tmp_path.glob("*.ctr*")]
 
 
-def test_a_compaction_that_an_earlier_version_began_there_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+def test_a_compaction_begun_by_an_earlier_version_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
     options = replace(SMALL, layout=JournalLayout.JBM)
     with journal(tmp_path, options) as (opened, _):
         _fill(opened)
@@ -436,7 +434,7 @@ def test_a_compaction_that_an_earlier_version_began_there_is_refused_and_nothing
     assert _contents(tmp_path) == before
 
 
-def test_it_is_done_without_being_asked_where_little_is_alive(tmp_path: Path) -> None:
+def test_mostly_dead_files_are_compacted_automatically(tmp_path: Path) -> None:
     options = replace(SMALL, compact_files_min=10, compact_ratio=0.3)
     with journal(tmp_path, options) as (opened, _):
         for number in range(200):
@@ -448,7 +446,7 @@ def test_it_is_done_without_being_asked_where_little_is_alive(tmp_path: Path) ->
         while len(opened._files.data) >= 10:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        kept = opened.why_kept()
+        kept = opened.file_pins()
     assert sum(len(each.records) for each in kept) > 0
     loaded = reload(tmp_path, options)
     assert loaded.records == [Record(number, 1, BODY) for number in range(0, 200, 8)]

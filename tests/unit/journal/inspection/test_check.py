@@ -1,4 +1,4 @@
-"""A journal's checker: what it must find, and what it must not tell of."""
+"""The checker of a journal finds all damage, and reports nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rules(path: Path) -> list[str]:
 
 
 def fill(path: Path, layout: JournalLayout, alignment: int = 1) -> None:
-    """A few files: records, updates, deletes, transactions of each kind; the first files gone or used again."""
+    """Fill a few files with records of each kind; the first files are freed or reused."""
     with journal(path, replace(SMALL, layout=layout, alignment=alignment)) as (opened, _):
         for number in range(12):
             opened.append_add(number, 1, bytes(700), sync=Sync.LATER)
@@ -44,7 +44,7 @@ def fill(path: Path, layout: JournalLayout, alignment: int = 1) -> None:
 
 
 @pytest.mark.parametrize(("layout", "alignment"), [*((layout, 1) for layout in LAYOUTS), (JournalLayout.JBM, 512)])
-def test_nothing_is_told_of_what_the_engine_leaves(tmp_path: Path, layout: JournalLayout, alignment: int) -> None:
+def test_a_sound_journal_has_no_problems(tmp_path: Path, layout: JournalLayout, alignment: int) -> None:
     fill(tmp_path, layout, alignment)
     assert check_journal(tmp_path) == []
     reload(tmp_path)
@@ -53,7 +53,7 @@ def test_nothing_is_told_of_what_the_engine_leaves(tmp_path: Path, layout: Journ
 
 @pytest.mark.parametrize("before", [1, 4, 5, 20])
 def test_each_bit_of_a_head_at_the_end_of_a_sector_matters(tmp_path: Path, before: int) -> None:
-    """Of the last record, which begins so many bytes before that: one that was cut there would have no more of it."""
+    """Of the last record, which begins this many bytes before the end of a sector: a torn one would end there."""
     with journal(tmp_path) as (opened, _):
         opened.append_add(1, 1, bytes(512 - before - JournalLayout.NATIVE.header_bytes - 21))
         opened.append_add(2, 1, bytes(200))
@@ -69,7 +69,7 @@ def test_each_bit_of_a_head_at_the_end_of_a_sector_matters(tmp_path: Path, befor
 
 @pytest.mark.slow
 def test_each_bit_of_each_record_and_header_matters(tmp_path: Path) -> None:
-    """In our layout; but for the last record of the journal, see below."""
+    """In the native layout, except for the last record of the journal: see below."""
     with journal(tmp_path) as (opened, _):
         for number in range(5):
             opened.append_add(number, 1, bytes(500))
@@ -111,7 +111,7 @@ def test_each_bit_of_the_last_record_matters_too(tmp_path: Path, body_bytes: int
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("written", [512, 1024, 1536])
-def test_a_record_that_was_being_written_is_not_told(tmp_path: Path, layout: JournalLayout, written: int) -> None:
+def test_an_unfinished_last_record_is_not_reported(tmp_path: Path, layout: JournalLayout, written: int) -> None:
     file = write_file(tmp_path, header_for(layout, 1), [_ADD, JournalRecord(Kind.ADD, 0, 2, 7, b"x" * 1600)])
     whole = file.read_bytes()
     assert rules(tmp_path) == []
@@ -139,11 +139,11 @@ def with_gap(path: Path) -> None:
     flip(path / "journal-1.jnl", 88 + len(pack_record(_ADD, _SALTED, 88)) + HEAD_BYTES)
 
 
-def with_lacking(path: Path) -> None:
+def with_incomplete(path: Path) -> None:
     write_journal(path, [_JOINED, commit(5, (1, 2))])
 
 
-def with_lacking_prepare(path: Path) -> None:
+def with_incomplete_prepare(path: Path) -> None:
     write_journal(path, [_ADD], [JournalRecord(Kind.PREPARE, 5, counts=((1, 1),))])
 
 
@@ -168,15 +168,15 @@ def with_cut_file(path: Path) -> None:
 
 
 def with_overwritten(path: Path) -> None:
-    """Of the only record the first byte is none of a record's: nothing says that there was one, but its place."""
+    """The first byte of the only record is damaged: only its offset shows that there was one."""
     write_journal(path, [_ADD])
     flip(path / "journal-1.jnl", 88, 0x80)
 
 
 _DAMAGES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "gap": (with_gap, ["gap"]),
-    "lacking": (with_lacking, ["transaction"]),
-    "lacking in a prepare": (with_lacking_prepare, ["transaction"]),
+    "incomplete": (with_incomplete, ["transaction"]),
+    "incomplete in a prepare": (with_incomplete_prepare, ["transaction"]),
     "update": (with_update, ["update"]),
     "delete": (with_delete, ["delete"]),
     "end": (with_end, ["end"]),
@@ -186,7 +186,7 @@ _DAMAGES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", _DAMAGES)
-def test_each_kind_of_damage_is_told(tmp_path: Path, name: str) -> None:
+def test_each_kind_of_damage_is_reported(tmp_path: Path, name: str) -> None:
     damage, expected = _DAMAGES[name]
     damage(tmp_path)
     before = {each: each.read_bytes() for each in tmp_path.iterdir()}
@@ -194,24 +194,24 @@ def test_each_kind_of_damage_is_told(tmp_path: Path, name: str) -> None:
     assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
 
 
-def test_what_a_gone_file_explains_is_not_told(tmp_path: Path) -> None:
+def test_a_delete_that_a_removed_file_explains_is_not_reported(tmp_path: Path) -> None:
     deletes = [JournalRecord(Kind.DELETE, 0, record_id) for record_id in (2, 3)]
     update = JournalRecord(Kind.UPDATE, 0, 2, 7, b"")
     write_journal(tmp_path, [_ADD, update, *deletes, commit(7, (1, 3)), JournalRecord(Kind.ROLLBACK, 8)], first=2)
     assert rules(tmp_path) == []
     write_file(tmp_path, _SALTED, [])
-    assert rules(tmp_path) == ["delete", "transaction"]  # the file is there, and has not what is told of it
+    assert rules(tmp_path) == ["delete", "transaction"]  # the file exists, and lacks the records
 
 
-def test_what_a_file_that_is_used_again_explains_is_not_told(tmp_path: Path) -> None:
-    """A compaction keeps deletes of what its other files had; and then all files behind are freed."""
+def test_a_delete_that_a_reused_file_explains_is_not_reported(tmp_path: Path) -> None:
+    """A compaction keeps deletes for records of its other files; later, all files after it are freed."""
     with_delete(tmp_path)
     assert rules(tmp_path) == ["delete"]
     write_file(tmp_path, _SALTED._replace(file_id=3), [])
     assert rules(tmp_path) == []
 
 
-def test_a_transaction_in_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_transaction_in_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     write_journal(tmp_path, [_JOINED], [_JOINED._replace(record_id=2), commit(5, (1, 1), (2, 1))])
     assert rules(tmp_path) == []
     flip(tmp_path / "journal-1.jnl", 30)
@@ -221,8 +221,8 @@ def test_a_transaction_in_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("begins", [64, 512, 530])
-def test_holes_that_jboss_messaging_left_in_a_file_it_used_again_are_no_damage(tmp_path: Path, begins: int) -> None:
-    """With asynchronous files it writes on at the next block of 512; there lies what an earlier use wrote."""
+def test_alignment_gaps_in_a_reused_file_of_jboss_messaging_are_no_damage(tmp_path: Path, begins: int) -> None:
+    """With asynchronous files, JBoss Messaging skips to the next block of 512 bytes, and leaves old bytes before it."""
     header, earlier = FileHeader(JournalLayout.JBM, 9), FileHeader(JournalLayout.JBM, 3)
     old = pack_record(JournalRecord(Kind.ADD, 0, 5, 1, bytes(40)), earlier, 0)
     write_file(tmp_path, FileHeader(JournalLayout.JBM, 8), [JournalRecord(Kind.ADD, 0, 1, 1, b"before")])
@@ -232,7 +232,7 @@ def test_holes_that_jboss_messaging_left_in_a_file_it_used_again_are_no_damage(t
     assert check_journal(tmp_path) == []
     loaded = reload(tmp_path, replace(SMALL, layout=JournalLayout.JBM))
     assert ([record.record_id for record in loaded.records], loaded.problems) == ([1, 2, 3], [])
-    for at, mask in ((4, 0x40), (4 + len(first) - 1, 1), (8, 1)):  # the kind, the check, the file's id
+    for at, mask in ((4, 0x40), (4 + len(first) - 1, 1), (8, 1)):  # the kind, the check, the id of the file
         flip(file, at, mask)
         assert rules(tmp_path) == ["gap"]
         flip(file, at, mask)

@@ -1,4 +1,4 @@
-"""What became of each record, against the plainest way to say it."""
+"""The states of records, against the plain replay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from binlog.format.journal.compiled import ColumnScan, scan_file
 from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.inspection.inspection import check_journal
-from binlog.journal.loading.record_states import Event, RecordState, RecordStates, StatesInput, record_states
+from binlog.journal.loading.record_states import RecordState, RecordStates, StatesInput, Symptom, record_states
 from binlog.journal.options import FILE_BYTES_MIN
 from binlog.journal.record import Deleted, Record, TransactionContent
 from tests.support.examples import examples
@@ -24,12 +24,16 @@ from tests.support.journals import files, header_for, header_of, reload, write_f
 from tests.support.plain_journal import PlainReplay, Row, rows_of
 
 _FILES = 3
-_RULES = {Event.UPDATE_OF_NONE: "update", Event.DELETE_OF_NONE: "delete", Event.LACKING: "transaction"}
+_RULES = {
+    Symptom.UPDATE_WITHOUT_RECORD: "update",
+    Symptom.DELETE_WITHOUT_RECORD: "delete",
+    Symptom.INCOMPLETE_TRANSACTION: "transaction",
+}
 
 
 @dataclass
 class Both:
-    """Files, their columns with the states, and what the plain replay says.  A record's body is its own number."""
+    """Some files with columns, states and the plain replay.  The body of a record is its number."""
 
     headers: list[FileHeader]
     columns: list[ColumnScan]
@@ -38,11 +42,11 @@ class Both:
 
     def __post_init__(self) -> None:
         ids = [header.file_id for header in self.headers]
-        self.places = {(ids[place], each.offset_of(index)): (place, index) for place, each in enumerate(self.columns)
+        self.locations = {(ids[place], each.offset_of(index)): (place, index) for place, each in enumerate(self.columns)
                        for index in range(each.record_count)}  # fmt: skip
 
     def place(self, row: Row) -> tuple[int, int]:
-        return self.places[row["file_id"], row["offset"]]
+        return self.locations[row["file_id"], row["offset"]]
 
 
 def write_files(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
@@ -58,7 +62,7 @@ def both(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) ->
         header = header_of(file, layout)
         plain.files.add(header.file_id)
         for record, row in rows_of(file, header):
-            plain.go_on(record, row)
+            plain.replay(record, row)
         given.append(StatesInput(header.record_id, scan_file(file.read_bytes(), header, Record), header.file_id))
         headers.append(header)
     return Both(headers, [each.columns for each in given], record_states(given), plain)
@@ -66,7 +70,7 @@ def both(path: Path, layout: JournalLayout, items: list[list[JournalRecord]]) ->
 
 @st.composite
 def journals(draw: st.DrawFn) -> list[list[JournalRecord]]:
-    """Records of a few ids, in a few transactions; commits say what is right, mostly."""
+    """Draw records of a few ids in a few transactions; most counts of commits are right."""
     numbers = iter(range(1000))
     true: dict[int, dict[int, int]] = {}
     items: list[list[JournalRecord]] = []
@@ -77,14 +81,14 @@ def journals(draw: st.DrawFn) -> list[list[JournalRecord]]:
             counts = true.setdefault(tx_id, {})
             if kind in (Kind.ADD_TX, Kind.UPDATE_TX, Kind.DELETE_TX):
                 counts[file] = counts.get(file, 0) + 1
-            told: tuple[tuple[int, int], ...] = ()
+            reported: tuple[tuple[int, int], ...] = ()
             if kind in (Kind.PREPARE, Kind.COMMIT):
-                told = tuple({**counts, **draw(_WRONG)}.items()) + draw(_TWICE)
+                reported = tuple({**counts, **draw(_WRONG)}.items()) + draw(_TWICE)
             if kind in (Kind.COMMIT, Kind.ROLLBACK):
                 true.pop(tx_id)
             body = b"%d" % next(numbers) if kind not in (Kind.DELETE, Kind.COMMIT, Kind.ROLLBACK) else b""
             plain = kind in (Kind.ADD, Kind.UPDATE, Kind.DELETE)
-            records.append(JournalRecord(kind, 0 if plain else tx_id, record_id, 7, body, told))
+            records.append(JournalRecord(kind, 0 if plain else tx_id, record_id, 7, body, reported))
         items.append(records)
     return items
 
@@ -97,7 +101,7 @@ _LAYOUTS = st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM])
 @pytest.mark.slow
 @settings(deadline=None, max_examples=examples(200))
 @given(_LAYOUTS, journals())
-def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
+def test_states_equal_those_of_the_plain_replay(layout: JournalLayout, items: list[list[JournalRecord]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = both(Path(folder), layout, items)
     states, plain = found.states, found.plain
@@ -105,35 +109,37 @@ def test_the_states_are_what_the_plainest_replay_says(layout: JournalLayout, ite
         place, index = found.place(row)
         assert RecordState(states.states[place][index]).name.lower() == row["state"], row
     assert sum(map(len, states.states)) == len(plain.rows)
-    there = [row for row in plain.order if row["state"] in ("live", "updated")]
+    live = [row for row in plain.order if row["state"] in ("live", "updated")]
     for place in range(_FILES):
-        sizes = [row["record_bytes"] for row in there if row["file_id"] == place + 1]
+        sizes = [row["record_bytes"] for row in live if row["file_id"] == place + 1]
         assert (states.live_count(place), states.live_bytes[place]) == (len(sizes), sum(sizes))
-        assert states.lacking[place] == (place + 1 in plain.lacking)
+        assert states.is_incomplete[place] == (place + 1 in plain.incomplete)
     numbers = memoryview(states.order).cast("I")
     order = [found.place(row) for row in plain.order if row["state"] != "deleted"]
     assert list(zip(numbers[::2], numbers[1::2], strict=True)) == order
-    assert {(one + 1, other + 1) for one, other in states.outlasts} == plain.outlasts
-    assert sorted({(_RULES[odd.event], odd.file, odd.index) for odd in states.odd}) == sorted(
-        {(rule, *found.place(row)) for rule, row in plain.odd}
+    assert {(one + 1, other + 1) for one, other in states.must_outlive} == plain.must_outlive
+    assert sorted({(_RULES[each.symptom], each.file, each.index) for each in states.missing_records}) == sorted(
+        {(rule, *found.place(row)) for rule, row in plain.symptoms}
     )
-    transactions = {(each.tx_id, each.is_ended): [place[:2] for place in each.content] for each in states.transactions}
+    transactions = {
+        (each.tx_id, each.has_commit): [place[:2] for place in each.content] for each in states.transactions
+    }
     assert transactions == {
-        **{(tx_id, False): list(map(found.place, rows)) for tx_id, rows in plain.going.items()},
+        **{(tx_id, False): list(map(found.place, rows)) for tx_id, rows in plain.open.items()},
         **{(tx_id, True): list(map(found.place, rows)) for tx_id, rows in plain.failed.items()},
     }
     assert states.id_max == max((max(row["id"] or 0, row["transaction"] or 0) for row in plain.rows), default=0)
-    assert [record.body for record in states.records] == [row["data"] for row in there]
+    assert [record.body for record in states.records] == [row["data"] for row in live]
     places: dict[int, list[int]] = {}
-    for row in there:
+    for row in live:
         places.setdefault(row["id"], []).append(row["file_id"] << 32 | row["record_bytes"])
-    assert states.places == {each: found[0] if len(found) == 1 else found for each, found in places.items()}
+    assert states.locations == {each: found[0] if len(found) == 1 else found for each, found in places.items()}
 
 
 @pytest.mark.slow
 @settings(deadline=None)
 @given(_LAYOUTS, journals())
-def test_a_load_and_a_check_say_what_the_plainest_replay_says(
+def test_a_load_and_a_check_agree_with_the_plain_replay(
     layout: JournalLayout, items: list[list[JournalRecord]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -142,20 +148,23 @@ def test_a_load_and_a_check_say_what_the_plainest_replay_says(
         problems = [problem for problem in check_journal(path) if problem.rule in ("update", "transaction")]
         loaded = reload(path)
         again = reload(path)
-    there = [row for row in plain.order if row["state"] in ("live", "updated")]
-    assert loaded.records == list(map(_record, there))
+    live = [row for row in plain.order if row["state"] in ("live", "updated")]
+    assert loaded.records == list(map(_record, live))
     assert sorted(loaded.prepared) == sorted(
-        _content(tx_id, rows) for tx_id, rows in plain.going.items() if rows[-1]["state"] == "prepared"
+        _content(tx_id, rows) for tx_id, rows in plain.open.items() if rows[-1]["state"] == "prepared"
     )
-    left = [(tx_id, rows) for tx_id, rows in plain.going.items() if rows[-1]["state"] != "prepared"]
+    left = [(tx_id, rows) for tx_id, rows in plain.open.items() if rows[-1]["state"] != "prepared"]
     assert sorted(loaded.failed) == sorted(_content(*each) for each in (*left, *plain.failed.items()))
-    odd = {(rule, row["file"], row["offset"]) for rule, row in plain.odd if rule == "transaction" or row in there}
-    assert {(each.rule, Path(each.path).name, each.offset) for each in problems} == odd - {
-        each for each in odd if each[0] == "delete"
+    missing = {
+        (rule, row["file"], row["offset"]) for rule, row in plain.symptoms if rule == "transaction" or row in live
+    }
+    assert {(each.rule, Path(each.path).name, each.offset) for each in problems} == missing - {
+        each for each in missing if each[0] == "delete"
     }
     assert [each for each in loaded.problems if each.rule in ("update", "transaction")] == problems
-    # If an id is used again after its transaction failed, a rollback ends the later one alone; the next load the other.
-    is_used_again = plain.failed.keys() & plain.going.keys() or any(
+    # If an id is reused after its transaction failed, one rollback ends only the later one; the next load ends the
+    # other.
+    is_used_again = plain.failed.keys() & plain.open.keys() or any(
         sum(row["kind"] == "commit" for row in rows) > 1 for rows in plain.failed.values()
     )
     if not is_used_again:
@@ -209,7 +218,7 @@ def test_each_state(tmp_path: Path) -> None:
     )
 
 
-def test_what_a_record_is_for_a_load_is_let_go_of_as_soon_as_the_record_is_gone() -> None:
+def test_the_object_of_a_dead_record_is_released_at_once() -> None:
     def columns(*ids: int) -> tuple[Any, ...]:
         kinds = bytes(Kind.ADD if each > 0 else Kind.DELETE for each in ids)
         numbers = b"".join(abs(each).to_bytes(8, "little") for each in ids)
@@ -226,7 +235,7 @@ def test_what_a_record_is_for_a_load_is_let_go_of_as_soon_as_the_record_is_gone(
     assert journal_states(given(), (), ())[-2:] == ([], {})
 
 
-def test_what_asking_for_the_next_file_raises_is_raised() -> None:
+def test_an_exception_of_the_file_iterator_is_raised() -> None:
     def given() -> Any:
         yield (1, b"\x0b", bytes(8), bytes(8), bytes(8), []), -1, None
         raise OSError("no such file")
@@ -235,27 +244,27 @@ def test_what_asking_for_the_next_file_raises_is_raised() -> None:
         journal_states(given(), (), ())
 
 
-def test_a_commit_may_count_records_in_a_file_that_lost_its_header(tmp_path: Path) -> None:
+def test_a_commit_may_count_records_in_a_file_without_a_header(tmp_path: Path) -> None:
     records = [JournalRecord(Kind.ADD_TX, 5, 1, 7, b""), JournalRecord(Kind.COMMIT, 5, counts=((3, 2), (4, 1)))]
     file = write_file(tmp_path, header_for(JournalLayout.NATIVE, 4), records)
     columns = scan_file(file.read_bytes(), header_of(file))
     for unknown, doubt in [((), None), ((5,), None), ((9, 3), (1, 0, 1)), ((2**32 - 1,), (0, 0, 1))]:
-        assert record_states([StatesInput(4, columns)], unknown_ids=unknown).doubt == doubt
+        assert record_states([StatesInput(4, columns)], headerless_ids=unknown).suspect_commit == doubt
     alone = columns._replace(
         **{name: getattr(columns, name)[-len(getattr(columns, name)) // 2 :]
            for name in ("kind", "tx_id", "record_id", "record_bytes")}
     )  # fmt: skip
-    assert record_states([StatesInput(4, alone)], unknown_ids=(3,)).doubt is None
+    assert record_states([StatesInput(4, alone)], headerless_ids=(3,)).suspect_commit is None
 
 
-def test_columns_that_do_not_go_together_are_refused() -> None:
+def test_columns_of_different_lengths_are_refused() -> None:
     def refused(kind: bytes, sizes: tuple[int, int, int], counts: list[Any], objects: list[Any] | None = None) -> None:
         journal_states([((1, kind, *map(bytes, sizes), counts), -1, objects)], (), ())
 
     for kind, tx_id, record_id, size in [(1, 8, 8, 0), (1, 0, 8, 8), (2, 8, 8, 8)]:
-        with pytest.raises(ValueError, match="as long as one another"):
+        with pytest.raises(ValueError, match="differ in length"):
             refused(bytes(kind), (tx_id, record_id, size), [])
-    with pytest.raises(ValueError, match="as long as one another"):
+    with pytest.raises(ValueError, match="differ in length"):
         refused(b"\x0b", (8, 8, 8), [], [])
     with pytest.raises(IndexError):
         refused(b"\x12", (8, 8, 8), [])
@@ -269,7 +278,7 @@ _HostileFile = tuple[int, bytes, bytes, bytes, bytes, list[bytes]]
 
 @st.composite
 def hostile_files(draw: st.DrawFn) -> list[_HostileFile]:
-    """Columns of any numbers, where counts are of any files, of any number, and cut anywhere."""
+    """Draw arbitrary columns, with packed counts that may be for any file, of any number, and cut off anywhere."""
     files = []
     for _ in range(draw(st.integers(0, 4))):
         kinds = draw(st.lists(st.integers(11, 19) | st.integers(0, 255), max_size=40))
@@ -287,18 +296,18 @@ def hostile_files(draw: st.DrawFn) -> list[_HostileFile]:
 
 @pytest.mark.slow
 @given(hostile_files(), st.lists(st.integers(0, 5), max_size=2), st.lists(st.integers(0, 5), max_size=2))
-def test_whatever_the_columns_say_each_record_has_a_state(
+def test_each_record_of_arbitrary_columns_has_a_state(
     given_files: list[_HostileFile], lost: list[int], unknown: list[int]
 ) -> None:
-    found, odd, order, outlasts, *_ = journal_states(
+    found, missing, order, must_outlive, *_ = journal_states(
         ((each, number, None) for number, each in enumerate(given_files)), tuple(lost), tuple(unknown)
     )
     assert [len(states) for states, _, _ in found] == [len(kind) for _, kind, *_ in given_files]
     assert set(b"".join(states for states, _, _ in found)) <= set(RecordState)
-    for _, file, index, other, _ in odd:
+    for _, file, index, other, _ in missing:
         assert index < len(given_files[file][1])
         assert -len(lost) <= other < len(given_files)
     numbers = memoryview(order).cast("I")
     for file, index in zip(numbers[::2], numbers[1::2], strict=True):
         assert index < len(given_files[file][1])
-    assert all(0 <= each < len(given_files) for pair in outlasts for each in pair)
+    assert all(0 <= each < len(given_files) for pair in must_outlive for each in pair)

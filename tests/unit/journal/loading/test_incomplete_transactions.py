@@ -1,4 +1,4 @@
-"""A transaction of which a part is damaged: nothing of it is there, load after load, or all; whatever byte it was."""
+"""A transaction with a damaged record is all or nothing, in every load, whichever byte is damaged."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.support.failing import raising
 from tests.support.journals import LAYOUTS, SMALL, files, flip, header_of, ids, journal, records_in, reload, write_file
 
 _PARTS = {b"a"[0], b"b"[0]}
-_BODY_STEP = 97  # of bytes of bodies, which are all alike
+_BODY_STEP = 97  # step within bodies, whose bytes are all the same
 
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """Use a folder in memory: these tests inject failures at each call, and do not test the disk."""
     return in_memory
 
 
 def _spread(opened: Journal) -> None:
-    """The transaction 50, of which a file has nothing but one record, and the next one another and the commit."""
+    """Append transaction 50: one file has only its first record, and the next one its second record and the commit."""
     opened.append_add(1, 1, b"1" * 700)
     opened.append_add_tx(50, 10, 1, b"a" * 700)
     opened.append_add_tx(50, 11, 1, b"b" * 300)
@@ -39,13 +39,13 @@ def _spread(opened: Journal) -> None:
 
 
 def _parts(loaded: Loaded) -> set[int]:
-    """Which of the two records are there, whatever became of a byte of them."""
+    """Return which of the two records were loaded, even with one damaged byte."""
     bodies = [record.body for record in loaded.records if record.body]
     return {max(set(body), key=body.count) for body in bodies} & _PARTS
 
 
 def _places(file: Path) -> list[int]:
-    """Each byte of the heads of its records and of what is behind their bodies, and some of the bodies."""
+    """Return the offset of each byte of the heads and checks of records, and some offsets in bodies."""
     found: list[int] = []
     for _, start, end, _, _, _, body, _ in records_in(file):
         tail = end - 4
@@ -66,7 +66,7 @@ def _places(file: Path) -> list[int]:
         (JournalLayout.NATIVE, 0x01),
     ],
 )
-def test_whatever_byte_is_damaged_all_of_a_transaction_is_there_or_nothing_each_time(
+def test_a_transaction_is_all_or_nothing_with_any_damaged_byte(
     tmp_path: Path, layout: JournalLayout, mask: int
 ) -> None:
     options = replace(SMALL, layout=layout, file_bytes=1024)
@@ -90,10 +90,10 @@ def test_whatever_byte_is_damaged_all_of_a_transaction_is_there_or_nothing_each_
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("end", [Kind.COMMIT, Kind.PREPARE])
-def test_a_file_that_shows_that_something_is_missing_stays_and_is_set_aside_later(
+def test_a_file_that_shows_missing_records_stays_and_is_quarantined_later(
     tmp_path: Path, layout: JournalLayout, end: Kind
 ) -> None:
-    """Though nothing in it is a record any more."""
+    """Although it has no valid record any more."""
     options = replace(SMALL, layout=layout, file_bytes=1024)
     with journal(tmp_path, options) as (opened, _):
         _spread(opened)
@@ -103,23 +103,23 @@ def test_a_file_that_shows_that_something_is_missing_stays_and_is_set_aside_late
             opened.append_add_tx(51, 13, 1, b"d")
             opened.prepare(51)
     tx_id = 51 if end is Kind.PREPARE else 50
-    (lacking,) = [
+    (incomplete,) = [
         file for file in files(tmp_path) for each in records_in(file) if each[3] == tx_id and len(each[6]) == 700
     ]
-    flip(lacking, records_in(lacking)[0][1], 0x40)
-    damaged, file_id = lacking.read_bytes(), header_of(lacking).file_id
+    flip(incomplete, records_in(incomplete)[0][1], 0x40)
+    damaged, file_id = incomplete.read_bytes(), header_of(incomplete).file_id
     with journal(tmp_path, options) as (opened, loaded):
-        there = ids(loaded)
+        live = ids(loaded)
         assert [each.tx_id for each in loaded.failed] == [tx_id]
-        assert lacking.read_bytes() == damaged
-        assert any(lacking.name in (kept.name, *kept.outlasts) for kept in opened.why_kept())
-        for record_id in there:
+        assert incomplete.read_bytes() == damaged
+        assert any(incomplete.name in (kept.name, *kept.must_outlive) for kept in opened.file_pins())
+        for record_id in live:
             opened.append_delete(record_id)
         for number in range(100, 110):
             opened.append_add(number, 1, bytes(700))
         for _ in range(3):
             opened.reclaim()
-        assert not lacking.exists() or header_of(lacking).file_id != file_id
+        assert not incomplete.exists() or header_of(incomplete).file_id != file_id
     assert ids(reload(tmp_path, options)) == list(range(100, 110))
     assert damaged in [file.read_bytes() for file in (tmp_path / "quarantine").iterdir()]
 
@@ -127,10 +127,10 @@ def test_a_file_that_shows_that_something_is_missing_stays_and_is_set_aside_late
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("left", [0, 3])
 @pytest.mark.parametrize("end", [Journal.commit, Journal.prepare])
-def test_a_file_that_has_not_even_its_header_left_does_not_leave_half_of_a_transaction(
+def test_a_file_without_a_header_does_not_leave_a_part_of_a_transaction(
     tmp_path: Path, layout: JournalLayout, left: int, end: Callable[[Journal, int], None]
 ) -> None:
-    """Nothing tells any more that it is not a file which was used again: so nobody says that the rest is all."""
+    """Nothing shows that the file was not reused, so the rest of the transaction must not count as all of it."""
     options = replace(SMALL, layout=layout, file_bytes=1024)
     with journal(tmp_path, options) as (opened, _):
         opened.append_add_tx(50, 10, 1, b"a" * 700)
@@ -139,7 +139,7 @@ def test_a_file_that_has_not_even_its_header_left_does_not_leave_half_of_a_trans
     (cut,) = [file for file in files(tmp_path) for each in records_in(file) if each[4] == 10]
     whole = cut.read_bytes()
     cut.write_bytes(whole[:left])
-    (tmp_path / "journal-10.jnl").write_bytes(b"")  # it was of no use before it had that number
+    (tmp_path / "journal-10.jnl").write_bytes(b"")  # a file without any use, to which no record can refer
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     for _ in range(2):
         with pytest.raises(CorruptError, match="the transaction 50") as caught:
@@ -153,10 +153,8 @@ def test_a_file_that_has_not_even_its_header_left_does_not_leave_half_of_a_trans
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_file_without_a_header_that_came_later_says_nothing_of_a_transaction(
-    tmp_path: Path, layout: JournalLayout
-) -> None:
-    """Its first use was behind the transaction's: what that lacks was in a file that was used again."""
+def test_a_later_file_without_a_header_does_not_affect_a_transaction(tmp_path: Path, layout: JournalLayout) -> None:
+    """The first use of the file was later than the transaction, whose other records were in a reused file."""
     options = replace(SMALL, layout=layout, file_bytes=1024)
     with journal(tmp_path, options) as (opened, _):
         opened.append_add_tx(50, 10, 1, b"a" * 700)
@@ -178,21 +176,21 @@ def _mostly_dead(opened: Journal) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_compaction_takes_no_file_that_shows_that_something_is_missing(tmp_path: Path, layout: JournalLayout) -> None:
+def test_a_compaction_skips_files_that_show_missing_records(tmp_path: Path, layout: JournalLayout) -> None:
     options = replace(SMALL, layout=layout, file_bytes=1024)
     with journal(tmp_path, options) as (opened, _):
         opened.append_add(1, 1, b"1")
         opened.append_add(9, 1, b"9" * 700)
         opened.append_add(4, 1, b"4" * 300)
         opened.append_add(3, 1, b"beside")
-        opened.append_add_tx(50, 10, 1, b"a" * 300)  # the last one of its file, behind which nothing is looked for
+        opened.append_add_tx(50, 10, 1, b"a" * 300)  # the last record of its file; no scan continues after it
         opened.append_add_tx(50, 11, 1, b"b" * 400)
         opened.commit(50)
-        opened.prepare(60)  # so that the file stays as it is
+        opened.prepare(60)  # so that the file is not compacted
         opened.append_add(2, 1, b"2" * 300)
         opened.append_delete(9)
-    ((lacking, at),) = [(file, each[1]) for file in files(tmp_path) for each in records_in(file) if each[4] == 10]
-    flip(lacking, at, 0x40)
+    ((incomplete, at),) = [(file, each[1]) for file in files(tmp_path) for each in records_in(file) if each[4] == 10]
+    flip(incomplete, at, 0x40)
     for number in range(3):
         with journal(tmp_path, options) as (opened, loaded):
             assert set(ids(loaded)) == {1, 2, 3, 4} | ({200} if number else set())
@@ -202,7 +200,7 @@ def test_a_compaction_takes_no_file_that_shows_that_something_is_missing(tmp_pat
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_load_that_ends_before_the_rollback_makes_nothing_of_a_prepared_transaction(
+def test_a_load_that_ends_before_the_rollback_does_not_commit_a_prepared_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: JournalLayout
 ) -> None:
     options = replace(SMALL, layout=layout, file_bytes=1024)
@@ -210,8 +208,8 @@ def test_a_load_that_ends_before_the_rollback_makes_nothing_of_a_prepared_transa
         opened.append_add_tx(50, 10, 1, b"a" * 700)
         opened.append_add_tx(50, 11, 1, b"b" * 600)
         opened.prepare(50)
-    (lacking,) = [file for file in files(tmp_path) for each in records_in(file) if each[4] == 10]
-    flip(lacking, records_in(lacking)[0][1], 0x40)
+    (incomplete,) = [file for file in files(tmp_path) for each in records_in(file) if each[4] == 10]
+    flip(incomplete, records_in(incomplete)[0][1], 0x40)
 
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "_roll_back", raising(PoisonedError("the process ends here")))
@@ -242,14 +240,14 @@ def _two_files(counts: tuple[tuple[int, int], ...]) -> Callable[[Path], None]:
         pytest.param(((2, 1), (2, 1)), id="not the file of the commit"),
     ],
 )
-def test_a_commit_that_nobody_wrote_so_is_damaged(tmp_path: Path, counts: tuple[tuple[int, int], ...]) -> None:
+def test_a_commit_with_impossible_counts_is_damaged(tmp_path: Path, counts: tuple[tuple[int, int], ...]) -> None:
     path = tmp_path / "journal"
     _two_files(counts)(path)
-    told = {problem.rule: problem.text for problem in check_journal(path)}
+    reported = {problem.rule: problem.text for problem in check_journal(path)}
     for number in range(3):
         loaded = reload(path, replace(SMALL, layout=JournalLayout.JBM))
         assert loaded.records == []
         assert [each.tx_id for each in loaded.failed] == ([] if number else [5])
-        if number == 0:  # later there may be none of its files
+        if number == 0:  # later, its files may be gone
             texts = [problem.text for problem in loaded.problems if problem.rule == "transaction"]
-            assert texts == [told["transaction"]]
+            assert texts == [reported["transaction"]]
