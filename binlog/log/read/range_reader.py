@@ -26,7 +26,7 @@ _RECORDS_MAX = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimedBatch:
     """Consecutive records of one file, and when they were appended.
 
     batch: the records, 1 MiB of them or a larger one.
@@ -45,7 +45,7 @@ class RangeReader:
     path: the log's directory.  start, end: the file's first record and its tail, unless told.
     record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
 
-    Iterating gives one Stretch after the other, and a DamagedRange where the index tells that bytes are not what was
+    Iterating gives one TimedBatch after the other, and a DamagedRange where the index tells that bytes are not what was
     written, or a frame of an archive is damaged; it goes on behind those.  Without an index only lengths are verified.
     Needs no permission to write.
     Raises: NotFoundError, AccessError, CorruptError, VersionError; ValueError for a range that is not in the file.
@@ -83,7 +83,7 @@ class RangeReader:
         header = self._file.header
         return header.uuid.hex() if header.ours else None
 
-    def __iter__(self) -> Iterator[Stretch | DamagedRange]:
+    def __iter__(self) -> Iterator[TimedBatch | DamagedRange]:
         """From the start on.  Raises: CorruptError, FullError; ValueError where start or end is no bound of records."""
         header = self._file.header
         late = min(self.end, header.own_tail) if header.ours and header.closed else self.end
@@ -95,7 +95,7 @@ class RangeReader:
 
     def _plain(
         self, at: int, stop: int, sequence: int | None
-    ) -> Generator[Stretch | DamagedRange, None, tuple[int, int | None]]:
+    ) -> Generator[TimedBatch | DamagedRange, None, tuple[int, int | None]]:
         """What no index tells of, up to `stop`; returns where that ends, and the sequence number there."""
         while at < stop:
             try:
@@ -109,10 +109,10 @@ class RangeReader:
             if at > stop:
                 raise ValueError(f"no record of file {self._file.number} ends at {stop}")
             sequence = None if batch.first_sequence is None else batch.first_sequence + len(batch)
-            yield Stretch(batch, array("Q"), array("Q"))
+            yield TimedBatch(batch, array("Q"), array("Q"))
         return at, sequence
 
-    def _verified(self, end: int) -> Generator[Stretch | DamagedRange, None, tuple[int, int | None]]:
+    def _verified(self, end: int) -> Generator[TimedBatch | DamagedRange, None, tuple[int, int | None]]:
         """As far as the index goes; returns where that is, and the sequence number there."""
         header, file = self._file.header, self._file
         with opened_index(self._directory, header.number) as index:
@@ -122,7 +122,7 @@ class RangeReader:
                     at = check.end
                     for found in check.walk(end):
                         if isinstance(found, Verified):
-                            yield self._stretch(found, at, end)
+                            yield self._timed_batch(found, at, end)
                             at = check.end
                         elif isinstance(found, DamagedRange):
                             yield found
@@ -135,7 +135,7 @@ class RangeReader:
                         return min(at, end), check.sequence if header.ours else None
         return self.start, file.sequence_at(self.start)
 
-    def _stretch(self, found: Verified, at: int, end: int) -> Stretch:
+    def _timed_batch(self, found: Verified, at: int, end: int) -> TimedBatch:
         """The records among verified ones that are asked for.  at: where the data lie."""
         header = self._file.header
         size = len(found.data)
@@ -151,7 +151,7 @@ class RangeReader:
         ends = array("Q", [*(each - before for each in sequences[among][1:]), last - first])
         sequence = before if header.ours else None
         batch = Batch(header.number, at, found.data, places.offsets[first : last + 1], sequence)
-        return Stretch(batch, ends, times_ns[among])
+        return TimedBatch(batch, ends, times_ns[among])
 
     def _bound(self, offsets: memoryview, offset: int) -> int:
         """Which record starts there; as many as there are where the last one ends there."""

@@ -23,7 +23,7 @@ Bounds = tuple[int | None, int | None]
 _ANY: Bounds = (None, None)
 
 
-def split(path: str | os.PathLike[str], number: int, start: int, end: int, *, bytes_max: int) -> list[tuple[int, int]]:
+def split_range(path: str | os.PathLike[str], number: int, start: int, end: int, *, bytes_max: int) -> list[tuple[int, int]]:
     """A part of a file in pieces of about `bytes_max` bytes, cut where the index proves that a record starts.
 
     An archive is cut where its frames start, so that none is decompressed for two pieces.
@@ -57,7 +57,7 @@ def _bound(content: Content, search: IndexSearch | None, start: int, bytes_max: 
     return None if place is None else place.offset
 
 
-def narrow(
+def narrow_range(
     path: str | os.PathLike[str],
     number: int,
     start: int,
@@ -109,7 +109,7 @@ def narrow(
     return (first, last) if first < last else (first, first)
 
 
-def forward(
+def limit_range(
     path: str | os.PathLike[str], number: int, start: int, end: int, *, records_max: int | None, bytes_max: int | None
 ) -> tuple[int, int | None]:
     """Where one is in a file after so many records, or about so many bytes, from `start` on, and one record at least.

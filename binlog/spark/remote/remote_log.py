@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from binlog import FileStat, Reader, Ref, Since, Stretch, split
+from binlog import FileStat, Reader, Ref, Since, TimedBatch, split_range
 from binlog.errors import GoneError, NotFoundError, StateError
 from binlog.spark.columns import Damage
 from binlog.spark.log.positions import Position, earliest, latest, resolve
@@ -103,7 +103,7 @@ def _next_ref(position: Ref | Since, path: str) -> Ref:
 
 
 def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int) -> list[tuple[int, int]]:
-    """As `binlog.split`; an archive is not divided, for each task would copy all of it.
+    """As `binlog.split_range`; an archive is not divided, for each task would copy all of it.
 
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
     """
@@ -113,7 +113,7 @@ def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int)
             place = bounds[-1] + bytes_max
             for around in _AROUND_CUT_BYTES:
                 copy.bring(place, place, around=around)
-                cut = split(copy.path, number, bounds[-1], end, bytes_max=bytes_max)[0][1]
+                cut = split_range(copy.path, number, bounds[-1], end, bytes_max=bytes_max)[0][1]
                 if cut < end:
                     break
             else:
@@ -122,7 +122,7 @@ def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int)
     return list(zip(bounds, [*bounds[1:], end], strict=True))
 
 
-def read_remote(part: FileRange, read: Callable[[FileRange], Iterator[Stretch | Damage]]) -> Iterator[Stretch | Damage]:
+def read_remote(part: FileRange, read: Callable[[FileRange], Iterator[TimedBatch | Damage]]) -> Iterator[TimedBatch | Damage]:
     """Every record of a range.  read: reads it where it lies in a directory of this machine.
 
     Raises: as it; AccessError, FullError where there is no place for a copy.
@@ -134,8 +134,8 @@ def read_remote(part: FileRange, read: Callable[[FileRange], Iterator[Stretch | 
 
 
 def _read_copied(
-    part: FileRange, read: Callable[[FileRange], Iterator[Stretch | Damage]]
-) -> Iterator[Stretch | Damage]:
+    part: FileRange, read: Callable[[FileRange], Iterator[TimedBatch | Damage]]
+) -> Iterator[TimedBatch | Damage]:
     with FileCopy(RemoteDirectory(part.path), part.number) as copy, copy.named():
         here = replace(part, path=copy.path)
         copy.bring(part.start, part.end)
@@ -150,5 +150,5 @@ def _read_copied(
             yield _renamed(found, copy)
 
 
-def _renamed(found: Stretch | Damage, copy: FileCopy) -> Stretch | Damage:
+def _renamed(found: TimedBatch | Damage, copy: FileCopy) -> TimedBatch | Damage:
     return found._replace(error=copy.renamed(found.error)) if isinstance(found, Damage) else found

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import RangeReader, Reader, Ref, Start, Stretch, Writer
+from binlog import RangeReader, Reader, Ref, Start, TimedBatch, Writer
 from binlog.errors import BusyError, CorruptError, FullError, GoneError
 from binlog.log.archive import archive_building as archive_writing
 from binlog.log.directory import LogDirectory
@@ -402,7 +402,7 @@ def test_late_records_are_archived_with_the_rest(log: Path) -> None:
         assert reader.read_batch().first_sequence is None
     with RangeReader(log, 1) as reading:
         last = list(reading)[-1]
-        assert isinstance(last, Stretch)
+        assert isinstance(last, TimedBatch)
         assert list(last.batch)[-1] == b"late"
     assert {problem.rule for problem in binlog.check(log)} == {"late"}
     shutil.rmtree(log)

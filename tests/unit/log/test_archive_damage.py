@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 import binlog
-from binlog import DamagedRange, RangeReader, Reader, Ref, Sequence, Start, Stretch, Writer
+from binlog import DamagedRange, RangeReader, Reader, Ref, Sequence, Start, TimedBatch, Writer
 from binlog.errors import BinlogError, CorruptError, VersionError
 from binlog.format.archive_file import ARCHIVE_FACTS, FACTS_FRAME_BYTES, START_BYTES, pack_end, pack_start
 from binlog.format.checksums import crc32c
@@ -107,11 +107,11 @@ def test_a_range_is_read_past_damaged_frames(damaged: Path, index: bool) -> None
         found = list(reading)
     told = [each for each in found if isinstance(each, DamagedRange)]
     assert told == [DamagedRange(start, end, counts[start] if index else None) for _, start, end in hit]
-    records = [record for each in found if isinstance(each, Stretch) for record in each.batch]
+    records = [record for each in found if isinstance(each, TimedBatch) for record in each.batch]
     lost = [range(start, end) for _, start, end in hit]
     assert records == [entry.data for entry in entries if not any(entry.ref.offset in each for each in lost)]
     if index:
-        sequences = [each.batch.first_sequence for each in found if isinstance(each, Stretch)]
+        sequences = [each.batch.first_sequence for each in found if isinstance(each, TimedBatch)]
         assert None not in sequences
 
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import binlog
-from binlog import Mode, RangeReader, Reader, Ref, Sequence, Since, Start, Stretch, Writer
+from binlog import Mode, RangeReader, Reader, Ref, Sequence, Since, Start, TimedBatch, Writer
 from binlog.errors import FullError, GoneError
 from binlog.format.checksums import crc32c
 from binlog.format.index_file import IndexEntry, entry_seed
@@ -146,8 +146,8 @@ def test_an_archive_is_split_by_frame(log: Path, bytes_max: int) -> None:
 def _records(log: Path, start: int, end: int) -> list[bytes]:
     with RangeReader(log, 1, start, end) as reader:
         found = list(reader)
-    assert all(isinstance(each, Stretch) for each in found)
-    return [record for each in found if isinstance(each, Stretch) for record in each.batch]
+    assert all(isinstance(each, TimedBatch) for each in found)
+    return [record for each in found if isinstance(each, TimedBatch) for record in each.batch]
 
 
 def test_narrow_and_forward_give_the_same_of_an_archive(log: Path) -> None:
@@ -156,10 +156,10 @@ def test_narrow_and_forward_give_the_same_of_an_archive(log: Path) -> None:
 
     def asked() -> list[object]:
         return [
-            *(binlog.narrow(log, 1, 256, tail, sequences=(low, low + 30)) for low in range(0, 2000, 200)),
-            *(binlog.narrow(log, 1, 256, tail, offsets=(low, low + 3000)) for low in range(256, tail, 5000)),
-            *(binlog.forward(log, 1, 256, tail, records_max=count, bytes_max=None) for count in (1, 500, 5000)),
-            *(binlog.forward(log, 1, 256, tail, records_max=None, bytes_max=size) for size in (1, 5000, 50_000)),
+            *(binlog.narrow_range(log, 1, 256, tail, sequences=(low, low + 30)) for low in range(0, 2000, 200)),
+            *(binlog.narrow_range(log, 1, 256, tail, offsets=(low, low + 3000)) for low in range(256, tail, 5000)),
+            *(binlog.limit_range(log, 1, 256, tail, records_max=count, bytes_max=None) for count in (1, 500, 5000)),
+            *(binlog.limit_range(log, 1, 256, tail, records_max=None, bytes_max=size) for size in (1, 5000, 50_000)),
         ]
 
     before = asked()

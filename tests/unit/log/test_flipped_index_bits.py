@@ -11,7 +11,7 @@ import pytest
 
 import binlog
 from binlog import Mode, RangeReader, Reader, Sequence, Since, Writer
-from binlog.log.read.range_reader import Stretch
+from binlog.log.read.range_reader import TimedBatch
 from tests.support.indexes import check_entries, index_entries
 
 RECORDS = [b"%d" % number * (7 * number + 1) for number in range(12)]
@@ -37,7 +37,7 @@ def _ranged(log: Path, number: int) -> list[bytes]:
     found: list[bytes] = []
     with RangeReader(log, number) as reader:
         for each in reader:
-            assert isinstance(each, Stretch)
+            assert isinstance(each, TimedBatch)
             found.extend(each.batch)
     return found
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from binlog import DamagedRange, Mode, RangeReader, Reader, Stretch, Writer
+from binlog import DamagedRange, Mode, RangeReader, Reader, TimedBatch, Writer
 from binlog.errors import CorruptError, FullError
 from tests.support.examples import examples
 
@@ -126,7 +126,7 @@ def test_a_bad_length_without_an_index_is_an_error(log: Path) -> None:
     (log / "00000001.idx").unlink()
     flip(log / "00000001.dat", 263)
     with RangeReader(log, 1) as reader:
-        assert isinstance(next(iter(reader)), Stretch)
+        assert isinstance(next(iter(reader)), TimedBatch)
         with pytest.raises(CorruptError):
             list(reader)
     flip(log / "00000001.dat", 263)
@@ -142,4 +142,4 @@ def test_a_record_over_the_limit_is_refused(log: Path, size: int, indexed: bool)
     with RangeReader(log, 1, record_bytes_max=999) as reader, pytest.raises(FullError, match=f"1:265 .* {size} bytes"):
         list(reader)
     with RangeReader(log, 1, record_bytes_max=size) as reader:
-        assert sum(len(part.batch) for part in reader if isinstance(part, Stretch)) == 3
+        assert sum(len(part.batch) for part in reader if isinstance(part, TimedBatch)) == 3
