@@ -110,7 +110,7 @@ static PyObject *iterator_load(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Calls `read` and loads what it returns, in one step, for a reader that was just woken (wake.c). */
+/* Calls `read` and loads what it returns, in one step, for a reader that was just woken (wait_and_read.c). */
 static PyObject *iterator_load_from(PyObject *object, PyObject *args)
 {
     PyObject *read, *number, *sequence, *found, *loaded, *done;

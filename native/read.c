@@ -118,7 +118,7 @@ static PyObject *give_run(struct run *run, int as_read)
     return give(run->offset, data, shortened(run->places, places_bytes(run->count)), run->stop);
 }
 
-PyObject *binlog_found(uint64_t offset, PyObject *data, const uint32_t *places, int64_t count, int stop)
+PyObject *binlog_raw_records(uint64_t offset, PyObject *data, const uint32_t *places, int64_t count, int stop)
 {
     return give(offset, data, PyBytes_FromStringAndSize((const char *)places, places_bytes(count)), stop);
 }

@@ -22,7 +22,7 @@ _PACKED_BYTES_MAX = 2**31 - 1
 _OFFSET_MAX = 2**32 - 1
 
 
-Found = tuple[int, int, bytes, bytes, int | None]
+RawBatch = tuple[int, int, bytes, bytes, int | None]
 """Records as they were read, for a Batch to be made of: number, offset, data, places, sequence.
 
 The places are a Batch's offsets as bytes, of which a memoryview is still to be made; the data may go on after the last.
@@ -99,7 +99,7 @@ class Batch:
     _entry_type: type[Entry] = field(default=Entry, repr=False, compare=False)
 
     @classmethod
-    def of(cls, found: Found, entry_type: type[Entry] = Entry) -> Batch:
+    def of(cls, found: RawBatch, entry_type: type[Entry] = Entry) -> Batch:
         """What was found, without the bytes that were read after its last record."""
         number, offset, data, places, sequence = found
         offsets = memoryview(places).cast("I")

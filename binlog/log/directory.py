@@ -32,7 +32,7 @@ from binlog.storage.boot import boot_id
 from binlog.storage.descriptors import AT_FDCWD, Descriptor, Identity, identity_of, is_identity
 from binlog.storage.directory import FOLDER_FLAGS, Directory
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
-from binlog.storage.files import Content, content_bytes
+from binlog.storage.files import ByteSource, content_bytes
 from binlog.storage.locking.locks import lock, unlock
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class OpenedFile:
         self.fd, status = directory.open_regular(name)
         self.identity = Identity(status.st_dev, status.st_ino)
         self.archive: ArchiveContent | None = None
-        self.content: Content = self.fd
+        self.content: ByteSource = self.fd
         if archived:
             # Loaded when used: a log without archives has no need of it.
             from binlog.log.archive.archive_content import ArchiveContent

@@ -33,7 +33,7 @@ from binlog.storage.file_access import (
 from binlog.storage.native import CommitGroup, ffi, lib, read_cached
 
 
-class Unpacked(Protocol):
+class DecompressedFile(Protocol):
     """The bytes of a log file that are not in a file of their own; see archive_content.py."""
 
     @property
@@ -50,7 +50,7 @@ class Unpacked(Protocol):
         """Where that part ends: at a record's end."""
 
 
-Content = int | Unpacked
+ByteSource = int | DecompressedFile
 """A descriptor of the log file, or what its archive holds."""
 
 
@@ -228,7 +228,7 @@ def remove_file(directory_fd: int, name: str, path: str) -> None:
             return
 
 
-def read_at(content: Content, size: int, offset: int, path: str) -> bytes:
+def read_at(content: ByteSource, size: int, offset: int, path: str) -> bytes:
     """Up to `size` bytes from `offset`; fewer only where the file ends."""
     if not isinstance(content, int):
         return content.read(size, offset)
@@ -252,7 +252,7 @@ def read_soon_at(fd: int, size: int, offset: int, path: str) -> bytes:
     return read_at(fd, size, offset, path)
 
 
-def read_whole_at(content: Content, size: int, offset: int, path: str) -> bytes:
+def read_whole_at(content: ByteSource, size: int, offset: int, path: str) -> bytes:
     """As `read_at`, but of an archive no further than the frame goes that holds the record at `offset`.
 
     It ends where a record does; and the next frame may be damaged, or not be needed.
@@ -267,7 +267,7 @@ def forget(fd: int) -> None:
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def content_bytes(content: Content) -> int:
+def content_bytes(content: ByteSource) -> int:
     """How many bytes can be read from it."""
     return os.fstat(content).st_size if isinstance(content, int) else content.file_bytes
 

@@ -13,7 +13,7 @@ _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
 _KEY_MAX = (1 << 64) - 1
 
-FoundAt = tuple[int, bytes, bytes, int]
+RawRecords = tuple[int, bytes, bytes, int]
 """Where data lie, the data, the places of the records in them (a `Scan`'s offsets, as bytes), and a `Stop`'s number."""
 
 

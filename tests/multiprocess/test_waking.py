@@ -114,7 +114,7 @@ def test_the_wait_itself_gives_what_was_appended(log: Path, waits: bool) -> None
     with Writer(log) as writer:
         writer.append(b"first")
     file = FileReader(LogDirectory(log), 1, record_bytes_max=100)
-    assert file.known.look() == 265
+    assert file.header_cache.refresh() == 265
     waiting, opened = os.getpid(), mmap.mmap(-1, 1)
 
     def append() -> None:
@@ -130,13 +130,13 @@ def test_the_wait_itself_gives_what_was_appended(log: Path, waits: bool) -> None
         child.join()
     places = struct.pack("=3I", 0, 10, 14)
     assert file.waiting(60, 265)() == (265, b"\0\0\0\6second\0\0\0\0", places, Stop.END)
-    assert (file.known.tail, file.header.record_count) == (279, 3)
+    assert (file.header_cache.tail, file.header.record_count) == (279, 3)
     if waits:
         child.join()
     # The bell as it is now is not the one that was read before the tail was: one look more before it may be waited on.
-    seen = file.known.bell_before
-    assert file.known.look() == 279
-    assert file.known.bell_before == seen + 1
+    seen = file.header_cache.doorbell_at_previous_read
+    assert file.header_cache.refresh() == 279
+    assert file.header_cache.doorbell_at_previous_read == seen + 1
     assert file.waiting(0.001, 279)() == -errno.ETIMEDOUT
 
 

@@ -31,10 +31,10 @@ from binlog.log.index.index import Index, index_path, opened_index
 from binlog.log.index.index_building import complete_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck, Verified
 from binlog.storage.file_access import access_like
-from binlog.storage.files import Content, DiskFile, forget, read_at
+from binlog.storage.files import ByteSource, DiskFile, forget, read_at
 
 
-def verified(index: Index, content: Content, header: LogHeader, path: str) -> Iterator[Verified]:
+def verified(index: Index, content: ByteSource, header: LogHeader, path: str) -> Iterator[Verified]:
     """All records of a file, as its index proves them.
 
     Raises: CorruptError where it does not; what precedes that was given before.

@@ -39,7 +39,7 @@ from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES
 from binlog.storage.directory import Directory
-from binlog.storage.files import Content, read_at, sync
+from binlog.storage.files import ByteSource, read_at, sync
 from binlog.storage.record_reading import IndexKey, count_through
 
 
@@ -181,7 +181,7 @@ class IndexSearch:
     header: the log file's; places beyond its tail are never given.
     """
 
-    def __init__(self, index: Index, content: Content, header: LogHeader, path: str) -> None:
+    def __init__(self, index: Index, content: ByteSource, header: LogHeader, path: str) -> None:
         self._index = index if index.fits(header) else None
         self._content = content
         self._header = header

@@ -35,7 +35,7 @@ from binlog.log.directory import LogDirectory
 from binlog.log.index.index import Index
 from binlog.storage.boot import boot_id
 from binlog.storage.file_access import access_like
-from binlog.storage.files import Content, read_at, sync, write_at
+from binlog.storage.files import ByteSource, read_at, sync, write_at
 
 # What a writer reads at most to bring an index up to date while it holds the lock; `repair` reads whatever it takes.
 CATCH_UP_BYTES_MAX = 16 << 20
@@ -54,11 +54,11 @@ class IndexWriting:
     content: what its bytes are read from, where that is not `fd`.
     """
 
-    def __init__(self, directory: LogDirectory, number: int, fd: int, *, content: Content | None = None) -> None:
+    def __init__(self, directory: LogDirectory, number: int, fd: int, *, content: ByteSource | None = None) -> None:
         name = index_file_name(number)
         self.path = directory.file_path(name)
         self._data_fd = fd
-        self._content: Content = fd if content is None else content
+        self._content: ByteSource = fd if content is None else content
         self._data_path = directory.file_path((log_file_name if content is None else archive_file_name)(number))
         try:
             self._descriptor = directory.descriptor(name)
@@ -165,7 +165,7 @@ def _end(header: LogHeader, last: IndexEntry | None) -> tuple[int, int]:
 
 
 def complete_index(
-    directory: LogDirectory, header: LogHeader, fd: int, *, content: Content | None = None, anew: bool = False
+    directory: LogDirectory, header: LogHeader, fd: int, *, content: ByteSource | None = None, anew: bool = False
 ) -> None:
     """Have the index of a file tell of everything up to the tail, and of nothing beyond it, durably.
 
@@ -182,7 +182,7 @@ def complete_index(
         sync(writing.fd, writing.path)
 
 
-def build_entries(content: Content, ranges: Ranges, tail: int, path: str) -> Iterator[bytes]:
+def build_entries(content: ByteSource, ranges: Ranges, tail: int, path: str) -> Iterator[bytes]:
     """Entries for the records from where `ranges` is up to the tail, many at a time.
 
     Raises: CorruptError where no records fill that.

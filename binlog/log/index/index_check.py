@@ -27,7 +27,7 @@ from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.index.index import Index
 from binlog.log.recovery.record_walk import too_large
-from binlog.storage.files import Content, LostFrameError, read_at
+from binlog.storage.files import ByteSource, LostFrameError, read_at
 
 _READ_BYTES = 1 << 20
 _ENTRIES_AT_ONCE = 1 << 12
@@ -80,7 +80,7 @@ class IndexCheck:
     def __init__(
         self,
         index: Index,
-        content: Content,
+        content: ByteSource,
         header: LogHeader,
         path: str,
         *,

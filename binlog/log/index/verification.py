@@ -18,7 +18,7 @@ from binlog.log.directory import LogDirectory, OpenedFile
 from binlog.storage.failures import failure
 from binlog.storage.files import content_bytes
 from binlog.storage.native import read_records
-from binlog.storage.record_reading import FoundAt, ReadOutcome, RecordReading
+from binlog.storage.record_reading import RawRecords, ReadOutcome, RecordReading
 
 
 class Verification:
@@ -50,7 +50,7 @@ class Verification:
         self._verified = b""  # of which only a part was asked for; it lies at `_start`
         self._start = 0
 
-    def read(self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None) -> FoundAt:
+    def read(self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None) -> RawRecords:
         """Read records from `offset` on, at most `size` bytes; verified, and one at least, if the index covers them.
 
         to_tail: how many bytes away the file's tail is.
@@ -74,18 +74,20 @@ class Verification:
 
     def _read(
         self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None, verify: bool
-    ) -> FoundAt | int:
+    ) -> RawRecords | int:
         try:
             return read_records(self._address, offset, size, to_tail, records_max, buffer, verify)
         except OSError as error:
             raise failure(error.errno or 0, self._path, "reading") from error
 
-    def _read_plain(self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None) -> FoundAt:
+    def _read_plain(self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None) -> RawRecords:
         found = self._read(offset, size, to_tail, records_max, buffer, False)
         assert not isinstance(found, int)
         return found
 
-    def _read_with_index(self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None) -> FoundAt:
+    def _read_with_index(
+        self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None
+    ) -> RawRecords:
         """Open the index, which may have been made, or made again, since it was opened last; then read.
 
         Raises: as `read`.

@@ -39,8 +39,8 @@ from binlog.log.files.sequences import missing_between
 from binlog.log.index.index import index_path, index_times, opened_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck
 from binlog.log.ingest.ingest_record import look_at_ingest
-from binlog.log.recovery.record_walk import walk
-from binlog.storage.files import Content, LostFrameError
+from binlog.log.recovery.record_walk import count_records
+from binlog.storage.files import ByteSource, LostFrameError
 
 # What logrotate and people make of the name of a log file: 00000001.dat.1, 00000001.dat-20261126, 00000001.dat.old.
 _RENAMED = re.compile(r"\d{8}\.dat.+")
@@ -170,20 +170,20 @@ def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> 
         yield from _check_file(file.content, header, path)
 
 
-def _check_file(content: Content, header: LogHeader, path: str) -> Iterator[Problem]:
+def _check_file(content: ByteSource, header: LogHeader, path: str) -> Iterator[Problem]:
     if header.ours:
         yield from _check_blocks(header, path)
     check_size(header.tail, content, path)
     if not header.ours:
-        walk(content, header.first_offset, header.tail, header.tail, path)
+        count_records(content, header.first_offset, header.tail, header.tail, path)
         return
-    count, end = walk(content, FIRST_OFFSET, header.own_tail, header.tail, path)
+    count, end = count_records(content, FIRST_OFFSET, header.own_tail, header.tail, path)
     if end != header.own_tail:
         yield Problem(path, end, "chain", f"the records' lengths do not meet our tail {header.own_tail}")
     elif count != header.record_count:
         at = LOG_HEADER.offset("record_count")
         yield Problem(path, at, "record-count", f"the header counts {header.record_count} records, there are {count}")
-    walk(content, end, header.tail, header.tail, path)
+    count_records(content, end, header.tail, header.tail, path)
 
 
 def _check_index(

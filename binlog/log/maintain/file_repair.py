@@ -41,7 +41,7 @@ from binlog.log.index.index import Index, opened_index
 from binlog.log.index.index_building import IndexWriting, complete_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck, Unproven
 from binlog.log.recovery.evidence import FileEvidence, heal, is_unproven
-from binlog.log.recovery.record_walk import good_end, walk
+from binlog.log.recovery.record_walk import count_records, last_whole_record_end
 from binlog.log.recovery.recovery import Recovery
 from binlog.log.recovery.recovery_table import Action, Verdict
 from binlog.storage.boot import boot_id
@@ -173,7 +173,7 @@ class FileRepair:
         if not header.closed:
             self.salvage(header, text)
             return True
-        good = good_end(self._fd, header.first_offset, size, self._path)
+        good = last_whole_record_end(self._fd, header.first_offset, size, self._path)
         self.tell(good, "sealed", f"{text}: {size - good} bytes set aside, the file ends at {good}")
         if not self._dry_run:
             self._end_at(header, good, size)
@@ -195,7 +195,7 @@ class FileRepair:
                 break
             self._fill(each, count)
             filled = True
-        end = good_end(self._fd, sound_to, header.tail, self._path)
+        end = last_whole_record_end(self._fd, sound_to, header.tail, self._path)
         if end < header.tail:
             header = self._cut(header, end)
         elif filled and header.ours and not header.closed:
@@ -219,7 +219,7 @@ class FileRepair:
                 good = found.start if isinstance(found, DamagedRange) else check.end
         slots = [slot for slot in header.slots() if slot.start >= good]
         limit = min([end, *(slot.start for slot in slots)])
-        good = max(good, good_end(self._fd, good, max(limit, good), self._path))
+        good = max(good, last_whole_record_end(self._fd, good, max(limit, good), self._path))
         self.tell(good, "sealed", f"{reason}: {end - good} bytes set aside, the file sealed at {good}")
         if self._dry_run:
             return
@@ -296,7 +296,7 @@ class FileRepair:
     def _lengths_tell(self, part: DamagedRange | Unproven, header: LogHeader) -> int | None:
         """How many records their lengths lead through; None where they do not lead to the end."""
         try:
-            count, end = walk(self._fd, part.start, part.end, header.tail, self._path)
+            count, end = count_records(self._fd, part.start, part.end, header.tail, self._path)
         except CorruptError:
             return None
         return count if end == part.end else None
@@ -354,7 +354,7 @@ class FileRepair:
 
     def _end_at(self, header: LogHeader, good: int, end: int) -> LogHeader:
         """Set aside what a closed file has from `good` to `end`, and have it end there."""
-        count, _ = walk(self._fd, header.first_offset, good, good, self._path)
+        count, _ = count_records(self._fd, header.first_offset, good, good, self._path)
         if good < end:
             self._recovery.set_aside(good, end)
         confirmed = min(header.confirmed_end, good)

@@ -9,12 +9,12 @@ from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, LogHeader
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.record import Ref
-from binlog.log.batch import Found
+from binlog.log.batch import RawBatch
 from binlog.log.directory import LogDirectory
 from binlog.log.files.cutover import gap_error, missing_next_error
 from binlog.log.files.sequences import missing_between
 from binlog.log.read.file_reader import FileReader
-from binlog.log.read.position import FilePosition, LateRecords
+from binlog.log.read.position import AfterCloseRecords, FilePosition
 from binlog.log.read.start import Sequence, Since, Start, StartPosition, place_of_sequence, place_since
 from binlog.storage.waiting.bell_watcher import green_sleep
 from binlog.storage.waiting.doorbell import Doorbell, Wait
@@ -43,7 +43,7 @@ class Cursor:
         self._record_bytes_max = record_bytes_max
         self._verify = verify
         self._place: FilePosition | None = None
-        self._late = LateRecords()
+        self._after_close = AfterCloseRecords()
         self._read_from: FilePosition | None = None
         self._looked = time.monotonic()
         self._is_intact = False  # whether the last `ready` saw that the place's descriptor is our own
@@ -53,7 +53,7 @@ class Cursor:
                 raise ValueError(f"sequence {start.number}: the log has no records so far")
             self._start = Start.BEGINNING
 
-    def read(self, records_max: int, bytes_max: int, buffer: bytes | None = None) -> Found | None:
+    def read(self, records_max: int, bytes_max: int, buffer: bytes | None = None) -> RawBatch | None:
         """The next records of one file, or None where there are none now; `advance` then goes on behind them.
 
         buffer: bytes that nobody else has: they may be written over, and be the data.
@@ -61,9 +61,9 @@ class Cursor:
         """
         try:
             place = self._place
-            if place is None or place.offset >= place.file.known.tail:
+            if place is None or place.offset >= place.file.header_cache.tail:
                 looked = False
-                if place is not None and not place.file.known.closed:
+                if place is not None and not place.file.header_cache.closed:
                     found = place.file.read_new(place.offset, place.sequence, records_max, bytes_max)
                     if not isinstance(found, bool):
                         self._read_from = place
@@ -103,7 +103,7 @@ class Cursor:
     def finished(self) -> bool:
         """Whether no record can come any more."""
         place = self._place
-        return not self.follow and place is not None and place.file.known.closed and not place.has_more
+        return not self.follow and place is not None and place.file.header_cache.closed and not place.has_more
 
     @property
     def position(self) -> Ref:
@@ -112,8 +112,8 @@ class Cursor:
         place = self._place
         if place is None:
             return self._start if isinstance(self._start, Ref) else Ref(NUMBER_FIRST, FIRST_OFFSET)
-        if not place.look() and place.file.known.closed:
-            number = place.file.known.next_number
+        if not place.refresh() and place.file.header_cache.closed:
+            number = place.file.header_cache.next_number
             try:
                 return Ref(number, self.directory.read_header(number).first_offset)
             except NotFoundError:
@@ -124,7 +124,7 @@ class Cursor:
     def look_seconds(self) -> float:
         """How long to wait at most before looking again without having been woken."""
         place = self._place
-        quiet = place is not None and not place.file.known.mixed and not self._late.mixed
+        quiet = place is not None and not place.file.header_cache.mixed and not self._after_close.mixed
         return _LOOK_SECONDS if quiet else _LOOK_SECONDS_MIXED
 
     def waiting(self, timeout: float) -> tuple[Wait, int, int | None]:
@@ -162,7 +162,7 @@ class Cursor:
         """Give everything back."""
         if self._place is not None:
             self._place.file.close()
-        self._late.close()
+        self._after_close.close()
         self.directory.close()
 
     def _find_ready(self, *, looked: bool = False) -> FilePosition | None:
@@ -174,19 +174,19 @@ class Cursor:
                     return None
                 continue
             # A closed file is looked at once more after it was seen closed: its tail may have moved just before.
-            if not looked and (place.look() or (place.file.known.closed and place.look())):
+            if not looked and (place.refresh() or (place.file.header_cache.closed and place.refresh())):
                 return place
             looked = False
-            late = self._late.look()
+            late = self._after_close.refresh()
             if late is not None:
                 return late
-            if not place.file.known.closed:
+            if not place.file.header_cache.closed:
                 if self._has_gone_on(place):
                     continue
                 return None
             if not self.follow:
                 return None
-            self._move_on(place, place.file.known.next_number)
+            self._move_on(place, place.file.header_cache.next_number)
 
     def _open_lost(self) -> bool:
         """Open again what was closed behind our back, as a daemon closes all descriptors; whether it was.
@@ -203,8 +203,8 @@ class Cursor:
             file = self._open(place.file.number)
         except NotFoundError:
             raise GoneError(f"{place.file.path}: the file was removed while its descriptor was closed") from None
-        self._late.close()
-        self._late = LateRecords()
+        self._after_close.close()
+        self._after_close = AfterCloseRecords()
         self._place = FilePosition(file, place.offset, place.sequence)
         self._read_from = None
         return True
@@ -217,7 +217,7 @@ class Cursor:
         """
         now = time.monotonic()
         due = now - self._looked >= _THERE_SECONDS
-        if place.end_seen and not due and not place.file.known.next_number:
+        if place.end_seen and not due and not place.file.header_cache.next_number:
             return False
         place.end_seen = False  # if something is raised below, the next call looks again and raises it again
         if self._is_past(place) or (due and self._has_more_after_all(place)):
@@ -237,7 +237,7 @@ class Cursor:
             return self._open_lost()  # its descriptor leads to another file, of a copy of this log perhaps
         if place.file.check_named():
             return False
-        if place.look() or place.file.known.closed:
+        if place.refresh() or place.file.header_cache.closed:
             return True  # others closed it and went on meanwhile, and it was pruned or archived
         text = "the open file was moved away or removed, or another one has its name"
         raise GoneError(f"{place.file.path}: {text}; what is appended now is not in it")
@@ -247,9 +247,9 @@ class Cursor:
 
         Raises: CorruptError if records between the two are missing.
         """
-        known = place.file.known
-        if known.next_number:
-            return self.directory.exists(known.next_number) and known.reconsider()
+        cache = place.file.header_cache
+        if cache.next_number:
+            return self.directory.exists(cache.next_number) and cache.reconsider()
         number = place.file.number + 1
         if not self.directory.is_file(number):
             return False
@@ -257,10 +257,10 @@ class Cursor:
         if following.unused:
             return False
         # Read again: a cutover closes this file before the next one is in use.
-        if known.reconsider():
+        if cache.reconsider():
             return True
         self._check_gap(place.file, following)
-        header = known.header
+        header = cache.header
         if not (self.follow and header.ours and following.ours and header.uuid == following.uuid):
             return False
         # A copy from just before the cutover: it lacks the close, and no record.
@@ -295,7 +295,7 @@ class Cursor:
             place.file.close()  # nobody adds to it, and it keeps a frame in memory
         else:
             place.file.rest()
-            self._late.add(place)
+            self._after_close.add(place)
 
     def _open(self, number: int) -> FileReader:
         return FileReader(self.directory, number, record_bytes_max=self._record_bytes_max, verify=self._verify)

@@ -12,21 +12,21 @@ from typing import TypeVar
 from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Stop, scan
-from binlog.log.batch import Found
+from binlog.log.batch import RawBatch
 from binlog.log.directory import LogDirectory
-from binlog.log.files.header import KnownHeader
+from binlog.log.files.header import HeaderCache
 from binlog.log.index.index import IndexedPlace, IndexSearch, opened_index
 from binlog.log.index.verification import Verification
-from binlog.log.recovery.record_walk import skip, too_large, walk
-from binlog.storage.files import LostFrameError, Unpacked, read_whole_at
-from binlog.storage.native import lib, look_and_read
-from binlog.storage.record_reading import FoundAt
+from binlog.log.recovery.record_walk import count_records, skip_records, too_large
+from binlog.storage.files import DecompressedFile, LostFrameError, read_whole_at
+from binlog.storage.native import lib, refresh_and_read
+from binlog.storage.record_reading import RawRecords
 from binlog.storage.waiting.doorbell import Doorbell, Wait
 
 # The one place, four bytes, that a scan gives that found no record: where it began.
 _NO_PLACES = 4
 
-_SAME = int(lib.BINLOG_LOOK_SAME)
+_SAME = int(lib.BINLOG_HEADER_SAME)
 
 _Found = TypeVar("_Found")
 
@@ -34,12 +34,12 @@ _Found = TypeVar("_Found")
 class _UnpackedRecords:
     """Reads the records of an archive, whose frames have checksums of their own."""
 
-    def __init__(self, content: Unpacked, path: str, record_bytes_max: int) -> None:
+    def __init__(self, content: DecompressedFile, path: str, record_bytes_max: int) -> None:
         self._content = content
         self._path = path
         self._record_bytes_max = record_bytes_max
 
-    def read(self, offset: int, size: int, to_tail: int, records_max: int, buffer: object) -> FoundAt:
+    def read(self, offset: int, size: int, to_tail: int, records_max: int, buffer: object) -> RawRecords:
         """As Verification.read."""
         del buffer
         data = read_whole_at(self._content, min(size, to_tail), offset, self._path)
@@ -65,8 +65,8 @@ class FileReader:
         self.path = self._opened.path
         self.content = self._opened.content
         try:  # for an ExitStack takes a tenth of what all of this does
-            self.known = KnownHeader(number, self.path, directory.believe)
-            self.known.begin(self.content, self.identity)
+            self.header_cache = HeaderCache(number, self.path, directory.believe)
+            self.header_cache.begin(self.content, self.identity)
         except BaseException:
             self._opened.close()
             raise
@@ -74,7 +74,7 @@ class FileReader:
     @property
     def header(self) -> LogHeader:
         """The header last read, in full; `known` tells what is asked for most with less work."""
-        return self.known.header
+        return self.header_cache.header
 
     @property
     def intact(self) -> bool:
@@ -90,7 +90,7 @@ class FileReader:
         if self._doorbell is None:
             assert isinstance(self.content, int), "nothing is waited for in an archive: it is closed, and never changes"
             self._doorbell = Doorbell(self.content, LOG_HEADER.offset("doorbell"))
-        return self._doorbell, self.known.bell_before
+        return self._doorbell, self.header_cache.doorbell_at_previous_read
 
     def wake(self) -> None:
         """Wake whoever waits for the bell."""
@@ -104,32 +104,32 @@ class FileReader:
         header.  If not, pass what it returned to `waited`.
         """
         bell, seen = self.doorbell_and_seen()
-        return bell.waiting(self.known.address, seen, timeout, offset, self._record_bytes_max)
+        return bell.waiting(self.header_cache.address, seen, timeout, offset, self._record_bytes_max)
 
     def waited(self, result: int | None) -> None:
         """Take what a wait returned in place of records."""
         self.doorbell_and_seen()[0].waited(result)
 
-    def read_new(self, offset: int, sequence: int | None, records_max: int, bytes_max: int) -> Found | bool:
+    def read_new(self, offset: int, sequence: int | None, records_max: int, bytes_max: int) -> RawBatch | bool:
         """Look for more at the tail, `offset`; read it if it is little and the last look is less than a second old.
 
         If it reads nothing: False if there is nothing more, True if there may be.
         """
-        known = self.known
-        found = look_and_read(known.address, offset, records_max, bytes_max, self._record_bytes_max)
+        cache = self.header_cache
+        found = refresh_and_read(cache.address, offset, records_max, bytes_max, self._record_bytes_max)
         return (self.number, *found[:3], sequence) if isinstance(found, tuple) else found != _SAME
 
     def read(
         self, offset: int, sequence: int | None, records_max: int, bytes_max: int, buffer: bytes | None = None
-    ) -> Found:
+    ) -> RawBatch:
         """The records from `offset` on, one at least where the tail is beyond it and nothing is damaged.
 
         bytes_max: what to read, in bytes, but for a record that alone is larger.
         buffer: bytes that nobody else has: they may be written over, and be the data.
         Raises: CorruptError; FullError for a record over the limit.  What precedes it was returned before.
         """
-        known = self.known
-        to_tail = known.tail - offset
+        cache = self.header_cache
+        to_tail = cache.tail - offset
         records = self._records or self._make_records()
         _, data, places, stop = records.read(offset, max(bytes_max, LENGTH_BYTES), to_tail, records_max, buffer)
         if len(places) == _NO_PLACES and stop == Stop.SHORT and len(data) >= LENGTH_BYTES:
@@ -138,7 +138,7 @@ class FileReader:
             _, data, places, stop = records.read(offset, size, to_tail, 1, None)
         if len(places) == _NO_PLACES and to_tail:
             self._refuse(stop, data, offset)
-        return self.number, offset, data, places, None if offset >= known.late_from else sequence
+        return self.number, offset, data, places, None if offset >= cache.after_close_from else sequence
 
     def sequence_at(self, offset: int) -> int | None:
         """The sequence number of the record that starts at `offset`, or would: that place may be the tail.
@@ -153,7 +153,7 @@ class FileReader:
         if header.first_offset <= offset <= header.tail:
             for place in self._places(lambda search: search.before(offset)):
                 try:
-                    count, end = walk(self.content, place.offset, offset, header.tail, self.path)
+                    count, end = count_records(self.content, place.offset, offset, header.tail, self.path)
                 except LostFrameError:
                     self._check_behind_lost(offset)
                     return None
@@ -170,7 +170,7 @@ class FileReader:
         if sequence >= header.first_sequence + header.record_count:
             return header.own_tail
         place = self._places(lambda search: search.before_sequence(sequence))[0]
-        return skip(self.content, place.offset, sequence - place.sequence, header.own_tail, self.path)
+        return skip_records(self.content, place.offset, sequence - place.sequence, header.own_tail, self.path)
 
     def _check_behind_lost(self, offset: int) -> None:
         """See that a record starts there, though frames before it are lost, and with them how many there were.
@@ -179,7 +179,7 @@ class FileReader:
         """
         assert not isinstance(self.content, int)
         start = self.content.frame_start(offset)
-        if walk(self.content, start, offset, self.header.tail, self.path)[1] != offset:
+        if count_records(self.content, start, offset, self.header.tail, self.path)[1] != offset:
             raise ValueError(f"{self.number}:{offset} does not lie on a record; the file's tail is {self.header.tail}")
 
     @property
@@ -228,7 +228,7 @@ class FileReader:
         self.rest()
         if self._doorbell is not None:
             self._doorbell.close()
-        self.known.close()
+        self.header_cache.close()
         self._opened.close()
 
     def _make_records(self) -> Verification | _UnpackedRecords:
@@ -239,7 +239,7 @@ class FileReader:
                 self._directory,
                 self._opened,
                 self.header,
-                seed=self.known.seed,
+                seed=self.header_cache.seed,
                 record_bytes_max=self._record_bytes_max,
                 verify=self._verify,
             )

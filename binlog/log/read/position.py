@@ -39,12 +39,12 @@ class FilePosition:
     @property
     def has_more(self) -> bool:
         """Whether a record is known to lie here."""
-        return self.offset < self.file.known.tail
+        return self.offset < self.file.header_cache.tail
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Whether a record lies here, by the header as it is now."""
-        known = self.file.known
-        return self.offset < known.tail or self.offset < known.look()
+        cache = self.file.header_cache
+        return self.offset < cache.tail or self.offset < cache.refresh()
 
     def advance(self, offset: int, sequence: int | None) -> None:
         """Go on to `offset`, behind records that were read here."""
@@ -59,7 +59,7 @@ _LOOK_SECONDS = 5.0
 _FILES_MAX = 32
 
 
-class LateRecords:
+class AfterCloseRecords:
     """The files that a cursor left, oldest first."""
 
     def __init__(self) -> None:
@@ -75,9 +75,9 @@ class LateRecords:
     @property
     def mixed(self) -> bool:
         """Whether another program is known to write to one of them."""
-        return any(place.file.known.mixed for _, place in self._left)
+        return any(place.file.header_cache.mixed for _, place in self._left)
 
-    def look(self) -> FilePosition | None:
+    def refresh(self) -> FilePosition | None:
         """A place where a late record lies, if there is one."""
         if not self._left:
             return None
@@ -94,7 +94,7 @@ class LateRecords:
 
     def _has_more(self, left: tuple[float, FilePosition]) -> bool:
         try:
-            return left[1].look()
+            return left[1].refresh()
         except (CorruptError, AccessError):
             if left[1].file.intact:
                 raise

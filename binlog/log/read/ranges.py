@@ -14,8 +14,8 @@ from binlog.format.record import LENGTH_BYTES
 from binlog.log.directory import LogDirectory
 from binlog.log.index.index import IndexSearch, opened_index
 from binlog.log.read.file_reader import FileReader
-from binlog.log.recovery.record_walk import skip, walk
-from binlog.storage.files import Content
+from binlog.log.recovery.record_walk import count_records, skip_records
+from binlog.storage.files import ByteSource
 
 Bounds = tuple[int | None, int | None]
 """The lowest and the highest that is asked for; None for any."""
@@ -23,7 +23,9 @@ Bounds = tuple[int | None, int | None]
 _ANY: Bounds = (None, None)
 
 
-def split_range(path: str | os.PathLike[str], number: int, start: int, end: int, *, bytes_max: int) -> list[tuple[int, int]]:
+def split_range(
+    path: str | os.PathLike[str], number: int, start: int, end: int, *, bytes_max: int
+) -> list[tuple[int, int]]:
     """A part of a file in pieces of about `bytes_max` bytes, cut where the index proves that a record starts.
 
     An archive is cut where its frames start, so that none is decompressed for two pieces.
@@ -44,7 +46,7 @@ def split_range(path: str | os.PathLike[str], number: int, start: int, end: int,
     return list(zip(bounds, [*bounds[1:], end], strict=True))
 
 
-def _bound(content: Content, search: IndexSearch | None, start: int, bytes_max: int) -> int | None:
+def _bound(content: ByteSource, search: IndexSearch | None, start: int, bytes_max: int) -> int | None:
     """Where a piece that begins at `start` is to end; None where nothing tells."""
     if not isinstance(content, int):
         at = content.frame_start(start + bytes_max)
@@ -124,13 +126,13 @@ def limit_range(
             place = search.before(start + bytes_max) if search else None
             found = place.offset if place is not None and start < place.offset < end else start
             if found == start:
-                _, found = walk(file.content, start, start + max(bytes_max, 1), end, file.path)
+                _, found = count_records(file.content, start, start + max(bytes_max, 1), end, file.path)
         if records_max is None:
             return found, None
         first = file.sequence_at(start)
         if first is None or file.header.tail != file.header.own_tail:
-            at = skip(file.content, start, records_max, found, file.path)
-            return at, walk(file.content, start, at, found, file.path)[0]
+            at = skip_records(file.content, start, records_max, found, file.path)
+            return at, count_records(file.content, start, at, found, file.path)[0]
         if (found - start) // LENGTH_BYTES > records_max:
             found = min(found, file.offset_of(first + records_max))
         last = file.sequence_at(found)

@@ -122,7 +122,9 @@ def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int)
     return list(zip(bounds, [*bounds[1:], end], strict=True))
 
 
-def read_remote(part: FileRange, read: Callable[[FileRange], Iterator[TimedBatch | Damage]]) -> Iterator[TimedBatch | Damage]:
+def read_remote(
+    part: FileRange, read: Callable[[FileRange], Iterator[TimedBatch | Damage]]
+) -> Iterator[TimedBatch | Damage]:
     """Every record of a range.  read: reads it where it lies in a directory of this machine.
 
     Raises: as it; AccessError, FullError where there is no place for a copy.

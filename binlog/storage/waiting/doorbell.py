@@ -58,11 +58,12 @@ class Doorbell:
             self.waited(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
 
     def waiting(self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int) -> Wait:
-        """Return a callable that waits like `wait`, and then reads the records from `offset` on (native/wake.c).
+        """Return a callable that waits like `wait`, and then reads the records from `offset` on
+        (native/wait_and_read.c).
 
         It is one C call if possible, because a reader that was just woken runs with cold caches, where each step in
         Python takes microseconds.  If it returns no records, pass what it returned to `waited`.
-        known: the address of a `struct binlog_known`, which has the value seen, and takes over what was found.
+        known: the address of a `struct binlog_header_cache`, which has the value seen, and takes over what was found.
         """
         bell = self.address()
         if bell is None or green_sleep() is not None:

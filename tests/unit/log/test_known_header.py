@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, new_log_header, parse_log_header
-from binlog.log.files.header import KnownHeader, check_header
+from binlog.log.files.header import HeaderCache, check_header
 from binlog.storage.descriptors import identity_of
 from binlog.storage.native import ffi, lib
 
-SAME, APPENDED, UNSURE = lib.BINLOG_LOOK_SAME, lib.BINLOG_LOOK_APPENDED, lib.BINLOG_LOOK_UNSURE
+SAME, APPENDED, UNSURE = lib.BINLOG_HEADER_SAME, lib.BINLOG_HEADER_APPENDED, lib.BINLOG_HEADER_UNSURE
 BOOT = bytes(range(16))
 NEW = new_log_header(
     number=3, uuid=bytes(range(100, 116)), first_sequence=70, created_ns=1, boot_id=BOOT, flags=Flag.STRICT
@@ -64,15 +64,15 @@ def _file(data: bytes) -> Iterator[tuple[int, Path]]:
 def _look(known: bytes, now: bytes) -> tuple[int, int, int, bytes]:
     """The answer, and what is known after it: tail, bell before, bytes."""
     with _file(now) as (fd, _):
-        struct = ffi.new("struct binlog_known *")
+        struct = ffi.new("struct binlog_header_cache *")
         header = parse_log_header(known, path="")
         struct.fd, struct.header, struct.tail = fd, known, header.tail
-        reference = KnownHeader(header.number, "", _as_it_is)
+        reference = HeaderCache(header.number, "", _as_it_is)
         with _file(known) as (known_fd, _):
             reference.begin(known_fd, identity_of(known_fd))
         struct.seed = reference._known.seed
-        answer = lib.binlog_header_look(struct)
-        return answer, struct.tail, struct.bell_before, ffi.buffer(struct.header)[:]
+        answer = lib.binlog_header_refresh(struct)
+        return answer, struct.tail, struct.doorbell_at_previous_read, ffi.buffer(struct.header)[:]
 
 
 RUNG = _at(MORE, "doorbell", b"\0\0\0\7")
@@ -167,9 +167,9 @@ def test_nothing_is_believed_that_the_careful_look_would_not_believe(now: bytes)
 
 
 @contextmanager
-def _known(data: bytes) -> Iterator[tuple[KnownHeader, Callable[[bytes], None]]]:
+def _known(data: bytes) -> Iterator[tuple[HeaderCache, Callable[[bytes], None]]]:
     with _file(data) as (fd, path):
-        known = KnownHeader(3, str(path), _as_it_is)
+        known = HeaderCache(3, str(path), _as_it_is)
         known.begin(fd, identity_of(fd))
 
         def rewrite(data: bytes) -> None:
@@ -182,23 +182,28 @@ def _known(data: bytes) -> Iterator[tuple[KnownHeader, Callable[[bytes], None]]]
 def test_a_known_header_keeps_up_with_appends_and_the_close() -> None:
     with _known(_at(KNOWN, "doorbell", b"\0\0\0\5")) as (known, rewrite):
         assert (known.tail, known.closed, known.mixed, known.header.record_count) == (1000, False, False, 5)
-        assert known.look() == 1000
-        assert known.bell_before == 5
+        assert known.refresh() == 1000
+        assert known.doorbell_at_previous_read == 5
         rewrite(replace(MORE, flags=MORE.flags | Flag.MIXED).pack())
-        assert known.look() == 2000
-        assert (known.mixed, known.bell_before, known.header.record_count, known.header.settled) == (True, 5, 9, True)
+        assert known.refresh() == 2000
+        assert (known.mixed, known.doorbell_at_previous_read, known.header.record_count, known.header.settled) == (
+            True,
+            5,
+            9,
+            True,
+        )
         rewrite(replace(MORE, status=1, next_number=4, doorbell=8).pack())
-        assert known.look() == 2000
-        assert (known.closed, known.next_number, known.mixed, known.bell_before) == (True, 4, False, 0)
-        assert known.look() == 2000
-        assert known.bell_before == 8
+        assert known.refresh() == 2000
+        assert (known.closed, known.next_number, known.mixed, known.doorbell_at_previous_read) == (True, 4, False, 0)
+        assert known.refresh() == 2000
+        assert known.doorbell_at_previous_read == 8
 
 
 def test_a_tail_that_goes_back_is_damage() -> None:
     with _known(KNOWN.pack()) as (known, rewrite):
         rewrite(_appended(NEW, tail=900, record_count=4, boot_id=BOOT).pack())
         with pytest.raises(CorruptError, match="went back"):
-            known.look()
+            known.refresh()
         assert known.tail == 1000
 
 
@@ -206,4 +211,4 @@ def test_a_look_after_the_close_of_the_descriptor_reads_no_other_file() -> None:
     with _known(KNOWN.pack()) as (known, _):
         known.close()
         with pytest.raises(OSError, match="Bad file descriptor"):
-            known.look()
+            known.refresh()

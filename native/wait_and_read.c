@@ -20,8 +20,8 @@
 #define NEW_NS ((int64_t)900 * 1000 * 1000)
 
 struct woken {
-    struct binlog_known now;
-    int look; /* enum binlog_look */
+    struct binlog_header_cache now;
+    int look; /* enum binlog_header_change */
     int64_t count;
     Py_ssize_t bytes;
     int stop;
@@ -30,14 +30,14 @@ struct woken {
 };
 
 /* Reads at most `count_max` records from `offset` on if an append of ours moved the tail beyond it; otherwise it reads none. */
-static void read_appended(struct woken *woken, const struct binlog_known *known, uint64_t offset, int64_t count_max,
+static void read_appended(struct woken *woken, const struct binlog_header_cache *known, uint64_t offset, int64_t count_max,
                           uint32_t record_bytes_max)
 {
     uint64_t to_tail, consumed;
 
     woken->count = 0;
-    woken->look = binlog_header_peek(known, &woken->now);
-    if (woken->look != BINLOG_LOOK_APPENDED || woken->now.tail <= offset)
+    woken->look = binlog_header_read_again(known, &woken->now);
+    if (woken->look != BINLOG_HEADER_APPENDED || woken->now.tail <= offset)
         return;
     to_tail = woken->now.tail - offset;
     woken->bytes = to_tail < WOKEN_BYTES ? (Py_ssize_t)to_tail : WOKEN_BYTES;
@@ -48,10 +48,10 @@ static void read_appended(struct woken *woken, const struct binlog_known *known,
 }
 
 /* What read_records gives; NULL with an error. */
-static PyObject *give(struct binlog_known *known, const struct woken *woken, uint64_t offset)
+static PyObject *give(struct binlog_header_cache *known, const struct woken *woken, uint64_t offset)
 {
     PyObject *data = PyBytes_FromStringAndSize((const char *)woken->data, woken->bytes);
-    PyObject *found = binlog_found(offset, data, woken->places, woken->count, woken->stop);
+    PyObject *found = binlog_raw_records(offset, data, woken->places, woken->count, woken->stop);
     if (found)
         *known = woken->now;
     return found;
@@ -66,17 +66,17 @@ PyObject *binlog_wait_and_read(PyObject *module, PyObject *args)
     unsigned long long known_address, bell, offset;
     long long timeout_ns;
     unsigned int record_bytes_max;
-    struct binlog_known *known;
+    struct binlog_header_cache *known;
     struct woken woken;
     int result;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "KKLKI:wait_and_read", &known_address, &bell, &timeout_ns, &offset, &record_bytes_max))
         return NULL;
-    known = (struct binlog_known *)(uintptr_t)known_address;
+    known = (struct binlog_header_cache *)(uintptr_t)known_address;
     woken.count = 0;
     Py_BEGIN_ALLOW_THREADS
-    result = binlog_bell_wait((void *)(uintptr_t)bell, htobe32(known->bell_before), timeout_ns);
+    result = binlog_bell_wait((void *)(uintptr_t)bell, htobe32(known->doorbell_at_previous_read), timeout_ns);
     if (result == 0 || result == -EAGAIN)
         read_appended(&woken, known, offset, WOKEN_RECORDS, record_bytes_max);
     Py_END_ALLOW_THREADS
@@ -85,36 +85,37 @@ PyObject *binlog_wait_and_read(PyObject *module, PyObject *args)
 
 /* The same without waiting.  `offset` is the known tail; the caller has read everything before it.
  *
- * Returns what read_records does, at most `count_max` records; BINLOG_LOOK_SAME if there is no more; BINLOG_LOOK_UNSURE if the
+ * Returns what read_records does, at most `count_max` records; BINLOG_HEADER_SAME if there is no more; BINLOG_HEADER_UNSURE if
+ * the
  * caller is to look for itself: also if there are more than `bytes_max` bytes, or if the last look was so long ago that the
  * index may cover them. */
-PyObject *binlog_look_and_read(PyObject *module, PyObject *args)
+PyObject *binlog_refresh_and_read(PyObject *module, PyObject *args)
 {
     unsigned long long known_address, offset, bytes_max;
     Py_ssize_t count_max;
     unsigned int record_bytes_max;
-    struct binlog_known *known;
+    struct binlog_header_cache *known;
     struct woken woken;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "KKnKI:look_and_read", &known_address, &offset, &count_max, &bytes_max,
+    if (!PyArg_ParseTuple(args, "KKnKI:refresh_and_read", &known_address, &offset, &count_max, &bytes_max,
                           &record_bytes_max))
         return NULL;
-    known = (struct binlog_known *)(uintptr_t)known_address;
+    known = (struct binlog_header_cache *)(uintptr_t)known_address;
     Py_BEGIN_ALLOW_THREADS
     read_appended(&woken, known, offset, count_max < WOKEN_RECORDS ? count_max : WOKEN_RECORDS, record_bytes_max);
     /* A program that closed all descriptors may have given the number to a copy of this log, whose header says the same. */
-    if (woken.look == BINLOG_LOOK_APPENDED && !binlog_fd_is(known->fd, known->device, known->inode))
-        woken.look = BINLOG_LOOK_UNSURE;
+    if (woken.look == BINLOG_HEADER_APPENDED && !binlog_fd_is(known->fd, known->device, known->inode))
+        woken.look = BINLOG_HEADER_UNSURE;
     Py_END_ALLOW_THREADS
     if (bytes_max > WOKEN_BYTES)
         bytes_max = WOKEN_BYTES;
-    if (woken.look == BINLOG_LOOK_SAME)
+    if (woken.look == BINLOG_HEADER_SAME)
         *known = woken.now;
-    else if (woken.look == BINLOG_LOOK_APPENDED && woken.count && woken.now.tail - offset <= bytes_max &&
-             binlog_look_clock_ns() - known->looked_ns < NEW_NS)
+    else if (woken.look == BINLOG_HEADER_APPENDED && woken.count && woken.now.tail - offset <= bytes_max &&
+             binlog_coarse_clock_ns() - known->read_ns < NEW_NS)
         return give(known, &woken, offset);
     else
-        woken.look = BINLOG_LOOK_UNSURE;
+        woken.look = BINLOG_HEADER_UNSURE;
     return PyLong_FromLong(woken.look);
 }
