@@ -109,7 +109,7 @@ def plain_bytes(record: object) -> bytes:
         raise TypeError(f"a record is bytes, a bytearray or a memoryview, not {type(record).__name__}") from None
 
 
-def settle(options: Any, **enums: type[enum.Enum]) -> None:
+def coerce_options(options: Any, **enums: type[enum.Enum]) -> None:
     """Put real values in the place of words, in the fields of a frozen dataclass of options.
 
     A field that has a member of an enum by default, or is in `enums`, holds one; *_bytes are bytes, *_seconds a time.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from binlog.format.journal.file_header import ALIGNMENT_MAX, JournalLayout
 from binlog.format.journal.names import JournalNames
-from binlog.format.values import settle
+from binlog.format.values import coerce_options
 
 FILE_BYTES_MIN = 1024
 
@@ -53,7 +53,7 @@ class JournalOptions:
 
     def __post_init__(self) -> None:
         """Take words for a layout, sizes and times too.  Raises: TypeError, ValueError."""
-        settle(self, layout=JournalLayout)
+        coerce_options(self, layout=JournalLayout)
         wrong = {
             "file_bytes": self.file_bytes < FILE_BYTES_MIN or self.file_bytes >= 1 << 31,
             "alignment": not 1 <= self.alignment <= min(ALIGNMENT_MAX, self.file_bytes // 2)

@@ -29,7 +29,7 @@ The places are a Batch's offsets as bytes, of which a memoryview is still to be 
 """
 
 
-class Places(Protocol):
+class RecordLookup(Protocol):
     """What a log tells of a place."""
 
     def sequence(self, ref: Ref) -> int | None:
@@ -57,7 +57,7 @@ class Entry(NamedTuple):
         Each use reads the log's index: some 0.1 ms.  Raises: GoneError if the file was removed; StateError for an entry
         that no Reader gave; AccessError, CorruptError.
         """
-        return self._known_places().sequence(self.ref)
+        return self._lookup().sequence(self.ref)
 
     @property
     def time(self) -> datetime:
@@ -66,14 +66,14 @@ class Entry(NamedTuple):
         Of a record that is not in the index yet, and in a file that has none, it is when the file was last written to.
         Each use reads the log's index: some 0.1 ms.  Raises: as `sequence`.
         """
-        return self._known_places().time(self.ref)
+        return self._lookup().time(self.ref)
 
     def __reduce__(self) -> tuple[type[Entry], tuple[Ref, bytes]]:
         return Entry, (self.ref, self.data)
 
-    def _known_places(self) -> Places:
+    def _lookup(self) -> RecordLookup:
         # Of the type of a log's entries: see places.py.
-        places: Places | None = getattr(self, "_places", None)
+        places: RecordLookup | None = getattr(self, "_records", None)
         if places is None:
             raise StateError("this entry was not given by a Reader, so its log is not known")
         return places

@@ -18,7 +18,7 @@ from binlog.log.batch import Batch, Entry
 from binlog.log.directory import LogDirectory
 from binlog.log.read.cursor import Cursor
 from binlog.log.read.lag import Lag, entry_type, lag
-from binlog.log.read.start import Start, StartPosition, place_from
+from binlog.log.read.start import Start, StartPosition, parse_start
 from binlog.storage.native import BatchIterator, fork_generation
 
 _WAKE_SECONDS = 0.01
@@ -32,7 +32,7 @@ class _Closable(Protocol):
         """Give everything back."""
 
 
-class Calls:
+class CallGuard:
     """A context for each call, which one thread at a time is in, and the closing of what the calls use.
 
     Descriptors and mappings are given back only when no call is in progress: a number that was closed may lead to
@@ -40,7 +40,7 @@ class Calls:
     """
 
     def __init__(self, used: _Closable) -> None:
-        self._used = used
+        self._cursor = used
         self._start()
         self.closed = False
 
@@ -62,7 +62,7 @@ class Calls:
     def __exit__(self, *error: object) -> None:
         self._depth -= 1
         if self.closed and not self._depth:
-            self._used.close()
+            self._cursor.close()
         self._mutex.release()
 
     def close(self) -> None:
@@ -71,10 +71,10 @@ class Calls:
         if self._generation != fork_generation():
             self._start()
         while not self._mutex.acquire(timeout=_WAKE_SECONDS):
-            self._used.wake()
+            self._cursor.wake()
         try:
             if not self._depth:
-                self._used.close()
+                self._cursor.close()
         finally:
             self._mutex.release()
 
@@ -86,10 +86,10 @@ _RECORDS_MAX = 4096
 _BYTES_MAX = 1 << 18
 # Whoever opens a log for one record does not wait for much more.
 _BYTES_FIRST = 1 << 16
-_ENTRIES_A_TURN = 256
+_ENTRIES_PER_YIELD = 256
 # A batch's offsets have 32 bits, and one record may be 2 GiB long.
-_RECORDS_MOST = 1 << 30
-_BYTES_MOST = 1 << 30
+_RECORDS_LIMIT = 1 << 30
+_BYTES_LIMIT = 1 << 30
 _CLOSED = "the reader is closed"
 
 
@@ -123,13 +123,13 @@ class Reader(BatchIterator):
         record_bytes_max = byte_count(record_bytes_max, "record_bytes_max")
         if not 0 <= record_bytes_max <= RECORD_BYTES_FORMAT_MAX:
             raise ValueError(f"record_bytes_max is 0 to {RECORD_BYTES_FORMAT_MAX}, not {record_bytes_max}")
-        start = place_from(start)
+        start = parse_start(start)
         self._path = os.fspath(path)
         directory = LogDirectory(path)
         self._entry_type = entry_type(directory.absolute)
         super().__init__(Ref, self._entry_type)
         self._cursor = Cursor(directory, start, follow=follow, record_bytes_max=record_bytes_max, verify=verify)
-        self._calls = Calls(self._cursor)
+        self._calls = CallGuard(self._cursor)
         self._buffer: bytes | None = None  # the data that were loaded last
 
     if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Reader(BatchIterator):
     def _refill(self) -> bool:
         """Load the next records, of which `__next__` gives one after the other; whether there were any."""
         with self._calls:
-            self._settle()
+            self._sync_cursor()
             # Taken while it is written over: a signal handler may read from this reader too.
             buffer, self._buffer = self._buffer, None
             # All that takes time comes before anything changes: Ctrl-C may strike anywhere in it.
@@ -162,8 +162,8 @@ class Reader(BatchIterator):
         if records_max < 1 or bytes_max < 1:
             raise ValueError("records_max and bytes_max are 1 or more")
         with self._calls:
-            self._settle()
-            found = self._cursor.read(min(records_max, _RECORDS_MOST), min(bytes_max, _BYTES_MOST))
+            self._sync_cursor()
+            found = self._cursor.read(min(records_max, _RECORDS_LIMIT), min(bytes_max, _BYTES_LIMIT))
             if found is None:
                 return _no_records(self._cursor.position)
             batch = Batch.of(found, self._entry_type)
@@ -197,15 +197,15 @@ class Reader(BatchIterator):
             while True:
                 for count, entry in enumerate(self):
                     yield entry
-                    if count % _ENTRIES_A_TURN == 0:
+                    if count % _ENTRIES_PER_YIELD == 0:
                         await asyncio.sleep(0)  # while there is much to read, other tasks get their turns
                 with self._calls:
-                    self._settle()
+                    self._sync_cursor()
                     if self._cursor.ready():
                         continue
                     if self._cursor.finished:
                         return
-                    bell, seconds = self._cursor.doorbell_and_seen(), self._cursor.look_seconds
+                    bell, seconds = self._cursor.doorbell_and_seen(), self._cursor.wait_seconds_max
                 if bell is None:
                     await asyncio.sleep(seconds)
                 else:
@@ -223,9 +223,9 @@ class Reader(BatchIterator):
         with self._calls:
             if self._left:
                 return True
-            self._settle()
+            self._sync_cursor()
             while not self._cursor.ready():
-                left = self._cursor.look_seconds
+                left = self._cursor.wait_seconds_max
                 if deadline is not None:
                     left = min(left, deadline - time.monotonic())
                 if left <= 0 or self._cursor.finished:
@@ -275,7 +275,7 @@ class Reader(BatchIterator):
             at = self._next
             if at is not None and self._left and self._cursor.in_order:
                 return Ref(at[0], at[1])
-            self._settle()
+            self._sync_cursor()
             return self._cursor.position
 
     def close(self) -> None:
@@ -298,7 +298,7 @@ class Reader(BatchIterator):
         if self._calls.closed:
             raise ClosedError(_CLOSED)
 
-    def _settle(self) -> None:
+    def _sync_cursor(self) -> None:
         """Bring the cursor to where iterating is, and forget what was read ahead."""
         at = self._next
         if at is not None:

@@ -107,7 +107,7 @@ def _follow_nobody(log: Path, seconds: float) -> tuple[int, int, int]:
 
 
 def test_only_the_bell_wakes_followers_also_over_a_cutover(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)  # a follower that is not woken fails by its deadline
+    monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 600.0)  # a follower that is not woken fails by its deadline
     with Writer(log) as writer:
 
         def follow(pipe: int) -> None:
@@ -130,7 +130,7 @@ def test_only_the_bell_wakes_followers_also_over_a_cutover(log: Path, monkeypatc
 
 @pytest.mark.slow
 def test_two_hundred_followers_wake(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 600.0)
     count = 200
     with Writer(log) as writer:
         read, write = os.pipe()
@@ -154,7 +154,7 @@ def test_two_hundred_followers_wake(log: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_follower_needs_only_permission_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 600.0)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with Writer(log, permissions=0o644) as writer:

@@ -177,8 +177,8 @@ def test_a_follower_is_told_that_its_file_or_directory_went(
     log: Path, monkeypatch: pytest.MonkeyPatch, replace: str, wait: Callable[[Reader, float], object]
 ) -> None:
     """It waited for ever, without a word."""
-    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(cursor, "_THERE_SECONDS", 0.0)
+    monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(cursor, "_CHECK_SECONDS", 0.0)
     _make(log)
     with Reader(log) as reader:
         assert [entry.data for entry in reader] == [b"before"]
@@ -198,7 +198,7 @@ def test_a_follower_of_a_directory_without_files_is_told_that_it_went(tmp_path: 
 def test_a_follower_passes_over_files_that_are_archived_and_pruned_meanwhile(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cursor, "_THERE_SECONDS", 0.0)
+    monkeypatch.setattr(cursor, "_CHECK_SECONDS", 0.0)
     _make(log)
     with Reader(log) as reader, Writer(log) as writer:
         assert [entry.data for entry in reader] == [b"before"]

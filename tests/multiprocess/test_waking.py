@@ -32,7 +32,7 @@ def _asleep(process: int) -> bool:
 
 def _appended_while_waiting(log: Path, monkeypatch: pytest.MonkeyPatch, records: list[bytes], **options: int) -> Reader:
     """A reader that was woken out of its wait by an append of `records`; one record, read, lies before them."""
-    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)  # one that is not woken fails by its deadline
+    monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 600.0)  # one that is not woken fails by its deadline
     with Writer(log) as writer:
         writer.append(b"first")
     reader = Reader(log, **options)

@@ -29,7 +29,7 @@ from binlog.format.names import (
     log_file_name,
 )
 from binlog.format.record import Ref
-from binlog.format.values import settle
+from binlog.format.values import coerce_options
 from binlog.log.directory import LogDirectory
 from binlog.log.files.closed_files import ClosedFile, ListedFile, closed_files, is_written, list_files
 from binlog.log.files.header import read_header
@@ -61,7 +61,7 @@ class Retention:
     before: Ref | None = None
 
     def __post_init__(self) -> None:
-        settle(self)
+        coerce_options(self)
         before: object = self.before
         if isinstance(before, str):
             object.__setattr__(self, "before", Ref.parse(before))

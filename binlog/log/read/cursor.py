@@ -15,20 +15,20 @@ from binlog.log.files.cutover import gap_error, missing_next_error
 from binlog.log.files.sequences import missing_between
 from binlog.log.read.file_reader import FileReader
 from binlog.log.read.position import AfterCloseRecords, FilePosition
-from binlog.log.read.start import Sequence, Since, Start, StartPosition, place_of_sequence, place_since
+from binlog.log.read.start import Sequence, Since, Start, StartPosition, find_sequence, find_time
 from binlog.storage.waiting.bell_watcher import green_sleep
 from binlog.storage.waiting.doorbell import Doorbell, Wait
 
 # How long a waiting reader trusts the bell alone.  Writers that are not ours ring none, and one of ours may die before
 # it wakes those who wait.
-_LOOK_SECONDS = 5.0
+_WAIT_SECONDS_MAX = 5.0
 # The same where other programs are known to write, or where there is no file yet to wait on.
-_LOOK_SECONDS_MIXED = 0.05
+_WAIT_SECONDS_MAX_FOREIGN = 0.05
 
 
 # How often a reader at the end of an open file checks that the file and the directory are still there, and whether
 # another file follows.  In a log that was copied at two moments one may.
-_THERE_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
 
 class Cursor:
@@ -45,7 +45,7 @@ class Cursor:
         self._place: FilePosition | None = None
         self._after_close = AfterCloseRecords()
         self._read_from: FilePosition | None = None
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
         self._is_intact = False  # whether the last `ready` saw that the place's descriptor is our own
         if not self._open_start() and not isinstance(start, Ref):
             # The end of a log with no files yet is its beginning: what comes is after it, and after now.
@@ -62,20 +62,20 @@ class Cursor:
         try:
             place = self._place
             if place is None or place.offset >= place.file.header_cache.tail:
-                looked = False
+                refreshed = False
                 if place is not None and not place.file.header_cache.closed:
                     found = place.file.read_new(place.offset, place.sequence, records_max, bytes_max)
                     if not isinstance(found, bool):
                         self._read_from = place
                         return found
-                    looked = not found
-                place = self._find_ready(looked=looked)
+                    refreshed = not found
+                place = self._find_ready(refreshed=refreshed)
                 if place is None:
                     return None
             self._read_from = place
             return place.file.read(place.offset, place.sequence, records_max, bytes_max, buffer)
         except (CorruptError, AccessError):
-            if not self._open_lost():  # what was read is of another file
+            if not self._reopen_lost():  # what was read is of another file
                 raise
         return self.read(records_max, bytes_max)
 
@@ -95,7 +95,7 @@ class Cursor:
         try:
             return self._find_ready() is not None
         except (CorruptError, AccessError):
-            if not self._open_lost():
+            if not self._reopen_lost():
                 raise
         return self._find_ready() is not None
 
@@ -108,7 +108,7 @@ class Cursor:
     @property
     def position(self) -> Ref:
         """Where the next record in order will be read."""
-        self._open_lost()
+        self._reopen_lost()
         place = self._place
         if place is None:
             return self._start if isinstance(self._start, Ref) else Ref(NUMBER_FIRST, FIRST_OFFSET)
@@ -121,11 +121,11 @@ class Cursor:
         return Ref(place.file.number, place.offset)
 
     @property
-    def look_seconds(self) -> float:
+    def wait_seconds_max(self) -> float:
         """How long to wait at most before looking again without having been woken."""
         place = self._place
         quiet = place is not None and not place.file.header_cache.mixed and not self._after_close.mixed
-        return _LOOK_SECONDS if quiet else _LOOK_SECONDS_MIXED
+        return _WAIT_SECONDS_MAX if quiet else _WAIT_SECONDS_MAX_FOREIGN
 
     def waiting(self, timeout: float) -> tuple[Wait, int, int | None]:
         """Return a callable that waits for records, with their file number and first sequence number.
@@ -139,7 +139,7 @@ class Cursor:
         self._read_from = place
         # A program that closed all descriptors may have given the number to a copy of this log, which has its header.
         if not self._is_intact and not place.file.intact:
-            self._open_lost()
+            self._reopen_lost()
             return _nothing, 0, None
         return place.file.waiting(timeout, place.offset), place.file.number, place.sequence
 
@@ -165,7 +165,7 @@ class Cursor:
         self._after_close.close()
         self.directory.close()
 
-    def _find_ready(self, *, looked: bool = False) -> FilePosition | None:
+    def _find_ready(self, *, refreshed: bool = False) -> FilePosition | None:
         """Return the place of the next record, if there is one.  looked: the header just read has no more."""
         while True:
             place = self._place
@@ -174,21 +174,21 @@ class Cursor:
                     return None
                 continue
             # A closed file is looked at once more after it was seen closed: its tail may have moved just before.
-            if not looked and (place.refresh() or (place.file.header_cache.closed and place.refresh())):
+            if not refreshed and (place.refresh() or (place.file.header_cache.closed and place.refresh())):
                 return place
-            looked = False
+            refreshed = False
             late = self._after_close.refresh()
             if late is not None:
                 return late
             if not place.file.header_cache.closed:
-                if self._has_gone_on(place):
+                if self._is_continued(place):
                     continue
                 return None
             if not self.follow:
                 return None
-            self._move_on(place, place.file.header_cache.next_number)
+            self._open_next(place, place.file.header_cache.next_number)
 
-    def _open_lost(self) -> bool:
+    def _reopen_lost(self) -> bool:
         """Open again what was closed behind our back, as a daemon closes all descriptors; whether it was.
 
         Raises: GoneError.
@@ -209,32 +209,32 @@ class Cursor:
         self._read_from = None
         return True
 
-    def _has_gone_on(self, place: FilePosition) -> bool:
+    def _is_continued(self, place: FilePosition) -> bool:
         """Whether the log continues after a file that its own header calls open.
 
         Looks once, then each second, and each time if the header names the next file.
         Raises: GoneError; CorruptError if records between it and the next file are missing.
         """
         now = time.monotonic()
-        due = now - self._looked >= _THERE_SECONDS
+        due = now - self._checked >= _CHECK_SECONDS
         if place.end_seen and not due and not place.file.header_cache.next_number:
             return False
         place.end_seen = False  # if something is raised below, the next call looks again and raises it again
-        if self._is_past(place) or (due and self._has_more_after_all(place)):
+        if self._is_next_in_use(place) or (due and self._check_still_named(place)):
             return True
         place.end_seen = self.follow  # without it, a file that follows was not looked at
         if due:
-            self._looked = now
+            self._checked = now
         return False
 
-    def _has_more_after_all(self, place: FilePosition) -> bool:
+    def _check_still_named(self, place: FilePosition) -> bool:
         """Raise GoneError if an open file has lost its name: what is appended from now on goes elsewhere.
 
         True if there is more to read after all.
         """
         self._is_intact = place.file.intact
         if not self._is_intact:
-            return self._open_lost()  # its descriptor leads to another file, of a copy of this log perhaps
+            return self._reopen_lost()  # its descriptor leads to another file, of a copy of this log perhaps
         if place.file.check_named():
             return False
         if place.refresh() or place.file.header_cache.closed:
@@ -242,7 +242,7 @@ class Cursor:
         text = "the open file was moved away or removed, or another one has its name"
         raise GoneError(f"{place.file.path}: {text}; what is appended now is not in it")
 
-    def _is_past(self, place: FilePosition) -> bool:
+    def _is_next_in_use(self, place: FilePosition) -> bool:
         """Whether there is more to read although the file's status says that it is open: the next one is in use.
 
         Raises: CorruptError if records between the two are missing.
@@ -264,7 +264,7 @@ class Cursor:
         if not (self.follow and header.ours and following.ours and header.uuid == following.uuid):
             return False
         # A copy from just before the cutover: it lacks the close, and no record.
-        self._move_on(place, number)
+        self._open_next(place, number)
         return True
 
     def _check_gap(self, file: FileReader, following: LogHeader) -> None:
@@ -272,7 +272,7 @@ class Cursor:
         if missing := missing_between(self.directory, file.header, file.content, following):
             raise gap_error(file.path, file.number, missing)
 
-    def _move_on(self, place: FilePosition, number: int) -> None:
+    def _open_next(self, place: FilePosition, number: int) -> None:
         header = place.file.header
         try:
             file = self._open(number)
@@ -317,9 +317,9 @@ class Cursor:
         if isinstance(self._start, Ref):
             return self._place_of(self._start, numbers)
         if isinstance(self._start, Sequence):
-            return place_of_sequence(self._start, self._in_use(numbers), self._open)
+            return find_sequence(self._start, self._in_use(numbers), self._open)
         if isinstance(self._start, Since):
-            return place_since(self._start, self._in_use(numbers), self._open)
+            return find_time(self._start, self._in_use(numbers), self._open)
         if self._start is Start.END:
             file = self._open_newest(numbers)
             return FilePosition(

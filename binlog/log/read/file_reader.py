@@ -24,14 +24,14 @@ from binlog.storage.record_reading import RawRecords
 from binlog.storage.waiting.doorbell import Doorbell, Wait
 
 # The one place, four bytes, that a scan gives that found no record: where it began.
-_NO_PLACES = 4
+_NO_RECORDS_BYTES = 4
 
 _SAME = int(lib.BINLOG_HEADER_SAME)
 
 _Found = TypeVar("_Found")
 
 
-class _UnpackedRecords:
+class _ArchivedRecords:
     """Reads the records of an archive, whose frames have checksums of their own."""
 
     def __init__(self, content: DecompressedFile, path: str, record_bytes_max: int) -> None:
@@ -58,7 +58,7 @@ class FileReader:
         self._directory = directory
         self._record_bytes_max = record_bytes_max
         self._doorbell: Doorbell | None = None
-        self._records: Verification | _UnpackedRecords | None = None
+        self._records: Verification | _ArchivedRecords | None = None
         self._verify = verify
         self._opened = directory.log_file(number)
         self.identity = self._opened.identity
@@ -132,11 +132,11 @@ class FileReader:
         to_tail = cache.tail - offset
         records = self._records or self._make_records()
         _, data, places, stop = records.read(offset, max(bytes_max, LENGTH_BYTES), to_tail, records_max, buffer)
-        if len(places) == _NO_PLACES and stop == Stop.SHORT and len(data) >= LENGTH_BYTES:
+        if len(places) == _NO_RECORDS_BYTES and stop == Stop.SHORT and len(data) >= LENGTH_BYTES:
             # A record larger than bytes_max: its length was checked by the scan, so this read is of the right size.
             size = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
             _, data, places, stop = records.read(offset, size, to_tail, 1, None)
-        if len(places) == _NO_PLACES and to_tail:
+        if len(places) == _NO_RECORDS_BYTES and to_tail:
             self._refuse(stop, data, offset)
         return self.number, offset, data, places, None if offset >= cache.after_close_from else sequence
 
@@ -231,9 +231,9 @@ class FileReader:
         self.header_cache.close()
         self._opened.close()
 
-    def _make_records(self) -> Verification | _UnpackedRecords:
+    def _make_records(self) -> Verification | _ArchivedRecords:
         if not isinstance(self.content, int):
-            self._records = _UnpackedRecords(self.content, self.path, self._record_bytes_max)
+            self._records = _ArchivedRecords(self.content, self.path, self._record_bytes_max)
         else:
             self._records = Verification(
                 self._directory,

@@ -31,7 +31,7 @@ class Lag:
     bytes: int
 
 
-class LogPlaces:
+class LogLookup:
     """A log's path, and what its index tells of places.  Holds nothing open."""
 
     def __init__(self, path: str) -> None:
@@ -70,7 +70,7 @@ class LogPlaces:
 @lru_cache(_LOGS_MAX)
 def _entry_type(path: str) -> type[Entry]:
     # One type for each log, and not an attribute of each entry: making entries is most of what iterating takes.
-    return type("Entry", (Entry,), {"__slots__": (), "__module__": Entry.__module__, "_places": LogPlaces(path)})
+    return type("Entry", (Entry,), {"__slots__": (), "__module__": Entry.__module__, "_records": LogLookup(path)})
 
 
 def entry_type(path: str) -> type[Entry]:
@@ -90,5 +90,5 @@ def lag(path: str | os.PathLike[str], ref: Ref) -> Lag:
     end = log.end_sequence
     if not left:
         return Lag(0, 0)
-    at = None if end is None else LogPlaces(log.path).sequence(ref)
+    at = None if end is None else LogLookup(log.path).sequence(ref)
     return Lag(None if end is None or at is None else max(end - at, 0), left)

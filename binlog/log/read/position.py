@@ -54,7 +54,7 @@ class FilePosition:
 
 KEEP_SECONDS = 10.0
 # Files of a log in which no other program was ever seen are looked at only now and then.
-_LOOK_SECONDS = 5.0
+_CHECK_SECONDS = 5.0
 # A bound on descriptors, for those who cut over many times a second.
 _FILES_MAX = 32
 
@@ -64,13 +64,13 @@ class AfterCloseRecords:
 
     def __init__(self) -> None:
         self._left: deque[tuple[float, FilePosition]] = deque()
-        self._looked = 0.0
+        self._checked = 0.0
 
     def add(self, place: FilePosition) -> None:
         """Keep a file that was just left."""
         self._left.append((time.monotonic(), place))
         # With the file before it still to be looked at, this one's first look is due as well.
-        self._looked = 0.0
+        self._checked = 0.0
 
     @property
     def mixed(self) -> bool:
@@ -82,9 +82,9 @@ class AfterCloseRecords:
         if not self._left:
             return None
         now = time.monotonic()
-        if not self.mixed and now - self._looked < _LOOK_SECONDS:
+        if not self.mixed and now - self._checked < _CHECK_SECONDS:
             return None
-        self._looked = now
+        self._checked = now
         for each in list(self._left):
             if self._has_more(each):
                 return each[1]

@@ -83,7 +83,7 @@ StartPosition = Ref | Sequence | Since | Start
 _PLACES = (Ref, Sequence, Since, Start)
 
 
-def place_from(start: object) -> StartPosition:
+def parse_start(start: object) -> StartPosition:
     """Return the place to begin at, also of the text of a ref, and of the words 'beginning' and 'end'.
 
     Raises: TypeError, ValueError.
@@ -104,7 +104,7 @@ def place_from(start: object) -> StartPosition:
 _Open = Callable[[int], FileReader]
 
 
-def place_of_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> FilePosition:
+def find_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> FilePosition:
     """Where the record with a sequence number lies, or will.  numbers: of the files in use, in order.
 
     Raises: ValueError where there is none with that number; GoneError where it was removed; CorruptError.
@@ -132,7 +132,7 @@ def place_of_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> 
     raise GoneError(f"sequence {start.number}: the log now starts with file {numbers[0]}, which has higher numbers")
 
 
-def place_since(start: Since, numbers: list[int], open_file: _Open) -> FilePosition:
+def find_time(start: Since, numbers: list[int], open_file: _Open) -> FilePosition:
     """A place before which nothing was appended at that time or later.  numbers: of the files in use, in order.
 
     Raises: CorruptError.
