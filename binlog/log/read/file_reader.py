@@ -1,7 +1,7 @@
-"""Reading one log file while others append to it.
+"""FileReader: reads one log file or archive while others append to the log.
 
-Facts relied on: a `pread` of 8 aligned bytes is never torn by a `pwrite`, one of more may be (measured), so a tail is
-believed only as header_reading says.  Data before a published tail never changes.
+Facts relied on: a `pread` of 8 aligned bytes is never torn by a `pwrite`, a longer one may be (measured), so a tail is
+trusted only by the rule in files/header.py.  Data before a published tail never changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from binlog.storage.native import lib, refresh_and_read
 from binlog.storage.record_reading import RawRecords
 from binlog.storage.waiting.doorbell import Doorbell, Wait
 
-# The one place, four bytes, that a scan gives that found no record: where it began.
+# The bytes of a scan's offsets if it found no record: one offset, where the scan began.
 _NO_RECORDS_BYTES = 4
 
 _SAME = int(lib.BINLOG_HEADER_SAME)
@@ -48,9 +48,9 @@ class _ArchivedRecords:
 
 
 class FileReader:
-    """A log file, or its archive, open for reading, and the header last read from it.
+    """A log file, or its archive, open for reading, and the header read last.
 
-    verify: `read` compares what it reads with the index (verification.py).
+    verify: `read` compares records with the index (verification.py).
     """
 
     def __init__(self, directory: LogDirectory, number: int, *, record_bytes_max: int, verify: bool = False) -> None:
@@ -64,7 +64,7 @@ class FileReader:
         self.identity = self._opened.identity
         self.path = self._opened.path
         self.content = self._opened.content
-        try:  # for an ExitStack takes a tenth of what all of this does
+        try:  # an ExitStack would take a tenth of the time of all this
             self.header_cache = HeaderCache(number, self.path, directory.believe)
             self.header_cache.begin(self.content, self.identity)
         except BaseException:
@@ -73,47 +73,47 @@ class FileReader:
 
     @property
     def header(self) -> LogHeader:
-        """The header last read, in full; `known` tells what is asked for most with less work."""
+        """The header read last, in full; `header_cache` returns the fields that are asked for most with less work."""
         return self.header_cache.header
 
     @property
     def intact(self) -> bool:
-        """Whether the descriptor was not closed behind our back."""
+        """Whether the descriptor still is the file's, and was not closed by other code of this process."""
         return self._opened.intact
 
     def check_named(self) -> bool:
-        """Whether the name of the file still leads to it.  Raises: GoneError if the directory went."""
+        """Return whether the name still leads to this file.  Raises: GoneError if the directory was removed or moved."""
         return self._directory.check_leads_to(self.number, self.identity)
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int]:
-        """The bell to wait on, and its value as it was before the last look."""
+        """Return the doorbell to wait on, and its value from before the header was read last."""
         if self._doorbell is None:
             assert isinstance(self.content, int), "nothing is waited for in an archive: it is closed, and never changes"
             self._doorbell = Doorbell(self.content, LOG_HEADER.offset("doorbell"))
         return self._doorbell, self.header_cache.doorbell_at_previous_read
 
     def wake(self) -> None:
-        """Wake whoever waits for the bell."""
+        """Wake the waiters on the doorbell."""
         if self._doorbell is not None:
             self._doorbell.wake()
 
     def waiting(self, timeout: float, offset: int) -> Wait:
-        """Return a callable that waits for the bell, for `timeout` seconds at most; it may return early.
+        """Return a callable that waits for the doorbell, for `timeout` seconds at most; it may return early.
 
-        If the bell rang for an append of ours, it returns the records from `offset` on, with no other look at the
-        header.  If not, pass what it returned to `waited`.
+        If a native writer appended, it returns the records from `offset` on, without another read of the header.  If
+        not, pass what it returned to `waited`.
         """
         bell, seen = self.doorbell_and_seen()
         return bell.waiting(self.header_cache.address, seen, timeout, offset, self._record_bytes_max)
 
     def waited(self, result: int | None) -> None:
-        """Take what a wait returned in place of records."""
+        """Take the result of a wait that returned no records."""
         self.doorbell_and_seen()[0].waited(result)
 
     def read_new(self, offset: int, sequence: int | None, records_max: int, bytes_max: int) -> RawBatch | bool:
-        """Look for more at the tail, `offset`; read it if it is little and the last look is less than a second old.
+        """Read records at the tail, `offset`, if there are few and the header was read less than a second ago.
 
-        If it reads nothing: False if there is nothing more, True if there may be.
+        If it reads none: False if there are no more records, True if there may be.
         """
         cache = self.header_cache
         found = refresh_and_read(cache.address, offset, records_max, bytes_max, self._record_bytes_max)
@@ -122,18 +122,18 @@ class FileReader:
     def read(
         self, offset: int, sequence: int | None, records_max: int, bytes_max: int, buffer: bytes | None = None
     ) -> RawBatch:
-        """The records from `offset` on, one at least where the tail is beyond it and nothing is damaged.
+        """Return the records from `offset` on: at least one if the tail is past it and nothing is damaged.
 
-        bytes_max: what to read, in bytes, but for a record that alone is larger.
-        buffer: bytes that nobody else has: they may be written over, and be the data.
-        Raises: CorruptError; FullError for a record over the limit.  What precedes it was returned before.
+        bytes_max: how many bytes to read, unless a single record is larger.
+        buffer: bytes that no other object has; the data may be read into them.
+        Raises: CorruptError; FullError for a record over the limit.  Both come after the records before it.
         """
         cache = self.header_cache
         to_tail = cache.tail - offset
         records = self._records or self._make_records()
         _, data, places, stop = records.read(offset, max(bytes_max, LENGTH_BYTES), to_tail, records_max, buffer)
         if len(places) == _NO_RECORDS_BYTES and stop == Stop.SHORT and len(data) >= LENGTH_BYTES:
-            # A record larger than bytes_max: its length was checked by the scan, so this read is of the right size.
+            # The record is larger than bytes_max.  The scan has checked its length, so this read is of the right size.
             size = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
             _, data, places, stop = records.read(offset, size, to_tail, 1, None)
         if len(places) == _NO_RECORDS_BYTES and to_tail:
@@ -141,11 +141,10 @@ class FileReader:
         return self.number, offset, data, places, None if offset >= cache.after_close_from else sequence
 
     def sequence_at(self, offset: int) -> int | None:
-        """The sequence number of the record that starts at `offset`, or would: that place may be the tail.
+        """Return the sequence number of the record that starts, or will start, at `offset`, which may be the tail.
 
-        None where the file does not tell.  Reads the lengths of the records between the nearest place that the index
-        knows and this one.
-        Raises: ValueError where no record starts there; CorruptError.
+        None if the file does not have it.  Reads the lengths of the records from the nearest place in the index on.
+        Raises: ValueError if no record starts there; CorruptError.
         """
         header = self.header
         if offset == header.tail == header.own_tail and header.ours:
@@ -159,10 +158,10 @@ class FileReader:
                     return None
                 if end == offset:
                     return place.sequence + count if header.ours else None
-        raise ValueError(f"{self.number}:{offset} does not lie on a record; the file's tail is {header.tail}")
+        raise ValueError(f"{self.number}:{offset} is not the start of a record; the file's tail is {header.tail}")
 
     def offset_of(self, sequence: int) -> int:
-        """Where the record with this sequence number starts; the tail of what the header counts where it is higher.
+        """Return the offset of the record with this sequence number, or the published tail if that is smaller.
 
         Raises: CorruptError.
         """
@@ -173,42 +172,42 @@ class FileReader:
         return skip_records(self.content, place.offset, sequence - place.sequence, header.own_tail, self.path)
 
     def _check_behind_lost(self, offset: int) -> None:
-        """See that a record starts there, though frames before it are lost, and with them how many there were.
+        """Check that a record starts at `offset`, although frames before it, and so their record counts, are lost.
 
         Raises: as `sequence_at`.
         """
         assert not isinstance(self.content, int)
         start = self.content.frame_start(offset)
         if count_records(self.content, start, offset, self.header.tail, self.path)[1] != offset:
-            raise ValueError(f"{self.number}:{offset} does not lie on a record; the file's tail is {self.header.tail}")
+            raise ValueError(f"{self.number}:{offset} is not the start of a record; the file's tail is {self.header.tail}")
 
     @property
     def archived(self) -> bool:
-        """Whether it is an archive."""
+        """Whether the file is an archive."""
         return not isinstance(self.content, int)
 
     @property
     def modified_ns(self) -> int:
-        """When the file was last written to."""
+        """The time of the file's last write, in nanoseconds since 1970 UTC."""
         return self._opened.modified_ns
 
     def since(self, time_ns: int) -> IndexedPlace:
-        """The first place known before which nothing was appended at `time_ns` or later.
+        """Return the first known place before which nothing was appended at `time_ns` or later.
 
-        It is the file's first record where there is no index, and may be the tail.
+        It may be the tail.  Without an index it is the file's first record.
         """
         return self._places(lambda search: search.since(time_ns))[0]
 
     def time_ns_at(self, offset: int) -> int | None:
-        """When the record at `offset` is known to have been in the file; None where that is not known."""
+        """Return when the record at `offset` was in the file, or None if the index does not say."""
         return self._search(lambda search: search.time_ns_at(offset))
 
     def last_time_ns(self) -> int | None:
-        """When the file's last records are known to have been in it; None where that is not known."""
+        """Return when the file's last records were in it, or None if the index does not say."""
         return self._search(lambda search: search.last_time_ns())
 
     def _places(self, find: Callable[[IndexSearch], IndexedPlace | None]) -> list[IndexedPlace]:
-        """The place that the index gives, if it does, and the first record's."""
+        """Return the place that the index has, if any, and the first record's."""
         first = IndexedPlace(self.header.first_offset, self.header.first_sequence)
         found = self._search(find)
         return [first] if found is None else [found, first]
@@ -218,13 +217,13 @@ class FileReader:
             return None if index is None else find(IndexSearch(index, self.content, self.header, self.path))
 
     def rest(self) -> None:
-        """Give back what `read` holds, until it is used again."""
+        """Close the index and forget the last read, until `read` is called again."""
         if isinstance(self._records, Verification):
             self._records.close_index()
         self._records = None
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self.rest()
         if self._doorbell is not None:
             self._doorbell.close()

@@ -1,6 +1,6 @@
-"""Dividing a log among many readers, and leaving out what none of them needs, by the index alone.
+"""Splitting a file among readers, and leaving out records that none needs, by its index.
 
-Nothing is ever left out that might be asked for: where the index does not prove a place, the part stays as it was.
+No record is left out that may be asked for: if the index does not prove a place, the range stays as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from binlog.log.recovery.record_walk import count_records, skip_records
 from binlog.storage.files import ByteSource
 
 Bounds = tuple[int | None, int | None]
-"""The lowest and the highest that is asked for; None for any."""
+"""The lowest and the highest value asked for; None for no limit."""
 
 _ANY: Bounds = (None, None)
 
@@ -26,11 +26,11 @@ _ANY: Bounds = (None, None)
 def split_range(
     path: str | os.PathLike[str], number: int, start: int, end: int, *, bytes_max: int
 ) -> list[tuple[int, int]]:
-    """A part of a file in pieces of about `bytes_max` bytes, cut where the index proves that a record starts.
+    """Split a range of a file into ranges of about `bytes_max` bytes, where the index proves that a record starts.
 
-    An archive is cut where its frames start, so that none is decompressed for two pieces.
+    An archive is split at its frames, so that no frame is decompressed twice.
 
-    start, end: bounds of records.  A piece is larger where the index does not tell, or a record is.
+    start, end: bounds of records.  A range is larger if the index has no place in it, or if a record is larger.
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
     """
     bounds = [start]
@@ -39,7 +39,7 @@ def split_range(
             try:
                 bound = _bound(file.content, search, bounds[-1], bytes_max)
             except CorruptError:
-                break  # who reads it is told
+                break  # reading the range raises it again
             if bound is None or bound >= end:
                 break
             bounds.append(bound)
@@ -47,7 +47,7 @@ def split_range(
 
 
 def _bound(content: ByteSource, search: IndexSearch | None, start: int, bytes_max: int) -> int | None:
-    """Where a piece that begins at `start` is to end; None where nothing tells."""
+    """Return where a range that begins at `start` should end; None if the index has no place for it."""
     if not isinstance(content, int):
         at = content.frame_start(start + bytes_max)
         return at if at > start else content.frame_end(start)
@@ -69,9 +69,10 @@ def narrow_range(
     sequences: Bounds = _ANY,
     times_ns: Bounds = _ANY,
 ) -> tuple[int, int]:
-    """The part of a part of a file in which records at these offsets, and so numbered and dated, lie, and maybe others.
+    """Narrow a range of a file to one with all records that have such offsets, sequence numbers and times.
 
-    Equal bounds: none do.  Records whose time is not known count as having none that is asked for.
+    The result may have other records too.  Equal bounds: there are none.  A record of unknown time is left out if times
+    are asked for.
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
     """
     starts, ends = [start], [end]
@@ -114,11 +115,11 @@ def narrow_range(
 def limit_range(
     path: str | os.PathLike[str], number: int, start: int, end: int, *, records_max: int | None, bytes_max: int | None
 ) -> tuple[int, int | None]:
-    """Where one is in a file after so many records, or about so many bytes, from `start` on, and one record at least.
+    """Return where a range ends if it is limited to n records, or about n bytes, but has one record at least.
 
-    start, end: bounds of records; never beyond the end.  By the index, where there is one; else lengths are read.
-    Returns the offset, and with `records_max` how many records lie before it.
-    Raises: NotFoundError, AccessError, CorruptError, VersionError; ValueError where start is no bound of records.
+    start, end: bounds of records.  Uses the index if there is one; else reads lengths.
+    Returns the offset, at most `end`, and with `records_max` also how many records the limited range has.
+    Raises: NotFoundError, AccessError, CorruptError, VersionError; ValueError if no record starts at `start`.
     """
     with _search(path, number) as (file, search):
         found = end

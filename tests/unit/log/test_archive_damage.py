@@ -84,7 +84,7 @@ def test_a_reader_behind_a_damaged_frame_is_told_no_sequence_that_is_not_known(d
     (damaged / "00000001.idx").unlink()
     with Reader(damaged, Ref(1, end)) as reader:
         assert reader.read_batch().first_sequence is None
-    with pytest.raises(ValueError, match="does not lie on a record"):
+    with pytest.raises(ValueError, match="is not the start of a record"):
         Reader(damaged, Ref(1, end + 1))
     with pytest.raises(CorruptError):
         Reader(damaged, Ref(1, start + 4))

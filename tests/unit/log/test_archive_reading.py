@@ -94,7 +94,7 @@ def test_a_reader_starts_anywhere(log: Path) -> None:
         assert reader.next_ref == Ref(2, 256)
     with Reader(log, Start.END) as reader:
         assert list(reader) == []
-    with pytest.raises(ValueError, match="does not lie on a record"):
+    with pytest.raises(ValueError, match="is not the start of a record"):
         Reader(log, Ref(1, before[1].ref.offset + 1))
 
 

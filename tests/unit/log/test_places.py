@@ -116,7 +116,7 @@ def test_a_reader_and_a_position_tell_how_far_behind_they_are(log: Path) -> None
             assert reader.lag() == Lag(1, 7)
         assert binlog.stat(log).record_count == 16
         assert binlog.stat(log).end_sequence == 16
-    with pytest.raises(ValueError, match="does not lie on a record"):
+    with pytest.raises(ValueError, match="is not the start of a record"):
         binlog.lag(log, Ref(1, 257))
     with pytest.raises(GoneError):
         binlog.lag(log, Ref(7, 256))

@@ -190,7 +190,7 @@ def test_where_a_read_begins_and_ends(written: Written) -> None:
 @pytest.mark.parametrize("option", ["start", "end"])
 def test_a_place_where_no_record_lies_is_refused(written: Written, option: str) -> None:
     for place in (Ref(1, 257), Ref(9, 256), {"/elsewhere": Ref(1, 256)}):
-        with pytest.raises(ValueError, match=r"does not lie on a record|there is no such file|none for"):
+        with pytest.raises(ValueError, match=r"is not the start of a record|there is no such file|none for"):
             records(written, **{option: place})
 
 
