@@ -119,7 +119,7 @@ class CommitFile:
     def watch(self, own: Identity, directory_fd: int, directory: Identity, at: int, name: str) -> None:
         """Have each commit see that the descriptor, the directory and the name still are what they were.
 
-        at, name: where the file is looked for by name; see Directory.place_of.
+        at, name: where the file is looked for by name; see LogDirectory.lookup_place.
         """
         self._name = ffi.new("char[]", os.fsencode(name))
         self.core.place = {

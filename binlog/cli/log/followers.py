@@ -221,7 +221,7 @@ class _Counter:
             self.close()
             self._failed = ref
         if self._at > ref:
-            self._failed = ref  # it does not lie on a record
+            self._failed = ref  # no record starts there
         return self._sequence if self._at == ref else None
 
     def close(self) -> None:

@@ -151,10 +151,10 @@ def repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> li
         if contradicts is None or next(_archive(file).lost_frames(), None) is not None:
             return done
         if not dry_run:
-            complete_index(directory, header, file.fd, content=file.content, anew=contradicts)
+            complete_index(directory, header, file.fd, content=file.content, rebuild=contradicts)
             if _contradicts(directory, file, header) is not None:
                 # Its last entries follow one another, so it was completed behind them, and one before them is wrong.
-                complete_index(directory, header, file.fd, content=file.content, anew=True)
+                complete_index(directory, header, file.fd, content=file.content, rebuild=True)
         text = "the index made anew" if contradicts else "the index completed"
         return [*done, (file.path, header.first_offset, "index", text)]
 

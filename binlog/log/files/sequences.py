@@ -24,7 +24,7 @@ class RecordCounts:
 
     def knows(self, header: LogHeader) -> bool:
         """Whether every record before the file can be counted: files that are gone were not another program's."""
-        first = self._directory.nearest_own(header)
+        first = self._directory.nearest_native(header)
         return first.ours or first.number == NUMBER_FIRST
 
     def _before(self, number: int) -> int:

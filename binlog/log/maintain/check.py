@@ -83,7 +83,7 @@ def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
 def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
     before: LogHeader | None = None
     numbers = directory.log_numbers()
-    set_aside = directory.set_aside()
+    quarantined = directory.quarantined()
     last = numbers[-1] if numbers else None
     if only is not None:
         numbers = [number for number in numbers if number < only][-1:] + ([only] if only in numbers else [])
@@ -98,7 +98,7 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
                 header = directory.believe(settled)
                 if wanted:
                     yield from _check_witnesses(file, settled, header)
-                    yield from _check_set_aside(directory, header, set_aside.get(number, ()))
+                    yield from _check_quarantined(directory, header, quarantined.get(number, ()))
                     yield from _check_one(directory, file, header)
         except NotFoundError:
             before = None  # retention removed it since the listing
@@ -219,7 +219,7 @@ def _check_times(directory: LogDirectory, header: LogHeader, path: str) -> Itera
         yield Problem(index_path(path), 0, "time", "by their times, records were appended before the file was made")
 
 
-def _check_set_aside(directory: LogDirectory, header: LogHeader, names: Iterable[str]) -> Iterator[Problem]:
+def _check_quarantined(directory: LogDirectory, header: LogHeader, names: Iterable[str]) -> Iterator[Problem]:
     """Records that were acknowledged and are lost: as long as what is left of them lies there, somebody may want it."""
     for name in names:
         _, start, end = damaged_file_range(name) or (0, 0, 0)

@@ -38,7 +38,7 @@ from binlog.log.directory import LogDirectory
 from binlog.log.files.prepared_file import new_log_uuid
 from binlog.log.files.sequences import RecordCounts
 from binlog.log.index.index import Index, opened_index
-from binlog.log.index.index_building import IndexWriting, complete_index
+from binlog.log.index.index_building import IndexWriter, complete_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck, Unproven
 from binlog.log.recovery.evidence import FileEvidence, heal, is_unproven
 from binlog.log.recovery.record_walk import count_records, last_whole_record_end
@@ -247,7 +247,7 @@ class FileRepair:
             os.ftruncate(fd, size)
             raise
         # Before the fillers count: `check` tells of them by this name.
-        if not any(taken[1] == start for taken in self._set_aside()):
+        if not any(taken[1] == start for taken in self._quarantined()):
             self._recovery.set_aside(start, end, copied_end=start)
         per_write = max(_FILLED_AT_ONCE // len(filler), 1)
         for first in range(0, count, per_write):
@@ -265,8 +265,8 @@ class FileRepair:
             header = replace(header, tail=end)
         return header
 
-    def _set_aside(self) -> list[tuple[int, int, int]]:
-        names = self._directory.set_aside().get(self._number, [])
+    def _quarantined(self) -> list[tuple[int, int, int]]:
+        names = self._directory.quarantined().get(self._number, [])
         return [taken for name in names if (taken := damaged_file_range(name)) is not None]
 
     def _by_index(self, header: LogHeader) -> tuple[list[DamagedRange], int, bool]:
@@ -335,7 +335,7 @@ class FileRepair:
             entry = index.entry(number)
         if entry is not None and (entry.offset, entry.end) == (start, end):
             crc = crc32c(read_at(self._fd, end - start, start, self._path))
-            with closing(IndexWriting(self._directory, self._number, self._fd)) as writing:
+            with closing(IndexWriter(self._directory, self._number, self._fd)) as writing:
                 write_at(writing.fd, entry._replace(range_crc=crc).pack(seed), entry_offset(number), writing.path)
                 sync(writing.fd, writing.path)
 
@@ -399,7 +399,7 @@ class FileRepair:
                 return
         self.tell(header.first_offset, "index", "the index made anew" if contradicts else "the index completed")
         if not self._dry_run:
-            complete_index(self._directory, header, self._fd, anew=contradicts)
+            complete_index(self._directory, header, self._fd, rebuild=contradicts)
 
 
 def _gap_fillers(number: int, start: int, count: int) -> tuple[bytes, int]:

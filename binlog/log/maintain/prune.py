@@ -121,12 +121,12 @@ def prune(
             directory.sync()
             _sweep(directory, damaged=damaged)
         pruned = []
-        set_aside = directory.set_aside() if damaged else {}
+        quarantined = directory.quarantined() if damaged else {}
         mixed = any(file.header.mixed for file in files)
         for closed in _removable(files, retention, mixed=mixed, now_ns=time.time_ns()):
             if mixed and is_written(directory, closed.file.header.number):
                 break
-            found = _told(directory, closed, set_aside.get(closed.file.header.number, []))
+            found = _told(directory, closed, quarantined.get(closed.file.header.number, []))
             if not dry_run and not _remove(directory, closed.file, found.names):
                 break
             pruned.append(found)
@@ -143,13 +143,13 @@ def _removable(files: Sequence[ListedFile], retention: Retention, *, mixed: bool
         yield closed
 
 
-def _told(directory: LogDirectory, closed: ClosedFile, set_aside: list[str]) -> Pruned:
+def _told(directory: LogDirectory, closed: ClosedFile, quarantined: list[str]) -> Pruned:
     """A file with what goes with it: its archive or what is left of making one, its index, and what was set aside."""
     file = closed.file
     number = file.header.number
     own = archive_file_name(number) if file.archived else log_file_name(number)
     with_it = [archive_file_name(number), archive_draft_name(number), index_file_name(number)]
-    sidecars = sorted([*(name for name in with_it if name != own and directory.has(name)), *set_aside])
+    sidecars = sorted([*(name for name in with_it if name != own and directory.has(name)), *quarantined])
     return Pruned(
         number=number,
         names=(own, *sidecars),

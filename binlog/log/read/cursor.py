@@ -215,10 +215,10 @@ class Cursor:
         """
         place, lost = self._place, not self.directory.intact
         if lost:
-            self.directory.check_there()
+            self.directory.check_path()
         if place is None or place.file.intact:
             return lost
-        self.directory.check_there()
+        self.directory.check_path()
         try:
             file = self._open(place.file.number)
         except NotFoundError:
@@ -297,7 +297,7 @@ class Cursor:
         try:
             file = self._open(number)
         except NotFoundError:
-            self.directory.check_there()
+            self.directory.check_path()
             if not self.directory.exists(place.file.number):
                 text = f"file {number} and those before it were removed while they were being read"
                 raise GoneError(f"{place.file.path}: {text}") from None
@@ -325,7 +325,7 @@ class Cursor:
         while self._place is None:
             numbers = self.directory.numbers()
             if not numbers:
-                self.directory.check_there()
+                self.directory.check_path()
                 return False
             try:
                 self._place = self._starting_place(numbers)

@@ -82,7 +82,8 @@ class FileReader:
         return self._opened.intact
 
     def check_named(self) -> bool:
-        """Return whether the name still leads to this file.  Raises: GoneError if the directory was removed or moved."""
+        """Return whether the name still leads to this file.  Raises: GoneError if the directory was removed or
+        moved."""
         return self._directory.check_leads_to(self.number, self.identity)
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int]:
@@ -179,7 +180,9 @@ class FileReader:
         assert not isinstance(self.content, int)
         start = self.content.frame_start(offset)
         if count_records(self.content, start, offset, self.header.tail, self.path)[1] != offset:
-            raise ValueError(f"{self.number}:{offset} is not the start of a record; the file's tail is {self.header.tail}")
+            raise ValueError(
+                f"{self.number}:{offset} is not the start of a record; the file's tail is {self.header.tail}"
+            )
 
     @property
     def archived(self) -> bool:

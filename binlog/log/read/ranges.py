@@ -71,8 +71,8 @@ def narrow_range(
 ) -> tuple[int, int]:
     """Narrow a range of a file to one with all records that have such offsets, sequence numbers and times.
 
-    The result may have other records too.  Equal bounds: there are none.  A record of unknown time is left out if times
-    are asked for.
+    The result may have other records too.  Equal bounds: there are none.  A record of unknown time may be left out if
+    times are asked for.
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
     """
     starts, ends = [start], [end]
