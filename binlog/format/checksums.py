@@ -45,7 +45,9 @@ BYTES_MAX = 1 << 10
 """Of more, no bit is looked for: that would take long, and the CRC-32C of so few tells up to three bits from one."""
 
 
-def mended(data: bytes, is_sound: Callable[[bytes], bool], places: Iterable[int] | None = None) -> bytes | None:
+def correct_flipped_bit(
+    data: bytes, is_sound: Callable[[bytes], bool], places: Iterable[int] | None = None
+) -> bytes | None:
     """The data with the one bit flipped that makes it sound; None if there is none, or the data is too long.
 
     places: the bytes to look in; all of them if not given.
@@ -73,7 +75,7 @@ def parse_text(data: bytes) -> tuple[bytes, bool]:
     """The text of a line, and whether a flipped bit of it was put right.  Raises: ValueError."""
     if _is_sound(data):
         return _text(data), False
-    right = mended(data, _is_sound)
+    right = correct_flipped_bit(data, _is_sound)
     if right is None:
         raise ValueError("its CRC does not hold")
     return _text(right), True

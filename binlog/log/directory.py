@@ -34,7 +34,7 @@ from binlog.storage.files import ByteSource, content_bytes
 from binlog.storage.locking.locks import lock, unlock
 
 if TYPE_CHECKING:
-    from binlog.log.archive.archive_content import ArchiveContent
+    from binlog.log.archive.archive_reader import ArchiveReader
 
 
 class OpenedFile:
@@ -53,14 +53,14 @@ class OpenedFile:
         self._directory = directory
         self.fd, status = directory.open_regular(name)
         self.identity = Identity(status.st_dev, status.st_ino)
-        self.archive: ArchiveContent | None = None
+        self.archive: ArchiveReader | None = None
         self.content: ByteSource = self.fd
         if archived:
             # Imported on use, because a log without archives does not need it.
-            from binlog.log.archive.archive_content import ArchiveContent
+            from binlog.log.archive.archive_reader import ArchiveReader
 
             try:
-                self.content = self.archive = ArchiveContent(self.fd, self.path)
+                self.content = self.archive = ArchiveReader(self.fd, self.path)
             except BaseException:
                 self.close()
                 raise

@@ -34,7 +34,7 @@ from binlog.storage.native import CommitGroup, ffi, lib, read_cached
 
 
 class DecompressedFile(Protocol):
-    """The bytes of a log file that are not in a file of their own; see archive_content.py."""
+    """The bytes of a log file that are not in a file of their own; see archive_reader.py."""
 
     @property
     def file_bytes(self) -> int:

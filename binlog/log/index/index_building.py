@@ -44,7 +44,7 @@ _TIME_AT = INDEX_ENTRY.offset("time_ns")
 _SEQUENCE_AT = INDEX_ENTRY.offset("sequence")
 _CRC_AT = INDEX_ENTRY.offset("entry_crc")
 # How many last entries of another boot's index are checked one by one, because they may not have reached the disk.
-_LOOK_BACK = 1 << 15
+_LAST_ENTRIES = 1 << 15
 
 
 class IndexWriter:
@@ -217,7 +217,7 @@ def _sound_count(index: Index, header: LogHeader, tail: int) -> int:
         if last is not None and end == last.offset < last.end <= tail:
             return count
     count = index.count_before(tail)
-    first = max(count - _LOOK_BACK, 0)
+    first = max(count - _LAST_ENTRIES, 0)
     while first and index.entry(first) is None:
         first -= 1
     begins = index.entry(first) if first else None

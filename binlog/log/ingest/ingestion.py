@@ -39,7 +39,7 @@ from binlog.errors import (
     UnknownOutcomeError,
     VersionError,
 )
-from binlog.format.checksums import mended
+from binlog.format.checksums import correct_flipped_bit
 from binlog.format.log_header import (
     FIRST_OFFSET,
     HEADER_BYTES,
@@ -351,7 +351,7 @@ def read_unnamed_header(fd: int, path: str) -> tuple[LogHeader, bool]:
     data, size = read_at(fd, HEADER_BYTES, 0, path), os.fstat(fd).st_size
     if _is_unnamed(data, size):
         return parse_log_header(data, path=path), False
-    right = mended(data, lambda flipped: _is_unnamed(flipped, size))
+    right = correct_flipped_bit(data, lambda flipped: _is_unnamed(flipped, size))
     if right is not None:
         return parse_log_header(right, path=path), True
     parse_log_header(data, path=path)

@@ -109,11 +109,11 @@ class FileRepair:
         self._dry_run = dry_run
         self._recovery = Recovery(directory, number, DiskFile(fd, self._path))
 
-    def tell(self, offset: int, action: str, text: str) -> None:
+    def report(self, offset: int, action: str, text: str) -> None:
         """Add to what was done."""
         self.done.append((self._path, offset, action, text))
 
-    def mend_header(self) -> LogHeader | None:
+    def repair_header(self) -> LogHeader | None:
         """The header, once what no longer holds of it is written again; None if only told of it.
 
         Raises: CorruptError, VersionError where more than a bit of what has a checksum is flipped.
@@ -129,7 +129,7 @@ class FileRepair:
             if mended is None:
                 raise
             at = next(at for at in range(HEADER_BYTES) if mended[at] != data[at])
-            self.tell(at, "header", "a flipped bit of the header is put right")
+            self.report(at, "header", "a flipped bit of the header is put right")
             if self._dry_run:
                 return None
             write_at(fd, mended[at : at + 1], at, path)
@@ -138,10 +138,10 @@ class FileRepair:
             header = replace(header, tail=header.own_tail)
         if header != found:
             text = "the header's status, next number or tail is none that can be, and is written again"
-            self.tell(LOG_HEADER.offset("status"), "header", text)
+            self.report(LOG_HEADER.offset("status"), "header", text)
         if header.ours and any(header.zero):
             header = replace(header, zero=bytes(len(header.zero)))
-            self.tell(_ZERO, "header", "the header's last eight bytes are made zeros again")
+            self.report(_ZERO, "header", "the header's last eight bytes are made zeros again")
         if not self._dry_run:
             heal(fd, found, header, path)
             if header.zero != found.zero:
@@ -153,7 +153,7 @@ class FileRepair:
     def _begin_again(self, size: int) -> LogHeader | None:
         """Give a file that was cut below its header one again, and seal it without records."""
         header, lost = header_again(self._directory, self._number)
-        self.tell(size, "cut", f"the file was cut to {size} bytes: {lost}; it is sealed without any")
+        self.report(size, "cut", f"the file was cut to {size} bytes: {lost}; it is sealed without any")
         if self._dry_run:
             return None
         self._directory.remove(index_file_name(self._number))
@@ -174,14 +174,14 @@ class FileRepair:
             self.salvage(header, text)
             return True
         good = last_whole_record_end(self._fd, header.first_offset, size, self._path)
-        self.tell(good, "sealed", f"{text}: {size - good} bytes set aside, the file ends at {good}")
+        self.report(good, "sealed", f"{text}: {size - good} bytes set aside, the file ends at {good}")
         if not self._dry_run:
             self._end_at(header, good, size)
         return True
 
     def recover(self, header: LogHeader, verdict: Verdict) -> LogHeader:
         """Carry out the verdict on a closed file, which no writer may open any more; the header as it is then."""
-        self.tell(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")
+        self.report(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")
         return header if self._dry_run else self._recovery.carry_out(header, verdict)
 
     def repair(self, header: LogHeader) -> None:
@@ -201,7 +201,7 @@ class FileRepair:
         elif filled and header.ours and not header.closed:
             self.commit_anew(header)
         elif header.ours and header.slots_spoilt and header.tail == header.own_tail:
-            self.tell(LOG_HEADER.offset("slot_0"), "header", "a commit slot that does not hold is replaced")
+            self.report(LOG_HEADER.offset("slot_0"), "header", "a commit slot that does not hold is replaced")
             self.commit_anew(_without_spoilt(header))
         if not self._dry_run or not filled:
             self._index(header, contradicts=contradicts)
@@ -220,7 +220,7 @@ class FileRepair:
         slots = [slot for slot in header.slots() if slot.start >= good]
         limit = min([end, *(slot.start for slot in slots)])
         good = max(good, last_whole_record_end(self._fd, good, max(limit, good), self._path))
-        self.tell(good, "sealed", f"{reason}: {end - good} bytes set aside, the file sealed at {good}")
+        self.report(good, "sealed", f"{reason}: {end - good} bytes set aside, the file sealed at {good}")
         if self._dry_run:
             return
         self._seal(header, good, end)
@@ -235,7 +235,7 @@ class FileRepair:
         filler, end = _gap_fillers(self._number, start, count)
         records = "1 record is" if count == 1 else f"{count} records are"
         text = f"{records} missing before file {self._number + 1}: fillers take their places, up to {end}"
-        self.tell(start, "filled", text)
+        self.report(start, "filled", text)
         if self._dry_run:
             return replace(header, tail=end)
         fd, path = self._fd, self._path
@@ -305,7 +305,7 @@ class FileRepair:
         start, end = damaged.start, damaged.end
         name = damaged_file_name(self._number, start, end)
         text = f"{count} records, one of them damaged, set aside in {name}; fillers take their places"
-        self.tell(start, "set-aside", text)
+        self.report(start, "set-aside", text)
         if self._dry_run:
             return
         self._recovery.set_aside(start, end)
@@ -344,7 +344,7 @@ class FileRepair:
         text = f"a record is damaged, and nothing tells where the next one starts: {header.tail - end} bytes set aside"
         if not header.ours:
             return header  # in another program's file only its tail is ever moved, and never back
-        self.tell(end, "sealed", f"{text}, the file ends at {end}")
+        self.report(end, "sealed", f"{text}, the file ends at {end}")
         if self._dry_run:
             return header
         if not header.closed:
@@ -397,7 +397,7 @@ class FileRepair:
         with opened_index(self._directory, self._number) as index:
             if index is not None and not contradicts and IndexCheck(index, self._fd, header, self._path).complete():
                 return
-        self.tell(header.first_offset, "index", "the index made anew" if contradicts else "the index completed")
+        self.report(header.first_offset, "index", "the index made anew" if contradicts else "the index completed")
         if not self._dry_run:
             complete_index(self._directory, header, self._fd, rebuild=contradicts)
 

@@ -90,7 +90,7 @@ class GapRepair:
                 header = repair.fill_gap(header, missing)
             if not header.closed:
                 text = f"it was open although file {number + 1} follows it, and is closed"
-                repair.tell(LOG_HEADER.offset("status"), "closed", text)
+                repair.report(LOG_HEADER.offset("status"), "closed", text)
             if repair.done and not self._dry_run:
                 write_close(fd, number + 1, path)
                 os.ftruncate(fd, max(header.tail, HEADER_BYTES))

@@ -120,7 +120,7 @@ def _turn_mended(directory: LogDirectory, name: str) -> Repair:
 def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_timeout: float | None) -> list[Repair]:
     with directory.locked(log_file_name(number), lock_timeout, writable=not dry_run) as fd:
         file = FileRepair(directory, number, fd, dry_run=dry_run)
-        header = file.mend_header()
+        header = file.repair_header()
         if header is not None:
             _repair_records(header, fd, directory.log_path(number), file)
         return [Repair(*each) for each in file.done]
@@ -138,4 +138,4 @@ def _repair_records(header: LogHeader, fd: int, path: str, file: FileRepair) -> 
     elif header.closed:
         file.repair(file.recover(header, verdict))
     else:
-        file.tell(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")  # a writer sees to it
+        file.report(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")  # a writer sees to it

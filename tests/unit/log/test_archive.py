@@ -365,7 +365,7 @@ def test_another_programs_files_become_archives_once_nobody_writes_there(log: Pa
         with Reader(log, entry.ref) as reader:
             assert next(reader) == entry
     file = binlog.stat(log).files[0]
-    assert binlog.split(log, 1, 248, file.tail, bytes_max=1)[0][0] == 248
+    assert binlog.split_range(log, 1, 248, file.tail, bytes_max=1)[0][0] == 248
     with Writer(log) as writer:
         writer.cutover()
     assert binlog.stat(log).files[-1].first_sequence == 3 * 3 + 1 + 1
