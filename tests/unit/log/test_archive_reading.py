@@ -126,7 +126,7 @@ def test_without_its_index_an_archive_is_read_and_split_by_frame(log: Path) -> N
     (log / "00000001.idx").unlink()
     assert read_all(log) == before
     file = binlog.stat(log).files[0]
-    pieces = binlog.split(log, 1, file.first_offset, file.tail, bytes_max=FRAME_BYTES)
+    pieces = binlog.split_range(log, 1, file.first_offset, file.tail, bytes_max=FRAME_BYTES)
     assert [start for start, _ in pieces[1:]] == [start for _, start, _ in frames_of(archive_path(log))][1:]
     assert [record for piece in pieces for record in _records(log, *piece)] == before[:-1]
 
@@ -137,7 +137,7 @@ def test_an_archive_is_split_by_frame(log: Path, bytes_max: int) -> None:
     archived(log)
     file = binlog.stat(log).files[0]
     starts = [256, *(start for _, start, _ in frames_of(archive_path(log)))]
-    pieces = binlog.split(log, 1, file.first_offset, file.tail, bytes_max=bytes_max)
+    pieces = binlog.split_range(log, 1, file.first_offset, file.tail, bytes_max=bytes_max)
     assert {start for start, _ in pieces} <= set(starts)
     assert (pieces[0][0], pieces[-1][1]) == (256, file.tail)
     assert [record for piece in pieces for record in _records(log, *piece)] == expected[:-1]
@@ -255,7 +255,7 @@ def test_another_programs_first_records_lie_in_two_frames(log: Path, sizes: list
     assert archived(log)[0] == 1
     assert unpacked(archive_path(log)) == raw
     assert read_all(log) == [*records, b"theirs", b"theirs"]
-    for start, end in binlog.split(log, 1, 248, at, bytes_max=1) if records else []:
+    for start, end in binlog.split_range(log, 1, 248, at, bytes_max=1) if records else []:
         _records(log, start, end)
 
 
