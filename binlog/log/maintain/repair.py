@@ -57,8 +57,8 @@ def repair(
 
     Damaged records are moved to `<file>.<from>-<to>.damaged`.  If the index has their count, as many fillers replace
     them, and every other record keeps its ref and sequence number.  If not, everything from the damage to the end of
-    the file is moved.  Then every file gets a complete index.  Files that a dead writer or a power cut left is
-    recovered as by opening a Writer.  If the sequence numbers of two files show that records are missing, fillers
+    the file is moved.  Then every file gets a complete index.  A writer's death or a power cut is
+    recovered from as by opening a Writer.  If the sequence numbers of two files show that records are missing, fillers
     replace them; a missing file is replaced by an empty one.  `check` continues to report damage that cannot be
     repaired.
     Of an archive everything but its records is repaired: a damaged frame is lost, as `check` reports.

@@ -147,7 +147,7 @@ def test_what_is_there_is_not_replaced_and_a_failure_leaves_nothing(
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "something").touch()
-    with pytest.raises(AccessError, match="is there already, and not empty"):
+    with pytest.raises(AccessError, match="already exists, and is not empty"):
         binlog.backup(log, taken)
     assert os.listdir(taken) == ["something"]
     (tmp_path / "empty").mkdir()
@@ -180,4 +180,4 @@ def test_the_command(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str
     told = json.loads(capfd.readouterr().out)
     assert told == {"path": str(tmp_path / "again"), "first_number": 1, "tail": "2:256", "bytes": 519}
     assert main(["backup", str(log), str(tmp_path / "again")]) != 0
-    assert "is there already" in capfd.readouterr().err
+    assert "already exists" in capfd.readouterr().err
