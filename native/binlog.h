@@ -120,7 +120,7 @@ struct binlog_reading {
     struct binlog_index_state ranges; /* `end`: where the range of the entry `number` starts, UINT64_MAX where none is known */
     uint64_t number;
     uint64_t passed, passed_number; /* so many entries tell of ranges that end at or before `passed` */
-    uint64_t first, at_hand;        /* which entries these are */
+    uint64_t first, buffered;        /* which entries these are */
     uint8_t entries[20480];
 };
 void binlog_reading_begin(struct binlog_reading *reading, int fd, uint64_t device, uint64_t inode, uint32_t seed,
