@@ -70,7 +70,7 @@ def _look(known: bytes, now: bytes) -> tuple[int, int, int, bytes]:
         reference = HeaderCache(header.number, "", _as_it_is)
         with _file(known) as (known_fd, _):
             reference.begin(known_fd, identity_of(known_fd))
-        struct.seed = reference._known.seed
+        struct.seed = reference._cache.seed
         answer = lib.binlog_header_refresh(struct)
         return answer, struct.tail, struct.doorbell_at_previous_read, ffi.buffer(struct.header)[:]
 

@@ -70,7 +70,7 @@ def test_an_entry_of_a_removed_file_and_one_that_no_reader_gave(log: Path) -> No
     binlog.prune(log, keep_bytes=0)
     with pytest.raises(GoneError, match="1:256"):
         assert entry.sequence
-    with pytest.raises(StateError, match="not given by a Reader"):
+    with pytest.raises(StateError, match="not from a Reader"):
         assert Entry(Ref(1, 256), b"").time
 
 

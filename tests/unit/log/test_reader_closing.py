@@ -38,7 +38,7 @@ class _Thread(threading.Thread):
 
 
 def _until_waiting(reader: Reader) -> None:
-    until(lambda: reader._calls._depth > 0)
+    until(lambda: reader._guard._depth > 0)
 
 
 def test_another_thread_ends_a_tail_by_closing_its_reader(log: Path) -> None:
