@@ -25,7 +25,7 @@ from tests.support.archives import archive_path, archived, fill, names, small_fr
 from tests.support.children import Child
 from tests.support.logs import jpos_file, read_all
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(autouse=True)
