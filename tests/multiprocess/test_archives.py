@@ -64,7 +64,7 @@ def _restart(log: Path) -> None:
     assert found == [*(_record(number) for number in range(CUTOVERS * EACH)), b"end"]
 
 
-def test_all_at_once(log: Path) -> None:
+def test_archiving_beside_writers_readers_and_cutovers(log: Path) -> None:
     with Writer(log):
         pass
     jobs = [Child(job, log) for job in (_write, _archive_until_done, _follow, _restart, _restart)]
@@ -75,7 +75,7 @@ def test_all_at_once(log: Path) -> None:
     assert len(read_all(log)) == CUTOVERS * EACH + 1
 
 
-def test_in_threads_of_one_process(log: Path) -> None:
+def test_archiving_in_threads_of_one_process(log: Path) -> None:
     with Writer(log):
         pass
     failed: list[BaseException] = []

@@ -62,7 +62,7 @@ def _run(tmp_path: Path, code: str, *, mode: str = "SYNC") -> None:
 
 @KINDS
 @MODES
-def test_no_record_lands_in_another_log(tmp_path: Path, kind: str, mode: str) -> None:
+def test_no_record_is_appended_to_another_log(tmp_path: Path, kind: str, mode: str) -> None:
     """A durable, acknowledged record of one log was in the other one."""
     code = f"""
 first = Writer(one, mode=mode)
@@ -137,7 +137,7 @@ os._exit(0)
 
 
 @KINDS
-def test_a_reader_goes_on_where_it_was(tmp_path: Path, kind: str) -> None:
+def test_a_reader_resumes_where_it_was(tmp_path: Path, kind: str) -> None:
     """It told of damage that is not there."""
     code = f"""
 import random
@@ -169,7 +169,7 @@ os._exit(0)
 
 
 @KINDS
-def test_a_writer_whose_directory_went_meanwhile_is_told(tmp_path: Path, kind: str) -> None:
+def test_a_writer_whose_directory_was_removed_meanwhile_gets_an_error(tmp_path: Path, kind: str) -> None:
     code = f"""
 from binlog.errors import GoneError
 writer = Writer(one)
@@ -224,7 +224,7 @@ os._exit(0)
 
 @pytest.mark.parametrize("grows", [True, False])
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_reader_is_given_no_record_of_a_copy_of_its_log(tmp_path: Path, grows: bool, waits: bool) -> None:
+def test_a_reader_returns_no_record_of_a_copy_of_its_log(tmp_path: Path, grows: bool, waits: bool) -> None:
     """A copy has the header of the log, so that only device and inode tell whose file a descriptor is open on."""
     code = f"""
 import shutil, time

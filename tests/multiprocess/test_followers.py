@@ -53,7 +53,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow
-def test_an_idle_follower_has_a_record_soon_after_its_append(log: Path, figure: Callable[[str], None]) -> None:
+def test_an_idle_follower_gets_a_record_soon_after_its_append(log: Path, figure: Callable[[str], None]) -> None:
     rounds = 200
     with Writer(log) as writer:
 
@@ -106,7 +106,7 @@ def _follow_nobody(log: Path, seconds: float) -> tuple[int, int, int]:
         return before, calls_so_far(), resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - slept
 
 
-def test_only_the_bell_wakes_followers_also_over_a_cutover(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doorbell_alone_wakes_followers_even_across_a_cutover(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 600.0)  # a follower that is not woken fails by its deadline
     with Writer(log) as writer:
 

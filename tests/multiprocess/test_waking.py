@@ -63,7 +63,7 @@ def _until_set(flag: mmap.mmap) -> None:
 AFTER_FIRST = Ref(1, 265)
 
 
-def test_after_a_wait_every_way_of_reading_gives_the_record(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_wait_every_way_of_reading_returns_the_record(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _appended_while_waiting(log, monkeypatch, [b"a", b"b", b"c"]) as reader:
         assert reader.next_ref == AFTER_FIRST
         assert reader.wait(0) is True
@@ -74,7 +74,7 @@ def test_after_a_wait_every_way_of_reading_gives_the_record(log: Path, monkeypat
         assert (list(reader), reader.wait(0)) == ([], False)
 
 
-def test_a_batch_right_after_a_wait_has_all_that_came(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_right_after_a_wait_has_every_new_record(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [b"%d" % index * 100 for index in range(400)]  # more than a waking reader takes at once
     with _appended_while_waiting(log, monkeypatch, records) as reader:
         batch = reader.read_batch()
@@ -82,13 +82,13 @@ def test_a_batch_right_after_a_wait_has_all_that_came(log: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("size", [0, 1, 16379, 16380, 16381, 20_000, 1 << 20])
-def test_a_record_of_any_size_wakes(log: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_a_record_of_any_size_wakes_a_reader(log: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     records = [os.urandom(size), b"after"]
     with _appended_while_waiting(log, monkeypatch, records) as reader:
         assert [entry.data for entry in reader] == records
 
 
-def test_a_record_over_the_limit_wakes_and_is_refused_after_those_before_it(
+def test_a_record_over_the_limit_wakes_a_reader_and_is_refused_after_those_before_it(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with _appended_while_waiting(log, monkeypatch, [b"good", bytes(100), b"2"], record_bytes_max=99) as reader:
@@ -102,7 +102,7 @@ def test_a_record_over_the_limit_wakes_and_is_refused_after_those_before_it(
         assert reader.next_ref == AFTER_FIRST
 
 
-def test_a_reader_closed_after_a_wait_gives_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_closed_after_a_wait_returns_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = _appended_while_waiting(log, monkeypatch, [b"1"])
     reader.close()
     with pytest.raises(ClosedError):
@@ -110,7 +110,7 @@ def test_a_reader_closed_after_a_wait_gives_nothing(log: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["rung before", "rung meanwhile"])
-def test_the_wait_itself_gives_what_was_appended(log: Path, waits: bool) -> None:
+def test_the_wait_itself_returns_the_appended_records(log: Path, waits: bool) -> None:
     with Writer(log) as writer:
         writer.append(b"first")
     file = FileReader(LogDirectory(log), 1, record_bytes_max=100)
@@ -140,7 +140,7 @@ def test_the_wait_itself_gives_what_was_appended(log: Path, waits: bool) -> None
     assert file.waiting(0.001, 279)() == -errno.ETIMEDOUT
 
 
-def test_a_woken_reader_has_its_record_after_two_reads(log: Path) -> None:
+def test_a_woken_reader_gets_its_record_after_two_reads(log: Path) -> None:
     """It reads the header and the record, and no more."""
     with Writer(log) as writer:
         writer.append(b"first")
@@ -214,7 +214,7 @@ print(interrupts, len(found))
 
 
 @pytest.mark.parametrize("way", ["wait", "tail"])
-def test_an_interrupt_of_a_waiting_reader_loses_nothing_that_did_not_reach_it(
+def test_an_interrupt_of_a_waiting_reader_loses_no_record(
     log: Path, way: str, figure: Callable[[str], None]
 ) -> None:
     count = 1500

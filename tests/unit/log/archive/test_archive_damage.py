@@ -57,7 +57,7 @@ def read_until_damage(log: Path, start: Ref | Start = Start.BEGINNING) -> tuple[
     return found, None
 
 
-def test_what_precedes_a_damaged_frame_is_read_and_the_place_told(damaged: Path) -> None:
+def test_records_before_a_damaged_frame_are_read_and_its_offset_reported(damaged: Path) -> None:
     whole = read_all(damaged)
     with Reader(damaged) as reader:
         entries = list(reader)
@@ -76,7 +76,7 @@ def test_what_precedes_a_damaged_frame_is_read_and_the_place_told(damaged: Path)
     assert read_all(damaged) == whole
 
 
-def test_a_reader_behind_a_damaged_frame_is_told_no_sequence_that_is_not_known(damaged: Path) -> None:
+def test_a_reader_after_a_damaged_frame_gets_no_sequence_number(damaged: Path) -> None:
     (place, start, end), (_, _, following) = frames_of(archive_path(damaged))[1:3]
     flip(archive_path(damaged), place + 20)
     with Reader(damaged, Ref(1, following)) as reader:
@@ -93,7 +93,7 @@ def test_a_reader_behind_a_damaged_frame_is_told_no_sequence_that_is_not_known(d
 
 
 @pytest.mark.parametrize("index", [True, False])
-def test_a_range_is_read_past_damaged_frames(damaged: Path, index: bool) -> None:
+def test_a_range_reader_continues_after_damaged_frames(damaged: Path, index: bool) -> None:
     frames = frames_of(archive_path(damaged))
     hit = [frames[1], frames[3], frames[4]]
     with Reader(damaged, follow=False) as reader:
@@ -115,7 +115,7 @@ def test_a_range_is_read_past_damaged_frames(damaged: Path, index: bool) -> None
         assert None not in sequences
 
 
-def test_check_tells_each_damaged_frame_once(damaged: Path) -> None:
+def test_check_reports_each_damaged_frame_once(damaged: Path) -> None:
     frames = frames_of(archive_path(damaged))
     for place, _, _ in (frames[1], frames[-1]):
         flip(archive_path(damaged), place + 30)
@@ -129,7 +129,7 @@ def test_check_tells_each_damaged_frame_once(damaged: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_anywhere_is_told_and_shows_no_wrong_record(damaged: Path) -> None:
+def test_a_flipped_bit_anywhere_is_reported_and_shows_no_wrong_record(damaged: Path) -> None:
     """At every byte that is not one of a frame of records, and at some of those."""
     expected = read_all(damaged)
     path = archive_path(damaged)
@@ -162,7 +162,7 @@ def test_a_flipped_bit_anywhere_is_told_and_shows_no_wrong_record(damaged: Path)
 
 
 @pytest.mark.slow
-def test_an_archive_cut_anywhere_is_told(damaged: Path) -> None:
+def test_an_archive_cut_anywhere_is_reported(damaged: Path) -> None:
     path = archive_path(damaged)
     expected, data = read_all(damaged), path.read_bytes()
     frames_end = len(data) - 9 - 12 * struct.unpack("<I", data[-9:-5])[0] - 8 - FACTS_FRAME_BYTES
@@ -199,7 +199,7 @@ def _swapped_frames(data: bytes, _: bytes, frames: list[tuple[int, int, int]]) -
 
 
 @pytest.mark.parametrize("splice", [_spliced_frame, _spliced_end, _spliced_table, _swapped_frames])
-def test_parts_of_another_archive_are_told(
+def test_parts_of_another_archive_are_reported(
     tmp_path: Path, splice: Callable[[bytes, bytes, list[tuple[int, int, int]]], bytes]
 ) -> None:
     """Each frame is whole, and as large as the one that it stands for: only the table says that it is another one."""
@@ -229,7 +229,7 @@ def test_parts_of_another_archive_are_told(
         assert binlog.check(log) != []
 
 
-def test_an_archive_under_another_files_name_is_told(damaged: Path) -> None:
+def test_an_archive_under_another_files_name_is_reported(damaged: Path) -> None:
     one, two = (archive_path(damaged, number) for number in (1, 2))
     data = one.read_bytes()
     one.write_bytes(two.read_bytes())
@@ -238,7 +238,7 @@ def test_an_archive_under_another_files_name_is_told(damaged: Path) -> None:
         Reader(damaged)
 
 
-def test_what_zstd_alone_made_is_none_of_ours(damaged: Path) -> None:
+def test_a_file_made_by_zstd_alone_is_not_an_archive(damaged: Path) -> None:
     raw = zstandard.ZstdDecompressor().stream_reader(archive_path(damaged).read_bytes(), read_across_frames=True).read()
     archive_path(damaged).write_bytes(zstandard.compress(raw))
     with pytest.raises(CorruptError, match="archive"):
@@ -306,7 +306,7 @@ MEMORY_BYTES = 256 << 20
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_takes_no_memory(damaged: Path, bomb: str) -> None:
+def test_a_compression_bomb_takes_no_memory(damaged: Path, bomb: str) -> None:
     _forged(damaged, BOMBS[bomb]())
 
     def reading() -> None:
@@ -348,7 +348,7 @@ def test_an_archive_with_a_dictionary_is_refused_by_name(damaged: Path) -> None:
     assert [each.rule for each in binlog.check(damaged)] == ["version"]
 
 
-def test_a_table_that_claims_more_than_there_is_costs_nothing(damaged: Path) -> None:
+def test_a_table_with_false_sizes_takes_no_memory(damaged: Path) -> None:
     path = archive_path(damaged)
     expected, data, second = read_all(damaged), path.read_bytes(), frames_of(path)[1]
     for count in (0, 1, 5, 2**21 + 2, 2**32 - 1):
@@ -366,7 +366,7 @@ def test_a_table_that_claims_more_than_there_is_costs_nothing(damaged: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["start", "facts", "table", "footer"])
-def test_a_flipped_bit_beside_the_records_costs_none_and_is_put_right(damaged: Path, part: str) -> None:
+def test_a_flipped_bit_outside_of_the_records_loses_none_and_is_repaired(damaged: Path, part: str) -> None:
     path = archive_path(damaged)
     whole, good = read_all(damaged), path.read_bytes()
     table = len(good) - 8 - 9 - 12 * struct.unpack("<I", good[-9:-5])[0]
@@ -386,7 +386,7 @@ def test_a_flipped_bit_beside_the_records_costs_none_and_is_put_right(damaged: P
     assert binlog.check(damaged) == []
 
 
-def test_a_table_that_is_gone_is_made_again_of_the_frames(damaged: Path) -> None:
+def test_a_lost_table_is_rebuilt_from_the_frames(damaged: Path) -> None:
     path = archive_path(damaged)
     whole, good = read_all(damaged), path.read_bytes()
     last = frames_of(path)[-1]
@@ -404,7 +404,7 @@ def test_a_table_that_is_gone_is_made_again_of_the_frames(damaged: Path) -> None
 
 
 @pytest.mark.parametrize("claimed", [(1 << 32) - 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1])
-def test_frames_that_claim_much_cost_nothing_where_the_table_is_damaged(damaged: Path, claimed: int) -> None:
+def test_frames_with_false_sizes_take_no_memory_if_the_table_is_damaged(damaged: Path, claimed: int) -> None:
     """The file ends long before: behind it would come blocks without an end."""
     path = archive_path(damaged)
     head = b"\x28\xb5\x2f\xfd\xe4" + struct.pack("<Q", claimed)

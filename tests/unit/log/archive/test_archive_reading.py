@@ -35,7 +35,7 @@ def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     small_frames(monkeypatch)
 
 
-def test_everything_reads_as_before(log: Path) -> None:
+def test_every_way_of_reading_returns_the_same_as_before(log: Path) -> None:
     fill(log)
     with Reader(log) as reader:
         before = list(reader)
@@ -52,7 +52,7 @@ def test_everything_reads_as_before(log: Path) -> None:
     assert archived(log) == []
 
 
-def test_zstd_gives_the_file_byte_for_byte(log: Path, tmp_path: Path) -> None:
+def test_zstd_decompresses_the_file_byte_for_byte(log: Path, tmp_path: Path) -> None:
     """RFC 8878: by the package, which is libzstd, and by the command where there is one."""
     fill(log, files=1)
     raw = (log / "00000001.dat").read_bytes()
@@ -78,7 +78,7 @@ def test_frames_start_where_ranges_of_the_index_do(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_starts_anywhere(log: Path) -> None:
+def test_a_reader_starts_at_any_record_of_an_archive(log: Path) -> None:
     fill(log)
     with Reader(log) as reader:
         before = list(reader)
@@ -150,7 +150,7 @@ def _records(log: Path, start: int, end: int) -> list[bytes]:
     return [record for each in found if isinstance(each, TimedBatch) for record in each.batch]
 
 
-def test_narrow_and_forward_give_the_same_of_an_archive(log: Path) -> None:
+def test_narrow_range_and_limit_range_return_the_same_for_an_archive(log: Path) -> None:
     fill(log, files=1, records=2000)
     tail = binlog.stat(log).files[0].tail
 
@@ -167,7 +167,7 @@ def test_narrow_and_forward_give_the_same_of_an_archive(log: Path) -> None:
     assert asked() == before
 
 
-def test_stat_tells_an_archive_from_a_file(log: Path) -> None:
+def test_stat_shows_an_archive_as_such(log: Path) -> None:
     fill(log, records=2000)
     before = binlog.stat(log)
     archived(log, keep_last=1)
@@ -188,7 +188,7 @@ def test_stat_tells_an_archive_from_a_file(log: Path) -> None:
         )
 
 
-def test_a_waiting_follower_goes_on_after_an_archive(log: Path) -> None:
+def test_a_waiting_follower_continues_after_an_archive(log: Path) -> None:
     fill(log, files=1)
     archived(log)
     with Reader(log, Ref(1, 256)) as reader, Writer(log) as writer:
@@ -200,7 +200,7 @@ def test_a_waiting_follower_goes_on_after_an_archive(log: Path) -> None:
     assert count == 201
 
 
-def test_a_record_larger_than_a_frame_has_one_to_itself(log: Path) -> None:
+def test_a_record_larger_than_a_frame_has_its_own(log: Path) -> None:
     large = os.urandom(1000) * 12_000  # more than is ever kept of a frame
     with Writer(log) as writer:
         writer.append_many([b"before", large, b"after"])
@@ -217,7 +217,7 @@ def test_a_record_larger_than_a_frame_has_one_to_itself(log: Path) -> None:
     assert _records(log, 256, binlog.stat(log).files[0].tail) == [b"before", large, b"after"]
 
 
-def test_a_reader_of_a_pruned_archive_is_told(log: Path) -> None:
+def test_a_reader_of_a_pruned_archive_gets_an_error(log: Path) -> None:
     fill(log, files=3)
     archived(log)
     with Reader(log) as reader:
@@ -228,7 +228,7 @@ def test_a_reader_of_a_pruned_archive_is_told(log: Path) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [0, 0, 9_000_000], [9_000_000], [1, 9_000_000, 3], [3, 2_000_000], [4, 5]])
-def test_another_programs_first_records_lie_in_two_frames(log: Path, sizes: list[int]) -> None:
+def test_the_first_records_of_a_foreign_file_are_in_two_frames(log: Path, sizes: list[int]) -> None:
     """They start at 248, and the frame of the header ends at 256."""
     log.mkdir()
     records = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
@@ -312,7 +312,7 @@ def test_any_records_are_read_as_they_were(
     assert binlog.check(log) == []
 
 
-def test_whatever_reads_zstd_gives_the_file_back(log: Path) -> None:
+def test_every_zstd_decoder_returns_the_file(log: Path) -> None:
     """RFC 8878: a decoder passes over the frames that hold our facts and the table."""
     chosen = random.Random(1)
     texts = [chosen.randbytes(400) for _ in range(200)]

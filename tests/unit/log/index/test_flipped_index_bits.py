@@ -62,7 +62,7 @@ def _flips(index: Path, bits: range) -> Callable[[int], None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("files", "number", "step"), [(1, 1, 17), (3, 1, 37), (3, 3, 53)])
-def test_a_repair_believes_the_records(tmp_path: Path, files: int, number: int, step: int) -> None:
+def test_a_repair_trusts_the_records(tmp_path: Path, files: int, number: int, step: int) -> None:
     records = _make(tmp_path, files=files)
     index = tmp_path / f"{number:08d}.idx"
     bits = range(0, 8 * (HEADER_BYTES + ENTRY_BYTES * len(index_entries(tmp_path, number))), step)
@@ -85,7 +85,7 @@ def test_a_repair_believes_the_records(tmp_path: Path, files: int, number: int, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
-def test_writers_go_on_beside_it(tmp_path: Path, number: int) -> None:
+def test_writers_continue_beside_a_flipped_index_bit(tmp_path: Path, number: int) -> None:
     records = _make(tmp_path, files=2)
     index = tmp_path / f"{number:08d}.idx"
     for bit in range(0, 8 * index.stat().st_size, 29):
@@ -103,7 +103,7 @@ def test_writers_go_on_beside_it(tmp_path: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("entry", [0, 4])
-def test_records_whose_lengths_lead_nowhere_are_damaged_though_their_entry_is_as_well(
+def test_records_with_wrong_lengths_are_damaged_even_if_their_entry_is_too(
     tmp_path: Path, entry: int
 ) -> None:
     """The entries around the damaged one say how many records there were."""
@@ -121,7 +121,7 @@ def test_records_whose_lengths_lead_nowhere_are_damaged_though_their_entry_is_as
     assert [problem.rule for problem in binlog.check(tmp_path)] == ["set-aside"]
 
 
-def test_an_index_of_version_1_counts_for_none_and_is_made_anew(tmp_path: Path) -> None:
+def test_an_index_of_version_1_counts_as_none_and_is_rebuilt(tmp_path: Path) -> None:
     records = _make(tmp_path, files=2)
     for number in (1, 2):
         index = tmp_path / f"{number:08d}.idx"

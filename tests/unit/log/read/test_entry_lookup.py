@@ -50,7 +50,7 @@ def test_times_are_those_of_the_index_and_without_one_that_of_the_file(log: Path
     assert entry.sequence == 0
 
 
-def test_what_another_program_wrote_has_a_time_and_no_sequence_number(tmp_path: Path) -> None:
+def test_foreign_records_have_a_time_and_no_sequence_number(tmp_path: Path) -> None:
     jpos_file(tmp_path, [b"a", b"b"])
     entry = list(Reader(tmp_path))[1]
     assert entry.sequence is None
@@ -61,7 +61,7 @@ def test_what_another_program_wrote_has_a_time_and_no_sequence_number(tmp_path: 
         assert reader.lag() == Lag(None, 10)
 
 
-def test_an_entry_of_a_removed_file_and_one_that_no_reader_gave(log: Path) -> None:
+def test_an_entry_of_a_removed_file_and_one_without_a_reader(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
         writer.cutover()
@@ -74,7 +74,7 @@ def test_an_entry_of_a_removed_file_and_one_that_no_reader_gave(log: Path) -> No
         assert Entry(Ref(1, 256), b"").time
 
 
-def test_an_entry_is_the_same_pair_as_ever(log: Path) -> None:
+def test_an_entry_is_a_pair_of_ref_and_data(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
     entry = next(Reader(log))
@@ -98,7 +98,7 @@ def test_a_relative_path_is_that_of_the_reader_s_directory(log: Path, monkeypatc
         assert reader.path == log.name
 
 
-def test_a_reader_and_a_position_tell_how_far_behind_they_are(log: Path) -> None:
+def test_a_reader_and_a_ref_have_a_lag(log: Path) -> None:
     with Writer(log) as writer:
         assert writer.path == str(log)
         refs = writer.append_many([b"12345"] * 10)
@@ -122,7 +122,7 @@ def test_a_reader_and_a_position_tell_how_far_behind_they_are(log: Path) -> None
         binlog.lag(log, Ref(7, 256))
 
 
-def test_an_open_reader_can_stop_to_follow_and_begin_again(log: Path) -> None:
+def test_an_open_reader_can_stop_following_and_start_again(log: Path) -> None:
     with Writer(log) as writer, Reader(log, follow=False) as reader:
         for number in range(4):
             writer.append(b"%d" % number)
@@ -145,7 +145,7 @@ def test_every_error_is_at_the_top_of_the_package() -> None:
 
 
 @pytest.mark.slow
-def test_asking_is_quick_and_iterating_pays_nothing(log: Path) -> None:
+def test_a_lookup_is_quick_and_does_not_slow_iteration(log: Path) -> None:
     """Loosely, for the machine may be busy: a reading of the whole file for each would take seconds."""
     with Writer(log, mode="flush") as writer:
         for _ in range(200):

@@ -106,7 +106,7 @@ CASES: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_changed_is_told(name: str) -> None:
+def test_a_change_of_the_header_is_recognized(name: str) -> None:
     known = _at(KNOWN, "doorbell", b"\0\0\0\5")
     now, expected = CASES[name]
     answer, tail, bell, data = _look(known, now)
@@ -118,7 +118,7 @@ def test_what_changed_is_told(name: str) -> None:
         assert (tail, bell, data) == (1000 if answer == SAME else 2000, 5, now)
 
 
-def test_a_file_of_another_program_is_never_believed_to_be_appended_to() -> None:
+def test_a_foreign_file_never_counts_as_appended_to() -> None:
     assert _look(JPOS, JPOS)[0] == SAME
     assert _look(JPOS, _at(JPOS, "tail", (400).to_bytes(8, "big")))[0] == UNSURE
 
@@ -156,7 +156,7 @@ def _changed(draw: st.DrawFn) -> bytes:
 @given(_changed())
 @example(MORE.pack())
 @example(RUNG)
-def test_nothing_is_believed_that_the_careful_look_would_not_believe(now: bytes) -> None:
+def test_the_cache_believes_nothing_that_a_careful_read_would_not(now: bytes) -> None:
     answer, tail, _, _ = _look(KNOWN.pack(), now)
     if answer == UNSURE:
         return
@@ -179,7 +179,7 @@ def _known(data: bytes) -> Iterator[tuple[HeaderCache, Callable[[bytes], None]]]
         yield known, rewrite
 
 
-def test_a_known_header_keeps_up_with_appends_and_the_close() -> None:
+def test_a_header_cache_follows_appends_and_the_close() -> None:
     with _known(_at(KNOWN, "doorbell", b"\0\0\0\5")) as (known, rewrite):
         assert (known.tail, known.closed, known.mixed, known.header.record_count) == (1000, False, False, 5)
         assert known.refresh() == 1000
@@ -207,7 +207,7 @@ def test_a_tail_that_goes_back_is_damage() -> None:
         assert known.tail == 1000
 
 
-def test_a_look_after_the_close_of_the_descriptor_reads_no_other_file() -> None:
+def test_a_refresh_after_the_descriptor_was_closed_reads_no_other_file() -> None:
     with _known(KNOWN.pack()) as (known, _):
         known.close()
         with pytest.raises(OSError, match="Bad file descriptor"):

@@ -49,7 +49,7 @@ def by_reader(log: Path, number: int) -> list[tuple[int, int, bytes]]:
 @pytest.mark.slow
 @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_part_is_what_a_reader_gives(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_any_range_is_the_same_as_from_a_reader(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     log = tmp_path_factory.mktemp("parts") / "log"
     with Writer(log) as writer:
         for synced in data.draw(st.lists(st.booleans(), min_size=1, max_size=12)):
@@ -86,7 +86,7 @@ def test_without_an_index_there_are_no_times(log: Path) -> None:
     assert rows(log, 1, 263) == [(263, 1, b"two", None)]
 
 
-def test_a_range_that_is_not_the_files_is_refused(log: Path) -> None:
+def test_a_range_outside_of_the_file_is_refused(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"one", b"two"])
     for start, end in ((255, 263), (256, 271), (263, 256)):
@@ -109,7 +109,7 @@ def flip(path: Path, offset: int) -> None:
         file.write(bytes([byte ^ 1]))
 
 
-def test_damage_is_told_and_the_rest_read(log: Path) -> None:
+def test_damage_is_reported_and_the_rest_read(log: Path) -> None:
     with Writer(log) as writer:
         refs = [writer.append(b"%d" % number * 100) for number in range(5)]
     flip(log / "00000001.dat", refs[2].offset + 50)

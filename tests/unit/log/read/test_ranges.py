@@ -49,7 +49,7 @@ indexed = pytest.mark.parametrize("written", ["indexed"], indirect=True)
 @pytest.mark.slow
 @given(st.data())
 @settings(max_examples=examples(60))
-def test_pieces_follow_one_another(written: tuple[Path, Places], data: st.DataObject) -> None:
+def test_pieces_are_consecutive(written: tuple[Path, Places], data: st.DataObject) -> None:
     log, (records, tail) = written
     bounds = [offset for offset, _, _ in records] + [tail]
     start, end = sorted(data.draw(st.tuples(st.sampled_from(bounds), st.sampled_from(bounds))))
@@ -69,7 +69,7 @@ def test_pieces_are_about_as_large_as_asked_for(written: tuple[Path, Places]) ->
 
 @given(st.data())
 @settings(max_examples=examples(60))
-def test_narrowing_leaves_out_nothing_asked_for(written: tuple[Path, Places], data: st.DataObject) -> None:
+def test_narrow_range_leaves_out_nothing_asked_for(written: tuple[Path, Places], data: st.DataObject) -> None:
     log, (records, tail) = written
     times = sorted({time_ns for _, _, time_ns in records})
     time = st.none() | st.sampled_from(times) | st.sampled_from(times).map(lambda each: each + 1)
@@ -94,7 +94,7 @@ def test_narrowing_leaves_out_nothing_asked_for(written: tuple[Path, Places], da
 
 
 @indexed
-def test_narrowing_leaves_out_nearly_all_that_was_not_asked_for(written: tuple[Path, Places]) -> None:
+def test_narrow_range_leaves_out_nearly_everything_not_asked_for(written: tuple[Path, Places]) -> None:
     log, (records, tail) = written
     for sequence in (7, 300, records[-1][1]):
         start, end = narrow_range(log, 2, records[0][0], tail, sequences=(sequence, sequence))
@@ -113,7 +113,7 @@ def test_narrowing_leaves_out_nearly_all_that_was_not_asked_for(written: tuple[P
 @pytest.mark.slow
 @given(st.data())
 @settings(max_examples=examples(60))
-def test_forward_by_records_is_exact_and_by_bytes_about(written: tuple[Path, Places], data: st.DataObject) -> None:
+def test_limit_range_is_exact_by_records_and_approximate_by_bytes(written: tuple[Path, Places], data: st.DataObject) -> None:
     log, (records, tail) = written
     bounds = [offset for offset, _, _ in records] + [tail]
     first = data.draw(st.integers(0, len(records) - 1))

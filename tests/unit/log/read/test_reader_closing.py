@@ -74,7 +74,7 @@ def test_a_reader_of_a_directory_without_a_log_is_closed_while_it_waits(log: Pat
     assert thread.ended() == []
 
 
-def test_closing_in_the_middle_of_a_read_is_no_damage(log: Path) -> None:
+def test_closing_during_a_read_is_not_damage(log: Path) -> None:
     """The descriptor was closed under a thread that read: CorruptError, or bytes of whatever got its number."""
     with Writer(log) as writer:
         for round_ in range(100):
@@ -112,7 +112,7 @@ def test_closing_ends_asynchronous_iteration(log: Path) -> None:
         assert asyncio.run(asyncio.wait_for(follow(), 4)) == [b"x"]
 
 
-def test_a_child_forked_while_another_thread_waits_reads_on(log: Path) -> None:
+def test_a_child_forked_while_another_thread_waits_continues_to_read(log: Path) -> None:
     with Writer(log) as writer:
         reader = Reader(log)
         thread = _Thread(lambda: next(reader.tail()).data)
