@@ -1,4 +1,4 @@
-"""Writers, readers, retention and archiving side by side: nothing is lost, seen twice, or out of order."""
+"""Writers, readers, retention and archiving side by side: no record is lost, returned twice, or out of order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _archive_until_done(log: Path) -> None:
 
 
 def _follow(log: Path) -> None:
-    """From the start, in one go."""
+    """Read from the start, in one pass."""
     found = []
     with Reader(log) as reader:
         for entry in reader.tail(30):
@@ -50,7 +50,7 @@ def _follow(log: Path) -> None:
 
 
 def _restart(log: Path) -> None:
-    """With a new reader for every few records, from where the last one was."""
+    """Read with a new reader for every few records, each from where the last one was."""
     found: list[bytes] = []
     at: Ref | Start = Start.BEGINNING
     while True:

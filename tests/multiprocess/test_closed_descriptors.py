@@ -1,4 +1,4 @@
-"""Daemons that close every descriptor that they have, ours among them, and go on using their handles."""
+"""Daemons that close all their descriptors, ours too, and continue to use their handles."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _run(tmp_path: Path, code: str, *, mode: str = "SYNC") -> None:
 @KINDS
 @MODES
 def test_no_record_is_appended_to_another_log(tmp_path: Path, kind: str, mode: str) -> None:
-    """A durable, acknowledged record of one log was in the other one."""
+    """A durable, acknowledged record of one log was found in the other one."""
     code = f"""
 first = Writer(one, mode=mode)
 first.append(b"1")
@@ -138,7 +138,7 @@ os._exit(0)
 
 @KINDS
 def test_a_reader_resumes_where_it_was(tmp_path: Path, kind: str) -> None:
-    """It told of damage that is not there."""
+    """It reported damage that did not exist."""
     code = f"""
 import random
 writer = Writer(one)
@@ -193,7 +193,7 @@ os._exit(0)
 
 
 def test_one_closed_descriptor_is_opened_again(tmp_path: Path) -> None:
-    """Whichever of ours a program closes by its number, with another file of its own in its place."""
+    """The program closes any of our descriptors by its number, and opens a file of its own in its place."""
     code = """
 names = {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2 and
          os.path.exists(f"/proc/self/fd/{fd}")}
@@ -225,7 +225,7 @@ os._exit(0)
 @pytest.mark.parametrize("grows", [True, False])
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_reader_returns_no_record_of_a_copy_of_its_log(tmp_path: Path, grows: bool, waits: bool) -> None:
-    """A copy has the header of the log, so that only device and inode tell whose file a descriptor is open on."""
+    """A copy has the header of the log, so only device and inode show whose file a descriptor is open on."""
     code = f"""
 import shutil, time
 writer = Writer(one)

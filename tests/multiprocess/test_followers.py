@@ -1,4 +1,4 @@
-"""Followers in other processes: soon, quiet, woken by the bell alone, and without permission to write."""
+"""Followers in other processes: fast, quiet, woken by the doorbell alone, and without permission to write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOBODY = 65534
 
 @contextmanager
 def _child(work: Callable[[int], None]) -> Iterator[tuple[int, int]]:
-    """Fork a child that is given the writing end of a pipe; its id, and the reading end."""
+    """Fork a child with the writing end of a pipe; return its id, and the reading end."""
     read, write = os.pipe()
     child = Child(work, write)
     os.close(write)
@@ -41,7 +41,7 @@ def _read_all(fd: int) -> bytes:
 
 
 def _asleep(child: int) -> bool:
-    """Whether the process sleeps, as it does in its futex."""
+    """Return whether the process sleeps, as it does in its futex."""
     return Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S"
 
 
@@ -71,7 +71,7 @@ def test_an_idle_follower_gets_a_record_soon_after_its_append(log: Path, figure:
             os.read(pipe, 1)
             returned = []
             for _ in range(rounds):
-                time.sleep(0.02)  # the follower is to be idle: this is the load, not a wait for something
+                time.sleep(0.02)  # the follower must be idle: this is the load, not a wait for something
                 writer.append(bytes(100))
                 returned.append(time.perf_counter_ns())
             seen = json.loads(_read_all(pipe))
@@ -97,7 +97,7 @@ def test_an_idle_follower_makes_at_most_one_system_call_a_second(log: Path, figu
 
 
 def _follow_nobody(log: Path, seconds: float) -> tuple[int, int, int]:
-    """How many calls it made before it waited and after that, and how often it slept meanwhile, in whatever call."""
+    """Return how many calls it made before it waited and after that, and how often it slept meanwhile, in any call."""
     with Reader(log) as reader:
         assert [entry.data for entry in reader] == [b"1"]
         assert not reader.wait(0.01)

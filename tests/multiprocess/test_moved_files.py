@@ -52,7 +52,7 @@ def _append_for_long(writer: Writer[binlog.Ref]) -> None:
 
 @MODES
 def test_after_a_rename_records_go_to_the_file_with_the_name(log: Path, mode: Mode) -> None:
-    """logrotate's `rename`: from then on the open writer appended to a file that nobody reads."""
+    """After logrotate's `rename`, the open writer appended to a file that no reader reads."""
     _make(log)
     with Writer(log, mode=mode) as writer:
         writer.append(b"old")
@@ -105,7 +105,7 @@ def test_a_writer_whose_directory_was_removed_gets_an_error_that_names_it(log: P
 
 @pytest.mark.parametrize("replace", ["shutil.rmtree(log)", "os.rename(log, log + '2'); os.mkdir(log)"])
 def test_a_writer_that_only_stages_gets_an_error_if_its_directory_was_removed(log: Path, replace: str) -> None:
-    """The background thread met the error, told nobody, and appends returned for as long as the ring had room."""
+    """The background thread met the error and hid it, and appends returned as long as the ring had room."""
     _make(log)
     writer = Writer(log, mode=Mode.STAGE)
     writer.append(b"old")
@@ -121,7 +121,7 @@ def test_a_writer_that_only_stages_gets_an_error_if_its_directory_was_removed(lo
 def _stage_until(writer: Writer[binlog.Ref], deadline: float) -> None:
     while time.monotonic() < deadline:
         writer.append(b"new")
-        time.sleep(0.01)  # 20 s of records have room in the ring
+        time.sleep(0.01)  # the ring has room for 20 s of records
 
 
 def test_a_failure_at_the_end_of_the_interpreter_is_reported(log: Path) -> None:
@@ -149,12 +149,12 @@ def test_a_writer_gets_an_error_if_a_directory_above_its_own_was_replaced(log: P
 
 
 def test_a_writer_that_appends_rarely_gets_the_error_each_time(log: Path) -> None:
-    """A look that failed was taken for one that had just succeeded, and the next appends were accepted."""
+    """A check that failed was taken for one that had just succeeded, and the next appends were accepted."""
     _make(log)
     with Writer(log) as writer:
         for _ in range(3):
             writer.append(b"old")
-            time.sleep(0.15)  # the time since the last look decides; there is nothing to wait for
+            time.sleep(0.15)  # the time since the last check decides; there is nothing to wait for
         _elsewhere("os.rename(os.path.dirname(log), os.path.dirname(log) + '2'); os.makedirs(log)", log)
         time.sleep(0.15)
         for _ in range(3):
@@ -176,7 +176,7 @@ def test_a_writer_that_appends_rarely_gets_the_error_each_time(log: Path) -> Non
 def test_a_follower_gets_an_error_if_its_file_or_directory_was_removed(
     log: Path, monkeypatch: pytest.MonkeyPatch, replace: str, wait: Callable[[Reader, float], object]
 ) -> None:
-    """It waited for ever, without a word."""
+    """It waited for ever, without an error."""
     monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 0.05)
     monkeypatch.setattr(cursor, "_CHECK_SECONDS", 0.0)
     _make(log)
@@ -211,7 +211,7 @@ def test_a_follower_continues_past_files_that_are_archived_and_pruned_meanwhile(
 
 
 def test_a_log_may_be_given_by_a_relative_path(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A daemon goes to the root directory once it has opened its log."""
+    """A daemon changes to the root directory after it opened its log."""
     _make(log)
     monkeypatch.chdir(log.parent)
     with Writer("log") as writer:

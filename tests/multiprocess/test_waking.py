@@ -1,4 +1,4 @@
-"""A reader that is woken has its records in hand with the call that waits; what that could break."""
+"""A woken reader gets its records from the call that waits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _asleep(process: int) -> bool:
 
 
 def _appended_while_waiting(log: Path, monkeypatch: pytest.MonkeyPatch, records: list[bytes], **options: int) -> Reader:
-    """A reader that was woken out of its wait by an append of `records`; one record, read, lies before them."""
+    """A reader that was woken by an append of `records`; it has read one record before them."""
     monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 600.0)  # one that is not woken fails by its deadline
     with Writer(log) as writer:
         writer.append(b"first")
@@ -54,7 +54,7 @@ def _appended_while_waiting(log: Path, monkeypatch: pytest.MonkeyPatch, records:
 
 
 def _until_set(flag: mmap.mmap) -> None:
-    """Without sleeping, for the other process takes a sleep for a wait on the bell."""
+    """Without sleeping, because the other process takes a sleep for a wait on the doorbell."""
     deadline = time.monotonic() + 60
     while not flag[0]:
         assert time.monotonic() < deadline
@@ -118,7 +118,7 @@ def test_the_wait_itself_returns_the_appended_records(log: Path, waits: bool) ->
     waiting, opened = os.getpid(), mmap.mmap(-1, 1)
 
     def append() -> None:
-        with Writer(log) as writer:  # whose opening wakes as well, and is over before the wait begins
+        with Writer(log) as writer:  # its opening wakes as well, and is over before the wait begins
             opened[0] = 1
             while waits and not _asleep(waiting):
                 time.sleep(0.001)
@@ -133,7 +133,7 @@ def test_the_wait_itself_returns_the_appended_records(log: Path, waits: bool) ->
     assert (file.header_cache.tail, file.header.record_count) == (279, 3)
     if waits:
         child.join()
-    # The bell as it is now is not the one that was read before the tail was: one look more before it may be waited on.
+    # The doorbell may only be waited on with its value from before the tail was read, so the header is read once more.
     seen = file.header_cache.doorbell_at_previous_read
     assert file.header_cache.refresh() == 279
     assert file.header_cache.doorbell_at_previous_read == seen + 1
@@ -141,7 +141,7 @@ def test_the_wait_itself_returns_the_appended_records(log: Path, waits: bool) ->
 
 
 def test_a_woken_reader_gets_its_record_after_two_reads(log: Path) -> None:
-    """It reads the header and the record, and no more."""
+    """It reads the header and the record, and nothing else."""
     with Writer(log) as writer:
         writer.append(b"first")
     run = run_preloaded(_follow, log)
@@ -149,7 +149,7 @@ def test_a_woken_reader_gets_its_record_after_two_reads(log: Path) -> None:
 
 
 def _follow(log: Path) -> int:
-    """How many calls it has made when it has the record for which it waits."""
+    """Return how many calls it has made when it has the record that it waits for."""
     waiting, opened = os.getpid(), mmap.mmap(-1, 1)
 
     def append() -> None:
@@ -214,9 +214,7 @@ print(interrupts, len(found))
 
 
 @pytest.mark.parametrize("way", ["wait", "tail"])
-def test_an_interrupt_of_a_waiting_reader_loses_no_record(
-    log: Path, way: str, figure: Callable[[str], None]
-) -> None:
+def test_an_interrupt_of_a_waiting_reader_loses_no_record(log: Path, way: str, figure: Callable[[str], None]) -> None:
     count = 1500
     with Writer(log) as writer:
         command = [sys.executable, "-c", _INTERRUPTED, log, str(count), way]
@@ -226,7 +224,7 @@ def test_an_interrupt_of_a_waiting_reader_loses_no_record(
             for index in range(count):
                 writer.append(b"%d" % index)
             appended = count
-            while process.poll() is None:  # the last one may be lost to it as well, and it would wait for ever
+            while process.poll() is None:  # it may lose the last one as well, and would wait for ever
                 writer.append(b"%d" % appended)
                 appended += 1
                 with suppress(subprocess.TimeoutExpired):
@@ -235,5 +233,5 @@ def test_an_interrupt_of_a_waiting_reader_loses_no_record(
         assert process.returncode == 0
     figure(f"records that reached a reader that was interrupted {interrupts} times, by {way}: {found} of {count}")
     assert interrupts > 20
-    # One that was on its way when the signal came may be lost to the loop, and no more than that.
+    # The loop may lose one record that was being returned when the signal came, and no more.
     assert count - interrupts <= found <= appended

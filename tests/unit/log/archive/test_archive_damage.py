@@ -1,4 +1,4 @@
-"""Damage in an archive: told with its place, never a foreign error, a wrong record, or memory without bounds."""
+"""Damage in an archive: reported with its offset; never a foreign error, a wrong record, or unbounded memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """A log with an archive of many frames, to be damaged: so without the check of the fixture `log`."""
+    """Make a log with an archive of many frames, to be damaged, so not under the fixture's check."""
     log = tmp_path / "log"
     fill(log, files=2, records=2000)
     assert archived(log) == [1, 2]
@@ -130,7 +130,7 @@ def test_check_reports_each_damaged_frame_once(damaged: Path) -> None:
 
 @pytest.mark.slow
 def test_a_flipped_bit_anywhere_is_reported_and_shows_no_wrong_record(damaged: Path) -> None:
-    """At every byte that is not one of a frame of records, and at some of those."""
+    """At every byte outside of the frames of records, and at some of those inside."""
     expected = read_all(damaged)
     path = archive_path(damaged)
     size = path.stat().st_size
@@ -155,7 +155,7 @@ def test_a_flipped_bit_anywhere_is_reported_and_shows_no_wrong_record(damaged: P
         else:
             assert isinstance(error, CorruptError), at
             assert problems != [], at
-        told += problems != []  # there are bits that zstd has no use for
+        told += problems != []  # zstd ignores some bits
         flip(path, at, mask)
     assert told > 0.95 * len(places)
     assert read_all(damaged) == expected
@@ -168,14 +168,14 @@ def test_an_archive_cut_anywhere_is_reported(damaged: Path) -> None:
     frames_end = len(data) - 9 - 12 * struct.unpack("<I", data[-9:-5])[0] - 8 - FACTS_FRAME_BYTES
     chosen = random.Random(2)
     for size in [0, 1, 9, 100, START_BYTES, len(data) - 1, *chosen.sample(range(len(data)), 30)]:
-        # As it is, and as a power cut would leave what was not synced.
+        # Cut as it is, and as a power cut would leave unsynced bytes.
         for rest in (b"", bytes(len(data) - size)):
             path.write_bytes(data[:size] + rest)
             found, error = read_until_damage(damaged)
             if size < frames_end:
                 assert (found, type(error)) == ([], CorruptError), size
             else:
-                assert (found, error) == (expected, None), size  # its frames are all there
+                assert (found, error) == (expected, None), size  # all its frames are whole
             assert binlog.check(damaged) != []
 
 
@@ -202,13 +202,13 @@ def _swapped_frames(data: bytes, _: bytes, frames: list[tuple[int, int, int]]) -
 def test_parts_of_another_archive_are_reported(
     tmp_path: Path, splice: Callable[[bytes, bytes, list[tuple[int, int, int]]], bytes]
 ) -> None:
-    """Each frame is whole, and as large as the one that it stands for: only the table says that it is another one."""
+    """Each frame is whole, and as large as the one that it replaces: only the table shows that it is another one."""
     log = tmp_path / "log"
     chosen = random.Random(3)
     with Writer(log) as writer:
         for _ in range(2):
             for _ in range(10):
-                # Nothing that could be compressed, so that frames are of the same size.
+                # Incompressible data, so that frames are of the same size.
                 writer.append_many([chosen.randbytes(1000) for _ in range(4)])
             writer.cutover()
     expected = read_all(log)
@@ -262,7 +262,7 @@ def test_another_version_is_refused_by_name(damaged: Path) -> None:
 
 
 def _forged(log: Path, frames: list[tuple[bytes, int]]) -> None:
-    """File 1 as an archive of somebody who knows the format: each frame, and the bytes that it is said to hold."""
+    """Make an archive of file 1 as an attacker may: each frame, and the content size that it claims."""
     path = archive_path(log)
     header = parse_log_header(path.read_bytes()[10:266], path=str(path))
     tail = 256 + sum(size for _, size in frames)
@@ -279,7 +279,7 @@ def _frame(data: bytes, dictionary: zstandard.ZstdCompressionDict | None = None)
 
 
 def _zeros(size: int, window_log: int = 20) -> bytes:
-    """A frame of so many zeros, made without having them."""
+    """Make a frame of many zeros, without having them."""
     parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=window_log, write_checksum=True)
     compressing = zstandard.ZstdCompressor(compression_params=parameters).compressobj(size=size)
     block = bytes(1 << 20)
@@ -355,7 +355,7 @@ def test_a_table_with_false_sizes_takes_no_memory(damaged: Path) -> None:
         path.write_bytes(data[:-9] + struct.pack("<I", count) + data[-5:])
         assert read_until_damage(damaged) == (expected, None)  # by its frames
         assert [problem.rule for problem in binlog.check(damaged)] == ["archive"]
-    with open(path, "r+b") as file:  # and of a file that is as large as it would have to be, but for what is in it
+    with open(path, "r+b") as file:  # and of a file of the right size, with other content
         file.truncate(1 << 40)
         os.pwrite(file.fileno(), data[-9:], (1 << 40) - 9)
     assert read_until_damage(damaged) == (expected, None)
@@ -395,7 +395,7 @@ def test_a_lost_table_is_rebuilt_from_the_frames(damaged: Path) -> None:
         assert read_all(damaged) == whole
         assert [each.action for each in binlog.repair(damaged)] == ["archive"]
         assert path.read_bytes() == good
-    flip(path, last[0] + 20)  # of a frame that is damaged as well nothing is known
+    flip(path, last[0] + 20)  # nothing is known of a frame that is damaged too
     os.truncate(path, len(good) - 1)
     found, error = read_until_damage(damaged)
     assert whole[: len(found)] == found
@@ -405,7 +405,7 @@ def test_a_lost_table_is_rebuilt_from_the_frames(damaged: Path) -> None:
 
 @pytest.mark.parametrize("claimed", [(1 << 32) - 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1])
 def test_frames_with_false_sizes_take_no_memory_if_the_table_is_damaged(damaged: Path, claimed: int) -> None:
-    """The file ends long before: behind it would come blocks without an end."""
+    """The file ends long before; after it would be blocks without an end."""
     path = archive_path(damaged)
     head = b"\x28\xb5\x2f\xfd\xe4" + struct.pack("<Q", claimed)
     _forged(damaged, [(head + bytes(300), (1 << 32) - 1)])

@@ -1,4 +1,4 @@
-"""Archives: what is in one, and that everything reads it as it read the file."""
+"""Reading archives: every way of reading returns the same as from the file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_way_of_reading_returns_the_same_as_before(log: Path) -> None:
 
 
 def test_zstd_decompresses_the_file_byte_for_byte(log: Path, tmp_path: Path) -> None:
-    """RFC 8878: by the package, which is libzstd, and by the command where there is one."""
+    """RFC 8878: by the package, which is libzstd, and by the command if it is installed."""
     fill(log, files=1)
     raw = (log / "00000001.dat").read_bytes()
     archived(log)
@@ -237,7 +237,7 @@ def test_the_first_records_of_a_foreign_file_are_in_two_frames(log: Path, sizes:
     jpos_file(log, [b"theirs"], number=3)
     with Writer(log) as writer:
         writer.cutover()
-    # Each record a range of its own in the index, as where each was synced.
+    # Each record is a range of its own in the index, as if each was synced.
     binlog.repair(log)
     at, entries = 248, []
     for number, record in enumerate(records):
@@ -313,7 +313,7 @@ def test_any_records_are_read_as_they_were(
 
 
 def test_every_zstd_decoder_returns_the_file(log: Path) -> None:
-    """RFC 8878: a decoder passes over the frames that hold our facts and the table."""
+    """RFC 8878: a decoder skips the frames of our facts and the table."""
     chosen = random.Random(1)
     texts = [chosen.randbytes(400) for _ in range(200)]
     with Writer(log) as writer:
@@ -325,5 +325,5 @@ def test_every_zstd_decoder_returns_the_file(log: Path) -> None:
     assert done.archive_bytes < len(raw)
     with open(archive_path(log), "rb") as file:
         found = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read()
-    # Who waits may ring the doorbell after the archive was made.
+    # A waiter may ring the doorbell after the archive was made.
     assert (len(found), found[256:]) == (len(raw), raw[256:])

@@ -1,4 +1,4 @@
-"""Archives: which files become one, and when; who else is there meanwhile."""
+"""Archiving: which files become archives, when, and beside which other processes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_writers_continue_beside_archives(log: Path) -> None:
         expected = [b"1", *fill(log, files=2)]
         assert next(reading).data == b"1"
         assert archived(log) == [1, 2]
-        # One has the file open that is gone, one is at its end.
+        # One has the removed file open, one is at its end.
         assert [entry.data for entry in reading] == expected[1:]
         assert [entry.data for entry in following] == expected
         assert idle.append(b"idle") == Ref(3, 256 + 8)
@@ -171,7 +171,7 @@ def test_a_file_whose_index_cannot_be_completed_stays(log: Path) -> None:
 
 
 def test_a_file_that_changed_meanwhile_stays(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that comes late, after the close, moves the tail."""
+    """A record that is appended after the close moves the tail."""
     fill(log, files=1)
     path = log / "00000001.dat"
     before = path.read_bytes()
@@ -301,7 +301,7 @@ def test_repair_rebuilds_an_archives_index_and_leaves_the_rest(log: Path, how: s
 
 
 def test_a_listing_that_missed_a_file_is_repeated(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two calls of a listing a file may become an archive: neither name is seen."""
+    """Between two calls of a listing a file may become an archive, so that neither name is listed."""
     fill(log)
     archived(log)
     directory = LogDirectory(log)
@@ -325,7 +325,7 @@ def test_a_file_that_becomes_an_archive_during_a_search_is_found(log: Path) -> N
 
     def late(name: str, *, writable: bool = False) -> tuple[int, os.stat_result]:
         calls.append(name)
-        if len(calls) == 3:  # it was put back since
+        if len(calls) == 3:  # it was restored since
             (log / "00000001.dat").write_bytes(raw)
         return opening(name, writable=writable)
 
@@ -336,7 +336,7 @@ def test_a_file_that_becomes_an_archive_during_a_search_is_found(log: Path) -> N
 
 
 def _mixed(log: Path, closed: int) -> None:
-    """Files of another program, and an open one of ours after them."""
+    """Make foreign files, and an open native one after them."""
     log.mkdir()
     for number in range(1, closed + 1):
         jpos_file(log, [b"theirs", b"", b"x" * 9000], number=number, status=1, next_number=number + 1)
@@ -357,7 +357,7 @@ def test_foreign_files_become_archives_once_no_process_writes_to_them(log: Path)
     raw = (log / "00000001.dat").read_bytes()
     with open(log / "00000002.dat", "rb+"):
         assert archived(log) == [1]
-    assert archived(log) == [2, 3]  # and not the newest closed one, where a jPOS writer starts
+    assert archived(log) == [2, 3]  # and not the newest closed one, at which a jPOS writer starts
     assert unpacked(archive_path(log)) == raw
     with Reader(log) as reader:
         assert list(reader) == before
@@ -382,7 +382,7 @@ def test_an_archive_of_another_boot_is_read_and_made(log: Path, monkeypatch: pyt
 
 
 def test_records_appended_after_the_close_are_archived_too(log: Path) -> None:
-    """What another program appended after the close has no sequence number, and keeps its ref."""
+    """A record that another program appended after the close has no sequence number, and keeps its ref."""
     fill(log, files=1)
     path = log / "00000001.dat"
     data = bytearray(path.read_bytes())
@@ -416,7 +416,7 @@ def fill_next(log: Path) -> None:
 
 
 def _kept_younger(log: Path) -> list[int]:
-    """In a mixed log a file counts as closed no sooner than the next one was made: have that be long ago."""
+    """In a mixed log a file counts as closed no sooner than the next one was made: make that long ago."""
     before = closed_files.KEEP_SECONDS
     closed_files.KEEP_SECONDS = -1.0
     try:

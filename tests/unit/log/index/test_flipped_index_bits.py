@@ -1,4 +1,4 @@
-"""One flipped bit anywhere in an index: it is only an index, and no record is the worse for it."""
+"""A flipped bit anywhere in an index: no record is affected."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_repair_trusts_the_records(tmp_path: Path, files: int, number: int, st
         _read(tmp_path, records)
         assert _ranged(tmp_path, number) == RECORDS
         told = {problem.rule for problem in binlog.check(tmp_path)}
-        # The last entry may be what a power cut left of it, and an index of an earlier version counts for none.
+        # The last entry may be torn by a power cut, and an index of an earlier version counts as none.
         assert told <= {"index"}
         done = {each.action for each in binlog.repair(tmp_path)}
         assert done <= {"index"}
@@ -103,10 +103,8 @@ def test_writers_continue_beside_a_flipped_index_bit(tmp_path: Path, number: int
 
 
 @pytest.mark.parametrize("entry", [0, 4])
-def test_records_with_wrong_lengths_are_damaged_even_if_their_entry_is_too(
-    tmp_path: Path, entry: int
-) -> None:
-    """The entries around the damaged one say how many records there were."""
+def test_records_with_wrong_lengths_are_damaged_even_if_their_entry_is_too(tmp_path: Path, entry: int) -> None:
+    """The entries around the damaged one have the record count."""
     _make(tmp_path, files=1)
     entries = index_entries(tmp_path)
     _flips(tmp_path / "00000001.idx", range(1))(8 * (HEADER_BYTES + ENTRY_BYTES * entry + 20))
@@ -133,6 +131,6 @@ def test_an_index_of_version_1_counts_as_none_and_is_rebuilt(tmp_path: Path) -> 
     assert binlog.check(tmp_path) == []
     with Writer(tmp_path) as writer:
         writer.append(b"more")
-    assert check_entries(tmp_path, 2) == 0  # the writer made it anew
+    assert check_entries(tmp_path, 2) == 0  # the writer rebuilt it
     assert {each.action for each in binlog.repair(tmp_path)} == {"index"}
     assert check_entries(tmp_path, 1) == 0

@@ -1,4 +1,4 @@
-"""What writers write to the index: every entry tells the truth, and it reaches the tail in the end."""
+"""Building an index: every entry is right, and it reaches the tail in the end."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_alternating_processes_and_a_fork(log: Path) -> None:
         append(3)
         for child in children:
             child.join()
-        # A child's last entries went with it; they are made from the file.
+        # A child's last entries died with it; they are made from the file.
         writer.append(b"last", mode=Mode.FLUSH)
         writer.sync()
         assert check_entries(log) == 0
@@ -187,7 +187,7 @@ def test_an_index_that_lags_far_is_completed_by_the_cutover(log: Path) -> None:
 
 
 def test_entries_after_the_tail_are_cut_before_others_replace_them(log: Path) -> None:
-    """As after a power cut that the index survived, and records that nobody had synced did not."""
+    """As after a power cut that the index survived, and unsynced records did not."""
     with Writer(log) as writer:
         writer.append(b"first")
     shutil.copytree(log, log.with_name("before"))
@@ -235,7 +235,7 @@ def test_a_log_without_permission_for_an_index_takes_appends(log: Path) -> None:
 
 
 def _full_index(disk: Path) -> None:
-    """The index alone lies on a full disk: a file bound over it."""
+    """Only the index is on a full disk: a file bound over it."""
     log, small = disk / "log", disk / "small"
     small.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -269,7 +269,7 @@ def test_another_programs_file_gets_no_index_from_its_writers(log: Path) -> None
 
 
 def test_entries_of_synced_commits_are_written_together_and_never_late(log: Path) -> None:
-    """32 of them, or those of 64 KiB, or of a second; and with a sync, a cutover or the close whatever there is."""
+    """Up to 32 entries, those of 64 KiB, or of a second; with a sync, a cutover or the close all that are kept."""
     with Writer(log) as writer, Writer(log) as other:
         for number in range(100):
             writer.append(b"%d" % number)

@@ -1,4 +1,4 @@
-"""Beginning at a sequence number or a time; and an index that lies shows no wrong record."""
+"""Starting at a sequence number or a time; and a false index shows no wrong record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.logs import jpos_file
 
 
 def _write(log: Path, *, files: int = 3, records: int = 400, seed: int = 3) -> list[tuple[Entry, float]]:
-    """A log with a mixture of all there is; each record, and a time not after it was appended."""
+    """Make a log with a mixture of everything; return each record, and a time not after its append."""
     dice = random.Random(seed)
     written = []
     with Writer(log) as writer:
@@ -228,7 +228,7 @@ def test_a_flipped_bit_in_a_record_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_canary_a_directory_is_not_scanned_for_each_start(log: Path) -> None:
-    """A start near the end of a large file reads little of it, which is what an index is for."""
+    """A start near the end of a large file reads little of it, which is the purpose of an index."""
     with Writer(log) as writer:
         for _ in range(64):
             writer.append_many([bytes(1000)] * 1000)

@@ -1,4 +1,4 @@
-"""A reader gives what was written, or says that it is not there: each byte that an index covers is compared."""
+"""Verification: a reader returns the bytes that were written, or an error, for every byte that an index covers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_flipped_byte_is_never_read(tmp_path: Path, seed: int) -> None:
             _flip(path, at)
             found, error = _read(tmp_path)
             assert error is not None
-            # A length that leads nowhere may be met first, where the reader asks the index for a place.
+            # A wrong length may be met first, when the reader asks the index for a place.
             assert (error.path, error.rule) == (str(path), "index-crc")
             assert error.offset == entry.offset
             before = [ref for ref in refs if ref < Ref(number, entry.offset)]
@@ -84,7 +84,7 @@ def test_without_verification_damaged_bytes_are_read(tmp_path: Path) -> None:
 
 
 def test_a_record_before_the_damage_in_the_same_range_is_not_read(tmp_path: Path) -> None:
-    """Which of a range's records is damaged, nothing tells."""
+    """Nothing shows which of a range's records is damaged."""
     with Writer(tmp_path) as writer:
         refs = writer.append_many([b"one", b"two", b"three"])
     _flip(tmp_path / "00000001.dat", refs[2].offset + 5)
@@ -141,7 +141,7 @@ def test_a_reader_at_the_end_verifies_records_older_than_a_second(tmp_path: Path
             assert [entry.data for entry in reader] == [b"first"]
             ref = writer.append(b"then")
             if not is_new:
-                time.sleep(1.1)  # the age of a look is what decides; there is nothing to wait for
+                time.sleep(1.1)  # the age of the last read decides; there is nothing to wait for
                 writer.append(b"the index has the record before")
             _flip(tmp_path / "00000001.dat", ref.offset + 4)
             if is_new:
@@ -207,7 +207,7 @@ def _make_large(log: Path) -> list[Ref]:
 
 
 def _index_fd(log: Path) -> int:
-    """The descriptor of its index that this process has."""
+    """Return the descriptor of the index that this process has open."""
     index = os.stat(log / "00000001.idx")
     return next(fd for fd in range(3, 1000) if _is_file(fd, index))
 

@@ -1,4 +1,4 @@
-"""A copy of a log is of one moment: complete, checked, and a log to append to, whatever goes on meanwhile."""
+"""A backup is of one moment: complete, checked, and a log to append to, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_backup_beside_writers_of_every_mode_that_cut_over_and_ingest(tmp_path
 
 
 def test_a_backup_during_retention_and_archiving(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copy begins later then, and has what is left as it is."""
+    """The copy then begins later, and has the rest as it is."""
     with Writer(log) as writer:
         for number in range(6):
             writer.append(b"%d" % number * 200)

@@ -1,4 +1,4 @@
-"""The checker's canary: each kind of damage is told, by its rule, and a sound log is silent."""
+"""The checker's canary: each kind of damage is reported with its rule, and a sound log is silent."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def _overwrite(path: Path, offset: int, data: bytes) -> None:
 
 
 def _rewrite(path: Path, change: Callable[[LogHeader], LogHeader]) -> None:
-    """Give the file another header, whose CRCs hold."""
+    """Give the file another header with valid CRCs."""
     header = parse_log_header(path.read_bytes()[:256], path=str(path))
     _overwrite(path, 0, change(header).pack())
 
 
 def _swallow_the_next_record(path: Path) -> None:
-    """Let the last record of ours lead into one that another program added."""
+    """Make our last record lead into one that another program appended."""
     header = parse_log_header(path.read_bytes()[:256], path=str(path))
     _overwrite(path, header.tail, struct.pack(">I", 4) + b"text")
     _overwrite(path, 8, struct.pack(">Q", header.tail + 8))

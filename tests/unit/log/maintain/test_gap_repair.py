@@ -31,7 +31,7 @@ FILE_1, FILE_2 = "00000001.dat", "00000002.dat"
 def _pieces(log: Path, copy: Path, *, missing: int = 2, after: int = 1, files: int = 2) -> list[bytes]:
     """Make a copy whose file 1 is from before the cutover and whose later files are from after it.
 
-    after: so many records are in each later file.  Returns the records of the later files.
+    after: the number of records in each later file.  Returns the records of the later files.
     """
     with Writer(log) as writer:
         writer.append(b"0")
@@ -79,7 +79,7 @@ def _check_repaired(log: Path, kept: list[bytes], missing: int, rest: list[bytes
 
 
 def _rewrite(path: Path, **changes: int) -> None:
-    """Change fields of a file's header, and have its CRCs hold."""
+    """Change fields of a file's header, and make its CRCs valid."""
     with open(path, "r+b") as file:
         header = parse_log_header(file.read(HEADER_BYTES), path="")
         os.pwrite(file.fileno(), replace(header, **changes).pack(), 0)  # type: ignore[arg-type]
@@ -229,7 +229,7 @@ def test_an_older_file_before_one_that_was_ingested(log: Path, tmp_path: Path) -
 
 
 def test_an_older_file_before_the_only_one_that_was_ingested(log: Path, tmp_path: Path) -> None:
-    """That file is open, and nobody has appended to it: it is in the log once the file before it is closed."""
+    """That file is open and has no appends: it is in the log once the file before it is closed."""
     copy = tmp_path / "pieces"
     with Writer(log) as writer:
         writer.append(b"0")
@@ -268,7 +268,7 @@ def test_an_older_foreign_file(log: Path, tmp_path: Path, records: list[bytes]) 
 
 
 def test_a_foreign_file_with_an_unknown_record_count(log: Path, tmp_path: Path) -> None:
-    """Some of the files before it are gone, so nothing tells whether records are missing."""
+    """Some of the files before it were removed, so nothing shows whether records are missing."""
     log.mkdir()
     jpos_file(log, [b"1", b"2"], number=7)
     with Writer(log) as writer:
@@ -370,7 +370,7 @@ _CHANGING = (
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["open", "closed", "theirs", "missing"])
 def test_a_repair_that_dies_at_any_call_can_be_repeated(in_memory: Path, what: str) -> None:
-    """Nothing that was in the files is lost, and whatever a reader gives in between is right."""
+    """No record of the files is lost, and whatever a reader returns in between is right."""
     source, log = in_memory / "source", in_memory / "log"
     kept, rest = [b"0"], [b"0 in file 2"]
     _pieces(log, source, missing=3)

@@ -1,4 +1,4 @@
-"""Retention: which files go, which never do, and what readers and writers make of it."""
+"""Retention: which files are removed, which never are, and how readers and writers handle it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_dry_run_reports_the_same_and_removes_nothing(log: Path) -> None:
 def test_archives_are_removed_with_their_files_and_quarantined_bytes_only_on_request(log: Path) -> None:
     _fill(log, 4)
     binlog.archive(log, keep_last=1)
-    # What an archiving left that died: before its file was gone, and in the middle.
+    # Leftovers of an archiving process that died: before its file was removed, and in the middle.
     (log / "00000003.dat.zst").write_bytes((log / "00000002.dat.zst").read_bytes())
     for name in (".00000001.dat.zst.new", "00000002.dat.1256-1300.damaged", "notes.txt"):
         (log / name).touch()
@@ -168,14 +168,14 @@ def test_the_file_before_a_gap_stays(tmp_path: Path) -> None:
 def test_a_locked_file_and_all_later_ones_stay(log: Path) -> None:
     _fill(log, 4)
     with open(log / "00000002.dat", "rb+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # another kind of lock, that says nothing
+        fcntl.flock(file, fcntl.LOCK_EX)  # another kind of lock, which does not count
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
         assert _removed(log, keep_bytes=0) == [1]
     assert _removed(log, keep_bytes=0) == [2, 3]
 
 
 def _mixed(log: Path, closed: int) -> None:
-    """Files of another program, and an open one of ours after them."""
+    """Make foreign files, and an open native one after them."""
     log.mkdir()
     for number in range(1, closed + 1):
         jpos_file(log, [b"theirs"], number=number, status=1, next_number=number + 1)
@@ -195,7 +195,7 @@ def test_in_a_mixed_log_the_newest_closed_file_and_one_closed_just_now_stay(log:
 
 
 def test_in_a_mixed_log_a_file_that_is_open_for_writing_stays(log: Path) -> None:
-    """A jPOS writer that idles on a file makes the next one anew where it misses it."""
+    """A jPOS writer that idles on a file makes the next one again if it misses it."""
     _mixed(log, closed=3)
     _grow_old(log, KEEP_SECONDS + 1)
     with open(log / "00000002.dat", "rb+"), open(log / "00000001.dat", "rb"):
@@ -205,7 +205,7 @@ def test_in_a_mixed_log_a_file_that_is_open_for_writing_stays(log: Path) -> None
 
 
 def test_the_newest_native_file_stays_while_other_programs_write(log: Path) -> None:
-    """It says from where the records are counted, and whose log this is."""
+    """It has the start of the record count, and the log's uuid."""
     _fill(log, 2)
     uuid = binlog.stat(log).files[0].uuid
     with Writer(log) as writer:
@@ -225,7 +225,7 @@ def test_the_newest_native_file_stays_while_other_programs_write(log: Path) -> N
 
 
 def _removable_later(log: Path) -> list[int]:
-    """What may go once all was closed long enough ago."""
+    """Return the files that may be removed once all were closed long enough ago."""
     directory = LogDirectory(log)
     later_ns = time.time_ns() + round(1e9 * KEEP_SECONDS)
     files = _removable(list(list_files(directory)), Retention(keep_bytes=0), mixed=True, now_ns=later_ns)

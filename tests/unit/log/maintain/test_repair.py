@@ -1,4 +1,4 @@
-"""A repaired log: what is not damaged is where it was, what is is set aside and told, and the index is whole."""
+"""A repaired log: sound records keep their refs, damaged ones are quarantined, and the index is complete."""
 
 from __future__ import annotations
 
@@ -62,14 +62,12 @@ def test_nothing_is_done_to_a_sound_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("what", ["byte", "length"])
-def test_damaged_records_are_quarantined_and_all_others_keep_their_refs(
-    tmp_path: Path, number: int, what: str
-) -> None:
+def test_damaged_records_are_quarantined_and_all_others_keep_their_refs(tmp_path: Path, number: int, what: str) -> None:
     entries = _write(tmp_path)
     ranges = index_entries(tmp_path, number)
     for hit in (ranges[len(ranges) // 2], ranges[-1]):
         path = tmp_path / f"{number:08d}.dat"
-        # In the last range of all, no next entry tells how many records there were: their lengths do.
+        # In the last range no next entry has the record count: the lengths have it.
         at = hit.offset + (0 if what == "length" and hit is not ranges[-1] else 5)
         _flip(path, at)
         damaged = path.read_bytes()[hit.offset : hit.offset + hit.size]
@@ -141,7 +139,7 @@ def test_without_an_index_everything_from_a_bad_length_on_is_quarantined(tmp_pat
     with pytest.raises(CorruptError):
         list(Reader(tmp_path))
     rest = path.read_bytes()[bad:tail]
-    # The next file's numbers tell how many are missing, and fillers take their places.
+    # The next file's sequence numbers show how many are missing, and fillers replace them.
     assert _actions(tmp_path) == ["sealed", "index", *(["filled"] if files == 2 else [])]
     assert (tmp_path / f"00000001.dat.{bad}-{tail}.damaged").read_bytes() == rest
     found = list(Reader(tmp_path))
@@ -156,7 +154,7 @@ def test_without_an_index_everything_from_a_bad_length_on_is_quarantined(tmp_pat
 
 
 def test_a_file_without_acknowledged_records_is_cut_only_on_request(tmp_path: Path) -> None:
-    """Row 14: after another boot, the last confirmed commit does not hold."""
+    """Row 14: after another boot, the last confirmed commit is invalid."""
     entries = _write(tmp_path, files=1, records=50)
     with Writer(tmp_path) as writer:
         last = writer.append(b"the last commit")
@@ -226,7 +224,7 @@ def test_a_second_repair_at_the_same_time_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_repair_that_died_half_way_can_be_repeated(tmp_path: Path) -> None:
-    """The range was set aside, and half of the filler written."""
+    """The range was quarantined, and half of the filler written."""
     _write(tmp_path)
     hit = index_entries(tmp_path)[5]
     path = tmp_path / "00000001.dat"

@@ -1,4 +1,4 @@
-"""What a log takes, as the file system itself tells it."""
+"""The size of a log, as the file system itself has it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_space_prepared_after_the_tail_is_shown_and_released_by_the_cutover(log:
         status = os.stat(log / "00000001.dat")
         file = binlog.stat(log).files[0]
         assert (file.file_bytes, file.disk_bytes) == (status.st_size, 512 * status.st_blocks)
-        # The tail, 10,260, lies in the third page of 4 KiB.
+        # The tail, 10,260, is in the third page of 4 KiB.
         assert file.prepared_bytes == file.disk_bytes - 3 * 4096 > 1_000_000
         writer.cutover()
         file = binlog.stat(log).files[0]
@@ -34,7 +34,7 @@ def test_flushed_and_staged_bytes_are_shown(log: Path) -> None:
         writer.append(b"staged", mode=Mode.STAGE)
         told = binlog.stat(log)
         assert (told.files[0].tail, told.files[0].durable_end, told.unsynced_bytes) == (278, 267, 11)
-        assert told.staged_bytes == 64  # 10, up to a multiple of 32, behind an entry of 32
+        assert told.staged_bytes == 64  # 10, up to a multiple of 32, after an entry of 32
         assert told.memory_bytes is not None
         assert told.memory_bytes > told.staged_bytes
         writer.sync()

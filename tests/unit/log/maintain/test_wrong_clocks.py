@@ -1,4 +1,4 @@
-"""A clock that was wrong for a while: no time decides alone, and retention keeps what it is not sure of."""
+"""A clock that was wrong for a while: no time decides alone, and retention keeps files in doubt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _header(path: Path) -> LogHeader:
 
 
 def _date(log: Path, number: int, *, made: float, appended: float) -> None:
-    """Have a file say that it was made, and its records appended, at these times, as a wrong clock would have."""
+    """Make a file's header and index say these times, as a wrong clock would."""
     path, index = log / f"{number:08d}.dat", log / f"{number:08d}.idx"
     header = replace(_header(path), created_ns=int(made * 1e9))
     path.write_bytes(header.pack() + path.read_bytes()[256:])
@@ -112,7 +112,7 @@ def test_times_before_the_file_was_made_hide_no_records(tmp_path: Path) -> None:
     ("dates", "count"),
     [
         ((NOW - DAY, NOW - DAY / 2), 0),
-        ((NOW, NOW - 60), 0),  # a clock that was put right by a minute
+        ((NOW, NOW - 60), 0),  # a clock that was adjusted by a minute
         ((AHEAD, NOW), 1),
         ((NOW - DAY, AHEAD), 1),
         ((AHEAD, AHEAD), 2),

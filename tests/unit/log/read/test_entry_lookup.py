@@ -1,4 +1,4 @@
-"""What a log tells of a record when asked: its sequence number, its time; and of a reader: how far behind it is."""
+"""The sequence number and the time of an entry, read from its log, and the lag of a reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_an_entry_knows_its_sequence_number_and_its_time(log: Path) -> None:
         entries = list(reader)
         batches = Reader(log).read_batch().entries()
     ended = datetime.now(UTC)
-    # The reader is closed by now: it is the log that is asked.
+    # The reader is closed by now: the lookup reads the log.
     assert [entry.sequence for entry in entries] == list(range(70))
     times = [entry.time for entry in entries]
     assert times == sorted(times)
@@ -83,7 +83,7 @@ def test_an_entry_is_a_pair_of_ref_and_data(log: Path) -> None:
     assert pickle.loads(pickle.dumps(entry)) == entry
     assert hash(entry) == hash(Entry(Ref(1, 256), b"1"))
     assert isinstance(entry, Entry)
-    # One type for a log, however many readers there are.
+    # One type per log, for any number of readers.
     assert type(next(Reader(log))) is type(entry)
 
 
@@ -146,7 +146,7 @@ def test_every_error_is_at_the_top_of_the_package() -> None:
 
 @pytest.mark.slow
 def test_a_lookup_is_quick_and_does_not_slow_iteration(log: Path) -> None:
-    """Loosely, for the machine may be busy: a reading of the whole file for each would take seconds."""
+    """A loose limit, because the machine may be busy: reading the whole file for each would take seconds."""
     with Writer(log, mode="flush") as writer:
         for _ in range(200):
             writer.append_many([b"x" * 100] * 500)

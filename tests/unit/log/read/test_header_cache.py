@@ -1,4 +1,4 @@
-"""The quick look at a header believes nothing that the careful one would not believe, and says what has changed."""
+"""The quick refresh of a header believes nothing that a careful read would not, and shows what has changed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ JPOS = LOG_HEADER.pack(
 
 
 def _at(header: LogHeader | bytes, name: str, value: bytes) -> bytes:
-    """The header with other bytes in a field, and its CRCs as they were."""
+    """Return the header with other bytes in a field, and its CRCs as they were."""
     data = header if isinstance(header, bytes) else header.pack()
     start = LOG_HEADER.offset(name)
     return data[:start] + value + data[start + len(value) :]
@@ -62,7 +62,7 @@ def _file(data: bytes) -> Iterator[tuple[int, Path]]:
 
 
 def _look(known: bytes, now: bytes) -> tuple[int, int, int, bytes]:
-    """The answer, and what is known after it: tail, bell before, bytes."""
+    """Return the answer, and the cache after it: tail, previous doorbell, bytes."""
     with _file(now) as (fd, _):
         struct = ffi.new("struct binlog_header_cache *")
         header = parse_log_header(known, path="")
@@ -114,7 +114,7 @@ def test_a_change_of_the_header_is_recognized(name: str) -> None:
     if answer == UNSURE:
         assert (tail, data) == (1000, known)
     else:
-        # What is waited on was read before this tail was.
+        # The doorbell that is waited on was read before this tail was.
         assert (tail, bell, data) == (1000 if answer == SAME else 2000, 5, now)
 
 
@@ -124,7 +124,7 @@ def test_a_foreign_file_never_counts_as_appended_to() -> None:
 
 
 def _believable(known: LogHeader, data: bytes) -> LogHeader | None:
-    """What the rule in header_reading believes of one read, or None; the slow way, as anyone would write it."""
+    """Return what the rule in files/header.py believes of one read, or None, in a plain and slow way."""
     header = parse_log_header(data, path="", number=known.number)
     if header == replace(known, doorbell=header.doorbell):
         return header
@@ -139,7 +139,7 @@ _FIELDS = st.sampled_from([field.name for field in LOG_HEADER.fields])
 
 @st.composite
 def _changed(draw: st.DrawFn) -> bytes:
-    """A header after some appends, with some bytes from before them, and some that are just wrong."""
+    """Headers after some appends, with some bytes from before them, and some wrong ones."""
     data = bytearray(draw(st.sampled_from([KNOWN, MORE, replace(MORE, status=1, next_number=4)])).pack())
     for name in draw(st.lists(_FIELDS, max_size=3)):
         field = next(field for field in LOG_HEADER.fields if field.name == name)

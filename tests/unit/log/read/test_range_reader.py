@@ -1,4 +1,4 @@
-"""A part of a file, read by its index, is what a Reader gives there, with the times of the index."""
+"""A range of a file, read by its index, is the same as from a Reader, with the times of the index."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.examples import examples
 
 Row = tuple[int, int | None, bytes, int | None]
 
-# Small ones, one as large as what an index range takes, and one larger than is read at once.
+# Small ones, one as large as an index range, and one larger than a read.
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([1 << 16, 70_000, 1_200_000]))
 
 
 def rows(log: Path, number: int, start: int | None = None, end: int | None = None) -> list[Row | DamagedRange]:
-    """(offset, sequence, record, time in ns) for each record."""
+    """Return (offset, sequence, record, time in ns) for each record."""
     found: list[Row | DamagedRange] = []
     with RangeReader(log, number, start, end) as reader:
         for part in reader:

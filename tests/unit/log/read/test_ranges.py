@@ -1,4 +1,4 @@
-"""Dividing a log: every record in one piece, and nothing left out that was asked for."""
+"""Splitting a log: every record is in one piece, and nothing asked for is left out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from binlog import DamagedRange, Mode, RangeReader, Writer, limit_range, narrow_range, split_range
 from tests.support.examples import examples
 
-# The offset, sequence, and time in ns of each record of file 2, and where the last one ends.
+# The offset, sequence, and time in ns of each record of file 2, and the end of the last one.
 Places = tuple[list[tuple[int, int, int]], int]
 
 
@@ -113,7 +113,9 @@ def test_narrow_range_leaves_out_nearly_everything_not_asked_for(written: tuple[
 @pytest.mark.slow
 @given(st.data())
 @settings(max_examples=examples(60))
-def test_limit_range_is_exact_by_records_and_approximate_by_bytes(written: tuple[Path, Places], data: st.DataObject) -> None:
+def test_limit_range_is_exact_by_records_and_approximate_by_bytes(
+    written: tuple[Path, Places], data: st.DataObject
+) -> None:
     log, (records, tail) = written
     bounds = [offset for offset, _, _ in records] + [tail]
     first = data.draw(st.integers(0, len(records) - 1))

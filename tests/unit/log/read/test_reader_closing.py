@@ -17,7 +17,7 @@ from tests.support.waiting import until
 
 
 class _Thread(threading.Thread):
-    """Keeps what its work returns or raises."""
+    """A thread that keeps what its work returns or raises."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _Thread(threading.Thread):
             self.result = error
 
     def ended(self) -> object:
-        """Its result, once it has ended."""
+        """Return its result, after it has ended."""
         self.join(30)
         assert not self.is_alive()
         return self.result
@@ -75,7 +75,7 @@ def test_a_reader_of_a_directory_without_a_log_is_closed_while_it_waits(log: Pat
 
 
 def test_closing_during_a_read_is_not_damage(log: Path) -> None:
-    """The descriptor was closed under a thread that read: CorruptError, or bytes of whatever got its number."""
+    """The descriptor was closed while a thread read: CorruptError, or bytes of the next file with its number."""
     with Writer(log) as writer:
         for round_ in range(100):
             writer.append_many([b"x" * 1000] * 20)
@@ -108,7 +108,7 @@ def test_closing_ends_asynchronous_iteration(log: Path) -> None:
 
     with Writer(log) as writer:
         writer.append(b"x")
-        # Sooner than it would look by itself, after five seconds.
+        # Sooner than it would check without it, after five seconds.
         assert asyncio.run(asyncio.wait_for(follow(), 4)) == [b"x"]
 
 
