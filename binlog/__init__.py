@@ -34,8 +34,8 @@ from binlog.log.maintain.repair import Repair, repair
 from binlog.log.maintain.stat import FileStat, LogStat, stat
 from binlog.log.options import Background
 from binlog.log.read.lag import Lag, lag
-from binlog.log.read.range_reader import RangeReader, Stretch
-from binlog.log.read.ranges import forward, narrow, split
+from binlog.log.read.range_reader import RangeReader, TimedBatch
+from binlog.log.read.ranges import limit_range, narrow_range, split_range
 from binlog.log.read.start import Sequence, Since, Start
 from binlog.log.reader import Reader
 from binlog.log.writer import Writer
@@ -83,7 +83,7 @@ __all__ = [
     "Since",
     "Start",
     "StateError",
-    "Stretch",
+    "TimedBatch",
     "TimedOutError",
     "Turn",
     "UnknownOutcomeError",
@@ -94,16 +94,16 @@ __all__ = [
     "check",
     "errors",
     "file_sizes",
-    "forward",
     "lag",
-    "narrow",
+    "limit_range",
+    "narrow_range",
     "open_paging",
     "open_queue",
     "parse_bytes",
     "parse_seconds",
     "prune",
     "repair",
-    "split",
+    "split_range",
     "stat",
 ]
 

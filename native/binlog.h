@@ -120,7 +120,7 @@ struct binlog_reading {
     struct binlog_index_state ranges; /* `end`: where the range of the entry `number` starts, UINT64_MAX where none is known */
     uint64_t number;
     uint64_t passed, passed_number; /* so many entries tell of ranges that end at or before `passed` */
-    uint64_t first, at_hand;        /* which entries these are */
+    uint64_t first, buffered;        /* which entries these are */
     uint8_t entries[20480];
 };
 void binlog_reading_begin(struct binlog_reading *reading, int fd, uint64_t device, uint64_t inode, uint32_t seed,
@@ -231,18 +231,18 @@ int binlog_bell_wait_any(void **bells, const uint32_t *seen, uint32_t count, int
 int binlog_bell_wake(void *bell);
 
 /* header.c: a log file's header as a reader last believed it, and whether it has changed */
-struct binlog_known {
+struct binlog_header_cache {
     uint8_t header[256];
     uint64_t tail;
-    uint32_t bell_before; /* the bell as the read before the last one gave it */
+    uint32_t doorbell_at_previous_read; /* the bell as the read before the last one gave it */
     uint32_t seed;        /* of the live block's CRC */
     int fd;
     uint64_t device, inode; /* of the file that `fd` was opened on */
-    int64_t looked_ns;      /* the clock before a look: what lies beyond `tail` was appended after that */
+    int64_t read_ns;      /* the clock before a look: what lies beyond `tail` was appended after that */
 };
-enum binlog_look { BINLOG_LOOK_SAME = 0, BINLOG_LOOK_APPENDED, BINLOG_LOOK_UNSURE };
-int binlog_header_look(struct binlog_known *known);
-int binlog_header_peek(const struct binlog_known *known, struct binlog_known *now);
-int64_t binlog_look_clock_ns(void);
+enum binlog_header_change { BINLOG_HEADER_SAME = 0, BINLOG_HEADER_APPENDED, BINLOG_HEADER_UNSURE };
+int binlog_header_refresh(struct binlog_header_cache *known);
+int binlog_header_read_again(const struct binlog_header_cache *known, struct binlog_header_cache *now);
+int64_t binlog_coarse_clock_ns(void);
 
 #endif

@@ -10,7 +10,7 @@ from binlog.commitlog.append.flush_services import COMMIT_PACE, FLUSH_PACE, Pace
 from binlog.commitlog.retention import Retention
 from binlog.format.commitlog.indexes import UNITS_IN_FILE, KeyIndexSize
 from binlog.format.commitlog.message_parts import Host
-from binlog.format.values import settle
+from binlog.format.values import coerce_options
 
 
 class Flush(enum.Enum):
@@ -55,4 +55,4 @@ class StoreOptions:
 
     def __post_init__(self) -> None:
         """Take words for a flush, sizes and times too.  Raises: TypeError, ValueError."""
-        settle(self)
+        coerce_options(self)

@@ -1,7 +1,7 @@
-"""The archive of a closed log file: its bytes up to the tail, in zstd frames that can be read one by one.
+"""The archive of a closed log file: its bytes up to the tail, in zstd frames that can be read separately.
 
 Sources: RFC 8878 for frames and skippable frames; the zstd seekable format 0.1.0 for the table of frames at the end.
-What zstd lays out is little-endian; our own facts are big-endian, as all else of ours.
+zstd's integers are little-endian; those of our own facts are big-endian, as in all other files.
 
 The parts of an archive, in order: the frame of the header; frames of records; our facts, in a skippable frame; the
 table of frames, in another.
@@ -25,19 +25,19 @@ VERSION = 1
 MAGIC = b"BINLOGAR"
 
 FRAME_BYTES = 1 << 20
-"""What a frame of records holds, but for one record that alone is larger, and in a file too large for so many."""
+"""The content size of a frame of records.  It is larger if a single record is, or if the file is very large."""
 
 FRAME_BYTES_MAX = 8 << 20
-"""What it holds at most, but for one record that alone is larger.  A reader keeps as much in memory."""
+"""The largest content of a frame with more than one record, which a reader keeps in memory."""
 
 FRAMES_MAX = 1 << 21
-"""A reader refuses more, so that its table of them stays small.  Frames grow with the file, and never are so many."""
+"""A reader refuses more frames, so that its table of them stays small.  A writer's frames grow with the file."""
 
 RAW_BYTES_MAX = FRAMES_MAX // 4 * FRAME_BYTES_MAX
-"""A larger file has no archive: 4 TiB."""
+"""A larger file is not archived: 4 TiB."""
 
-# A frame says how many bytes it holds in a field that counts from 256 where it has two bytes: so that is zero here.
-# The block's header has "last" (1), "raw" (0) in the next two bits, and then its size.
+# A frame's content size counts from 256 if the field has two bytes, so it is zero here.  The block's header is "last"
+# (1), "raw" (0) in the next two bits, and then its size.
 ARCHIVE_START = Layout(
     "archive_start",
     "The start of an archive",
@@ -117,26 +117,27 @@ _ENTRY = struct.Struct(SEEK_ENTRY.format)
 
 
 def frame_bytes_for(raw_bytes: int) -> int:
-    """What a frame of records holds in the archive of a file of so many bytes."""
+    """Return the content size of a frame of records in the archive of a file of `raw_bytes` bytes."""
     return max(FRAME_BYTES, raw_bytes // (FRAMES_MAX // 4))
 
 
 def pack_start(header: bytes, checksum: bytes) -> bytes:
-    """The frame of a log file's first 256 bytes, in which they lie as they are."""
+    """Return the frame of a log file's first 256 bytes, which it has uncompressed."""
     return ARCHIVE_START.pack({"header": header, "checksum": checksum})
 
 
 def is_start(data: bytes) -> bool:
-    """Whether an archive can begin so."""
+    """Return whether these bytes can be the start of an archive."""
     return len(data) == START_BYTES and data == pack_start(data[HEADER_AT : HEADER_AT + HEADER_BYTES], data[-4:])
 
 
 @dataclass(frozen=True, slots=True)
 class FrameTable:
-    """Where the frames are that hold bytes of the log file.
+    """The frames that have bytes of the log file.
 
-    starts, places: where in the log file each begins, and where in the archive; both one longer, with the last's end.
-    checksums: of what each holds.
+    starts, places: their offsets in the log file, and in the archive; both have one item more, the end of the last
+    frame.
+    checksums: of their content.
     """
 
     starts: array[int]
@@ -147,7 +148,7 @@ class FrameTable:
         return len(self.checksums)
 
     def frames(self) -> list[tuple[int, int, int]]:
-        """The bytes of each, those it holds, and their checksum: as `pack_end` takes them."""
+        """Return the size of each frame, its content size and checksum, as `pack_end` takes them."""
         return [
             (end - at, until - start, checksum)
             for (at, end), (start, until), checksum in zip(
@@ -156,13 +157,13 @@ class FrameTable:
         ]
 
     def at(self, offset: int) -> int:
-        """The frame that holds an offset of the log file."""
+        """Return the frame that has an offset of the log file."""
         return bisect_right(self.starts, offset) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveEnd:
-    """What the end of an archive tells."""
+    """The facts and the table at the end of an archive."""
 
     number: int
     uuid: bytes
@@ -171,7 +172,7 @@ class ArchiveEnd:
 
 
 def pack_end(*, number: int, uuid: bytes, frames: Sequence[tuple[int, int, int]]) -> bytes:
-    """Everything that follows the frames.  frames: the bytes of each, those it holds, and their checksum."""
+    """Return the bytes after the frames.  frames: the size of each, its content size and checksum."""
     entries = b"".join(_ENTRY.pack(*each) for each in [*frames, (FACTS_FRAME_BYTES, 0, _EMPTY_CHECKSUM)])
     table = entries + SEEK_FOOTER.pack({"frame_count": len(frames) + 1})
     values: dict[str, int | bytes] = {
@@ -188,12 +189,12 @@ def _skippable(magic: int, data: bytes) -> bytes:
 
 
 def table_bytes(footer: bytes) -> int | None:
-    """How many bytes the table of frames takes with its frame, by the archive's last nine; None where they are none."""
+    """Return the size of the table of frames with its own frame, by the archive's last nine bytes; None if invalid."""
     if len(footer) != SEEK_FOOTER.size:
         return None
     values = SEEK_FOOTER.unpack(footer)
     wanted = (SEEK_FOOTER.const("descriptor"), SEEK_FOOTER.const("magic"))
-    # Two more than there can be frames of records: that of our facts, and an old archive's dictionary.
+    # Two more than the limit: the frame of our facts, and the dictionary of an old archive.
     if (values["descriptor"], values["magic"]) != wanted or values["frame_count"] > FRAMES_MAX + 2:
         return None
     return SKIPPABLE.size + _ENTRY.size * int(values["frame_count"]) + SEEK_FOOTER.size
@@ -201,7 +202,7 @@ def table_bytes(footer: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Our facts as they were read, checked against their own CRC alone."""
+    """Our facts as read, checked only by their own CRC."""
 
     number: int
     uuid: bytes
@@ -212,7 +213,7 @@ class Facts:
 
 
 def parse_facts(data: bytes) -> Facts | int | None:
-    """Our facts, from their skippable frame; None where these are none; the version, where it is another one."""
+    """Return our facts, from their skippable frame; None if it is damaged; the version if it is an unknown one."""
     facts = data[SKIPPABLE.size :]
     if len(facts) != ARCHIVE_FACTS.size or data != _skippable(_FACTS_MAGIC, facts):
         return None
@@ -225,9 +226,9 @@ def parse_facts(data: bytes) -> Facts | int | None:
 
 
 def parse_table(data: bytes, facts: Facts, *, table_start: int) -> FrameTable | None:
-    """The frames, from the table's skippable frame; None where it is damaged, or cannot be.
+    """Return the frames, from the table's skippable frame; None if it is damaged or cannot be right.
 
-    table_start: where in the archive it lies.
+    table_start: its offset in the archive.
     """
     body = data[SKIPPABLE.size :]
     if data != _skippable(_TABLE_MAGIC, body) or crc32c(body) != facts.table_crc:

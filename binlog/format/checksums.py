@@ -1,13 +1,10 @@
-"""A line of text with a checksum: what the small files beside a log hold.
+"""CRC-32C, correction of one flipped bit by a checksum, and lines of text with a checksum.
 
-8 hex digits, the CRC-32C of the text; a space; the text; a line feed.
+CRC-32C (Castagnoli) is the checksum of headers, slots and indexes.  `crc32c` is compiled (native/codec/crc32c.c);
+`crc32c_in_python` is the same in plain Python, and a test compares the two.  Source: RFC 3720, appendix B.4.
 
-CRC-32C (Castagnoli), which headers, slots and indexes carry.
-
-`crc32c` is compiled (native/codec/crc32c.c); `crc32c_in_python` says the same plainly, and a test holds the two equal.
-Source: RFC 3720, appendix B.4.
-
-Putting one flipped bit right, where a checksum tells which one it is.
+The small files of a log are a line of text with a checksum: 8 hex digits, the CRC-32C of the text; a space; the text; a
+line feed.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ _TABLE = _table()
 
 
 def crc32c_in_python(data: bytes | memoryview, crc: int = 0) -> int:
-    """CRC-32C of `data`, going on from `crc` (0 to start)."""
+    """Return the CRC-32C of `data`, continuing from `crc` (0 to start)."""
     crc ^= 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -42,13 +39,15 @@ def crc32c_in_python(data: bytes | memoryview, crc: int = 0) -> int:
 
 
 BYTES_MAX = 1 << 10
-"""Of more, no bit is looked for: that would take long, and the CRC-32C of so few tells up to three bits from one."""
+"""Longer data is not corrected: it would take long, and up to here CRC-32C tells one flipped bit from three."""
 
 
-def mended(data: bytes, is_sound: Callable[[bytes], bool], places: Iterable[int] | None = None) -> bytes | None:
-    """The data with the one bit flipped that makes it sound; None if there is none, or the data is too long.
+def correct_flipped_bit(
+    data: bytes, is_sound: Callable[[bytes], bool], places: Iterable[int] | None = None
+) -> bytes | None:
+    """Return the data with the one bit flipped that makes it sound; None if there is none, or the data is too long.
 
-    places: the bytes to look in; all of them if not given.
+    places: the indexes of bytes to try; all bytes by default.
     """
     if len(data) > BYTES_MAX:
         return None
@@ -65,15 +64,15 @@ _CRC_BYTES = 9
 
 
 def pack_text(text: bytes) -> bytes:
-    """The line."""
+    """Return a line of the text with its checksum."""
     return b"%08x %s\n" % (crc32c(text), text)
 
 
 def parse_text(data: bytes) -> tuple[bytes, bool]:
-    """The text of a line, and whether a flipped bit of it was put right.  Raises: ValueError."""
+    """Return the text of a line, and whether a flipped bit was corrected.  Raises: ValueError."""
     if _is_sound(data):
         return _text(data), False
-    right = mended(data, _is_sound)
+    right = correct_flipped_bit(data, _is_sound)
     if right is None:
         raise ValueError("its CRC does not hold")
     return _text(right), True

@@ -1,10 +1,8 @@
-"""The index of a log file: a sidecar that can be made again from the log file, and is never believed over it.
+"""The index of a log file: a sidecar that can be rebuilt from the log file, and never overrides it.
 
-A header of 32 bytes, then entries of 40 bytes.  Each tells of a range of whole records; the ranges follow one another
-from the log file's first record on.  Each entry has a checksum of its own, so one that a power cut tore, or of which a
-bit is flipped, is told from what was written.
-
-Ranges of records with their CRCs, as an index has them: made and verified by the compiled code.
+A header of 32 bytes, then entries of 40 bytes.  Each describes a range of whole records; the ranges are consecutive
+from the log file's first record on.  Each entry has its own checksum, which reveals an entry that a power cut tore or
+that has a flipped bit.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ INDEX_ENTRY = Layout(
 
 HEADER_BYTES = INDEX_HEADER.size
 ENTRY_BYTES = INDEX_ENTRY.size
-# Of 64 bits, in an entry: sequence, offset, time, one of the range's bytes and its CRC, and one of the rest.
+# The words of 64 bits in an entry: sequence, offset, time, the range's bytes and CRC, and the rest.
 _WORDS = 5
 assert INDEX_ENTRY.format == ">QQQIIII"
 _ENTRY_CRC = INDEX_ENTRY.offset("entry_crc")
@@ -63,7 +61,7 @@ _HEADER_START = INDEX_HEADER.pack({"number": 0, "uuid": bytes(16)})[: INDEX_HEAD
 
 
 class IndexEntry(NamedTuple):
-    """A range of records."""
+    """An entry of an index: a range of records."""
 
     sequence: int
     offset: int
@@ -74,27 +72,27 @@ class IndexEntry(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the range ends, and the next one starts."""
+        """The end of the range, which is the start of the next one."""
         return self.offset + self.range_bytes
 
     @property
     def next_sequence(self) -> int:
-        """The sequence number of the record that follows the range."""
+        """The sequence number of the record after the range."""
         return self.sequence + self.record_count
 
     def pack(self, seed: int) -> bytes:
-        """The entry's 40 bytes.  seed: see `entry_seed`."""
+        """Return the entry's 40 bytes.  seed: see `entry_seed`."""
         data = INDEX_ENTRY.pack({**self._asdict(), "entry_crc": 0})[:_ENTRY_CRC]
         return data + crc32c(data, seed).to_bytes(4, "big")
 
 
 def entry_seed(*, number: int, uuid: bytes) -> int:
-    """What the checksums of a log file's entries start from, so that an entry of another file never fits."""
+    """Return the seed of a log file's entry checksums, so that an entry of another file never matches."""
     return block_seed(uuid, number)
 
 
 def parse_entry(data: bytes | memoryview, seed: int, at: int = 0) -> IndexEntry | None:
-    """The entry that lies at `at`; None if it is not whole, or does not have its checksum."""
+    """Return the entry at offset `at` of the data; None if it is not whole, or its checksum does not match."""
     if len(data) < at + ENTRY_BYTES:
         return None
     values = INDEX_ENTRY.unpack(data, at)
@@ -104,7 +102,7 @@ def parse_entry(data: bytes | memoryview, seed: int, at: int = 0) -> IndexEntry 
 
 
 def entry_offsets(entries: bytes | memoryview) -> array[int]:
-    """Where the ranges of whole entries start, whatever they say."""
+    """Return the offsets of the ranges of whole entries, without checking these."""
     words = array("Q")
     words.frombytes(entries)
     offsets = words[1::_WORDS]
@@ -114,7 +112,7 @@ def entry_offsets(entries: bytes | memoryview) -> array[int]:
 
 
 def entry_columns(entries: bytes | memoryview) -> tuple[array[int], array[int], array[int], list[int]]:
-    """Whole entries, whatever they say: their sequences, offsets and times, and where each range ends."""
+    """Return the sequences, offsets, times and range ends of whole entries, without checking these."""
     words = array("Q")
     words.frombytes(entries)
     if sys.byteorder == "little":
@@ -124,37 +122,37 @@ def entry_columns(entries: bytes | memoryview) -> tuple[array[int], array[int], 
 
 
 def pack_header(*, number: int, uuid: bytes) -> bytes:
-    """An index's header."""
+    """Return an index's header."""
     return _HEADER_START + number.to_bytes(4, "big") + uuid
 
 
 def entry_count(file_bytes: int) -> int:
-    """How many whole entries an index file of this size has."""
+    """Return how many whole entries an index file of this size has."""
     return max(file_bytes - HEADER_BYTES, 0) // ENTRY_BYTES
 
 
 def entry_offset(index: int) -> int:
-    """Where in the index file an entry lies, counted from 0."""
+    """Return the offset of an entry in the index file; the first has index 0."""
     return HEADER_BYTES + index * ENTRY_BYTES
 
 
 class RangeStop(enum.IntEnum):
-    """Why a verification ended."""
+    """The reason why a verification ended."""
 
     END = 0  # all entries hold
-    SHORT = 1  # a range leads past the data given
-    CHAIN = 2  # an entry does not follow from the one before it
-    CRC = 3  # the data are not what was written
-    RECORDS = 4  # the CRC holds, and the records are not as many as the entry says
-    ENTRY = 5  # an entry does not have its own checksum
+    SHORT = 1  # a range ends after the data given
+    CHAIN = 2  # an entry's range does not start at the end of the one before it
+    CRC = 3  # the data are not those that were written
+    RECORDS = 4  # the CRC matches, but the record count does not
+    ENTRY = 5  # an entry's own checksum does not match
 
 
 class Ranges:
-    """Goes through ranges that follow one another.
+    """Builds or verifies the entries of consecutive ranges, in compiled code.
 
-    end: where the next one starts.  sequence: of the record there; None for any.
-    seed: of the checksums of entries (format/index_file.py).
-    crc: the CRC-32C of all that entries were built for, which costs next to nothing once each range has its own.
+    end: the start of the next range.  sequence: of its first record; None if any is right.
+    seed: of the checksums of entries (see `entry_seed`).
+    crc: the CRC-32C of all data that entries were built for, which costs almost nothing beside the CRCs of the ranges.
     """
 
     __slots__ = ("_counted", "_seed", "_sequence", "_time_ns", "crc", "end")
@@ -166,28 +164,28 @@ class Ranges:
         self.move(end, sequence)
 
     def move(self, end: int, sequence: int | None) -> None:
-        """Go on at `end`."""
+        """Continue at `end`."""
         self.end = end
         self._sequence = sequence or 0
         self._counted = sequence is not None
 
     @property
     def sequence(self) -> int | None:
-        """The sequence number of the record there, where it is known."""
+        """The sequence number of the record at `end`, if it is known."""
         return self._sequence if self._counted else None
 
     def build(self, data: bytes | bytearray | memoryview, *, to_end: bool) -> bytes:
-        """Entries for the whole ranges that `data` holds, which lies at `end`; for all of it with `to_end`."""
+        """Return entries for the whole ranges of `data`, which starts at `end`; for all of the data if `to_end`."""
         state = (self.end, self._sequence, self._time_ns, self._seed, self.crc)
         entries, self.end, self._sequence, self.crc = build_ranges(data, to_end, state)
         return entries
 
     def verify(self, entries: bytes | memoryview, data: bytes) -> tuple[int, RangeStop]:
-        """How many of the entries hold for `data`, which lies at `end`, and why the next one does not."""
+        """Return how many of the entries hold for `data`, which starts at `end`, and why the next one does not."""
         return self._verify(entries, data, len(data))
 
     def follow(self, entries: bytes | memoryview, tail: int) -> int:
-        """How many of the entries follow from `end` and one another, up to `tail` at most, whatever the data are."""
+        """Return how many of the entries are consecutive from `end` up to `tail`, without reading any data."""
         self._counted = False
         return self._verify(entries, None, tail - self.end)[0]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from binlog.errors import CorruptError, VersionError
-from binlog.format.checksums import crc32c, mended
+from binlog.format.checksums import correct_flipped_bit, crc32c
 from binlog.format.layout import Field, Layout
 
 HEADER_BYTES = 256
@@ -330,7 +330,9 @@ def mended_identity(data: bytes, *, number: int | None) -> bytes | None:
         return True
 
     # All of 24..247: in another program's file they are zeros.
-    return mended(data, is_sound, [*range(_STATUS), *range(_NUMBER, _NEXT), *range(_OURS, FIRST_OFFSET_FOREIGN)])
+    return correct_flipped_bit(
+        data, is_sound, [*range(_STATUS), *range(_NUMBER, _NEXT), *range(_OURS, FIRST_OFFSET_FOREIGN)]
+    )
 
 
 def new_log_header(

@@ -1,4 +1,4 @@
-"""Something that is wrong with what lies on the disk, as every engine's check tells it."""
+"""Problem: a finding of an engine's check."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from binlog.errors import BinlogError, CorruptError, VersionError
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: the file, where in it, a short name of the rule that is broken, and a sentence.
+    """Something that is wrong on the disk: the file, the offset in it, the name of the broken rule, and a sentence.
 
-    end: where what is wrong ends in the file, where that is known.
+    end: the end of the damage in the file, if it is known.
     """
 
     path: str
@@ -24,7 +24,7 @@ class Problem(NamedTuple):
 
 
 def problem_of(error: BinlogError, path: str) -> Problem:
-    """What an error tells that was met while `path` was looked at."""
+    """Return the problem for an error that was raised while `path` was checked."""
     if isinstance(error, CorruptError):
         return Problem(error.path, error.offset, error.rule, error.text)
     return Problem(path, 0, "version" if isinstance(error, VersionError) else "unreadable", str(error))

@@ -1,7 +1,4 @@
-"""A record in a log file: a 4-byte length, then that many bytes, and nothing between two records.
-
-A ref: where a record lies in a log.
-"""
+"""A record in a log file, which is a 4-byte length and that many bytes, and its ref."""
 
 from __future__ import annotations
 
@@ -28,23 +25,26 @@ _LENGTH = struct.Struct(">I")
 
 
 def frame(record: bytes | bytearray | memoryview) -> bytes:
-    """One record as it lies in a file."""
+    """Return one record as a file stores it."""
     return b"".join((_LENGTH.pack(len(record)), record))
 
 
 class Stop(enum.IntEnum):
-    """Why a scan ended."""
+    """The reason why a scan ended."""
 
-    END = 0  # the tail, or as many records as were asked for
-    SHORT = 1  # a record leads past the bytes given
-    LENGTH = 2  # a length is negative or leads past the tail
+    END = 0  # the tail, or as many records as asked for
+    SHORT = 1  # a record ends after the bytes given
+    LENGTH = 2  # a length is negative, or leads past the tail
     LARGE = 3  # a record is larger than the limit
-    MORE = 4  # of what is read: these are records of whole ranges, more than was asked for
+    MORE = 4  # of a read: the records are those of whole ranges, and more than asked for
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """count: records found.  consumed: bytes they take.  offsets: count + 1 places in the data, as uint32."""
+    """The result of a scan: the records found, and the reason why it ended.
+
+    count: of records.  consumed: their bytes.  offsets: of the records in the data and the end of the last, as uint32.
+    """
 
     count: int
     consumed: int
@@ -53,7 +53,7 @@ class Scan:
 
 
 def scan(data: bytes | memoryview, to_tail: int, record_bytes_max: int, count_max: int) -> Scan:
-    """Find complete records from the start of `data`, of which the log's tail is `to_tail` bytes away."""
+    """Find whole records from the start of `data`; `to_tail` is the distance from there to the log's tail."""
     found, stop = scan_records(data, to_tail, record_bytes_max, count_max)
     offsets = memoryview(found).cast("I")
     return Scan(len(offsets) - 1, offsets[-1], Stop(stop), offsets)
@@ -62,9 +62,9 @@ def scan(data: bytes | memoryview, to_tail: int, record_bytes_max: int, count_ma
 def part_of_records(
     data: bytes, start: int, size: int, record_bytes_max: int, count_max: int
 ) -> tuple[bytes, bytes, int] | None:
-    """Records in `data` from `start` on, `size` bytes of them at most, but one at least; None if that is too large.
+    """Return records of `data` from `start` on, at most `size` bytes but one at least; None if that one is too large.
 
-    Returns their bytes, their places in these, as a Scan's offsets, and a Stop's number.
+    Returns their bytes, their offsets in these, as a Scan has them, and a Stop's number.
     """
     left = memoryview(data)[start:]
     size = max(size, LENGTH_BYTES + int.from_bytes(left[:LENGTH_BYTES], "big"))
@@ -73,7 +73,7 @@ def part_of_records(
 
 
 def spread(values: bytes | bytearray | memoryview, bounds: memoryview) -> tuple[bytes, memoryview]:
-    """The reverse of `gather`: the records with their lengths in one run, and where each starts, and the last ends."""
+    """Return records with their lengths in one run, and their offsets and the end; the reverse of `gather`."""
     found = spread_records(values, bounds)
     if found is None:
         raise ValueError("bounds are int32, one more than there are records, and rise within the values")
@@ -82,7 +82,7 @@ def spread(values: bytes | bytearray | memoryview, bounds: memoryview) -> tuple[
 
 
 def gather(data: bytes | memoryview, offsets: memoryview) -> tuple[bytes, memoryview]:
-    """The records without their lengths in one run, and its bounds as int32, one more than there are records."""
+    """Return the records without their lengths in one run, and its bounds as int32, one more than records."""
     found = gather_records(data, offsets)
     if found is None:
         raise ValueError("offsets are uint32, one more than there are records, and rise by a length each in the data")
@@ -97,9 +97,9 @@ COUNT_MAX = 2**63 - 1
 
 
 class Ref(NamedTuple):
-    """A place in a log: the number of a file, and bytes from that file's start.
+    """The ref of a record: the number of a file, and bytes from that file's start.
 
-    Ordered as the log is; hashable; written `1:256`.
+    Refs sort in the order of the log, are hashable, and are written `1:256`.
     """
 
     number: int
@@ -110,9 +110,9 @@ class Ref(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Ref:
-        """Read what `str()` wrote.
+        """Return the ref that `str()` wrote.
 
-        Raises: ValueError where the text is not a number from 1, a colon and an offset.
+        Raises: ValueError if the text is not a number from 1, a colon and an offset.
         """
         match = _TEXT.fullmatch(text)
         if match is None:
@@ -122,7 +122,7 @@ class Ref(NamedTuple):
         return ref
 
     def validate(self) -> None:
-        """Raise TypeError or ValueError where this cannot be a place in any log."""
+        """Raise TypeError or ValueError if this cannot be a ref of any log."""
         if not isinstance(self.number, int) or not isinstance(self.offset, int):
             raise TypeError(f"a ref is two whole numbers, not {self!r}")
         if not 1 <= self.number <= _NUMBER_MAX or not 0 <= self.offset <= OFFSET_MAX:

@@ -1,7 +1,7 @@
-"""Option values that callers give as words: members of enums, bytes, seconds, records.
+"""Option values that callers give as text: members of enums, bytes, seconds, records.
 
-One grammar for the API and the command line: `10G`, `10GB` and `10GiB` are 10 * 1024**3 bytes; `90`, `90s`, `5m`,
-`5min`, `1.5h` and `1h30m` are times.  A word that is no member of an enum is refused with those that are.
+The API and the command line have one grammar: `10G`, `10GB` and `10GiB` are 10 * 1024**3 bytes; `90`, `90s`, `5m`,
+`5min`, `1.5h` and `1h30m` are times.  The error for a text that is no member of an enum lists the members.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SECONDS_TEXT = "a time, such as 90s, 5m, 12h, 30d or 1h30m"
 
 
 def parse_bytes(text: str) -> int:
-    """Read an amount of bytes: `512`, `10G`, `10GB`, `1.5MiB`.  K, M, G, T and P stand for powers of 1024.
+    """Return the bytes that a text such as `512`, `10G`, `10GB` or `1.5MiB` says.  K, M, G, T and P are powers of 1024.
 
     Raises: ValueError.
     """
@@ -39,7 +39,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Read a time in seconds: `90`, `90s`, `250ms`, `5m` or `5min`, `12h`, `30d`, `2w`, `1h30m`.
+    """Return the seconds that a text says: `90`, `90s`, `250ms`, `5m` or `5min`, `12h`, `30d`, `2w`, `1h30m`.
 
     Raises: ValueError.
     """
@@ -56,7 +56,7 @@ def parse_seconds(text: str) -> float:
 
 
 def member(kind: type[_E], value: object, name: str) -> _E:
-    """Return the member that `value` is, or is the word for.  Raises: TypeError, ValueError."""
+    """Return the member of an enum that `value` is or names.  Raises: TypeError, ValueError."""
     if isinstance(value, kind):
         return value
     words = {each.name.lower(): each for each in kind} | {
@@ -70,7 +70,7 @@ def member(kind: type[_E], value: object, name: str) -> _E:
 
 
 def byte_count(value: object, name: str) -> int:
-    """Return a number of bytes, also of a text such as `1G`.  Raises: TypeError, ValueError."""
+    """Return a number of bytes, given as an int or as a text such as `1G`.  Raises: TypeError, ValueError."""
     if isinstance(value, str):
         try:
             return parse_bytes(value)
@@ -82,7 +82,7 @@ def byte_count(value: object, name: str) -> int:
 
 
 def seconds_of(value: object, name: str) -> float:
-    """Return a time in seconds, also of a timedelta, and of a text such as `5m`.  Raises: TypeError, ValueError."""
+    """Return a time in seconds, also from a timedelta or a text such as `5m`.  Raises: TypeError, ValueError."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, str):
@@ -98,7 +98,7 @@ def seconds_of(value: object, name: str) -> float:
 
 
 def plain_bytes(record: object) -> bytes:
-    """Return the bytes of a record that is not bytes itself.  Raises: TypeError."""
+    """Return the bytes of a record that is given as another kind of buffer.  Raises: TypeError."""
     if isinstance(record, bytes | bytearray | memoryview):
         return memoryview(record).tobytes()
     if isinstance(record, str):
@@ -109,10 +109,11 @@ def plain_bytes(record: object) -> bytes:
         raise TypeError(f"a record is bytes, a bytearray or a memoryview, not {type(record).__name__}") from None
 
 
-def settle(options: Any, **enums: type[enum.Enum]) -> None:
-    """Put real values in the place of words, in the fields of a frozen dataclass of options.
+def coerce_options(options: Any, **enums: type[enum.Enum]) -> None:
+    """Replace texts by values in the fields of a frozen dataclass of options.
 
-    A field that has a member of an enum by default, or is in `enums`, holds one; *_bytes are bytes, *_seconds a time.
+    A field whose default is a member of an enum, or that is in `enums`, becomes a member; *_bytes and *_bytes_max
+    become bytes, *seconds a time.
     Raises: TypeError, ValueError.
     """
     for field in fields(options):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from binlog.format.journal.file_header import ALIGNMENT_MAX, JournalLayout
 from binlog.format.journal.names import JournalNames
-from binlog.format.values import settle
+from binlog.format.values import coerce_options
 
 FILE_BYTES_MIN = 1024
 
@@ -55,7 +55,7 @@ class JournalOptions:
 
     def __post_init__(self) -> None:
         """Convert a layout, sizes and times given as words.  Raises: TypeError, ValueError."""
-        settle(self, layout=JournalLayout)
+        coerce_options(self, layout=JournalLayout)
         wrong = {
             "file_bytes": self.file_bytes < FILE_BYTES_MIN or self.file_bytes >= 1 << 31,
             "alignment": not 1 <= self.alignment <= min(ALIGNMENT_MAX, self.file_bytes // 2)

@@ -1,7 +1,4 @@
-"""Records as they are read: one by one, or many at a time without an object for each.
-
-Where the records of one call lie.
-"""
+"""Entry, Batch and Refs: records as a reader returns them, one by one or many at once."""
 
 from __future__ import annotations
 
@@ -22,71 +19,71 @@ _PACKED_BYTES_MAX = 2**31 - 1
 _OFFSET_MAX = 2**32 - 1
 
 
-Found = tuple[int, int, bytes, bytes, int | None]
-"""Records as they were read, for a Batch to be made of: number, offset, data, places, sequence.
+RawBatch = tuple[int, int, bytes, bytes, int | None]
+"""The records of one read, from which a Batch is made: number, offset, data, offsets, sequence.
 
-The places are a Batch's offsets as bytes, of which a memoryview is still to be made; the data may go on after the last.
+The offsets are those of a Batch, as bytes; the data may continue after the last record.
 """
 
 
-class Places(Protocol):
-    """What a log tells of a place."""
+class RecordLookup(Protocol):
+    """Finds facts about a record in its log."""
 
     def sequence(self, ref: Ref) -> int | None:
-        """Return the sequence number of the record there."""
+        """Return the sequence number of the record at a ref."""
 
     def time(self, ref: Ref) -> datetime:
-        """Return when the record was in the file."""
+        """Return the time at which the record was in the file."""
 
 
 class Entry(NamedTuple):
-    """A record and where it lies.  Of one that a Reader gave, `sequence` and `time` are looked up when asked for."""
+    """A record and its ref.  `sequence` and `time` of an entry from a Reader are read from the log on each use."""
 
     ref: Ref
     data: bytes
 
     @property
     def next_ref(self) -> Ref:
-        """Where this record ends: a reader that starts there goes on after it."""
+        """The ref after this record, at which a later reader resumes."""
         return Ref(self.ref.number, self.ref.offset + LENGTH_BYTES + len(self.data))
 
     @property
     def sequence(self) -> int | None:
-        """How many records of the log came before it; None if another program made the file.
+        """The number of records in the log before this one; None if another program made the file.
 
-        Each use reads the log's index: some 0.1 ms.  Raises: GoneError if the file was removed; StateError for an entry
-        that no Reader gave; AccessError, CorruptError.
+        Each use reads the log's index, in some 0.1 ms.  Raises: GoneError if the file was removed; StateError if the
+        entry is not from a Reader; AccessError, CorruptError.
         """
-        return self._known_places().sequence(self.ref)
+        return self._lookup().sequence(self.ref)
 
     @property
     def time(self) -> datetime:
-        """When it was in the file, in UTC, as the index tells: of its commit, or of 64 KiB of records together.
+        """The time in UTC at which the record was in the file: of its commit, or of 64 KiB of records together.
 
-        Of a record that is not in the index yet, and in a file that has none, it is when the file was last written to.
-        Each use reads the log's index: some 0.1 ms.  Raises: as `sequence`.
+        If the index does not cover the record yet, or does not exist, it is the file's time of modification.
+        Each use reads the log's index, in some 0.1 ms.  Raises: as `sequence`.
         """
-        return self._known_places().time(self.ref)
+        return self._lookup().time(self.ref)
 
     def __reduce__(self) -> tuple[type[Entry], tuple[Ref, bytes]]:
         return Entry, (self.ref, self.data)
 
-    def _known_places(self) -> Places:
-        # Of the type of a log's entries: see places.py.
-        places: Places | None = getattr(self, "_places", None)
-        if places is None:
-            raise StateError("this entry was not given by a Reader, so its log is not known")
-        return places
+    def _lookup(self) -> RecordLookup:
+        # An attribute of the type that `entry_type` makes for each log.
+        records: RecordLookup | None = getattr(self, "_records", None)
+        if records is None:
+            raise StateError("this entry is not from a Reader, so its log is not known")
+        return records
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Consecutive records of one file, as they lie there.
+    """Consecutive records of one file, as the file stores them.
 
-    number: the file.  offset: where in it `data` starts.
-    data: the records with their 4-byte lengths; bytes from a reader, else what the batch was made of.
-    offsets: a uint32 memoryview, one longer than there are records: record i is data[offsets[i] + 4 : offsets[i + 1]].
-    first_sequence: the sequence number of the first record, or None where it is not known.
+    number: of the file.  offset: of `data` in the file.
+    data: the records with their 4-byte lengths; bytes from a reader, else as given to the constructor.
+    offsets: a uint32 memoryview with one item more than records: record i is data[offsets[i] + 4 : offsets[i + 1]].
+    first_sequence: the sequence number of the first record, or None if it is not known.
 
     `len()` counts the records, and iterating gives each as bytes.
     """
@@ -99,8 +96,8 @@ class Batch:
     _entry_type: type[Entry] = field(default=Entry, repr=False, compare=False)
 
     @classmethod
-    def of(cls, found: Found, entry_type: type[Entry] = Entry) -> Batch:
-        """What was found, without the bytes that were read after its last record."""
+    def of(cls, found: RawBatch, entry_type: type[Entry] = Entry) -> Batch:
+        """Make a batch of a read's records, without the bytes after the last one."""
         number, offset, data, places, sequence = found
         offsets = memoryview(places).cast("I")
         return cls(number, offset, data[: offsets[-1]], offsets, sequence, entry_type)
@@ -112,31 +109,31 @@ class Batch:
         return self._iterate(BatchIterator())
 
     def refs(self) -> list[Ref]:
-        """Where each record lies."""
+        """Return the ref of each record."""
         number, base = self.number, self.offset
         return [Ref(number, base + start) for start in self.offsets[:-1]]
 
     def entries(self) -> list[Entry]:
-        """Each record with its ref."""
+        """Return each record with its ref."""
         return list(self._iterate(BatchIterator(Ref, self._entry_type)))
 
     @property
     def next_ref(self) -> Ref:
-        """Where the record after the last one will lie, in this file."""
+        """The ref after the last record, in this file."""
         return Ref(self.number, self.offset + self.offsets[-1])
 
     @classmethod
     def from_packed(cls, values: bytes | bytearray | memoryview, bounds: memoryview) -> Batch:
-        """A batch to be appended, of records that lie in one run without their lengths: what `packed` gives.
+        """Make a batch to append, of records in one run without their lengths, as `packed` returns them.
 
-        bounds: int32, one more than there are records.  Raises: ValueError where they do not rise within the values.
+        bounds: int32, one item more than records.  Raises: ValueError if they do not rise within the values.
         """
         data, offsets = spread(values, bounds)
         return cls(0, 0, data, offsets, None)
 
     @classmethod
     def from_records(cls, records: Iterable[bytes | bytearray | memoryview]) -> Batch:
-        """A batch to be appended, of records at hand, 4 GiB at most."""
+        """Make a batch to append, of single records, at most 4 GiB together."""
         framed = frame_records([plain_bytes(record) for record in records], RECORD_BYTES_FORMAT_MAX)
         assert framed is not None
         data, starts = framed
@@ -148,24 +145,25 @@ class Batch:
 
     @classmethod
     def from_framed(cls, data: bytes | memoryview) -> Batch:
-        """A batch to be appended, of the whole records at the start of a run of records with their 4-byte lengths.
+        """Make a batch to append, of the whole records at the start of a run of records with their 4-byte lengths.
 
-        What follows the last whole one, from `offsets[-1]` on, is left; where the first is not whole there are none.
-        data: 4 GiB at most; of a memoryview nothing is copied, so the batch is good as long as what lies there is.
-        Raises: ValueError for a length that no record has.
+        Bytes after the last whole record, from `offsets[-1]` on, are left out; if the first record is not whole, the
+        batch is empty.
+        data: at most 4 GiB; a memoryview is not copied, so its bytes must not change while the batch is in use.
+        Raises: ValueError for a length that no record can have.
         """
         if len(data) > _OFFSET_MAX:
             raise ValueError(f"a batch of {len(data)} bytes is too large for 32-bit offsets")
         no_end = len(data) + LENGTH_BYTES + RECORD_BYTES_FORMAT_MAX
         found = scan(data, no_end, RECORD_BYTES_FORMAT_MAX, len(data))
         if found.stop is Stop.LENGTH:
-            raise ValueError(f"the length at {found.consumed} is none of a record")
+            raise ValueError(f"the length at {found.consumed} is not one of a record")
         return cls(0, 0, data[: found.consumed], found.offsets, None)
 
     def framed(self, *, record_bytes_max: int = RECORD_BYTES_FORMAT_MAX) -> memoryview:
-        """The records with their lengths in one run, each of which is looked at.
+        """Return the records with their lengths in one run, after checking each length.
 
-        Raises: ValueError where the data are not the records that the offsets say; FullError for one that is larger.
+        Raises: ValueError if the offsets are not those of the records in the data; FullError if a record is larger.
         """
         data = memoryview(self.data)[self.offsets[0] : self.offsets[-1]]
         found = scan(data, len(data), record_bytes_max, len(self))
@@ -174,15 +172,15 @@ class Batch:
             limit = record_bytes_max
             raise FullError(f"a record of {size} bytes; the limit is {limit}", limit=limit, size=size)
         if found.count != len(self) or found.consumed != len(data):
-            raise ValueError("the batch's data are not the records that its offsets say")
+            raise ValueError("the batch's offsets are not those of the records in its data")
         return data
 
     def crc32c(self, before: int = 0) -> int:
-        """The CRC-32C of the records with their lengths.  before: the CRC of what comes before them, to go on from."""
+        """Return the CRC-32C of the records with their lengths.  before: the CRC of the bytes before, to continue."""
         return crc32c(memoryview(self.data)[self.offsets[0] : self.offsets[-1]], before)
 
     def packed(self) -> tuple[bytes, memoryview]:
-        """The records without their lengths in one run, and its bounds: an int32 memoryview, one longer than records.
+        """Return the records without lengths in one run, and their bounds: int32, one item more than records.
 
         This is the shape of an Arrow binary column.  Raises: ValueError for 2 GiB or more, or for wrong offsets.
         """
@@ -196,7 +194,7 @@ class Batch:
 
 
 class GivenError(Exception):
-    """An error of whoever gives batches to append: not to be taken for one of this log's own, which may be mended."""
+    """An error of the caller's iterable of batches, as opposed to one of this log, which recovery may repair."""
 
     def __init__(self, error: BinlogError) -> None:
         super().__init__(str(error))
@@ -204,7 +202,7 @@ class GivenError(Exception):
 
 
 def framed_all(batches: Iterable[Batch], record_bytes_max: int) -> Iterator[tuple[memoryview, int]]:
-    """The records of each batch with their lengths, and how many.  Raises: GivenError; what else the batches raise."""
+    """Yield the framed records of each batch, and their count.  Raises: GivenError; any error of the iterable."""
     try:
         for batch in batches:
             yield batch.framed(record_bytes_max=record_bytes_max), len(batch)
@@ -213,7 +211,7 @@ def framed_all(batches: Iterable[Batch], record_bytes_max: int) -> Iterator[tupl
 
 
 class Refs(Sequence[Ref]):
-    """The refs of records that lie one after the other in one file, in their order.  Each is made when it is asked for.
+    """The refs of consecutive records of one file, each made when it is used.
 
     Equal to any sequence of the same refs.  Takes 8 bytes a record.
     """
@@ -221,7 +219,7 @@ class Refs(Sequence[Ref]):
     __slots__ = ("_first", "_number", "_starts")
 
     def __init__(self, number: int, first: int, starts: bytes) -> None:
-        """`first`: the offset of what begins with the records; `starts`: where in that each begins, as uint64."""
+        """first: the offset of the run of records in the file.  starts: the offset of each in the run, as uint64."""
         self._number = number
         self._first = first
         self._starts = memoryview(starts).cast("Q")

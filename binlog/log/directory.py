@@ -1,10 +1,8 @@
-"""A log's directory: which files it has, and opening them by number.
+"""LogDirectory and OpenedFile: the directory of a log, and a log file or archive in it.
 
-An archive may lie there in place of a closed file.  Where both are there, the file counts: whoever archived it died
-before it could go.  An archive gets its name before its file loses its own, but who looks for the one and then for the
-other may miss both; so whoever finds neither looks once more.
-
-A log file open for reading, be it a file of its own or an archive.
+An archive takes the place of a closed file.  If both exist, the file counts: the process that archived it died before
+it could remove the file.  An archive gets its name before its file loses its own, so a search for one and then for the
+other may miss both.  A caller that finds neither searches once more.
 """
 
 from __future__ import annotations
@@ -32,19 +30,19 @@ from binlog.storage.boot import boot_id
 from binlog.storage.descriptors import AT_FDCWD, Descriptor, Identity, identity_of, is_open_on
 from binlog.storage.directory import FOLDER_FLAGS, Directory
 from binlog.storage.file_access import FileAccess, access_like, access_of_directory
-from binlog.storage.files import Content, content_bytes
+from binlog.storage.files import ByteSource, content_bytes
 from binlog.storage.locking.locks import lock, unlock
 
 if TYPE_CHECKING:
-    from binlog.log.archive.archive_content import ArchiveContent
+    from binlog.log.archive.archive_reader import ArchiveReader
 
 
 class OpenedFile:
-    """What is read of a log file, and what the file system has of it.
+    """A log file or archive open for reading.
 
-    name: in the directory, of the file or its archive.
-    path: of it.  content: its bytes.  archive: what they are read from; None for a file.
-    fd: of whichever it is, to ask the file system with; offsets in an archive are not those of the log file.
+    name: of the file or its archive, in the directory.
+    path: of the same.  content: its bytes.  archive: the reader of an archive; None for a file.
+    fd: of the file or archive, for fstat alone: offsets in an archive are not those of the log file.
     Raises: NotFoundError; AccessError; CorruptError for an archive.
     """
 
@@ -55,30 +53,30 @@ class OpenedFile:
         self._directory = directory
         self.fd, status = directory.open_regular(name)
         self.identity = Identity(status.st_dev, status.st_ino)
-        self.archive: ArchiveContent | None = None
-        self.content: Content = self.fd
+        self.archive: ArchiveReader | None = None
+        self.content: ByteSource = self.fd
         if archived:
-            # Loaded when used: a log without archives has no need of it.
-            from binlog.log.archive.archive_content import ArchiveContent
+            # Imported on use, because a log without archives does not need it.
+            from binlog.log.archive.archive_reader import ArchiveReader
 
             try:
-                self.content = self.archive = ArchiveContent(self.fd, self.path)
+                self.content = self.archive = ArchiveReader(self.fd, self.path)
             except BaseException:
                 self.close()
                 raise
 
     @property
     def modified_ns(self) -> int:
-        """When the log file was last written to: an archive has its time."""
+        """The time of the log file's last write, which its archive has too."""
         return os.fstat(self.fd).st_mtime_ns
 
     @property
     def intact(self) -> bool:
-        """Whether the descriptor was not closed behind our back."""
+        """Whether the descriptor still is the file's, and was not closed by other code of this process."""
         return is_open_on(self.fd, self.identity)
 
     def close(self) -> None:
-        """Give it back; a second call does nothing."""
+        """Close the file; a second call does nothing."""
         fd, self.fd = self.fd, -1
         self._directory.close_file(fd, self.identity)
 
@@ -89,64 +87,64 @@ class OpenedFile:
         self.close()
 
 
-# Of the numbers that a listing lacks, so many are looked for: a log has no gaps, so there is hardly ever one.
+# How many of the numbers that a listing lacks are checked for: a log has no gaps, so there is hardly ever one.
 _LOOK_FOR_MAX = 64
 
-# How often a directory is listed at most.  Once more is enough, but where listings lag behind names (nfs(5)).
+# How often a directory is listed at most.  Twice is enough, unless listings are older than lookups (nfs(5)).
 _LISTINGS_MAX = 100
 
 
 class LogDirectory(Directory):
-    """A directory held open, so that no name is looked up in another one; see `check_there` for one that was moved.
+    """A directory held open, so that a name is never looked up in another one; see `check_path` if it was moved.
 
-    absolute: the path from the root, where the directory was when it was opened.
+    absolute: the path from the root at the time of opening.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(os.fspath(path))
         self.identity = identity_of(self.fd)
-        # Not normalized: `link/..` is not where the link is.
+        # Not normalized, because `link/..` is not the directory that has the link.
         self.absolute = self.path if os.path.isabs(self.path) else os.path.join(os.getcwd(), self.path)
         self._root = os.stat("/")
 
     @property
     def intact(self) -> bool:
-        """Whether the descriptor was not closed behind our back."""
+        """Whether the descriptor still is the directory's, and was not closed by other code of this process."""
         return is_open_on(self.fd, self.identity)
 
-    def check_there(self) -> None:
-        """Raise GoneError if the path does not lead to this directory any more.
+    def check_path(self) -> None:
+        """Raise GoneError if the path no longer leads to this directory.
 
-        If the descriptor was closed behind our back, as a daemon does, the directory is opened again.
+        Reopens the directory if other code of this process closed its descriptor, as a daemon does.
         """
         if not self.intact:
             fd = self._open_at(AT_FDCWD, self.absolute, FOLDER_FLAGS)
             if fd < 0:
-                raise GoneError(f"{self.path}: the directory is not there any more ({os.strerror(-fd)})")
+                raise GoneError(f"{self.path}: the directory no longer exists ({os.strerror(-fd)})")
             if identity_of(fd) != self.identity:
                 self.close_file(fd)
                 raise GoneError(f"{self.path}: another directory has this path now")
             self.fd = fd
         elif os.fstat(self.fd).st_nlink == 0:
             raise GoneError(f"{self.path}: the directory was removed")
-        elif not self._leads_here():
-            raise GoneError(f"{self.path}: the directory was moved or replaced; this path does not lead to it any more")
+        elif not self._path_leads_here():
+            raise GoneError(f"{self.path}: the directory was moved or replaced; this path no longer leads to it")
 
-    def _leads_here(self) -> bool:
-        """Whether the path leads here, or cannot be followed from where this process is by now."""
-        return self._at_path() == self.identity or not os.path.samestat(os.stat("/"), self._root)
+    def _path_leads_here(self) -> bool:
+        """Return whether the path leads here; True too if this process can no longer follow it (chroot(2))."""
+        return self._identity_at_path() == self.identity or not os.path.samestat(os.stat("/"), self._root)
 
-    def _at_path(self) -> Identity | None:
+    def _identity_at_path(self) -> Identity | None:
         try:
             status = os.stat(self.absolute)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:
-            return self.identity  # after setuid(2), say, this process may not look there
+            return self.identity  # after setuid(2), say, this process may not search there
         return Identity(status.st_dev, status.st_ino)
 
-    def place_of(self, name: str) -> tuple[int, str]:
-        """From where, and by what name, the compiled code looks for a file: by its path, if that can be followed."""
+    def lookup_place(self, name: str) -> tuple[int, str]:
+        """Return what openat(2) needs to open a file in C: the path if it leads here, or else this descriptor."""
         try:
             status = os.stat(self.absolute)
         except OSError:
@@ -155,21 +153,21 @@ class LogDirectory(Directory):
         return (AT_FDCWD, os.path.join(self.absolute, name)) if followed else (self.fd, name)
 
     def check_leads_to(self, number: int, identity: Identity) -> bool:
-        """As `leads_to`, by way of the path.  Raises: GoneError, as `check_there`."""
+        """Return the result of `leads_to`, using the path.  Raises: GoneError, as `check_path`."""
         with suppress(OSError):
             status = os.stat(os.path.join(self.absolute, log_file_name(number)), follow_symlinks=False)
             if Identity(status.st_dev, status.st_ino) == identity:
                 return True
-        self.check_there()
+        self.check_path()
         return self.leads_to(number, identity)
 
     def leads_to(self, number: int, identity: Identity) -> bool:
-        """Whether the name of a log file leads to the file that was opened by it."""
+        """Return whether the name of a log file still leads to the file that was opened by it."""
         status = self.status(log_file_name(number))
         return status is not None and Identity(status.st_dev, status.st_ino) == identity
 
     def access(self) -> FileAccess:
-        """Owner, group and mode of the newest log file, or of the first one of a log without files."""
+        """Return owner, group and mode of the newest log file, or those for a first one if the log has no files."""
         for number in reversed(self.listed()):
             for name in (log_file_name(number), archive_file_name(number)):
                 if (status := self.status(name)) is not None:
@@ -177,21 +175,21 @@ class LogDirectory(Directory):
         return access_of_directory(self.fd)
 
     def log_path(self, number: int) -> str:
-        """The path of a log file, for messages."""
+        """Return the path of a log file, for messages."""
         return self.file_path(log_file_name(number))
 
     def path_of(self, number: int) -> str:
-        """The same, or that of its archive where there is only that."""
+        """Return the path of a log file, or of its archive if only that exists."""
         archived = not self.is_file(number) and self.has(archive_file_name(number))
         return self.file_path(archive_file_name(number)) if archived else self.log_path(number)
 
     def numbers(self) -> list[int]:
-        """The numbers of the log's files, archives among them, in order.  Raises: AccessError."""
+        """Return the numbers of the log's files and archives, in order.  Raises: AccessError."""
         found: list[int] = []
         for _ in range(_LISTINGS_MAX):
             found = self.listed()
-            # A listing of a large directory takes several calls, between which a file may have become an archive, or
-            # several cutovers may have happened, of whose files it has some.
+            # A listing of a large directory takes several calls.  Between them a file may have become an archive, or
+            # several cutovers may have made files of which the listing has only some.
             if found and self._missed(found):
                 continue
             if not found or not self.is_file(found[-1] + 1):
@@ -199,9 +197,9 @@ class LogDirectory(Directory):
         return found
 
     def log_numbers(self) -> list[int]:
-        """Return `numbers`, of which a log has one at least.
+        """Return `numbers`, which must not be empty.
 
-        Raises: NotFoundError if the directory holds no file of a log; AccessError, CorruptError.
+        Raises: NotFoundError if the directory has no file of a log; AccessError, CorruptError.
         """
         found = self.numbers()
         if not found:
@@ -209,20 +207,20 @@ class LogDirectory(Directory):
         return found
 
     def listed(self) -> list[int]:
-        """The numbers in one listing."""
+        """Return the numbers that one listing has."""
         names = self.names()
         return sorted({number for name in names if (number := log_file_number(name) or archive_file_number(name))})
 
     def _missed(self, found: list[int]) -> bool:
-        """Whether a file is there that belongs among those found, or before them."""
+        """Return whether a file exists between or just before the listed ones, so that the listing lacks it."""
         if found[-1] == len(found):
-            return False  # they are 1, 2, 3 and so on: none is lacking
-        # One by one: of a log with files 1 and 99999999 all numbers in between are lacking.
+            return False  # 1, 2, 3 and so on: none is missing
+        # A generator, because a log with files 1 and 99999999 lacks all numbers between them.
         among = (number for before, after in pairwise(found) for number in range(before + 1, after))
         return any(self.exists(number) for number in (found[0] - 1, *islice(among, _LOOK_FOR_MAX)) if number)
 
-    def set_aside(self) -> dict[int, list[str]]:
-        """The names of what was set aside, in order, by the file that it was taken from: from one listing."""
+    def quarantined(self) -> dict[int, list[str]]:
+        """Return the names of quarantined bytes, in order, by the number of their file, from one listing."""
         found: dict[int, list[str]] = {}
         for name in sorted(self.names()):
             if (taken := damaged_file_range(name)) is not None:
@@ -230,7 +228,7 @@ class LogDirectory(Directory):
         return found
 
     def log_file(self, number: int) -> OpenedFile:
-        """A log file to read, or its archive.  Raises: NotFoundError; AccessError; CorruptError for an archive."""
+        """Open a log file or its archive.  Raises: NotFoundError; AccessError; CorruptError for an archive."""
         try:
             return OpenedFile(self, log_file_name(number))
         except NotFoundError:
@@ -241,14 +239,14 @@ class LogDirectory(Directory):
             return OpenedFile(self, log_file_name(number))
 
     def descriptor(self, name: str, *, writable: bool = True) -> Descriptor:
-        """Open a file that a forked child is not to keep.  Raises: NotFoundError; AccessError."""
+        """Open a file that a forked child must not keep open.  Raises: NotFoundError; AccessError."""
         return Descriptor(self.fd, name, self.file_path(name), writable=writable)
 
     @contextmanager
     def locked(self, name: str, timeout: float | None, *, writable: bool = True) -> Iterator[int]:
-        """Have a file open and locked for a block, once whoever locked it is done, as `lock`.
+        """Open and lock a file for a block, waiting up to `timeout` seconds for its lock.
 
-        Raises: NotFoundError; AccessError; BusyError after so many seconds.
+        Raises: NotFoundError; AccessError; BusyError after the timeout.
         """
         descriptor = self.descriptor(name, writable=writable)
         fd = descriptor.fd
@@ -260,25 +258,25 @@ class LogDirectory(Directory):
             descriptor.close()
 
     def disk_bytes(self, name: str) -> int:
-        """What a file takes on the disk; 0 if it is not there."""
+        """Return the bytes that a file takes on the disk; 0 if it does not exist."""
         status = self.status(name)
         return 0 if status is None else 512 * status.st_blocks
 
     def exists(self, number: int) -> bool:
-        """Whether the file is there, or its archive."""
+        """Return whether the file or its archive exists."""
         return self.is_file(number) or self.has(archive_file_name(number)) or self.is_file(number)
 
     def is_file(self, number: int) -> bool:
-        """Whether it is there as a file, whatever archive there is of it."""
+        """Return whether the log file itself exists, with or without an archive."""
         return self.has(log_file_name(number))
 
     def read_header(self, number: int) -> LogHeader:
-        """The checked header of a log file.  Raises: NotFoundError, CorruptError, VersionError, AccessError."""
+        """Return the checked header of a log file.  Raises: NotFoundError, CorruptError, VersionError, AccessError."""
         with self.log_file(number) as file:
             return self.believe(settled_header(file.content, number, file.path))
 
-    def nearest_own(self, header: LogHeader) -> LogHeader:
-        """The header of the nearest file of ours, at a file or before it; the first file's if others made them all.
+    def nearest_native(self, header: LogHeader) -> LogHeader:
+        """Return the header of the nearest native file at or before this one; the first file's if none is native.
 
         Raises: as `read_header`.
         """
@@ -287,14 +285,14 @@ class LogDirectory(Directory):
         return header
 
     def believe(self, header: LogHeader) -> LogHeader:
-        """The header of a file of this log, with the status and the next number that are believed.
+        """Return the header of a file of this log, with the status and next number that the next file confirms.
 
         Raises: AccessError, CorruptError.
         """
         return believe_status(header, lambda: self._following(header))
 
     def believed_header(self, fd: int, number: int) -> tuple[LogHeader, LogHeader]:
-        """The header of a file whose lock is held: as it lies there, and with the fields that are believed.
+        """Return the header of a file whose lock is held, as stored, and again with the fields that are believed.
 
         Raises: CorruptError, VersionError, AccessError.
         """
@@ -319,7 +317,7 @@ class LogDirectory(Directory):
         except NotFoundError:
             return Following.MISSING
         except (CorruptError, VersionError):
-            return Following.EMPTY  # there is a file; what it holds does not tell
+            return Following.EMPTY  # the file exists, but its header says nothing
         if found.ours and header.ours and found.uuid != header.uuid:
-            return Following.MISSING  # another log's
+            return Following.MISSING  # it belongs to another log
         return Following.EMPTY if found.unused else Following.IN_USE

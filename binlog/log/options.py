@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from binlog.format.values import settle
+from binlog.format.values import coerce_options
 from binlog.log.append.writable_file import PREPARE_BYTES_FIRST
 from binlog.storage.files import FileSystem
 from binlog.storage.group_commit import Mode
@@ -99,7 +99,7 @@ class Background:
     sync_seconds: float = 0.5
 
     def __post_init__(self) -> None:
-        settle(self)
+        coerce_options(self)
         for name in ("flush_seconds", "sync_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is more than 0, not {getattr(self, name)}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from binlog.format.pagestore.index import NAME_BYTES_MAX
 from binlog.format.pagestore.page import PAGE_BYTES_MAX, PAGE_BYTES_MIN, is_page_size
 from binlog.format.pagestore.prepared import PREPARED_QUEUE
-from binlog.format.values import settle
+from binlog.format.values import coerce_options
 from binlog.storage.group_commit import Mode
 
 CACHE_PAGES_MIN = 8
@@ -35,7 +35,7 @@ class PageStoreOptions:
 
     def __post_init__(self) -> None:
         """Convert words for modes and sizes, and check all values.  Raises: TypeError, ValueError."""
-        settle(self)
+        coerce_options(self)
         wrong = {
             "page_bytes": self.page_bytes is not None and not is_page_size(self.page_bytes),
             "cache_pages": self.cache_pages < CACHE_PAGES_MIN,

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from binlog.format.paging.page_file import PageLayout
-from binlog.format.values import settle
+from binlog.format.values import coerce_options
 
 PAGE_BYTES_MIN = 1024
 PAGE_BYTES_MAX = 1 << 30
@@ -53,7 +53,7 @@ class PagingOptions:
 
     def __post_init__(self) -> None:
         """Convert words for policies, layouts and sizes, and check all values.  Raises: TypeError, ValueError."""
-        settle(self)
+        coerce_options(self)
         wrong = {
             "page_bytes": not PAGE_BYTES_MIN <= self.page_bytes <= PAGE_BYTES_MAX,
             "page_count_max": self.page_count_max is not None and self.page_count_max < 1,

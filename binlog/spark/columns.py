@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog import Stretch
+from binlog import TimedBatch
 from binlog.errors import CorruptError
 from binlog.spark.log.record_parser import RecordParser, arrow_type
 from binlog.spark.schema import Field
@@ -47,14 +47,14 @@ def schema_of_types(fields: Sequence[Field], types: Mapping[str, pa.DataType]) -
 
 
 def record_batch(
-    stretch: Stretch, source: str, fields: Sequence[Field], schema: pa.Schema, parser: RecordParser | None = None
+    timed: TimedBatch, source: str, fields: Sequence[Field], schema: pa.Schema, parser: RecordParser | None = None
 ) -> pa.RecordBatch:
     """Return the columns asked for of a batch of records.  source: its log.  schema: `arrow_schema(fields)`."""
     made: dict[str, pa.Array] = {}
     if parser is not None:
-        made["parsed"], made["bad"], made["error"] = parser.parse(_data(stretch, source))
+        made["parsed"], made["bad"], made["error"] = parser.parse(_data(timed, source))
     arrays = [
-        made[field.column] if field.column in made else _BUILDERS[field.column](stretch, source) for field in fields
+        made[field.column] if field.column in made else _BUILDERS[field.column](timed, source) for field in fields
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -69,23 +69,23 @@ def damage_batch(
     return pa.RecordBatch.from_arrays([pa.array([row.get(at.column)], type=to.type) for at, to in each], schema=schema)
 
 
-def _source(stretch: Stretch, source: str) -> pa.Array:
-    return pa.repeat(pa.scalar(source, pa.string()), len(stretch.batch))
+def _source(timed: TimedBatch, source: str) -> pa.Array:
+    return pa.repeat(pa.scalar(source, pa.string()), len(timed.batch))
 
 
-def _number(stretch: Stretch, _: str) -> pa.Array:
-    return pa.repeat(pa.scalar(stretch.batch.number, pa.int64()), len(stretch.batch))
+def _number(timed: TimedBatch, _: str) -> pa.Array:
+    return pa.repeat(pa.scalar(timed.batch.number, pa.int64()), len(timed.batch))
 
 
-def _offset(stretch: Stretch, _: str) -> pa.Array:
-    batch = stretch.batch
+def _offset(timed: TimedBatch, _: str) -> pa.Array:
+    batch = timed.batch
     # There is one more offset than records; Arrow uses only the first len(batch).
     offsets = pa.Array.from_buffers(pa.uint32(), len(batch), [None, pa.py_buffer(batch.offsets)])
     return pc.add(offsets.cast(pa.int64()), pa.scalar(batch.offset, pa.int64()))
 
 
-def _sequence(stretch: Stretch, _: str) -> pa.Array:
-    batch = stretch.batch
+def _sequence(timed: TimedBatch, _: str) -> pa.Array:
+    batch = timed.batch
     if batch.first_sequence is None:
         return pa.nulls(len(batch), pa.int64())
     # The running sum of ones that starts at first - 1 is first, first + 1, ...
@@ -93,26 +93,26 @@ def _sequence(stretch: Stretch, _: str) -> pa.Array:
     return pc.cumulative_sum(ones, start=pa.scalar(batch.first_sequence - 1, pa.int64()))
 
 
-def _time(stretch: Stretch, _: str) -> pa.Array:
-    count = len(stretch.batch)
-    if not stretch.ends:
+def _time(timed: TimedBatch, _: str) -> pa.Array:
+    count = len(timed.batch)
+    if not timed.ends:
         return pa.nulls(count, _TIME)
-    starts = (0, *stretch.ends[:-1])
+    starts = (0, *timed.ends[:-1])
     # Repeating the bytes of each value is faster than having Arrow decode runs.
     values = b"".join(
         (time_ns // 1000).to_bytes(8, sys.byteorder) * (end - start)
-        for start, end, time_ns in zip(starts, stretch.ends, stretch.times_ns, strict=True)
+        for start, end, time_ns in zip(starts, timed.ends, timed.times_ns, strict=True)
     )
     return pa.Array.from_buffers(_TIME, count, [None, pa.py_buffer(values)])
 
 
-def _data(stretch: Stretch, _: str) -> pa.Array:
-    values, bounds = stretch.batch.packed()
-    return pa.Array.from_buffers(pa.binary(), len(stretch.batch), [None, pa.py_buffer(bounds), pa.py_buffer(values)])
+def _data(timed: TimedBatch, _: str) -> pa.Array:
+    values, bounds = timed.batch.packed()
+    return pa.Array.from_buffers(pa.binary(), len(timed.batch), [None, pa.py_buffer(bounds), pa.py_buffer(values)])
 
 
-def _damage(stretch: Stretch, _: str) -> pa.Array:
-    return pa.nulls(len(stretch.batch), DAMAGE_TYPE)
+def _damage(timed: TimedBatch, _: str) -> pa.Array:
+    return pa.nulls(len(timed.batch), DAMAGE_TYPE)
 
 
 _TYPES = {
@@ -127,7 +127,7 @@ _TYPES = {
     "error": pa.string(),
 }
 
-_BUILDERS: dict[str, Callable[[Stretch, str], pa.Array]] = {
+_BUILDERS: dict[str, Callable[[TimedBatch, str], pa.Array]] = {
     "source": _source,
     "number": _number,
     "offset": _offset,

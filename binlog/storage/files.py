@@ -33,8 +33,8 @@ from binlog.storage.file_access import (
 from binlog.storage.native import CommitGroup, ffi, lib, read_cached
 
 
-class Unpacked(Protocol):
-    """The bytes of an archived log file; see archive_content.py."""
+class DecompressedFile(Protocol):
+    """The bytes of an archived log file; see archive_reader.py."""
 
     @property
     def file_bytes(self) -> int:
@@ -50,7 +50,7 @@ class Unpacked(Protocol):
         """Return the end of the frame that holds an offset: the end of a record."""
 
 
-Content = int | Unpacked
+ByteSource = int | DecompressedFile
 """The source of a log file's bytes: a descriptor, or an archive."""
 
 
@@ -229,7 +229,7 @@ def remove_file(directory_fd: int, name: str, path: str) -> None:
             return
 
 
-def read_at(content: Content, size: int, offset: int, path: str) -> bytes:
+def read_at(content: ByteSource, size: int, offset: int, path: str) -> bytes:
     """Return `size` bytes from `offset`; fewer only at the end of the file."""
     if not isinstance(content, int):
         return content.read(size, offset)
@@ -253,7 +253,7 @@ def read_cached_at(fd: int, size: int, offset: int, path: str) -> bytes:
     return read_at(fd, size, offset, path)
 
 
-def read_whole_at(content: Content, size: int, offset: int, path: str) -> bytes:
+def read_whole_at(content: ByteSource, size: int, offset: int, path: str) -> bytes:
     """Read as `read_at`, but from an archive only up to the end of the frame that holds the record at `offset`.
 
     A frame ends at the end of a record.  The next frame may be damaged, or not needed.
@@ -268,7 +268,7 @@ def drop_page_cache(fd: int) -> None:
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def content_bytes(content: Content) -> int:
+def content_bytes(content: ByteSource) -> int:
     """Return the number of bytes that can be read."""
     return os.fstat(content).st_size if isinstance(content, int) else content.file_bytes
 

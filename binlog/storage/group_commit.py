@@ -119,7 +119,7 @@ class CommitFile:
     def watch(self, own: Identity, directory_fd: int, directory: Identity, at: int, name: str) -> None:
         """Make each commit check that the descriptor, the directory and the name still belong to the same file.
 
-        at, name: the file's name, and the directory that it is relative to; see LogDirectory.place_of.
+        at, name: the file's name, and the directory that it is relative to; see LogDirectory.lookup_place.
         """
         self._name = ffi.new("char[]", os.fsencode(name))
         self.core.place = {

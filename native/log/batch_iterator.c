@@ -1,18 +1,17 @@
-/* The type BatchIterator: the loop that hands out the records of a batch one by one.
+/* The type BatchIterator: a loop that returns the records of a batch one by one.
  *
- * An Entry and its Ref are three objects, which take Python longer to ask for than C to make.  So this part is an
- * extension type, not cffi's: a Reader inherits from it, and Python is asked only for the next batch.
+ * An Entry and its Ref are three objects, and a call from Python takes longer than making them in C.  So this is an extension
+ * type and not cffi's: a Reader inherits from it, and Python is called only for the next batch.
  *
  * Invariants
- * - `used` moves on before an entry is made, so that a garbage collection in the middle, which may run a finalizer that reads,
- *   does not give the record twice.  It goes back if there was no memory, so nothing is lost.
- * - No signal handler runs in here but in `_refill`: a record leaves the iterator as a whole or not at all.
- * - Making a tuple may collect garbage, and so run anything, this iterator's own methods too: nothing borrowed from
- *   what is loaded is used after that.
- * - Places are checked before they are used, though they come from a scan of ours.
- * - An entry is given a second time, with other values, only if this iterator alone still has it.  Two are kept, because a
- *   loop's variable holds the last one while the next is made.  Using entries again saves a third of the time of iterating.
- */
+ * - `used` moves before an entry is made, so that a garbage collection meanwhile, which may run a finalizer that reads, does
+ *   not return the record twice.  It moves back if memory ran out, so no record is lost.
+ * - Signal handlers run only in `_refill`: a record leaves the iterator whole or not at all.
+ * - Making a tuple may collect garbage, and so run any code, also this iterator's own methods: nothing borrowed from the loaded
+ *   batch is used after that.
+ * - Offsets are checked before use, although they come from a scan of ours.
+ * - An entry is returned a second time, with other values, only if no other object has it.  Two are kept, because a loop's
+ *   variable has the last one while the next is made.  Reusing entries saves a third of the time of iterating. */
 #include <Python.h>
 
 #include "layout.h"
@@ -23,21 +22,21 @@
 
 struct iterator {
     PyObject_HEAD
-    PyObject *ref_type; /* subclasses of tuple; NULL where each record is given as bytes */
+    PyObject *ref_type; /* subclasses of tuple; NULL if each record is returned as bytes */
     PyObject *entry_type;
     int made;
-    PyObject *number; /* what is loaded; NULL where nothing is */
+    PyObject *number; /* of the loaded batch; NULL if none is loaded */
     PyObject *data;
     Py_buffer places;
     uint64_t offset;
-    long long sequence; /* of the first record, -1 where it is not known */
+    long long sequence; /* of the first record, -1 if it is not known */
     Py_ssize_t used;
     Py_ssize_t count;
-    PyObject *given[2]; /* the last entries, or NULL */
-    int newer;          /* which of them is the last one */
+    PyObject *given[2]; /* the last entries returned, or NULL */
+    int newer;          /* the index of the last one */
 };
 
-/* An entry that is kept holds its record: a large one is not kept. */
+/* A kept entry keeps its record in memory, so an entry with a large record is not kept. */
 #define KEPT_BYTES_MAX 4096
 
 static void unload(struct iterator *self)
@@ -45,7 +44,7 @@ static void unload(struct iterator *self)
     PyObject *number = self->number, *data = self->data;
     Py_buffer places = self->places;
 
-    /* Emptied first: giving objects back may run anything. */
+    /* Empty first, because releasing an object may run any code. */
     self->number = self->data = NULL;
     memset(&self->places, 0, sizeof(self->places));
     self->used = self->count = 0;
@@ -69,11 +68,11 @@ static int iterator_init(PyObject *object, PyObject *args, PyObject *named)
                                      &entry))
         return -1;
     if (!ref != !entry || (ref && !is_tuple(ref)) || (entry && !is_tuple(entry))) {
-        PyErr_SetString(PyExc_TypeError, "a ref and an entry are kinds of tuple");
+        PyErr_SetString(PyExc_TypeError, "ref_type and entry_type are subclasses of tuple");
         return -1;
     }
     if (self->made) {
-        PyErr_SetString(PyExc_RuntimeError, "a BatchIterator is made once");
+        PyErr_SetString(PyExc_RuntimeError, "a BatchIterator is initialized once");
         return -1;
     }
     self->ref_type = Py_XNewRef(ref);
@@ -93,7 +92,7 @@ static PyObject *iterator_load(PyObject *object, PyObject *args)
         return NULL;
     first = sequence == Py_None ? -1 : PyLong_AsLongLong(sequence);
     if ((offset < 0 || places.len < (Py_ssize_t)sizeof(uint32_t)) && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "an offset is not negative, and there is one place at least");
+        PyErr_SetString(PyExc_ValueError, "an offset is not negative, and the places are at least one");
     if (PyErr_Occurred()) {
         PyBuffer_Release(&places);
         return NULL;
@@ -110,7 +109,7 @@ static PyObject *iterator_load(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Calls `read` and loads what it returns, in one step, for a reader that was just woken (wake.c). */
+/* Calls `read` and loads its result, in one step, for a reader that was just woken (wait_and_read.c). */
 static PyObject *iterator_load_from(PyObject *object, PyObject *args)
 {
     PyObject *read, *number, *sequence, *found, *loaded, *done;
@@ -136,7 +135,7 @@ static PyObject *iterator_unload(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static uint32_t place_of(const struct iterator *self, Py_ssize_t index)
+static uint32_t record_offset(const struct iterator *self, Py_ssize_t index)
 {
     uint32_t place;
     memcpy(&place, (const uint8_t *)self->places.buf + index * (Py_ssize_t)sizeof(place), sizeof(place));
@@ -145,20 +144,20 @@ static uint32_t place_of(const struct iterator *self, Py_ssize_t index)
 
 static PyObject *make_record(struct iterator *self, uint64_t *start)
 {
-    uint64_t end = place_of(self, self->used + 1);
+    uint64_t end = record_offset(self, self->used + 1);
 
-    *start = place_of(self, self->used);
+    *start = record_offset(self, self->used);
     if (*start + RECORD_BYTES > end || end > (uint64_t)PyBytes_Size(self->data)) {
-        PyErr_SetString(PyExc_ValueError, "the places lead out of the data");
+        PyErr_SetString(PyExc_ValueError, "the places are outside of the data");
         return NULL;
     }
     return PyBytes_FromStringAndSize(PyBytes_AsString(self->data) + *start + RECORD_BYTES,
                                      (Py_ssize_t)(end - *start - RECORD_BYTES));
 }
 
-/* Puts the new values into the older entry.  NULL, and nothing changed, if somebody else has the entry or its ref, or if it is
- * of another file. */
-static PyObject *renew_entry(struct iterator *self, PyObject *offset, PyObject *record)
+/* Puts the new values into the older entry.  Returns NULL, and changes nothing, if another object has the entry or its ref, or
+ * if it is of another file. */
+static PyObject *reuse_entry(struct iterator *self, PyObject *offset, PyObject *record)
 {
     PyObject *entry = self->given[self->newer], *ref;
 
@@ -172,14 +171,14 @@ static PyObject *renew_entry(struct iterator *self, PyObject *offset, PyObject *
     return Py_NewRef(entry);
 }
 
-/* `record` is given away. */
+/* Takes the reference to `record`. */
 static PyObject *make_entry(struct iterator *self, uint64_t offset, PyObject *record)
 {
     int small = PyBytes_Size(record) <= KEPT_BYTES_MAX;
     PyObject *place = PyLong_FromUnsignedLongLong(offset), *before, *made;
 
     self->newer = !self->newer;
-    if (place && small && (made = renew_entry(self, place, record)) != NULL)
+    if (place && small && (made = reuse_entry(self, place, record)) != NULL)
         return made;
     made = pair_tuple(self->entry_type, pair_tuple(self->ref_type, Py_NewRef(self->number), place), record);
     before = self->given[self->newer];
@@ -188,7 +187,7 @@ static PyObject *make_entry(struct iterator *self, uint64_t offset, PyObject *re
     return made;
 }
 
-static PyObject *make_next(struct iterator *self)
+static PyObject *next_entry(struct iterator *self)
 {
     uint64_t start;
     const Py_ssize_t after = self->used + 1;
@@ -213,9 +212,9 @@ static PyObject *iterator_next(PyObject *object)
         int more = answer ? PyObject_IsTrue(answer) : -1;
         Py_XDECREF(answer);
         if (more <= 0)
-            return NULL; /* with no error set it is the end, for now */
+            return NULL; /* without an error: no record follows yet */
     }
-    return make_next(self);
+    return next_entry(self);
 }
 
 static PyObject *iterator_refill(PyObject *object, PyObject *unused)
@@ -238,7 +237,7 @@ static PyObject *iterator_next_place(PyObject *object, void *unused)
     (void)unused;
     if (!self->number)
         Py_RETURN_NONE;
-    unsigned long long offset = self->offset + place_of(self, self->used);
+    unsigned long long offset = self->offset + record_offset(self, self->used);
     if (self->sequence < 0)
         return Py_BuildValue("(OKO)", self->number, offset, Py_None);
     return Py_BuildValue("(OKL)", self->number, offset, self->sequence + self->used);
@@ -279,24 +278,24 @@ static void iterator_dealloc(PyObject *object)
 
 static PyMethodDef iterator_methods[] = {
     {"_load", iterator_load, METH_VARARGS,
-     "Go on with the first of these, whatever was left: number, offset, data, places, sequence, as in a Batch."},
+     "Load records, discarding those left: number, offset, data, places, sequence, as in a Batch."},
     {"_load_from", iterator_load_from, METH_VARARGS,
      "Call `read`.  If it returns records (offset, data, places), load them with a number and a sequence, and return True; "
      "return anything else as it is."},
-    {"_refill", iterator_refill, METH_NOARGS, "Load more, and tell whether there was any.  Here there is none."},
-    {"_unload", iterator_unload, METH_NOARGS, "Forget what was loaded."},
+    {"_refill", iterator_refill, METH_NOARGS, "Load more records; return whether there were any.  The base type has none."},
+    {"_unload", iterator_unload, METH_NOARGS, "Discard the loaded records."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef iterator_properties[] = {
-    {"_left", iterator_left, NULL, "How many records are loaded and not given yet.", NULL},
+    {"_left", iterator_left, NULL, "How many loaded records are not returned yet.", NULL},
     {"_next", iterator_next_place, NULL,
-     "The number, offset and sequence of the record after the last one given, or None where nothing is loaded.", NULL},
+     "The number, offset and sequence of the record after the last one returned, or None if none is loaded.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot iterator_slots[] = {
-    {Py_tp_doc, "Gives the records loaded, each as bytes or as an entry, and goes on with what `_refill` loads."},
+    {Py_tp_doc, "Iterates over loaded records, each as bytes or as an entry, and then over those that `_refill` loads."},
     {Py_tp_init, iterator_init},
     {Py_tp_dealloc, iterator_dealloc},
     {Py_tp_traverse, iterator_traverse},

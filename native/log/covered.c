@@ -1,9 +1,8 @@
-/* Which entries of an index tell of the place that a reader is at.
+/* The entries of an index that cover a reader's position.
  *
- * The index stays open between two reads, so each look at the file begins with its device and inode: a program that closed
- * all descriptors may have given the number to a file of its own.  An index that lost its name grows no more; another one
- * may have been made since.
- */
+ * The index stays open between reads, so each use of its descriptor begins with a check of its device and inode: a program that
+ * closed all descriptors may have given the number to a file of its own.  An index that lost its name no longer grows, and a
+ * new one may have been made. */
 #include "covered.h"
 
 #include "big_endian.h"
@@ -16,10 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* So many entries are read where reading begins, for that may be all; those that follow are read many at a time. */
-#define FEW 64
+/* How many entries are read at the start of a read, which may be all that it needs; later ones are read many at a time. */
+#define ENTRIES_FIRST 64
 
-/* So many damaged entries in a row are looked past for a sound one. */
+/* How many damaged entries in a row are skipped to find a sound one. */
 #define DAMAGED_MAX 64
 
 static uint64_t key_of(const uint8_t *entry, int key)
@@ -36,7 +35,7 @@ static uint64_t key_of(const uint8_t *entry, int key)
     }
 }
 
-/* Reads the first entry from `number` on that has its checksum; whether there is one near. */
+/* Reads the first entry from `number` on that has its checksum; returns whether there is one near. */
 static int read_sound(int fd, uint32_t seed, uint64_t number, uint64_t count, uint8_t *entry)
 {
     for (uint64_t end = number + DAMAGED_MAX; number < end && number < count; number++)
@@ -47,8 +46,8 @@ static int read_sound(int fd, uint32_t seed, uint64_t number, uint64_t count, ui
     return 0;
 }
 
-/* How many of `count` entries have a key that is not greater than `value`: `low` at least.  A damaged entry counts as having
- * that of the next sound one, and as beyond everything if none is near. */
+/* Returns how many of `count` entries have a key that is at most `value`; `low` or more.  A damaged entry counts with the key
+ * of the next sound one, or as larger than `value` if none is near. */
 uint64_t binlog_index_search(int fd, uint32_t seed, int key, uint64_t value, uint64_t low, uint64_t count)
 {
     uint8_t entry[INDEX_ENTRY_BYTES];
@@ -62,11 +61,11 @@ uint64_t binlog_index_search(int fd, uint32_t seed, int key, uint64_t value, uin
     return low;
 }
 
-/* Whose entries are at hand, and where they lead, is not known. */
+/* Forgets the buffered entries and the position in the index. */
 static void forget(struct binlog_reading *reading)
 {
     reading->ranges.end = UINT64_MAX;
-    reading->number = reading->passed = reading->passed_number = reading->first = reading->at_hand = 0;
+    reading->number = reading->passed = reading->passed_number = reading->first = reading->buffered = 0;
 }
 
 /* fd, device, inode: the log file's.  seed: of the checksums of its index's entries. */
@@ -78,14 +77,14 @@ void binlog_reading_begin(struct binlog_reading *reading, int fd, uint64_t devic
     reading->inode = inode;
     reading->index_fd = -1;
     reading->record_bytes_max = record_bytes_max;
-    /* An entry whose range holds is believed without its own checksum: its time is not used. */
+    /* If its range holds, an entry is believed without its own checksum, because its time is not used. */
     reading->ranges = (struct binlog_index_state){.by_bytes = 1, .seed = seed};
     forget(reading);
 }
 
-/* Opens the index that has the name, and compares with it from now on.  header: what it must begin with.
+/* Opens the index, to compare with from now on.  header: the bytes that it must begin with.
  *
- * 0 if there is none such. */
+ * Returns 0 if there is no such index. */
 int binlog_reading_open_index(struct binlog_reading *reading, int directory, const char *name, const uint8_t *header)
 {
     uint8_t found[INDEX_HEADER_BYTES];
@@ -129,41 +128,41 @@ static void read_entries(struct binlog_reading *reading, uint64_t number, size_t
 {
     ssize_t got = pread(reading->index_fd, reading->entries, count * INDEX_ENTRY_BYTES, entry_at(number));
     reading->first = number;
-    reading->at_hand = got < 0 ? 0 : (uint64_t)got / INDEX_ENTRY_BYTES;
+    reading->buffered = got < 0 ? 0 : (uint64_t)got / INDEX_ENTRY_BYTES;
 }
 
-static const uint8_t *at_hand(const struct binlog_reading *reading, uint64_t number)
+static const uint8_t *buffered(const struct binlog_reading *reading, uint64_t number)
 {
     return reading->entries + (number - reading->first) * INDEX_ENTRY_BYTES;
 }
 
-static int is_at_hand(const struct binlog_reading *reading, uint64_t number)
+static int is_buffered(const struct binlog_reading *reading, uint64_t number)
 {
-    return number >= reading->first && number - reading->first < reading->at_hand;
+    return number >= reading->first && number - reading->first < reading->buffered;
 }
 
-/* Goes to the entry whose range holds `offset`, and has it at hand.  0 if there is none with its checksum. */
-static int go_to(struct binlog_reading *reading, uint64_t offset, uint64_t count)
+/* Moves to the entry whose range has `offset`, and buffers it.  Returns 0 if there is none with its checksum. */
+static int seek_entry(struct binlog_reading *reading, uint64_t offset, uint64_t count)
 {
     struct binlog_index_state *ranges = &reading->ranges;
     uint64_t low = offset >= reading->passed && reading->passed_number <= count ? reading->passed_number : 0;
 
     ranges->end = UINT64_MAX;
-    reading->at_hand = 0;
+    reading->buffered = 0;
     if (low < count)
-        read_entries(reading, low, FEW);
-    while (is_at_hand(reading, low) && range_end(at_hand(reading, low)) <= offset &&
-           index_entry_holds(at_hand(reading, low), ranges->seed))
+        read_entries(reading, low, ENTRIES_FIRST);
+    while (is_buffered(reading, low) && range_end(buffered(reading, low)) <= offset &&
+           index_entry_holds(buffered(reading, low), ranges->seed))
         low++;
-    if (low < count && !(is_at_hand(reading, low) && index_entry_holds(at_hand(reading, low), ranges->seed))) {
+    if (low < count && !(is_buffered(reading, low) && index_entry_holds(buffered(reading, low), ranges->seed))) {
         low = binlog_index_search(reading->index_fd, ranges->seed, BINLOG_INDEX_BY_END, offset, low, count);
-        read_entries(reading, low, FEW);
+        read_entries(reading, low, ENTRIES_FIRST);
     }
     reading->number = reading->passed_number = low;
     reading->passed = offset;
-    if (!is_at_hand(reading, low) || !index_entry_holds(at_hand(reading, low), ranges->seed))
+    if (!is_buffered(reading, low) || !index_entry_holds(buffered(reading, low), ranges->seed))
         return 0;
-    const uint8_t *entry = at_hand(reading, low);
+    const uint8_t *entry = buffered(reading, low);
     if (get_u64(entry + INDEX_ENTRY_OFFSET) > offset || range_end(entry) <= offset)
         return 0;
     ranges->end = get_u64(entry + INDEX_ENTRY_OFFSET);
@@ -172,15 +171,15 @@ static int go_to(struct binlog_reading *reading, uint64_t offset, uint64_t count
     return 1;
 }
 
-/* Whether the entries at hand go on with the range that starts at `offset`. */
-int covered_at_hand(const struct binlog_reading *reading, uint64_t offset)
+/* Whether a buffered entry has the range that starts at `offset`. */
+int covered_is_buffered(const struct binlog_reading *reading, uint64_t offset)
 {
-    return offset == reading->ranges.end && is_at_hand(reading, reading->number);
+    return offset == reading->ranges.end && is_buffered(reading, reading->number);
 }
 
-/* Has the entries at hand from the one on whose range holds `offset`, where `reading->ranges` is then.
+/* Moves to the entry whose range has `offset`, buffers the entries from there on, and sets `reading->ranges` to it.
  *
- * 0 if the index has none, 1 if it has; -ESTALE if the index is to be opened again. */
+ * Returns 0 if the index has none, 1 if it has; -ESTALE if the index must be opened again. */
 int covered_find(struct binlog_reading *reading, uint64_t offset)
 {
     uint64_t file_bytes, count;
@@ -189,23 +188,23 @@ int covered_find(struct binlog_reading *reading, uint64_t offset)
         return -ESTALE;
     count = file_bytes > INDEX_HEADER_BYTES ? (file_bytes - INDEX_HEADER_BYTES) / INDEX_ENTRY_BYTES : 0;
     if (offset != reading->ranges.end)
-        return go_to(reading, offset, count);
+        return seek_entry(reading, offset, count);
     if (reading->number < count)
         read_entries(reading, reading->number, sizeof reading->entries / INDEX_ENTRY_BYTES);
-    return is_at_hand(reading, reading->number);
+    return is_buffered(reading, reading->number);
 }
 
-/* The ranges at hand that fill `size` bytes and hold `records_max` records, but one at least, up to the tail.
+/* Selects the buffered ranges that together have up to `size` bytes and `records_max` records before the tail, at least one.
  *
- * A first range that is larger counts if its entry has its checksum and no record in it is larger than `largest`. */
+ * A larger first range counts if its entry has its checksum and no record in it is larger than `largest`. */
 void covered_within(const struct binlog_reading *reading, uint64_t size, uint64_t to_tail, uint64_t records_max,
                     uint64_t largest, struct covered *covered)
 {
     uint64_t index = reading->number - reading->first;
-    const uint8_t *entry = at_hand(reading, reading->number);
+    const uint8_t *entry = buffered(reading, reading->number);
 
     *covered = (struct covered){.entries = entry};
-    for (; index < reading->at_hand; index++, entry += INDEX_ENTRY_BYTES) {
+    for (; index < reading->buffered; index++, entry += INDEX_ENTRY_BYTES) {
         uint64_t length = get_u32(entry + INDEX_ENTRY_RANGE_BYTES), records = get_u32(entry + INDEX_ENTRY_RECORD_COUNT);
         if (length > to_tail - covered->bytes || records > length / RECORD_BYTES)
             break;

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(((struct binlog_known *)0)->header) == LOG_HEADER_BYTES, "binlog.h knows the header's size");
+_Static_assert(sizeof(((struct binlog_header_cache *)0)->header) == LOG_HEADER_BYTES, "binlog.h knows the header's size");
 
 static int same(const uint8_t *one, const uint8_t *other, size_t from, size_t to)
 {
@@ -37,7 +37,7 @@ static int appended(const uint8_t *known, const uint8_t *now, uint32_t seed)
                binlog_crc32c(seed, now + LOG_HEADER_OWN_TAIL, LOG_HEADER_LIVE_CRC - LOG_HEADER_OWN_TAIL);
 }
 
-int64_t binlog_look_clock_ns(void)
+int64_t binlog_coarse_clock_ns(void)
 {
     struct timespec clock;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &clock);
@@ -45,32 +45,32 @@ int64_t binlog_look_clock_ns(void)
 }
 
 /* Reads the header and compares it with `known`.  Where it is believed, `now` is what will be known instead. */
-int binlog_header_peek(const struct binlog_known *known, struct binlog_known *now)
+int binlog_header_read_again(const struct binlog_header_cache *known, struct binlog_header_cache *now)
 {
     int answer;
 
     *now = *known;
-    now->looked_ns = binlog_look_clock_ns();
+    now->read_ns = binlog_coarse_clock_ns();
     if (pread(known->fd, now->header, sizeof(now->header), 0) != (ssize_t)sizeof(now->header))
-        return BINLOG_LOOK_UNSURE;
+        return BINLOG_HEADER_UNSURE;
     if (same(known->header, now->header, 0, LOG_HEADER_DOORBELL) &&
         same(known->header, now->header, LOG_HEADER_IDENTITY_CRC, LOG_HEADER_BYTES))
-        answer = BINLOG_LOOK_SAME;
+        answer = BINLOG_HEADER_SAME;
     else if (appended(known->header, now->header, known->seed))
-        answer = BINLOG_LOOK_APPENDED;
+        answer = BINLOG_HEADER_APPENDED;
     else
-        return BINLOG_LOOK_UNSURE;
+        return BINLOG_HEADER_UNSURE;
     now->tail = get_u64(now->header + LOG_HEADER_TAIL);
-    now->bell_before = get_u32(known->header + LOG_HEADER_DOORBELL);
+    now->doorbell_at_previous_read = get_u32(known->header + LOG_HEADER_DOORBELL);
     return answer;
 }
 
 /* The same, and takes what is believed over at once. */
-int binlog_header_look(struct binlog_known *known)
+int binlog_header_refresh(struct binlog_header_cache *known)
 {
-    struct binlog_known now;
-    int answer = binlog_header_peek(known, &now);
-    if (answer != BINLOG_LOOK_UNSURE)
+    struct binlog_header_cache now;
+    int answer = binlog_header_read_again(known, &now);
+    if (answer != BINLOG_HEADER_UNSURE)
         *known = now;
     return answer;
 }

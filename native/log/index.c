@@ -1,18 +1,18 @@
-/* The index of an open log file, written behind what is published: see docs/format.md for its bytes.
+/* Writes the index of an open log file after each publish: see docs/format.md for its bytes.
  *
- * It is derived: what fails here fails no append, and is never synced.  It is written under the log file's lock alone.
+ * The index is derived: an error here fails no append, and it is never synced.  It is written only under the log file's lock.
  *
- * Synced commits get an entry each, and a few of those are kept until they are written together, for extending a file
- * costs some microseconds however little is written.  Without a sync the range since the last entry is only remembered
- * until it is large or old enough.  So there is no system call for a record, and the index is behind by 64 KiB or a
- * second at most (struct binlog_index, one a process).  The CRC of a range costs no second pass over the bytes: the header's
- * running CRC goes on through the appends of all processes, and the CRC of its last part follows from that of the whole and of
+ * Synced commits get an entry each.  Some of those are kept in memory and written together, because extending a file costs some
+ * microseconds however little is written.  Without a sync, the range since the last entry is only remembered until it is large
+ * or old enough.  So there is no system call per record, and the index lags by at most 64 KiB or a second (struct binlog_index,
+ * one per process).  The CRC of a range needs no second pass over the bytes: the header's
+ * running CRC continues through the
+ * appends of all processes, and the CRC of its last part follows from those of the whole and of
  * the first part.
  *
- * Processes commit in turn, so another one may have written entries meanwhile: before writing, the index's size tells.
- * What lies between the index's end and what this process remembers is read from the log file, where it is not much;
- * where it is, or where anything about the index is odd, the index is left behind, and Python sees to it.
- */
+ * Processes commit alternately, so another one may have written entries meanwhile: before a write, the index's size shows that.
+ * Records between the index's end and those that this process remembers are read from the log file if they are few.  If they
+ * are many, or if anything about the index is wrong, the index is left as it is, and Python repairs it. */
 #include "index.h"
 
 #include <errno.h>
@@ -26,13 +26,13 @@
 #define AGE_NS_MAX ((int64_t)1000000000)
 #define ENTRIES_AT_ONCE 64
 
-/* A run of records, and what is known where it starts. */
+/* A run of records. */
 struct range {
     uint64_t from, end;
-    uint64_t count; /* records of the file before it */
+    uint64_t count; /* of the file's records before it */
 };
 
-/* Entries on their way to the file. */
+/* Entries to be written to the index. */
 struct entries {
     struct binlog_file *file;
     uint64_t time_ns;
@@ -58,7 +58,7 @@ static int entries_write(struct entries *entries)
     size_t bytes = entries->count * INDEX_ENTRY_BYTES;
     int result = binlog_write(index->fd, entries->bytes, bytes, (int64_t)index->file_bytes);
     if (result != 0) {
-        index->file_bytes = 0; /* not known any more, so that it is looked at again */
+        index->file_bytes = 0; /* not known, so that find_end reads it again */
         return result;
     }
     if (entries->count > 0) {
@@ -71,7 +71,7 @@ static int entries_write(struct entries *entries)
     return 0;
 }
 
-/* count, records: of the file before the range, and in it. */
+/* count: the file's records before the range.  records: those in it. */
 static int entries_add(struct entries *entries, uint64_t offset, uint64_t bytes, uint64_t count, uint64_t records,
                        uint32_t crc)
 {
@@ -85,7 +85,7 @@ static int entries_add(struct entries *entries, uint64_t offset, uint64_t bytes,
     return 0;
 }
 
-/* Adds the whole records of a run of bytes that is at hand. */
+/* Adds entries for a run of whole records whose bytes are in memory. */
 static int entries_add_run(struct entries *entries, const uint8_t *data, const struct range *run)
 {
     uint64_t at = run->from, count = run->count, records;
@@ -103,7 +103,7 @@ static int entries_add_run(struct entries *entries, const uint8_t *data, const s
     return 0;
 }
 
-/* Adds what others have appended since the index's end, from the file. */
+/* Adds entries for the records that other processes appended after the index's end, read from the file. */
 static int entries_add_gap(struct entries *entries, struct range *gap)
 {
     uint64_t bytes = gap->end - gap->from, records, count = 0;
@@ -121,7 +121,7 @@ static int entries_add_gap(struct entries *entries, struct range *gap)
             count += records;
         }
         if (at == bytes && count <= gap->count) {
-            gap->count -= count; /* it was the count at its end */
+            gap->count -= count; /* so far it was the count at the gap's end */
             result = entries_add_run(entries, data, gap);
         }
     }
@@ -129,13 +129,13 @@ static int entries_add_gap(struct entries *entries, struct range *gap)
     return result;
 }
 
-/* Finds out where the index ends, unless this process wrote there last.  0, or -errno where it is not to be touched. */
+/* Finds the index's end, unless this process wrote it last.  0, or -errno if the index must not be written. */
 static int find_end(const struct binlog_file *file, struct binlog_index *index, uint64_t tail)
 {
     uint64_t file_bytes;
     uint8_t last[INDEX_ENTRY_BYTES];
 
-    /* Removed, or closed behind our back, so that another file has its number. */
+    /* Fails if the index was removed, or if other code closed the descriptor and another file has its number. */
     if (!binlog_fd_is_named(index->fd, index->device, index->inode, &file_bytes))
         return -ESTALE;
     if (file_bytes == index->file_bytes)
@@ -143,7 +143,7 @@ static int find_end(const struct binlog_file *file, struct binlog_index *index, 
     index->file_bytes = 0;
     if (file_bytes < INDEX_HEADER_BYTES)
         return -ESTALE;
-    file_bytes -= (file_bytes - INDEX_HEADER_BYTES) % INDEX_ENTRY_BYTES; /* what is left of an entry is written over */
+    file_bytes -= (file_bytes - INDEX_HEADER_BYTES) % INDEX_ENTRY_BYTES; /* a torn entry is overwritten */
     if (file_bytes == INDEX_HEADER_BYTES) {
         index->end = LOG_HEADER_BYTES;
         index->time_ns = 0;
@@ -170,14 +170,14 @@ static void remember(struct binlog_index *index, uint64_t from, uint64_t count, 
     index->since_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
-/* Whether the group is remembered as the beginning of the next range, behind `length` bytes that get an entry. */
+/* Whether the group is remembered as the start of the next range, after `length` bytes that get an entry. */
 static int leaves_group(const struct index_commit *commit, uint64_t length)
 {
     return !commit->confirmed && length > 0 && commit->group->bytes < BINLOG_INDEX_RANGE_BYTES &&
            length + commit->group->bytes > BINLOG_INDEX_RANGE_BYTES;
 }
 
-/* Adds the entries for [from, commit->start), whose CRC follows from the running ones, and for the group behind it. */
+/* Adds the entries for [from, commit->start), whose CRC follows from the running ones, and for the group after it. */
 static int entries_add_known(struct entries *entries, const struct index_commit *commit, struct range *before, uint32_t crc)
 {
     const struct group *group = commit->group;
@@ -198,14 +198,14 @@ static int entries_add_known(struct entries *entries, const struct index_commit 
     return entries_add_run(entries, group->data, &run);
 }
 
-/* Now, or `lowest` where the clock went back. */
+/* Returns the time, or `lowest` if the clock went back. */
 static uint64_t time_from(uint64_t lowest)
 {
     int64_t now_ns = clock_ns(CLOCK_REALTIME);
     return now_ns > 0 && (uint64_t)now_ns > lowest ? (uint64_t)now_ns : lowest;
 }
 
-/* Takes the entries that were kept along, if they follow from the index's end; where all those entries end. */
+/* Takes the entries that were kept, if they follow the index's end; returns where all those entries end. */
 static uint64_t take_kept(struct entries *entries)
 {
     struct binlog_index *index = &entries->file->index;
@@ -219,7 +219,7 @@ static uint64_t take_kept(struct entries *entries)
     return index->kept_end;
 }
 
-/* Whether the commit's entry could be kept, to be written with later ones. */
+/* Keeps the commit's entry, to write it with later ones; returns 0 if it cannot be kept. */
 static int keep(struct binlog_file *file, const struct live *live, const struct index_commit *commit)
 {
     struct binlog_index *index = &file->index;
@@ -261,7 +261,7 @@ static int write_entries(struct binlog_file *file, const struct index_commit *co
     uint64_t end = take_kept(&entries);
     entries.time_ns = time_from(end == index->end ? index->time_ns : index->kept_time_ns);
     if (end != index->from) {
-        /* Others wrote entries, or appended what has none yet: only the group itself is at hand. */
+        /* Other processes wrote entries, or appended records without one: only the group itself is in memory. */
         before = (struct range){commit->start, commit->start, commit->count};
         crc = commit->crc_before;
         if (end < before.from) {
@@ -282,10 +282,10 @@ void index_follow(struct binlog_file *file, const struct live *live, const struc
 
     if (index->fd < 0)
         return;
-    /* The running CRC starts anew at each confirm: a range is only remembered from the last one on. */
+    /* The running CRC starts again at each confirm, so a range is only remembered from the last one on. */
     if (index->counter != counter || index->from > commit->start || index->from == 0)
         remember(index, commit->start, commit->count, commit->crc_before, counter);
-    /* Nothing follows what was told already, or the commit's entry is kept. */
+    /* The records have an entry already, or the commit's entry is kept. */
     if (live->tail == index->from || (commit->confirmed && keep(file, live, commit))) {
         remember(index, live->tail, live->record_count, commit->confirmed ? 0 : commit->crc_after,
                  live->confirmed_counter);
@@ -296,7 +296,7 @@ void index_follow(struct binlog_file *file, const struct live *live, const struc
         return;
     int result = find_end(file, index, commit->start);
     if (result == -ESTALE || result == -EBADMSG)
-        index->fd = -1; /* Python's, which closes it, and looks closer when the file is opened again */
+        index->fd = -1; /* Python closes it, and checks the index when the file is opened again */
     if (result == 0)
         result = write_entries(file, commit);
     if (result == 0 && index->end == commit->start)
@@ -306,7 +306,7 @@ void index_follow(struct binlog_file *file, const struct live *live, const struc
                  live->confirmed_counter);
 }
 
-/* Writes the entries that are kept, and what is missing before them.  The lock is held.  0 or -errno. */
+/* Writes the kept entries, and those missing before them.  The lock is held.  0 or -errno. */
 int binlog_index_flush(struct binlog_file *file)
 {
     struct binlog_index *index = &file->index;

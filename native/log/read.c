@@ -1,6 +1,6 @@
-/* Records read and found in one call: the bytes go from the kernel to where Python keeps them and stay there.
+/* Reads records in one call: the kernel copies the bytes to the Python object that keeps them, where they are scanned.
  *
- * A reader that verifies reads whole ranges of the index (covered.c), and is given those that are what was written. */
+ * A reader that verifies reads whole ranges of the index (covered.c), and gets those that are as they were written. */
 #include "read.h"
 
 #include "big_endian.h"
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* Up to `bytes` from `offset`; fewer only where the file ends.  -1 with errno. */
+/* Reads up to `bytes` from `offset`; fewer only at the end of the file.  -1 with errno. */
 Py_ssize_t binlog_read_all(int fd, uint8_t *data, Py_ssize_t bytes, int64_t offset)
 {
     Py_ssize_t done = 0;
@@ -27,24 +27,24 @@ Py_ssize_t binlog_read_all(int fd, uint8_t *data, Py_ssize_t bytes, int64_t offs
     return done;
 }
 
-/* What is read, and what was found in it. */
+/* A read, and the records found in it. */
 struct run {
-    struct covered covered; /* `count` is 0 where the index does not tell */
+    struct covered covered; /* `count` is 0 if the index has no range */
     uint64_t offset, to_tail;
-    Py_ssize_t bytes, count_max, room; /* room: for the places of so many records */
+    Py_ssize_t bytes, count_max, room; /* room: records whose offsets fit in `places` */
     uint32_t record_bytes_max;
     PyObject *data, *places;
-    Py_ssize_t whole; /* of what was read: all of it, or what holds */
+    Py_ssize_t whole; /* bytes read, or those of the ranges that hold */
     int64_t count;
     int error, stop;
 };
 
-/* Reads, compares with the index what that tells of, and finds the records of what holds. */
+/* Reads, compares with the index if it covers the bytes, and scans the bytes that hold. */
 static void read_run(struct binlog_reading *reading, struct run *run, uint8_t *data, uint32_t *places)
 {
     uint64_t consumed;
 
-    run->error = EBADF; /* as pread(2) says of a descriptor that was closed, and whose number nobody has yet */
+    run->error = EBADF; /* as pread(2) returns for a closed descriptor */
     if (!binlog_fd_is(reading->fd, reading->device, reading->inode))
         return;
     run->whole = binlog_read_all(reading->fd, data, run->bytes, (int64_t)run->offset);
@@ -66,8 +66,8 @@ static Py_ssize_t places_bytes(int64_t count)
     return (Py_ssize_t)((size_t)(count + 1) * sizeof(uint32_t));
 }
 
-/* Reads into `buffer` if there is one that is large enough.  0 with an error set, or where a signal's handlers have run. */
-static int is_read(struct binlog_reading *reading, struct run *run, PyObject *buffer)
+/* Reads into `buffer` if it is given and large enough.  0 with an error set, or after a signal whose handlers have run. */
+static int read_into_bytes(struct binlog_reading *reading, struct run *run, PyObject *buffer)
 {
     run->data = buffer && run->bytes <= PyBytes_Size(buffer) ? Py_NewRef(buffer) : PyBytes_FromStringAndSize(NULL, run->bytes);
     run->places = PyBytes_FromStringAndSize(NULL, places_bytes(run->room));
@@ -90,7 +90,7 @@ static int is_read(struct binlog_reading *reading, struct run *run, PyObject *bu
     return 0;
 }
 
-/* The first bytes of some, which are taken; the same object if those are all. */
+/* Returns the first `size` bytes, the same object if that is all.  Takes the reference. */
 static PyObject *shortened(PyObject *bytes, Py_ssize_t size)
 {
     if (size == PyBytes_Size(bytes))
@@ -100,8 +100,9 @@ static PyObject *shortened(PyObject *bytes, Py_ssize_t size)
     return fewer;
 }
 
-/* What Python gets: where the data lie, the data, the places of the records in them, and why the scan ended.  Takes both. */
-static PyObject *give(uint64_t offset, PyObject *data, PyObject *places, int stop)
+/* Builds Python's result: the offset of the data, the data, the records' offsets in them, and why the scan ended.  Takes both
+ * references. */
+static PyObject *build_result(uint64_t offset, PyObject *data, PyObject *places, int stop)
 {
     if (data && places)
         return Py_BuildValue("(KNNi)", (unsigned long long)offset, data, places, stop);
@@ -110,56 +111,56 @@ static PyObject *give(uint64_t offset, PyObject *data, PyObject *places, int sto
     return NULL;
 }
 
-/* as_read: the data may go on after the last record. */
-static PyObject *give_run(struct run *run, int as_read)
+/* as_read: the data may continue after the last record. */
+static PyObject *build_run_result(struct run *run, int as_read)
 {
     Py_ssize_t end = (Py_ssize_t)((const uint32_t *)PyBytes_AsString(run->places))[run->count];
     PyObject *data = run->count == 0 ? shortened(run->data, run->whole) : as_read ? run->data : shortened(run->data, end);
-    return give(run->offset, data, shortened(run->places, places_bytes(run->count)), run->stop);
+    return build_result(run->offset, data, shortened(run->places, places_bytes(run->count)), run->stop);
 }
 
-PyObject *binlog_found(uint64_t offset, PyObject *data, const uint32_t *places, int64_t count, int stop)
+PyObject *binlog_raw_records(uint64_t offset, PyObject *data, const uint32_t *places, int64_t count, int stop)
 {
-    return give(offset, data, PyBytes_FromStringAndSize((const char *)places, places_bytes(count)), stop);
+    return build_result(offset, data, PyBytes_FromStringAndSize((const char *)places, places_bytes(count)), stop);
 }
 
-/* What is asked for. */
-struct wanted {
+/* The caller's request. */
+struct request {
     uint64_t offset, size, to_tail;
     Py_ssize_t count_max;
     PyObject *buffer;
 };
 
-/* Whether ranges are more than is asked for: the first one is larger, or starts earlier. */
-static int is_more(const struct run *run, const struct wanted *wanted)
+/* Whether the ranges are more than requested: the first one is larger, or starts earlier. */
+static int exceeds_request(const struct run *run, const struct request *request)
 {
-    return run->offset < wanted->offset || run->covered.bytes > wanted->size ||
-           run->covered.records > (uint64_t)wanted->count_max;
+    return run->offset < request->offset || run->covered.bytes > request->size ||
+           run->covered.records > (uint64_t)request->count_max;
 }
 
-/* NULL, without an error, if it is to be read without the index: the entry does not count. */
-static PyObject *read_covered(struct binlog_reading *reading, struct run *run, const struct wanted *wanted)
+/* Returns NULL without an error if the records must be read without the index, because the entry does not count. */
+static PyObject *read_covered(struct binlog_reading *reading, struct run *run, const struct request *request)
 {
     const uint64_t largest = (uint64_t)reading->record_bytes_max + RECORD_BYTES;
-    const uint64_t size = wanted->size > BINLOG_INDEX_RANGE_BYTES ? wanted->size : BINLOG_INDEX_RANGE_BYTES;
+    const uint64_t size = request->size > BINLOG_INDEX_RANGE_BYTES ? request->size : BINLOG_INDEX_RANGE_BYTES;
 
     run->offset = reading->ranges.end;
-    covered_within(reading, size, wanted->to_tail + (wanted->offset - run->offset), (uint64_t)wanted->count_max, largest,
+    covered_within(reading, size, request->to_tail + (request->offset - run->offset), (uint64_t)request->count_max, largest,
                    &run->covered);
     if (run->covered.count == 0)
         return NULL;
     run->bytes = (Py_ssize_t)run->covered.bytes;
     run->count_max = run->room = (Py_ssize_t)run->covered.records;
-    const int more = is_more(run, wanted);
-    if (!is_read(reading, run, more ? NULL : wanted->buffer))
+    const int more = exceeds_request(run, request);
+    if (!read_into_bytes(reading, run, more ? NULL : request->buffer))
         return NULL;
     if (run->whole > 0) {
         run->stop = more ? BINLOG_SCAN_MORE : run->stop;
-        return give_run(run, wanted->buffer && !more);
+        return build_run_result(run, request->buffer && !more);
     }
     Py_CLEAR(run->data);
     Py_CLEAR(run->places);
-    reading->at_hand = 0; /* the entry may have been read while it was written */
+    reading->buffered = 0; /* a writer may have been writing the entry while it was read */
     if (reading->ranges.stop == BINLOG_INDEX_CRC || reading->ranges.stop == BINLOG_INDEX_RECORDS)
         return PyLong_FromLong(BINLOG_READ_DAMAGED);
     /* The file may end before the range does. */
@@ -168,72 +169,72 @@ static PyObject *read_covered(struct binlog_reading *reading, struct run *run, c
     return NULL;
 }
 
-static PyObject *read_plain(struct binlog_reading *reading, struct run *run, const struct wanted *wanted)
+static PyObject *read_plain(struct binlog_reading *reading, struct run *run, const struct request *request)
 {
-    const Py_ssize_t fit = (Py_ssize_t)(wanted->size / RECORD_BYTES); /* a record takes its length at least */
+    const Py_ssize_t fit = (Py_ssize_t)(request->size / RECORD_BYTES); /* a record has at least its length */
 
     run->covered.count = 0;
-    run->offset = wanted->offset;
-    run->to_tail = wanted->to_tail;
-    run->bytes = (Py_ssize_t)wanted->size;
-    run->count_max = wanted->count_max;
+    run->offset = request->offset;
+    run->to_tail = request->to_tail;
+    run->bytes = (Py_ssize_t)request->size;
+    run->count_max = request->count_max;
     run->room = run->count_max < fit ? run->count_max : fit;
-    return is_read(reading, run, wanted->buffer) ? give_run(run, wanted->buffer != NULL) : NULL;
+    return read_into_bytes(reading, run, request->buffer) ? build_run_result(run, request->buffer != NULL) : NULL;
 }
 
-static PyObject *read_once(struct binlog_reading *reading, struct run *run, const struct wanted *wanted, int verify)
+static PyObject *read_once(struct binlog_reading *reading, struct run *run, const struct request *request, int verify)
 {
-    int covered = verify ? covered_at_hand(reading, wanted->offset) : 0;
+    int covered = verify ? covered_is_buffered(reading, request->offset) : 0;
 
     run->error = 0;
     if (verify && !covered) {
         Py_BEGIN_ALLOW_THREADS
-        covered = covered_find(reading, wanted->offset);
+        covered = covered_find(reading, request->offset);
         Py_END_ALLOW_THREADS
         if (covered < 0)
             return PyLong_FromLong(BINLOG_READ_NO_INDEX);
     }
     if (covered) {
-        PyObject *answer = read_covered(reading, run, wanted);
+        PyObject *answer = read_covered(reading, run, request);
         if (answer || run->error)
             return answer;
     }
-    return PyErr_Occurred() ? NULL : read_plain(reading, run, wanted);
+    return PyErr_Occurred() ? NULL : read_plain(reading, run, request);
 }
 
-/* Reads the records from `offset` on: up to `size` bytes, none beyond the tail, and at most `count_max` records.
+/* Reads the records from `offset` on: up to `size` bytes, none after the tail, and at most `count_max` records.
  *
- * reading: the address of a binlog_reading.  to_tail: from `offset` on.
- * verify: give whole ranges that hold, where the index tells of any.  The first one is given as a whole, whatever is asked
- * for, and is all that is given if it is more than that: with BINLOG_SCAN_MORE.
- * buffer: bytes that nobody else has, to read into if they are enough: the page faults of new memory can take longer than
- * the copy.  Then the data may go on after the last record.  None for new bytes that end there.
- * Returns what `give` does, or a binlog_read_outcome. */
+ * reading: the address of a binlog_reading.  to_tail: the distance from `offset`.
+ * verify: return whole ranges that hold, if the index has any.  The first one is returned whole even if that is more than
+ * requested; then it is all that is returned, with BINLOG_SCAN_MORE.
+ * buffer: bytes that no other object has, to read into if they are large enough, because the page faults of new memory can take
+ * longer than the copy.  Then the data may continue after the last record.  None for new bytes that end there.
+ * Returns the result of `build_result`, or a binlog_read_outcome. */
 PyObject *binlog_read_records(PyObject *module, PyObject *args)
 {
     unsigned long long address;
     long long offset, size, to_tail;
     int verify;
-    struct wanted wanted;
+    struct request request;
     struct run run;
     PyObject *answer;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "KLLLnOp:read_records", &address, &offset, &size, &to_tail, &wanted.count_max,
-                          &wanted.buffer, &verify))
+    if (!PyArg_ParseTuple(args, "KLLLnOp:read_records", &address, &offset, &size, &to_tail, &request.count_max,
+                          &request.buffer, &verify))
         return NULL;
-    if (offset < 0 || size < 0 || to_tail < 0 || wanted.count_max < 0) {
-        PyErr_SetString(PyExc_ValueError, "what is read lies in the file");
+    if (offset < 0 || size < 0 || to_tail < 0 || request.count_max < 0) {
+        PyErr_SetString(PyExc_ValueError, "a read starts in the file, and its sizes are not negative");
         return NULL;
     }
     struct binlog_reading *reading = (struct binlog_reading *)(uintptr_t)address;
-    wanted.offset = (uint64_t)offset;
-    wanted.size = (uint64_t)(size < to_tail ? size : to_tail);
-    wanted.to_tail = (uint64_t)to_tail;
-    wanted.buffer = wanted.buffer == Py_None ? NULL : wanted.buffer;
+    request.offset = (uint64_t)offset;
+    request.size = (uint64_t)(size < to_tail ? size : to_tail);
+    request.to_tail = (uint64_t)to_tail;
+    request.buffer = request.buffer == Py_None ? NULL : request.buffer;
     run.record_bytes_max = reading->record_bytes_max;
-    do /* from the start, if a signal came: its handlers may have read too */
-        answer = read_once(reading, &run, &wanted, verify);
+    do /* again after a signal, because its handlers may have read too */
+        answer = read_once(reading, &run, &request, verify);
     while (!answer && run.error == EINTR && !PyErr_Occurred());
     return answer;
 }

@@ -1,4 +1,4 @@
-"""Writers, readers, retention and archiving together: nothing is lost, read twice, or out of order."""
+"""Writers, readers, retention and archiving together: no record is lost, returned twice, or out of order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _archive_until_done(log: Path) -> None:
 
 
 def _follow(log: Path) -> None:
-    """Follow from the start with one reader."""
+    """Read from the start with one pass."""
     found = []
     with Reader(log) as reader:
         for entry in reader.tail(30):
@@ -50,7 +50,7 @@ def _follow(log: Path) -> None:
 
 
 def _restart(log: Path) -> None:
-    """Follow with a new reader for every few records, from the position of the last one."""
+    """Read with a new reader for every few records, each from the position of the last one."""
     found: list[bytes] = []
     at: Ref | Start = Start.BEGINNING
     while True:
@@ -64,7 +64,7 @@ def _restart(log: Path) -> None:
     assert found == [*(_record(number) for number in range(CUTOVERS * EACH)), b"end"]
 
 
-def test_all_at_once(log: Path) -> None:
+def test_archiving_beside_writers_readers_and_cutovers(log: Path) -> None:
     with Writer(log):
         pass
     jobs = [Child(job, log) for job in (_write, _archive_until_done, _follow, _restart, _restart)]
@@ -75,7 +75,7 @@ def test_all_at_once(log: Path) -> None:
     assert len(read_all(log)) == CUTOVERS * EACH + 1
 
 
-def test_in_threads_of_one_process(log: Path) -> None:
+def test_archiving_in_threads_of_one_process(log: Path) -> None:
     with Writer(log):
         pass
     failed: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Daemons that close every descriptor, including binlog's, and continue to use their handles."""
+"""Daemons that close all their descriptors, ours too, and continue to use their handles."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def _run(tmp_path: Path, code: str, *, mode: str = "SYNC") -> None:
 
 @KINDS
 @MODES
-def test_no_record_lands_in_another_log(tmp_path: Path, kind: str, mode: str) -> None:
-    """A durable, acknowledged record of one log was once written to another log."""
+def test_no_record_is_appended_to_another_log(tmp_path: Path, kind: str, mode: str) -> None:
+    """A durable, acknowledged record of one log was found in written to another log."""
     code = f"""
 first = Writer(one, mode=mode)
 first.append(b"1")
@@ -137,8 +137,8 @@ os._exit(0)
 
 
 @KINDS
-def test_a_reader_continues_at_its_position(tmp_path: Path, kind: str) -> None:
-    """It once reported damage that did not exist."""
+def test_a_reader_resumes_where_it_was(tmp_path: Path, kind: str) -> None:
+    """It reported damage that did not exist."""
     code = f"""
 import random
 writer = Writer(one)
@@ -169,7 +169,7 @@ os._exit(0)
 
 
 @KINDS
-def test_a_writer_reports_that_its_directory_was_removed(tmp_path: Path, kind: str) -> None:
+def test_a_writer_whose_directory_was_removed_meanwhile_gets_an_error(tmp_path: Path, kind: str) -> None:
     code = f"""
 from binlog.errors import GoneError
 writer = Writer(one)
@@ -193,7 +193,7 @@ os._exit(0)
 
 
 def test_one_closed_descriptor_is_opened_again(tmp_path: Path) -> None:
-    """A program may close any of our descriptors by its number, and open a file of its own with that number."""
+    """The program closes any of our descriptors by its number, and opens a file of its own with that number."""
     code = """
 names = {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2 and
          os.path.exists(f"/proc/self/fd/{fd}")}
@@ -225,7 +225,7 @@ os._exit(0)
 @pytest.mark.parametrize("grows", [True, False])
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_reader_returns_no_record_of_a_copy_of_its_log(tmp_path: Path, grows: bool, waits: bool) -> None:
-    """A copy has the log's header, so only device and inode identify the file of a descriptor."""
+    """A copy has the log's header, so only device and inode show the file of a descriptor."""
     code = f"""
 import shutil, time
 writer = Writer(one)

@@ -1,4 +1,4 @@
-"""Followers in other processes: soon, quiet, woken by the bell alone, and without permission to write."""
+"""Followers in other processes: fast, quiet, woken by the doorbell alone, and without permission to write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOBODY = 65534
 
 @contextmanager
 def _child(work: Callable[[int], None]) -> Iterator[tuple[int, int]]:
-    """Fork a child that is given the writing end of a pipe; its id, and the reading end."""
+    """Fork a child with the writing end of a pipe; return its id, and the reading end."""
     read, write = os.pipe()
     child = Child(work, write)
     os.close(write)
@@ -41,7 +41,7 @@ def _read_all(fd: int) -> bytes:
 
 
 def _asleep(child: int) -> bool:
-    """Whether the process sleeps, as it does in its futex."""
+    """Return whether the process sleeps, as it does in its futex."""
     return Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S"
 
 
@@ -53,7 +53,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow
-def test_an_idle_follower_has_a_record_soon_after_its_append(log: Path, figure: Callable[[str], None]) -> None:
+def test_an_idle_follower_gets_a_record_soon_after_its_append(log: Path, figure: Callable[[str], None]) -> None:
     rounds = 200
     with Writer(log) as writer:
 
@@ -71,7 +71,7 @@ def test_an_idle_follower_has_a_record_soon_after_its_append(log: Path, figure: 
             os.read(pipe, 1)
             returned = []
             for _ in range(rounds):
-                time.sleep(0.02)  # the follower is to be idle: this is the load, not a wait for something
+                time.sleep(0.02)  # the follower must be idle: this is the load, not a wait for something
                 writer.append(bytes(100))
                 returned.append(time.perf_counter_ns())
             seen = json.loads(_read_all(pipe))
@@ -97,7 +97,7 @@ def test_an_idle_follower_makes_at_most_one_system_call_a_second(log: Path, figu
 
 
 def _follow_nobody(log: Path, seconds: float) -> tuple[int, int, int]:
-    """How many calls it made before it waited and after that, and how often it slept meanwhile, in whatever call."""
+    """Return how many calls it made before it waited and after that, and how often it slept meanwhile, in any call."""
     with Reader(log) as reader:
         assert [entry.data for entry in reader] == [b"1"]
         assert not reader.wait(0.01)
@@ -106,8 +106,8 @@ def _follow_nobody(log: Path, seconds: float) -> tuple[int, int, int]:
         return before, calls_so_far(), resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - slept
 
 
-def test_only_the_bell_wakes_followers_also_over_a_cutover(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)  # a follower that is not woken fails by its deadline
+def test_the_doorbell_alone_wakes_followers_even_across_a_cutover(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 600.0)  # a follower that is not woken fails by its deadline
     with Writer(log) as writer:
 
         def follow(pipe: int) -> None:
@@ -130,7 +130,7 @@ def test_only_the_bell_wakes_followers_also_over_a_cutover(log: Path, monkeypatc
 
 @pytest.mark.slow
 def test_two_hundred_followers_wake(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 600.0)
     count = 200
     with Writer(log) as writer:
         read, write = os.pipe()
@@ -154,7 +154,7 @@ def test_two_hundred_followers_wake(log: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_follower_needs_only_permission_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)
+    monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 600.0)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with Writer(log, permissions=0o644) as writer:

@@ -52,7 +52,7 @@ def _append_for_long(writer: Writer[binlog.Ref]) -> None:
 
 @MODES
 def test_after_a_rename_records_go_to_the_file_with_the_name(log: Path, mode: Mode) -> None:
-    """logrotate's `rename`: from then on the open writer appended to a file that nobody reads."""
+    """After logrotate's `rename`, the open writer appended to a file that no reader reads."""
     _make(log)
     with Writer(log, mode=mode) as writer:
         writer.append(b"old")
@@ -89,7 +89,7 @@ def test_a_rename_by_the_same_thread_is_seen_at_once(log: Path, mode: Mode) -> N
         "os.rename(log, log + '2'); Writer(log).append(b'another log')",
     ],
 )
-def test_a_writer_whose_directory_went_is_told_so_by_name(log: Path, mode: Mode, replace: str) -> None:
+def test_a_writer_whose_directory_was_removed_gets_an_error_that_names_it(log: Path, mode: Mode, replace: str) -> None:
     _make(log)
     writer = Writer(log, mode=mode)
     writer.append(b"old")
@@ -104,8 +104,8 @@ def test_a_writer_whose_directory_went_is_told_so_by_name(log: Path, mode: Mode,
 
 
 @pytest.mark.parametrize("replace", ["shutil.rmtree(log)", "os.rename(log, log + '2'); os.mkdir(log)"])
-def test_who_only_stages_is_told_that_the_directory_went(log: Path, replace: str) -> None:
-    """The background thread met the error, told nobody, and appends returned for as long as the ring had room."""
+def test_a_writer_that_only_stages_gets_an_error_if_its_directory_was_removed(log: Path, replace: str) -> None:
+    """The background thread met the error and hid it, and appends returned as long as the ring had room."""
     _make(log)
     writer = Writer(log, mode=Mode.STAGE)
     writer.append(b"old")
@@ -121,10 +121,10 @@ def test_who_only_stages_is_told_that_the_directory_went(log: Path, replace: str
 def _stage_until(writer: Writer[binlog.Ref], deadline: float) -> None:
     while time.monotonic() < deadline:
         writer.append(b"new")
-        time.sleep(0.01)  # 20 s of records have room in the ring
+        time.sleep(0.01)  # the ring has room for 20 s of records
 
 
-def test_what_fails_at_the_end_of_the_interpreter_is_told(log: Path) -> None:
+def test_a_failure_at_the_end_of_the_interpreter_is_reported(log: Path) -> None:
     _make(log)
     code = "w = Writer(log, mode=Mode.STAGE); w.append(b'1'); w.sync(); w.append(b'2'); shutil.rmtree(log)"
     script = f"import sys, shutil\nfrom binlog import Mode, Writer\nlog = sys.argv[1]\n{code}"
@@ -132,7 +132,7 @@ def test_what_fails_at_the_end_of_the_interpreter_is_told(log: Path) -> None:
     assert f"may be lost with this process: {log}: the directory was removed" in done.stderr
 
 
-def test_a_writer_is_told_that_a_directory_above_its_own_was_replaced(log: Path) -> None:
+def test_a_writer_gets_an_error_if_a_directory_above_its_own_was_replaced(log: Path) -> None:
     _make(log)
     with Writer(log) as writer:
         writer.append(b"old")
@@ -148,13 +148,13 @@ def test_a_writer_is_told_that_a_directory_above_its_own_was_replaced(log: Path)
         assert any(refused() for _ in range(100_000))
 
 
-def test_a_writer_that_appends_now_and_then_is_told_so_each_time(log: Path) -> None:
-    """A look that failed was taken for one that had just succeeded, and the next appends were accepted."""
+def test_a_writer_that_appends_rarely_gets_the_error_each_time(log: Path) -> None:
+    """A check that failed was taken for one that had just succeeded, and the next appends were accepted."""
     _make(log)
     with Writer(log) as writer:
         for _ in range(3):
             writer.append(b"old")
-            time.sleep(0.15)  # the time since the last look decides; there is nothing to wait for
+            time.sleep(0.15)  # the time since the last check decides; there is nothing to wait for
         _elsewhere("os.rename(os.path.dirname(log), os.path.dirname(log) + '2'); os.makedirs(log)", log)
         time.sleep(0.15)
         for _ in range(3):
@@ -173,12 +173,12 @@ def test_a_writer_that_appends_now_and_then_is_told_so_each_time(log: Path) -> N
     ],
 )
 @pytest.mark.parametrize("wait", [Reader.wait, lambda reader, _: next(reader.tail(20.0))], ids=["wait", "tail"])
-def test_a_follower_is_told_that_its_file_or_directory_went(
+def test_a_follower_gets_an_error_if_its_file_or_directory_was_removed(
     log: Path, monkeypatch: pytest.MonkeyPatch, replace: str, wait: Callable[[Reader, float], object]
 ) -> None:
-    """It waited for ever, without a word."""
-    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(cursor, "_THERE_SECONDS", 0.0)
+    """It waited for ever, without an error."""
+    monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(cursor, "_CHECK_SECONDS", 0.0)
     _make(log)
     with Reader(log) as reader:
         assert [entry.data for entry in reader] == [b"before"]
@@ -187,7 +187,7 @@ def test_a_follower_is_told_that_its_file_or_directory_went(
             wait(reader, 20.0)
 
 
-def test_a_follower_of_a_directory_without_files_is_told_that_it_went(tmp_path: Path) -> None:
+def test_a_follower_of_a_directory_without_files_gets_an_error_if_it_was_removed(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     with Reader(tmp_path / "log") as reader:
         (tmp_path / "log").rmdir()
@@ -195,10 +195,10 @@ def test_a_follower_of_a_directory_without_files_is_told_that_it_went(tmp_path: 
             reader.wait(20.0)
 
 
-def test_a_follower_passes_over_files_that_are_archived_and_pruned_meanwhile(
+def test_a_follower_continues_past_files_that_are_archived_and_pruned_meanwhile(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cursor, "_THERE_SECONDS", 0.0)
+    monkeypatch.setattr(cursor, "_CHECK_SECONDS", 0.0)
     _make(log)
     with Reader(log) as reader, Writer(log) as writer:
         assert [entry.data for entry in reader] == [b"before"]
@@ -211,7 +211,7 @@ def test_a_follower_passes_over_files_that_are_archived_and_pruned_meanwhile(
 
 
 def test_a_log_may_be_given_by_a_relative_path(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A daemon goes to the root directory once it has opened its log."""
+    """A daemon changes to the root directory after it opened its log."""
     _make(log)
     monkeypatch.chdir(log.parent)
     with Writer("log") as writer:
@@ -223,7 +223,7 @@ def test_a_log_may_be_given_by_a_relative_path(log: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.root
-def test_a_process_that_changed_its_root_appends_on(log: Path) -> None:
+def test_a_process_that_changed_its_root_continues_to_append(log: Path) -> None:
     _make(log)
     code = (
         "w = Writer(log); r = Reader(log); w.append(b'1'); os.chroot('/tmp'); os.chdir('/')\n"
@@ -248,7 +248,7 @@ def test_a_log_is_appended_to_through_a_symbolic_link(log: Path) -> None:
     assert os.listdir(log.parent / "other") == []
 
 
-def test_a_copy_left_by_shutil_is_no_moved_file(log: Path) -> None:
+def test_a_copy_made_by_shutil_is_not_a_moved_file(log: Path) -> None:
     _make(log)
     with Writer(log) as writer:
         shutil.copytree(log, log.parent / "copy")
@@ -256,7 +256,7 @@ def test_a_copy_left_by_shutil_is_no_moved_file(log: Path) -> None:
     assert read_all(log) == [b"before", b"1"]
 
 
-def test_a_reader_is_told_that_the_log_went_although_a_cutover_had_begun(log: Path) -> None:
+def test_a_reader_gets_an_error_if_the_log_was_removed_during_a_cutover(log: Path) -> None:
     _make(log)
     with open(log / "00000001.dat", "r+b") as file:
         os.pwrite(file.fileno(), (2).to_bytes(4, "big"), LOG_HEADER.offset("next_number"))

@@ -14,7 +14,7 @@ from tests.support.workers import append_within, follow_or_start_again, prune_un
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_pruners_writers_and_readers_at_once(log: Path, method: str) -> None:
+def test_prunes_writers_and_readers_at_once(log: Path, method: str) -> None:
     writers, count, cutover_bytes, record_bytes = 4, 300, 5000, 44
     files = writers * count * record_bytes // (cutover_bytes + 2 * writers * record_bytes)
     last = job(99, 0)
@@ -41,7 +41,7 @@ def test_pruners_writers_and_readers_at_once(log: Path, method: str) -> None:
 
 
 def _last_after(log: Path, last: bytes, records: int) -> None:
-    """Append the last record, after the log has `records` records."""
+    """Append the last record, after n others has in the log."""
     with Writer(log) as writer:
         while True:
             newest = binlog.stat(log).files[-1]

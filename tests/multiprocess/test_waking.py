@@ -1,4 +1,4 @@
-"""A reader that is woken has its records in hand with the call that waits; what that could break."""
+"""A woken reader gets its records from the call that waits."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _asleep(process: int) -> bool:
 
 
 def _appended_while_waiting(log: Path, monkeypatch: pytest.MonkeyPatch, records: list[bytes], **options: int) -> Reader:
-    """A reader that was woken out of its wait by an append of `records`; one record, read, lies before them."""
-    monkeypatch.setattr(cursor, "_LOOK_SECONDS", 600.0)  # one that is not woken fails by its deadline
+    """A reader that was woken by an append of `records`; it has read one record before them."""
+    monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 600.0)  # one that is not woken fails by its deadline
     with Writer(log) as writer:
         writer.append(b"first")
     reader = Reader(log, **options)
@@ -54,7 +54,7 @@ def _appended_while_waiting(log: Path, monkeypatch: pytest.MonkeyPatch, records:
 
 
 def _until_set(flag: mmap.mmap) -> None:
-    """Without sleeping, for the other process takes a sleep for a wait on the bell."""
+    """Without sleeping, because the other process takes a sleep for a wait on the doorbell."""
     deadline = time.monotonic() + 60
     while not flag[0]:
         assert time.monotonic() < deadline
@@ -63,7 +63,7 @@ def _until_set(flag: mmap.mmap) -> None:
 AFTER_FIRST = Ref(1, 265)
 
 
-def test_after_a_wait_every_way_of_reading_gives_the_record(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_wait_every_way_of_reading_returns_the_record(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _appended_while_waiting(log, monkeypatch, [b"a", b"b", b"c"]) as reader:
         assert reader.next_ref == AFTER_FIRST
         assert reader.wait(0) is True
@@ -74,7 +74,7 @@ def test_after_a_wait_every_way_of_reading_gives_the_record(log: Path, monkeypat
         assert (list(reader), reader.wait(0)) == ([], False)
 
 
-def test_a_batch_right_after_a_wait_has_all_that_came(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_right_after_a_wait_has_every_new_record(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [b"%d" % index * 100 for index in range(400)]  # more than a waking reader takes at once
     with _appended_while_waiting(log, monkeypatch, records) as reader:
         batch = reader.read_batch()
@@ -82,13 +82,13 @@ def test_a_batch_right_after_a_wait_has_all_that_came(log: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("size", [0, 1, 16379, 16380, 16381, 20_000, 1 << 20])
-def test_a_record_of_any_size_wakes(log: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_a_record_of_any_size_wakes_a_reader(log: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     records = [os.urandom(size), b"after"]
     with _appended_while_waiting(log, monkeypatch, records) as reader:
         assert [entry.data for entry in reader] == records
 
 
-def test_a_record_over_the_limit_wakes_and_is_refused_after_those_before_it(
+def test_a_record_over_the_limit_wakes_a_reader_and_is_refused_after_those_before_it(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with _appended_while_waiting(log, monkeypatch, [b"good", bytes(100), b"2"], record_bytes_max=99) as reader:
@@ -102,7 +102,7 @@ def test_a_record_over_the_limit_wakes_and_is_refused_after_those_before_it(
         assert reader.next_ref == AFTER_FIRST
 
 
-def test_a_reader_closed_after_a_wait_gives_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_closed_after_a_wait_returns_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = _appended_while_waiting(log, monkeypatch, [b"1"])
     reader.close()
     with pytest.raises(ClosedError):
@@ -110,15 +110,15 @@ def test_a_reader_closed_after_a_wait_gives_nothing(log: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["rung before", "rung meanwhile"])
-def test_the_wait_itself_gives_what_was_appended(log: Path, waits: bool) -> None:
+def test_the_wait_itself_returns_the_appended_records(log: Path, waits: bool) -> None:
     with Writer(log) as writer:
         writer.append(b"first")
     file = FileReader(LogDirectory(log), 1, record_bytes_max=100)
-    assert file.known.look() == 265
+    assert file.header_cache.refresh() == 265
     waiting, opened = os.getpid(), mmap.mmap(-1, 1)
 
     def append() -> None:
-        with Writer(log) as writer:  # whose opening wakes as well, and is over before the wait begins
+        with Writer(log) as writer:  # its opening wakes as well, and is over before the wait begins
             opened[0] = 1
             while waits and not _asleep(waiting):
                 time.sleep(0.001)
@@ -130,18 +130,18 @@ def test_the_wait_itself_gives_what_was_appended(log: Path, waits: bool) -> None
         child.join()
     places = struct.pack("=3I", 0, 10, 14)
     assert file.waiting(60, 265)() == (265, b"\0\0\0\6second\0\0\0\0", places, Stop.END)
-    assert (file.known.tail, file.header.record_count) == (279, 3)
+    assert (file.header_cache.tail, file.header.record_count) == (279, 3)
     if waits:
         child.join()
-    # The bell as it is now is not the one that was read before the tail was: one look more before it may be waited on.
-    seen = file.known.bell_before
-    assert file.known.look() == 279
-    assert file.known.bell_before == seen + 1
+    # The doorbell may only be waited on with its value from before the tail was read, so the header is read once more.
+    seen = file.header_cache.doorbell_at_previous_read
+    assert file.header_cache.refresh() == 279
+    assert file.header_cache.doorbell_at_previous_read == seen + 1
     assert file.waiting(0.001, 279)() == -errno.ETIMEDOUT
 
 
-def test_a_woken_reader_has_its_record_after_two_reads(log: Path) -> None:
-    """It reads the header and the record, and no more."""
+def test_a_woken_reader_gets_its_record_after_two_reads(log: Path) -> None:
+    """It reads the header and the record, and nothing else."""
     with Writer(log) as writer:
         writer.append(b"first")
     run = run_preloaded(_follow, log)
@@ -149,7 +149,7 @@ def test_a_woken_reader_has_its_record_after_two_reads(log: Path) -> None:
 
 
 def _follow(log: Path) -> int:
-    """How many calls it has made when it has the record for which it waits."""
+    """Return how many calls it has made when it has the record that it waits for."""
     waiting, opened = os.getpid(), mmap.mmap(-1, 1)
 
     def append() -> None:
@@ -214,9 +214,7 @@ print(interrupts, len(found))
 
 
 @pytest.mark.parametrize("way", ["wait", "tail"])
-def test_an_interrupt_of_a_waiting_reader_loses_nothing_that_did_not_reach_it(
-    log: Path, way: str, figure: Callable[[str], None]
-) -> None:
+def test_an_interrupt_of_a_waiting_reader_loses_no_record(log: Path, way: str, figure: Callable[[str], None]) -> None:
     count = 1500
     with Writer(log) as writer:
         command = [sys.executable, "-c", _INTERRUPTED, log, str(count), way]
@@ -226,7 +224,7 @@ def test_an_interrupt_of_a_waiting_reader_loses_nothing_that_did_not_reach_it(
             for index in range(count):
                 writer.append(b"%d" % index)
             appended = count
-            while process.poll() is None:  # the last one may be lost to it as well, and it would wait for ever
+            while process.poll() is None:  # it may lose the last one as well, and would wait for ever
                 writer.append(b"%d" % appended)
                 appended += 1
                 with suppress(subprocess.TimeoutExpired):
@@ -235,5 +233,5 @@ def test_an_interrupt_of_a_waiting_reader_loses_nothing_that_did_not_reach_it(
         assert process.returncode == 0
     figure(f"records that reached a reader that was interrupted {interrupts} times, by {way}: {found} of {count}")
     assert interrupts > 20
-    # One that was on its way when the signal came may be lost to the loop, and no more than that.
+    # The loop may lose one record that was being returned when the signal came, and no more.
     assert count - interrupts <= found <= appended

@@ -219,7 +219,7 @@ class _Counter:
             self.close()
             self._failed = ref
         if self._at > ref:
-            self._failed = ref  # the ref is not the start of a record
+            self._failed = ref  # no record starts there
         return self._sequence if self._at == ref else None
 
     def close(self) -> None:

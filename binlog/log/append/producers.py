@@ -26,7 +26,7 @@ from binlog.log.files.header import settled_header
 from binlog.log.recovery.evidence import FileEvidence
 from binlog.log.recovery.file_operations import Directory, replace_file
 from binlog.storage.file_access import FileAccess
-from binlog.storage.files import Content
+from binlog.storage.files import ByteSource
 
 _BYTES_MAX = 1 << 16
 _UNCHECKED = b"{"
@@ -101,7 +101,7 @@ class Turns:
         name = once_file_name(source)
         self._directory.rename(next_file_name(name), name)
 
-    def settle(self, header: LogHeader, content: Content, path: str) -> None:
+    def settle(self, header: LogHeader, content: ByteSource, path: str) -> None:
         """Settle every turn that stands as being appended.
 
         header, content, path: of the open file, which was found and put right.
@@ -117,7 +117,7 @@ class Turns:
                 # Before the flag is taken back: else a power cut might bring the name back after others have appended.
                 self._directory.sync()
 
-    def _is_there(self, turn: Turn, header: LogHeader, content: Content, path: str) -> bool:
+    def _is_there(self, turn: Turn, header: LogHeader, content: ByteSource, path: str) -> bool:
         """Whether a turn's records are in the log, by their bytes.
 
         Where another program has appended in the middle of it, or cut over, others lie in their place.

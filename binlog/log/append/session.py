@@ -76,7 +76,7 @@ class Session:
         self.closed = self._closing = False
         self._reopen = True
         if not directory.intact:
-            directory.check_there()  # after a fork, or if all descriptors were closed, ours may be another file's
+            directory.check_path()  # after a fork, or if all descriptors were closed, ours may be another file's
         self._poison: PoisonedError | None = None
         self._file: WritableFile | None = None
         self._area: StagingArea | None = None

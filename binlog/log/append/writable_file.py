@@ -31,7 +31,7 @@ from binlog.format.record import OFFSET_MAX
 from binlog.log.append.producers import Turn, Turns
 from binlog.log.directory import LogDirectory
 from binlog.log.files.header import check_size, read_header
-from binlog.log.index.index_building import CATCH_UP_BYTES_MAX, IndexWriting
+from binlog.log.index.index_building import CATCH_UP_BYTES_MAX, IndexWriter
 from binlog.log.recovery.evidence import FileEvidence, heal
 from binlog.log.recovery.recovery import Recovery
 from binlog.log.recovery.recovery_table import Action, decide
@@ -80,7 +80,7 @@ class WritableFile:
         self._descriptor = directory.descriptor(log_file_name(number))
         self._doorbell = Doorbell(self.fd, _BELL)
         self._vouched = False
-        self._index: IndexWriting | None = None
+        self._index: IndexWriter | None = None
         self._index_epoch = -1
         self.ours = False
         self.turns = Turns(directory, access_like(self._descriptor.status))
@@ -117,12 +117,12 @@ class WritableFile:
         Raises: GoneError if the name, or the path of the directory, leads elsewhere; PoisonedError; CorruptError;
         VersionError; FullError.
         """
-        self._directory.check_there()
+        self._directory.check_path()
         if not self._directory.leads_to(self.number, self.identity):
             raise GoneError(f"{self.path} was removed, or moved away")
         directory = self._directory
         self.commits.watch(
-            self.identity, directory.fd, directory.identity, *directory.place_of(log_file_name(self.number))
+            self.identity, directory.fd, directory.identity, *directory.lookup_place(log_file_name(self.number))
         )
         found, header = self._directory.believed_header(self.fd, self.number)
         same_boot = header.boot_id == boot_id()
@@ -188,7 +188,7 @@ class WritableFile:
             with suppress(OSError):
                 os.utime(self.fd)
         with suppress(BinlogError, OSError):  # else it stays behind, or is of no use, and is closed again
-            index = IndexWriting(self._directory, self.number, self.fd)
+            index = IndexWriter(self._directory, self.number, self.fd)
             if index.cut(header, tail):
                 self._index = index
 
@@ -303,7 +303,7 @@ class WritableFile:
         entries = bytearray()
         size = os.fstat(self.fd).st_size
         try:
-            end, crc, count = self._write_runs(header.tail, runs, self._ranges_behind(header), entries)
+            end, crc, count = self._write_runs(header.tail, runs, self._ranges_at_tail(header), entries)
         except FullError:
             self.cut(size)
             raise
@@ -327,12 +327,12 @@ class WritableFile:
                 self.complete_index(self.header(), bytes_max=None)
         return found
 
-    def _ranges_behind(self, header: LogHeader) -> Ranges | None:
+    def _ranges_at_tail(self, header: LogHeader) -> Ranges | None:
         """What makes index entries of records while they are at hand; None where the index cannot go on with them."""
         if not self.complete_index(header) or self._index is None:
             return None
         try:
-            return self._index.ranges_behind(header)
+            return self._index.ranges_at_tail(header)
         except (BinlogError, OSError):
             return None
 

@@ -1,1 +1,1 @@
-"""Closed log files as compressed archives: making, reading and verifying them."""
+"""Archives, which are closed log files compressed: making, reading and repairing them."""

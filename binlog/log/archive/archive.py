@@ -1,12 +1,12 @@
-"""Archives: closed files compressed, to be read as if they were not.
+"""Archiving: compressed copies take the place of closed log files and are read like them.
 
 Invariants
-- A file goes only once its archive is complete, synced, read back and found equal, and has its name, durably.  Until
-  then it is the file that counts, though both be there: whoever died in between has the next archive finish it.
-- That a file is what was archived is seen under its lock, and the lock is held until it is gone.  Compressing and
-  comparing take no lock, for a writer that comes late to a closed file would wait for it; repairs are kept out by
-  theirs.
-- The index stays as it is, and is complete: its CRCs prove the file before it is archived, and the archive after.
+- A file is removed only after its archive is complete, synced, read back and found equal, and durably named.  If both
+  exist, the file counts: the process that archived it died, and the next call of `archive` finishes its work.
+- A lock proves that the file is the one that was archived, and is held until the file is removed.  Compressing and
+  comparing take no lock, because a foreign writer that appends after the close would wait for it; a lock of their own
+  keeps repairs out.
+- The index stays as it is, and is complete: its CRCs prove the file before it is archived, and the archive afterwards.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _LOCK_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Archived:
-    """A file that was archived, or would be, or could not be.
+    """A file that was archived, would be archived in a dry run, or could not be archived.
 
     name: of the archive, in the log's directory.
-    record_count: None where another program made the file.
-    closed_ns: when it was closed, as far as can be told.
-    raw_bytes: the file's size up to its tail.  archive_bytes: the archive's; None where it was not made.
-    problem: why the file was left as it is; None where it was not.
+    record_count: None if another program made the file.
+    closed_ns: when the file was closed, as far as is known.
+    raw_bytes: the file's size up to its tail.  archive_bytes: the archive's; None if it was not made.
+    problem: why the file was left as it is; None if it was archived.
     """
 
     number: int
@@ -70,19 +70,20 @@ def archive(
     level: int = LEVEL_DEFAULT,
     dry_run: bool = False,
 ) -> list[Archived]:
-    """Put a compressed archive in the place of each closed file, oldest first, and tell of each.
+    """Replace each closed file by a compressed archive, oldest first, and return a report for each.
 
-    keep_last: leave so many of the newest closed files as they are.
-    keep_seconds: leave what was closed less than so long ago.
-    level: zstd's, 1 to 19; higher is smaller and slower, but not to read.
-    dry_run: archive nothing, and tell which would be.
+    keep_last: leave n of the newest closed files as they are.
+    keep_seconds: leave files that were closed less than n seconds ago.
+    level: zstd's, 1 to 19; higher is smaller and slower, but not slower to read.
+    dry_run: archive nothing, and report the files that would be archived.
 
-    Records keep their refs, and all that reads a log reads archives: a Reader, `check`, Spark.  A file goes only after
-    its archive was synced and compared with it, byte for byte, and with the index, which is completed before.  A file
-    whose bytes are not what was written, or that another program may write to, is left, and told with the `problem`.
-    Needs room on the disk for one archive more, and memory for some MiB and the largest record, three times.
+    Records keep their refs, and everything that reads a log reads archives: a Reader, `check`, Spark.  A file is
+    removed only after its archive was synced and compared, byte for byte, with the file and with the index, which is
+    completed first.  A file is left, and reported with a `problem`, if its bytes are not those that were written, or if
+    another program may write to it.
+    Needs disk space for one more archive, and memory for some MiB and three times the largest record.
     May run beside writers and readers.  Durable on return.
-    Raises: NotFoundError if there is no log; BusyError where another process archives or repairs it; AccessError,
+    Raises: NotFoundError if there is no log; BusyError if another process archives or repairs it; AccessError,
     CorruptError, VersionError for a file's header; FullError, PoisonedError, which leave the file; ValueError.
     """
     keep_seconds = None if keep_seconds is None else seconds_of(keep_seconds, "keep_seconds")
@@ -90,16 +91,16 @@ def archive(
     with LogDirectory(path) as directory:
         directory.log_numbers()
         if dry_run:
-            return [_told(each) for each in _wanted(directory, keep_last, keep_seconds)[0]]
+            return [_report(each) for each in _wanted(directory, keep_last, keep_seconds)[0]]
         with hold_lock_file(directory, LOCK_NAME, "archives or repairs the log", directory.access()):
-            _sweep(directory)
+            _remove_unfinished(directory)
             done = []
             wanted, mixed = _wanted(directory, keep_last, keep_seconds)
             for each in wanted:
                 try:
                     done.append(_archive(directory, each, level=level, mixed=mixed))
                 except NotFoundError:
-                    continue  # retention removed it since the listing
+                    continue  # pruned after the listing
             return done
 
 
@@ -113,7 +114,7 @@ def _check_arguments(keep_last: int, keep_seconds: float | None, level: int) -> 
 
 
 def _wanted(directory: LogDirectory, keep_last: int, keep_seconds: float | None) -> tuple[Sequence[ClosedFile], bool]:
-    """The files that are to be archived, oldest first, and whether other programs write to the log."""
+    """Return the files to archive, oldest first, and whether other programs write to the log."""
     files = list(list_files(directory))
     mixed = any(file.header.mixed for file in files)
     now_ns = time.time_ns()
@@ -131,7 +132,7 @@ def _wanted(directory: LogDirectory, keep_last: int, keep_seconds: float | None)
     return found, mixed
 
 
-def _told(closed: ClosedFile) -> Archived:
+def _report(closed: ClosedFile) -> Archived:
     header = closed.file.header
     return Archived(
         number=header.number, name=archive_file_name(header.number),
@@ -141,27 +142,28 @@ def _told(closed: ClosedFile) -> Archived:
 
 def _archive(directory: LogDirectory, closed: ClosedFile, *, level: int, mixed: bool) -> Archived:
     if closed.file.header.tail > RAW_BYTES_MAX:
-        return replace(_told(closed), problem=f"file {closed.file.header.number} has more than {RAW_BYTES_MAX} bytes")
+        return replace(_report(closed), problem=f"file {closed.file.header.number} has more than {RAW_BYTES_MAX} bytes")
     number = closed.file.header.number
     with directory.opened(log_file_name(number)) as fd:
         try:
             size = _RawFile(directory, number, fd).archive(level=level, mixed=mixed)
         except (BusyError, CorruptError, VersionError, GoneError) as error:
-            return replace(_told(closed), problem=str(error))
-    return replace(_told(closed), archive_bytes=size)
+            return replace(_report(closed), problem=str(error))
+    return replace(_report(closed), archive_bytes=size)
 
 
-def _sweep(directory: LogDirectory) -> None:
-    """Remove what those left that died while they made an archive."""
+def _remove_unfinished(directory: LogDirectory) -> None:
+    """Remove archives that are unfinished because their process died."""
     for name in directory.names():
         if archive_draft_number(name) is not None:
             directory.remove(name)
 
 
 class _RawFile:
-    """A closed file that is to become an archive.
+    """A closed file that is being archived.
 
-    Open for reading alone while that takes time: where other programs write, whoever has it open for writing counts.
+    It is open only for reading while that takes time, because in a log with foreign writers an open for writing counts
+    as one.
     """
 
     def __init__(self, directory: LogDirectory, number: int, fd: int) -> None:
@@ -173,65 +175,65 @@ class _RawFile:
         self._fd = fd
 
     def archive(self, *, level: int, mixed: bool) -> int:
-        """Put the archive in the file's place, and return its size.
+        """Replace the file by its archive, and return the archive's size.
 
         mixed: other programs write to the log.
-        Raises: BusyError, CorruptError, VersionError, GoneError where the file is not to be archived.
+        Raises: BusyError, CorruptError, VersionError, GoneError if the file must not be archived.
         """
-        # Loaded when used, for zstd is with it.
+        # Imported on use, because it imports zstd.
         from binlog.log.archive.archive_building import verify_archive, write_archive
 
         directory = self._directory
-        with directory.locked(self._name, _LOCK_SECONDS) as fd:  # once whoever closes it right now is done with that
+        with directory.locked(self._name, _LOCK_SECONDS) as fd:  # waits for a writer that is just closing it
             header = self._header(fd)
         source = (self._fd, header, self._path)
         with self._completed_index(header) as index:
             if directory.has(self._archive_name):
                 left = self._verified(source, index)
-                self._take_the_place(header, None, mixed=mixed)
+                self._replace_file(header, None, mixed=mixed)
                 return left
             name = archive_draft_name(self._number)
             try:
                 with directory.created(name, access_like(os.fstat(self._fd))) as draft:
                     write_archive(draft, source, index, level=level)
                     verify_archive(draft.content, source, index, path=draft.path)
-                    self._take_the_place(header, name, mixed=mixed)
+                    self._replace_file(header, name, mixed=mixed)
                     return os.fstat(draft.content).st_size
             finally:
                 directory.remove(name)
 
     def _header(self, fd: int) -> LogHeader:
-        """The header of a file that is as a cutover leaves it.  Raises: GoneError; CorruptError where it is not."""
+        """Return the header if the file is as a cutover leaves it.  Raises: GoneError; CorruptError."""
         found, header = self._directory.believed_header(fd, self._number)
         if os.fstat(fd).st_nlink == 0 or not header.closed:
             raise GoneError(f"{self._path} is not what it was when it was listed")
         verdict = decide(header, FileEvidence(fd, self._path), same_boot=header.boot_id == boot_id(), vouched=False)
         if verdict.action is not Action.KEEP or header.flags & Flag.POISON:
-            text = f"recovery is due ({verdict.text or verdict.action.value}): open the log with a writer"
+            text = f"it needs recovery ({verdict.text or verdict.action.value}): open the log with a writer"
             raise CorruptError(self._path, verdict.tail, f"recovery-{verdict.row}", text)
         heal(fd, found, header, self._path)
         return header
 
     @contextmanager
     def _completed_index(self, header: LogHeader) -> Iterator[Index]:
-        """The index, which a death may have left without its last entries, or somebody may have removed."""
+        """Yield the index, after completing it if a death left it without its last entries, or if it was removed."""
         directory, number = self._directory, self._number
         with opened_index(directory, number) as index:
-            is_complete = index is not None and _reaches(index, header)
+            is_complete = index is not None and _is_complete(index, header)
         if not is_complete:
             with directory.locked(self._name, _LOCK_SECONDS) as fd:
                 complete_index(directory, header, fd)
         with opened_index(directory, number) as index:
-            if index is None or not _reaches(index, header):
+            if index is None or not _is_complete(index, header):
                 text = "the file's index cannot be completed; see `binlog repair`"
                 raise CorruptError(self._path, header.first_offset, "index", text)
-            index.sync()  # nobody does for an append, and once the file is gone it is all that proves the records
+            index.sync()  # appends do not; after the file is removed, only the index proves the records
             yield index
 
     def _verified(self, source: tuple[int, LogHeader, str], index: Index) -> int:
-        """The size of an archive that has its name already, left by whoever died before the file was gone.
+        """Return the size of an archive that has its name already: its process died before it removed the file.
 
-        Raises: CorruptError, VersionError where it is not one of this file: whose it is, we do not know, so it stays.
+        Raises: CorruptError, VersionError if it is not of this file; then it stays, because its origin is unknown.
         """
         from binlog.log.archive.archive_building import verify_archive
 
@@ -241,14 +243,14 @@ class _RawFile:
             verify_archive(fd, source, index, path=path)
             return os.fstat(fd).st_size
 
-    def _take_the_place(self, header: LogHeader, draft: str | None, *, mixed: bool) -> None:
-        """Give the archive its name, and remove the file, each durably.  draft: None where it has its name."""
+    def _replace_file(self, header: LogHeader, draft: str | None, *, mixed: bool) -> None:
+        """Name the archive and remove the file, each durably.  draft: None if the archive has its name already."""
         directory = self._directory
         if mixed and is_written(directory, self._number):
             raise BusyError(f"{self._path} is open for writing, and other programs write to the log")
         with directory.locked(self._name, _LOCK_SECONDS) as fd:
             if replace(self._header(fd), doorbell=header.doorbell) != header:
-                raise GoneError(f"{self._path} changed while it was archived; archive it anew")
+                raise GoneError(f"{self._path} changed while it was archived; archive it again")
             if draft is not None:
                 directory.rename(draft, self._archive_name)
             else:
@@ -257,8 +259,8 @@ class _RawFile:
             directory.sync()
 
 
-def _reaches(index: Index, header: LogHeader) -> bool:
-    """Whether an index of the file goes up to its tail."""
+def _is_complete(index: Index, header: LogHeader) -> bool:
+    """Return whether an index of the file reaches its tail."""
     if not index.fits(header):
         return False
     last = index.entry(index.count - 1) if index.count else None

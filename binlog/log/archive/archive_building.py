@@ -1,14 +1,12 @@
-"""Making the archive of one closed file, and comparing it with the file.
+"""Making and repairing the archive of a closed file, and comparing it with the file.
 
-The archive is made under a draft's name, synced, and read back from the disk: each byte is compared with the file's,
-and with the CRCs of its index.  Nothing here takes a lock: the bytes below a closed file's tail never change, but by a
-repair, from which the caller is safe.
+An archive is written under another name, synced and read back from the disk.  Each byte is compared with the file's,
+and with the CRCs of its index.  Nothing here takes a lock: only a repair changes the bytes before a closed file's tail,
+and the caller excludes repairs.
 
-What a repair does to an archive: its index is completed, or made again, and so is what its frames tell.
-
-Its records it leaves as they are.  Of a damaged frame nothing can be had, and the frames beside it are read without a
-repair.  If the frame of the header, our facts or the table of frames are damaged, and what was there is known, then the
-archive is written again beside itself, synced, and takes its own name.
+Repairing an archive completes or rebuilds its index.  It leaves the records as they are: a damaged frame cannot be
+recovered, and the frames around it are readable without a repair.  If the header's frame, our facts or the table of
+frames are damaged and their content is known, the archive is written again under another name, synced, and renamed.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from binlog.format.archive_file import frame_bytes_for, pack_end, pack_start
 from binlog.format.index_file import INDEX_ENTRY
 from binlog.format.log_header import HEADER_BYTES, LogHeader
 from binlog.format.names import archive_draft_name, archive_file_name
-from binlog.log.archive.archive_content import ArchiveContent
+from binlog.log.archive.archive_reader import ArchiveReader
 from binlog.log.archive.zstd import Compressor, checksum_of
 from binlog.log.directory import LogDirectory, OpenedFile
 from binlog.log.files.header import read_header, settled_header
@@ -31,13 +29,13 @@ from binlog.log.index.index import Index, index_path, opened_index
 from binlog.log.index.index_building import complete_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck, Verified
 from binlog.storage.file_access import access_like
-from binlog.storage.files import Content, DiskFile, drop_page_cache, read_at
+from binlog.storage.files import ByteSource, DiskFile, drop_page_cache, read_at
 
 
-def verified(index: Index, content: Content, header: LogHeader, path: str) -> Iterator[Verified]:
-    """All records of a file, as its index proves them.
+def verified(index: Index, content: ByteSource, header: LogHeader, path: str) -> Iterator[Verified]:
+    """Yield all records of a file, as its index proves them.
 
-    Raises: CorruptError where it does not; what precedes that was given before.
+    Raises: CorruptError if it does not prove them, after the records before.
     """
     check = IndexCheck(index, content, header, path)
     for found in check.walk():
@@ -53,10 +51,10 @@ def verified(index: Index, content: Content, header: LogHeader, path: str) -> It
 
 
 def frames(ranges: Iterator[Verified], skipped: int, frame_bytes: int) -> Iterator[bytes]:
-    """The records in pieces of about `frame_bytes`, cut where the ranges of the index end.
+    """Yield the records in pieces of about `frame_bytes`, cut at the ranges of the index.
 
-    skipped: bytes of the first record that are elsewhere, in another program's file.
-    A range that is larger, which one record fills, is a piece of its own.
+    skipped: bytes of the first record that are in the header's frame, in a foreign file.
+    A larger range, which has one record, is a piece of its own.
     """
     piece = bytearray()
     for found in ranges:
@@ -79,14 +77,14 @@ def frames(ranges: Iterator[Verified], skipped: int, frame_bytes: int) -> Iterat
 def write_archive(draft: DiskFile, source: tuple[int, LogHeader, str], index: Index, *, level: int) -> None:
     """Write the archive of a file, and sync it.
 
-    draft: the empty file that it is written to.
+    draft: the empty file to write to.
     source: the log file's descriptor, its header and its path.
-    Needs memory for a frame, or the largest record, three times.
-    Raises: CorruptError where the index does not prove all records; FullError; PoisonedError.
+    Needs memory for three times a frame or the largest record.
+    Raises: CorruptError if the index does not prove all records; FullError; PoisonedError.
     """
     source_fd, header, source_path = source
     start = read_at(source_fd, HEADER_BYTES, 0, source_path)
-    # zstd would compress the header: so its frame is made here, and of zstd's only the checksum is taken.
+    # zstd would compress the header.  So its frame is made here, with a checksum from zstd.
     compressor = Compressor(level)
     frame = pack_start(start, compressor.frame(start)[-4:])
     written = [(len(frame), len(start), checksum_of(frame))]
@@ -101,26 +99,26 @@ def write_archive(draft: DiskFile, source: tuple[int, LogHeader, str], index: In
     end = pack_end(number=header.number, uuid=header.uuid, frames=written)
     draft.write(end, at)
     status = os.fstat(source_fd)
-    # Where nothing else tells, when the file was written last says how old its records are.
+    # Without an index, the time of modification is the only time of the records.
     os.utime(draft.content, ns=(status.st_atime_ns, status.st_mtime_ns))
     draft.sync()
 
 
 def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *, path: str) -> None:
-    """Raise CorruptError where the archive does not hold the file, byte for byte; also VersionError.
+    """Raise CorruptError if the archive does not have the file's content, byte for byte; also VersionError.
 
     fd, path: the archive's.  source: as for `write_archive`.
     """
     source_fd, header, source_path = source
     drop_page_cache(fd)  # so that it is read from the disk
-    content = ArchiveContent(fd, path)
+    content = ArchiveReader(fd, path)
     _ = content.end
     if content.faults:
         raise CorruptError(path, 0, "archive", content.faults[0])
     found_header = read_header(content, header.number, path)
-    # The doorbell means nothing, and may have been rung since.
+    # The doorbell is not data, and may have been rung since.
     if replace(found_header, doorbell=header.doorbell) != header:
-        raise CorruptError(path, 0, "archive", f"it has not the header of {source_path}")
+        raise CorruptError(path, 0, "archive", f"its header is not that of {source_path}")
     at = header.first_offset
     for found in verified(index, content, header, path):
         _compare(found.data, at, source_fd, source_path, path)
@@ -130,7 +128,7 @@ def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *,
 def _compare(data: bytes, at: int, source_fd: int, source_path: str, path: str) -> None:
     if data != read_at(source_fd, len(data), at, source_path):
         raise CorruptError(
-            path, at, "archive", f"it does not hold what {source_path} does, from {at} to {at + len(data)}"
+            path, at, "archive", f"its bytes from {at} to {at + len(data)} are not those of {source_path}"
         )
 
 
@@ -138,31 +136,31 @@ _COPY_BYTES = 1 << 20
 
 
 def repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[tuple[str, int, str, str]]:
-    """Do it, or only tell; (path, offset, action, text) for what was done.  Wants the lock of repairs.
+    """Repair an archive, or only report; return (path, offset, action, text) for each action.  Needs the repair lock.
 
-    Raises: NotFoundError; CorruptError, VersionError where the archive cannot be read.
+    Raises: NotFoundError; CorruptError, VersionError if the archive cannot be read.
     """
     with directory.log_file(number) as file:
         if file.archive is None:
-            return []  # it was put back as a file, which the next repair sees to
+            return []  # it was restored as a file meanwhile, which the next repair handles
         header = settled_header(file.content, number, file.path)
         done = _repair_parts(directory, file, number, dry_run=dry_run)
         contradicts = _contradicts(directory, file, header)
         if contradicts is None or next(_archive(file).lost_frames(), None) is not None:
             return done
         if not dry_run:
-            complete_index(directory, header, file.fd, content=file.content, anew=contradicts)
+            complete_index(directory, header, file.fd, content=file.content, rebuild=contradicts)
             if _contradicts(directory, file, header) is not None:
-                # Its last entries follow one another, so it was completed behind them, and one before them is wrong.
-                complete_index(directory, header, file.fd, content=file.content, anew=True)
-        text = "the index made anew" if contradicts else "the index completed"
+                # Its last entries were consistent, so entries were added after them; but an earlier entry is wrong.
+                complete_index(directory, header, file.fd, content=file.content, rebuild=True)
+        text = "the index rebuilt" if contradicts else "the index completed"
         return [*done, (file.path, header.first_offset, "index", text)]
 
 
 def _repair_parts(
     directory: LogDirectory, file: OpenedFile, number: int, *, dry_run: bool
 ) -> list[tuple[str, int, str, str]]:
-    """Write an archive again of which a part is damaged that its frames tell."""
+    """Write an archive again if a part of it is damaged whose content is known from its frames."""
     archive = _archive(file)
     end, faults = archive.end, list(archive.faults)
     if not faults:
@@ -185,16 +183,16 @@ def _repair_parts(
                 directory.rename(name, archive_file_name(number))
         finally:
             directory.remove(name)
-    return [(file.path, 0, "archive", f"the archive written again: {'; '.join(faults)}")]
+    return [(file.path, 0, "archive", f"the archive rewritten: {'; '.join(faults)}")]
 
 
-def _archive(file: OpenedFile) -> ArchiveContent:
+def _archive(file: OpenedFile) -> ArchiveReader:
     assert file.archive is not None
     return file.archive
 
 
 def _contradicts(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> bool | None:
-    """Whether the index contradicts the archive, or there is none; None where it is complete."""
+    """Return whether the index contradicts the archive or is missing; None if it is complete."""
     with opened_index(directory, header.number) as index:
         if index is None:
             return True

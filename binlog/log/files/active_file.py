@@ -34,7 +34,7 @@ class Succession:
         """
         directory = self._directory
         while True:
-            directory.check_there()
+            directory.check_path()
             numbers = directory.numbers()
             try:
                 if not numbers:

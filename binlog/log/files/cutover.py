@@ -159,5 +159,5 @@ class Cutover:
 
     def log_uuid(self, header: LogHeader) -> bytes | None:
         """The log's identity: that of the nearest file of ours; None if another program made them all."""
-        header = self._directory.nearest_own(header)
+        header = self._directory.nearest_native(header)
         return header.uuid if header.ours else None

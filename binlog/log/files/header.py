@@ -21,7 +21,7 @@ from binlog.log.recovery.recovery_table import Action, decide, recovered
 from binlog.storage.boot import is_this_boot
 from binlog.storage.descriptors import Identity, is_open_on
 from binlog.storage.failures import failure
-from binlog.storage.files import Content, content_bytes, read_at
+from binlog.storage.files import ByteSource, content_bytes, read_at
 from binlog.storage.native import ffi, lib
 
 _TAIL = LOG_HEADER.offset("tail")
@@ -29,17 +29,19 @@ _COUNT = LOG_HEADER.offset("record_count")
 _BELL = LOG_HEADER.offset("doorbell")
 
 
-def read_header(content: Content, number: int, path: str) -> LogHeader:
+def read_header(content: ByteSource, number: int, path: str) -> LogHeader:
     """The header as one read gives it, which is right under the lock; see `settled_header` for elsewhere."""
     return parse_log_header(read_at(content, HEADER_BYTES, 0, path), path=path, number=number)
 
 
-def settled_header(content: Content, number: int, path: str) -> LogHeader:
+def settled_header(content: ByteSource, number: int, path: str) -> LogHeader:
     """A checked header, read without the lock; see `settled_bytes`."""
     return settled_bytes(content, number, path)[0]
 
 
-def settled_bytes(content: Content, number: int, path: str, known: LogHeader | None = None) -> tuple[LogHeader, bytes]:
+def settled_bytes(
+    content: ByteSource, number: int, path: str, known: LogHeader | None = None
+) -> tuple[LogHeader, bytes]:
     """A checked header, read without the lock, and its bytes.
 
     known: one that was checked before; where nothing has changed since, one read is all.
@@ -82,7 +84,7 @@ def check_header(header: LogHeader, path: str) -> None:
         raise CorruptError(path, _COUNT, "record-count", f"{header.record_count} records cannot be")
 
 
-def check_size(tail: int, content: Content, path: str) -> None:
+def check_size(tail: int, content: ByteSource, path: str) -> None:
     """Raise CorruptError where the file ends before its tail.  A reader finds out when it comes there."""
     file_bytes = content_bytes(content)
     if tail > file_bytes:
@@ -108,16 +110,16 @@ def _recovered(header: LogHeader, evidence: FileEvidence, path: str, *, same_boo
 # The low byte of the flags, which are big-endian.
 _FLAGS = LOG_HEADER.offset("flags") + 1
 _MIXED = int(Flag.MIXED)
-_UNSURE = int(lib.BINLOG_LOOK_UNSURE)
+_UNSURE = int(lib.BINLOG_HEADER_UNSURE)
 
 
-class KnownHeader:
+class HeaderCache:
     """See the module.
 
     believe: gives a header the status and the next number that are believed (witnesses.py).
     `begin` comes first.
     closed, next_number: as they were at the last look.
-    late_from: what lies there or farther on was added by another program after the close.
+    after_close_from: what lies there or farther on was added by another program after the close.
     seed: of the checksums of the live block, the slots and the index's entries.
     address: of what the C knows, valid as long as this is.
     """
@@ -125,18 +127,18 @@ class KnownHeader:
     _header: LogHeader
     closed: bool
     next_number: int
-    late_from: int
+    after_close_from: int
     seed: int
 
     def __init__(self, number: int, path: str, believe: Callable[[LogHeader], LogHeader]) -> None:
-        self._content: Content = -1
+        self._content: ByteSource = -1
         self._number = number
         self._path = path
         self._believe = believe
-        self._known = ffi.new("struct binlog_known *")
-        self.address = int(ffi.cast("uintptr_t", self._known))
+        self._cache = ffi.new("struct binlog_header_cache *")
+        self.address = int(ffi.cast("uintptr_t", self._cache))
 
-    def begin(self, content: Content, identity: Identity) -> None:
+    def begin(self, content: ByteSource, identity: Identity) -> None:
         """Read it for the first time; `identity` is of the file or archive.
 
         Raises: CorruptError; VersionError; AccessError.
@@ -145,21 +147,21 @@ class KnownHeader:
         self._content = content
         self._identity = identity
         # Without a descriptor the C is unsure of everything, and asks us: an archive's header never changes.
-        self._known.fd = content if isinstance(content, int) else -1
-        self._known.device, self._known.inode = identity
-        self.seed = self._known.seed = block_seed(header.uuid, self._number)
+        self._cache.fd = content if isinstance(content, int) else -1
+        self._cache.device, self._cache.inode = identity
+        self.seed = self._cache.seed = block_seed(header.uuid, self._number)
         self._take(header, data)
 
-    def look(self) -> int:
+    def refresh(self) -> int:
         """Read the header again; its tail.  Raises: CorruptError."""
-        if lib.binlog_header_look(self._known) == _UNSURE:
-            self._look_carefully()
+        if lib.binlog_header_refresh(self._cache) == _UNSURE:
+            self._read_carefully()
         return self.tail
 
     @property
     def tail(self) -> int:
         """Where the next record will be written, as it was at the last look."""
-        tail: int = self._known.tail
+        tail: int = self._cache.tail
         return tail
 
     @property
@@ -167,7 +169,7 @@ class KnownHeader:
         """All of it."""
         if self._header.tail != self.tail:
             # The C saw an append, which is all that it believes without us.
-            found = parse_log_header(ffi.buffer(self._known.header)[:], path=self._path, number=self._number)
+            found = parse_log_header(ffi.buffer(self._cache.header)[:], path=self._path, number=self._number)
             self._header = self._believe(found)
         return self._header
 
@@ -176,24 +178,24 @@ class KnownHeader:
         """Whether another program writes here too, as far as this header tells."""
         if self._header.tail != self.tail:
             # Without parsing all of it: a waiting reader asks each time.
-            return bool(self._known.header[_FLAGS] & _MIXED)
+            return bool(self._cache.header[_FLAGS] & _MIXED)
         return self._header.mixed
 
     @property
-    def bell_before(self) -> int:
+    def doorbell_at_previous_read(self) -> int:
         """The doorbell as it was before the last look.
 
         What is waited on must have been read before the tail is, and one read gives no order: so it is the last one's.
         """
-        bell: int = self._known.bell_before
+        bell: int = self._cache.doorbell_at_previous_read
         return bell
 
     def reconsider(self) -> bool:
         """Whether the file is closed, by what the directory holds now.  Raises: CorruptError."""
-        self._look_carefully()
+        self._read_carefully()
         return self.closed
 
-    def _look_carefully(self) -> None:
+    def _read_carefully(self) -> None:
         if isinstance(self._content, int) and not is_open_on(self._content, self._identity):
             raise failure(errno.EBADF, self._path, "reading")
         before = self.header
@@ -203,16 +205,16 @@ class KnownHeader:
         self._take(header, data)
 
     def _take(self, header: LogHeader, data: bytes) -> None:
-        known = self._known
+        cache = self._cache
         self._header = header = self._believe(header)
         self.closed = header.closed
         self.next_number = header.next_number
-        self.late_from = header.own_tail if header.closed else OFFSET_MAX
-        known.bell_before = int.from_bytes(ffi.buffer(known.header)[_BELL : _BELL + 4], "big")
-        known.tail = header.tail
+        self.after_close_from = header.own_tail if header.closed else OFFSET_MAX
+        cache.doorbell_at_previous_read = int.from_bytes(ffi.buffer(cache.header)[_BELL : _BELL + 4], "big")
+        cache.tail = header.tail
         # Last: as long as these are the old ones, a next look is as good as this one, should Ctrl-C have ended it.
-        known.header = data
+        cache.header = data
 
     def close(self) -> None:
         """Look no more."""
-        self._content = self._known.fd = -1
+        self._content = self._cache.fd = -1

@@ -6,8 +6,8 @@ from binlog.format.log_header import LogHeader
 from binlog.format.names import NUMBER_FIRST
 from binlog.log.directory import LogDirectory
 from binlog.log.files.header import settled_header
-from binlog.log.recovery.record_walk import walk
-from binlog.storage.files import Content
+from binlog.log.recovery.record_walk import count_records
+from binlog.storage.files import ByteSource
 
 
 class RecordCounts:
@@ -17,14 +17,14 @@ class RecordCounts:
         self._directory = directory
         self._known: dict[int, tuple[int, int]] = {}  # number: (counted up to, records)
 
-    def sequence_after(self, header: LogHeader, content: Content) -> int:
+    def sequence_after(self, header: LogHeader, content: ByteSource) -> int:
         """The sequence number of the record that follows the file's last one."""
         before = 0 if header.ours else self._before(header.number)
         return before + self._end(header, content)
 
     def knows(self, header: LogHeader) -> bool:
         """Whether every record before the file can be counted: files that are gone were not another program's."""
-        first = self._directory.nearest_own(header)
+        first = self._directory.nearest_native(header)
         return first.ours or first.number == NUMBER_FIRST
 
     def _before(self, number: int) -> int:
@@ -39,7 +39,7 @@ class RecordCounts:
                 break
         return total
 
-    def _end(self, header: LogHeader, content: Content) -> int:
+    def _end(self, header: LogHeader, content: ByteSource) -> int:
         """Where the file's records end: as a sequence number in a file of ours, else as a count from its start."""
         start, known = header.first_offset, 0
         if header.ours:
@@ -47,13 +47,13 @@ class RecordCounts:
             start, known = header.own_tail, header.first_sequence + header.record_count
         elif header.number in self._known:
             start, known = self._known[header.number]
-        more, end = walk(content, start, header.tail, header.tail, self._directory.log_path(header.number))
+        more, end = count_records(content, start, header.tail, header.tail, self._directory.log_path(header.number))
         if not header.ours:
             self._known[header.number] = (end, known + more)
         return known + more
 
 
-def missing_between(directory: LogDirectory, before: LogHeader, content: Content, following: LogHeader) -> int:
+def missing_between(directory: LogDirectory, before: LogHeader, content: ByteSource, following: LogHeader) -> int:
     """How many records are missing between a file and the next one, whose first sequence number tells.
 
     content: the first file's.

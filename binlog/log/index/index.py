@@ -1,13 +1,11 @@
-"""Reading a log file's index, and finding places by it.
+"""Index and IndexSearch: a log file's index, and finding places in the log file by it.
 
-Invariant: the index is never believed over the log file.  A place that it gives was proven by the log file's own
-bytes: the entry has its own checksum, the bytes of its range have theirs, and as many records fill them exactly.  Where
-that fails, the index gives no place, and the file is read from its first record.
+Invariant: the index never overrides the log file.  A place from the index is proven by the log file's own bytes: the
+entry has its checksum, the bytes of its range have theirs, and exactly n records fill them.  If that fails, the index
+gives no place, and the log file is read from its first record.
 
-What the times in a log are believed to say: a clock may have been wrong when any of them was written.
-
-A time in the future is not believed.  Of several that contradict, the latest that is believed counts where something is
-to be kept, for a clock that was behind makes records look older than they are.
+The times in a log may be wrong, because clocks are.  A time in the future is not believed.  If times contradict each
+other, the latest that is believed counts for retention, because a slow clock makes records seem older than they are.
 """
 
 from __future__ import annotations
@@ -40,51 +38,51 @@ from binlog.format.names import index_file_name
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.index.record_reading import IndexKey, count_through
 from binlog.storage.directory import Directory
-from binlog.storage.files import Content, read_at, sync
+from binlog.storage.files import ByteSource, read_at, sync
 
 
 def believed_ns(time_ns: int, now_ns: int) -> int:
-    """A time, or 0 for one that is in the future."""
+    """Return a time, or 0 if it is in the future."""
     return time_ns if time_ns <= now_ns else 0
 
 
-def closing_times(told: Sequence[Sequence[int]], now_ns: int) -> list[int]:
-    """When each file was closed, for those that are to be kept for some time after that.
+def closing_times(known: Sequence[Sequence[int]], now_ns: int) -> list[int]:
+    """Return when each file was closed, for retention.
 
-    told: of each file, in order, the times that tell something: when it was made, when its records were there, and at
-    the end when the next one was made.
-    A file was closed no earlier than any file before it.  If the last of its times is not believed, then it was closed
-    before the files behind it were, or just now.
+    known: the known times of each file, in order: when it was made, when its records were in it, and last when the next
+    file was made.
+    A file was closed no earlier than any file before it.  If the last of its times is not believed, it was closed
+    before the next files were, or just now.
     """
     found = []
     latest = 0
-    for times in told:
+    for times in known:
         latest = max([latest, *(believed_ns(time_ns, now_ns) for time_ns in times)])
         found.append(latest)
     upper = now_ns
-    for index in reversed(range(len(told))):
-        if not told[index] or not believed_ns(told[index][-1], now_ns):
+    for index in reversed(range(len(known))):
+        if not known[index] or not believed_ns(known[index][-1], now_ns):
             found[index] = max(found[index], upper)
         upper = found[index]
     return found
 
 
-# So many damaged entries in a row are looked past for a sound one.
+# How many damaged entries in a row are skipped to find a sound one.
 _DAMAGED_MAX = 64
 _VERSION_AT = INDEX_HEADER.offset("version")
 
 
 class IndexedPlace(NamedTuple):
-    """Where a record starts, and its sequence number (in another program's file: counted from its first record)."""
+    """The offset of a record and its sequence number (in a foreign file: counted from its first record)."""
 
     offset: int
     sequence: int
 
 
 class Index:
-    """An index, as long as it was when it was opened.
+    """An index with the length that it had when it was opened.
 
-    fd: its descriptor, which stays open for as long as this is used.
+    fd: its descriptor, which must stay open while this is used.
     """
 
     def __init__(self, fd: int, path: str) -> None:
@@ -99,16 +97,16 @@ class Index:
             self.seed = entry_seed(number=values["number"], uuid=values["uuid"])
 
     def refresh(self) -> None:
-        """Take note of what was added to it."""
+        """Update `count` with the entries that were added since."""
         self.count = entry_count(os.fstat(self._fd).st_size)
 
     def fits(self, header: LogHeader) -> bool:
-        """Whether it is the index of the log file with this header."""
+        """Return whether this is the index of the log file with this header."""
         return self.header == pack_header(number=header.number, uuid=header.uuid)
 
     @property
     def blank(self) -> bool:
-        """Whether it counts as none: no whole header came to the disk, or its entries are of an earlier version."""
+        """Whether it counts as none: its header is not whole, or its entries are of an earlier version."""
         cut = len(self.header) < HEADER_BYTES and MAGIC.startswith(self.header[: len(MAGIC)])
         return cut or self.header.count(0) == len(self.header) or self._is_earlier
 
@@ -119,15 +117,15 @@ class Index:
 
     @property
     def named(self) -> bool:
-        """Whether it begins as an index does, of whatever log file."""
+        """Whether it begins as an index does, of any log file."""
         return self.header.startswith(MAGIC)
 
     def entry(self, index: int) -> IndexEntry | None:
-        """An entry, counted from 0; None if it does not have its checksum."""
+        """Return the entry `index`, counted from 0; None if its checksum does not match."""
         return parse_entry(read_at(self._fd, ENTRY_BYTES, entry_offset(index), self._path), self.seed)
 
     def sound(self, index: int) -> tuple[int, IndexEntry] | None:
-        """The first entry from this one on that has its checksum, and which it is; None if none is near."""
+        """Return the first entry from `index` on that has its checksum, and its index; None if none is near."""
         for number in range(index, min(index + _DAMAGED_MAX, self.count)):
             entry = self.entry(number)
             if entry is not None:
@@ -135,26 +133,26 @@ class Index:
         return None
 
     def entries(self, first: int, count: int) -> bytes:
-        """The bytes of some entries."""
+        """Return the bytes of up to `count` entries."""
         data = read_at(self._fd, min(count, self.count - first) * ENTRY_BYTES, entry_offset(first), self._path)
         return data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
 
     def sync(self) -> None:
-        """Make its entries durable.  Raises: PoisonedError."""
+        """Make the entries durable.  Raises: PoisonedError."""
         sync(self._fd, self._path)
 
     def count_before(self, offset: int) -> int:
-        """How many entries tell of ranges that end at or before an offset."""
+        """Return how many entries are of ranges that end at or before an offset."""
         return self.count_through(IndexKey.END, offset, self.count)
 
     def count_through(self, key: IndexKey, value: int, count: int) -> int:
-        """How many of the first `count` entries have a key that is not greater than `value`."""
+        """Return how many of the first `count` entries have a key that is at most `value`."""
         return count_through(self._fd, key, value, count, seed=self.seed)
 
 
 @contextmanager
 def opened_index(directory: Directory, number: int) -> Iterator[Index | None]:
-    """Have the index of a log file open for a block, or None where there is none that can be read."""
+    """Open the index of a log file for a block; yields None if none can be read."""
     name, index = index_file_name(number), None
     with ExitStack() as opened:
         with suppress(BinlogError):
@@ -163,12 +161,12 @@ def opened_index(directory: Directory, number: int) -> Iterator[Index | None]:
 
 
 def index_path(path: str) -> str:
-    """The path of the index of a log file, or of an archive, for messages."""
+    """Return the path of the index of a log file or archive, for messages."""
     return os.path.splitext(path.removesuffix(".zst"))[0] + ".idx"
 
 
 def index_times(directory: Directory, header: LogHeader) -> tuple[int, int] | None:
-    """The times of the first and the last range of a log file, by its index; None if that does not tell."""
+    """Return the times of the first and the last range of a log file, or None if the index does not have them."""
     with opened_index(directory, header.number) as index:
         count = index.count_before(header.tail) if index is not None and index.fits(header) else 0
         first, last = (index.entry(0), index.entry(count - 1)) if index is not None and count else (None, None)
@@ -176,40 +174,40 @@ def index_times(directory: Directory, header: LogHeader) -> tuple[int, int] | No
 
 
 class IndexSearch:
-    """Finds places in one log file by its index.
+    """Finds places in a log file by its index.
 
-    header: the log file's; places beyond its tail are never given.
+    header: the log file's; no place after its tail is returned.
     """
 
-    def __init__(self, index: Index, content: Content, header: LogHeader, path: str) -> None:
+    def __init__(self, index: Index, content: ByteSource, header: LogHeader, path: str) -> None:
         self._index = index if index.fits(header) else None
         self._content = content
         self._header = header
         self._path = path
 
     def before(self, offset: int) -> IndexedPlace | None:
-        """The last place known that is not beyond `offset`."""
+        """Return the last known place at or before `offset`."""
         return self._start_of(lambda index, count: index.count_through(IndexKey.OFFSET, offset, count) - 1)
 
     def before_sequence(self, sequence: int) -> IndexedPlace | None:
-        """The last place known whose sequence is not higher than `sequence`."""
+        """Return the last known place whose sequence number is at most `sequence`."""
         return self._start_of(lambda index, count: index.count_through(IndexKey.SEQUENCE, sequence, count) - 1)
 
     def after(self, offset: int) -> IndexedPlace | None:
-        """The first place known that is beyond `offset`."""
+        """Return the first known place after `offset`."""
         place = self._start_of(lambda index, count: index.count_through(IndexKey.OFFSET, offset, count))
         return place if place is not None and place.offset > offset else None
 
     def after_sequence(self, sequence: int) -> IndexedPlace | None:
-        """The first place known whose sequence is higher."""
+        """Return the first known place whose sequence number is higher than `sequence`."""
         place = self._start_of(lambda index, count: index.count_through(IndexKey.SEQUENCE, sequence, count))
         return place if place is not None and place.sequence > sequence else None
 
     def since(self, time_ns: int) -> IndexedPlace | None:
-        """The first place known before which nothing was appended at `time_ns` or later.
+        """Return the first known place before which nothing was appended at `time_ns` or later.
 
-        It is the index's end where all that it knows is older.  None if the index says that records were there before
-        the file was made: its times tell nothing.
+        It is the end of the index if all its entries are older.  None if the index has a time before the file was made,
+        because then its times mean nothing.
         """
         first = self._index.entry(0) if self._index is not None and self._index.count else None
         if first is None or first.time_ns < believed_ns(self._header.created_ns, time.time_ns()):
@@ -217,7 +215,7 @@ class IndexSearch:
         return self._start_of(lambda index, count: index.count_through(IndexKey.TIME_NS, time_ns - 1, count))
 
     def time_ns_at(self, offset: int) -> int | None:
-        """When the record at `offset` was in the file, where the index knows and the file's bytes prove it."""
+        """Return when the record at `offset` was in the file, if the index covers it and the file's bytes prove it."""
         count = self._count()
         if self._index is None or count == 0:
             return None
@@ -226,17 +224,17 @@ class IndexSearch:
         return None if proven is None or offset >= proven[0].end else proven[0].time_ns
 
     def last_time_ns(self) -> int | None:
-        """When the last range was in the file, where the index reaches the file's tail, and it is proven; else None."""
+        """Return when the last range was in the file, if the index reaches the tail and the bytes prove it."""
         count = self._count()
         proven = self._proven(count - 1) if count else None
         return proven[0].time_ns if proven is not None and proven[0].end == self._header.tail else None
 
     def _count(self) -> int:
-        """The entries there are.  Those beyond the tail mean nothing: a power cut may have taken their bytes back."""
+        """Return the count of entries up to the tail: a power cut may have lost the bytes of later ones."""
         return 0 if self._index is None else self._index.count_before(self._header.tail)
 
     def _start_of(self, find: Callable[[Index, int], int]) -> IndexedPlace | None:
-        """Where the range of the entry starts that `find` gives; for the one after the last, where the index ends."""
+        """Return the start of the range that `find` selects, or the end of the index if it selects the next entry."""
         count = self._count()
         if self._index is None or count == 0:
             return None
@@ -251,7 +249,7 @@ class IndexSearch:
         return IndexedPlace(ranges.end, ranges.sequence)
 
     def _proven(self, number: int) -> tuple[IndexEntry, Ranges] | None:
-        """The entry, and what follows it, where the log file's bytes prove it."""
+        """Return an entry, and the position after its range, if the log file's bytes prove it."""
         header, index = self._header, self._index
         entry = None if index is None else index.entry(number)
         if index is None or entry is None or not header.first_offset <= entry.offset < entry.end <= header.tail:
@@ -262,14 +260,14 @@ class IndexSearch:
         if ranges.verify(entry.pack(index.seed), self._range(entry)) != (1, RangeStop.END):
             return None
         following = index.entry(number + 1) if number + 1 < index.count else None
-        # What lies beyond the tail may be left from before a power cut.
-        goes_on = following is None or following.end > header.tail
-        if following is not None and not goes_on:
-            goes_on = (following.offset, following.sequence) == (ranges.end, ranges.sequence)
-        return (entry, ranges) if goes_on else None
+        # An entry after the tail may be from before a power cut.
+        is_consecutive = following is None or following.end > header.tail
+        if following is not None and not is_consecutive:
+            is_consecutive = (following.offset, following.sequence) == (ranges.end, ranges.sequence)
+        return (entry, ranges) if is_consecutive else None
 
     def _range(self, entry: IndexEntry) -> bytes:
-        """The range's bytes, none where it is larger than one can be, or its archive is damaged."""
+        """Return the bytes of a range; none if it is larger than one can be, or its frame in an archive is damaged."""
         try:
             return self._read_range(entry)
         except CorruptError:

@@ -1,10 +1,10 @@
-"""Making the index of a log file: where there is none, and where it ended too early or too late.
+"""IndexWriter: makes the index of a log file, completes it, and cuts it.
 
-All of it happens under the log file's lock, but for `build_entries`.  An index that cannot be written is no failure of
-the log: its writers go on without.
+All of this needs the log file's lock, except `build_entries`.  If an index cannot be written, the log does not fail:
+its writers continue without it.
 
-An index that reaches beyond the tail tells of bytes that a power cut took back, and that others will take the place of.
-So it is cut, and that is synced, before anything else is: see `IndexWriting.cut`.
+An index that reaches past the tail has entries for bytes that a power cut took back, and that other records will
+replace.  So `IndexWriter.cut` removes them, and syncs that, before anything else happens.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from binlog.log.directory import LogDirectory
 from binlog.log.index.index import Index
 from binlog.storage.boot import boot_id
 from binlog.storage.file_access import access_like
-from binlog.storage.files import Content, read_at, sync, write_at
+from binlog.storage.files import ByteSource, read_at, sync, write_at
 
-# What a writer reads at most to bring an index up to date while it holds the lock; `repair` reads whatever it takes.
+# How much a writer reads at most to bring an index up to date while it holds the lock; `repair` has no such limit.
 CATCH_UP_BYTES_MAX = 16 << 20
 _READ_BYTES = 1 << 20
 _TIME_AT = INDEX_ENTRY.offset("time_ns")
 _SEQUENCE_AT = INDEX_ENTRY.offset("sequence")
 _CRC_AT = INDEX_ENTRY.offset("entry_crc")
-# Of another boot's index the last entries are looked at one by one: those that may not have come to the disk.
-_LOOK_BACK = 1 << 15
+# How many last entries of another boot's index are checked one by one, because they may not have reached the disk.
+_LAST_ENTRIES = 1 << 15
 
 
-class IndexWriting:
-    """The index of one open log file, as its writer has it.
+class IndexWriter:
+    """The index of an open log file, for its writer.
 
     number, fd: the log file's.
-    content: what its bytes are read from, where that is not `fd`.
+    content: the file's bytes, if they are in an archive and not in `fd`.
     """
 
-    def __init__(self, directory: LogDirectory, number: int, fd: int, *, content: Content | None = None) -> None:
+    def __init__(self, directory: LogDirectory, number: int, fd: int, *, content: ByteSource | None = None) -> None:
         name = index_file_name(number)
         self.path = directory.file_path(name)
         self._data_fd = fd
-        self._content: Content = fd if content is None else content
+        self._content: ByteSource = fd if content is None else content
         self._data_path = directory.file_path((log_file_name if content is None else archive_file_name)(number))
         try:
             self._descriptor = directory.descriptor(name)
@@ -73,18 +73,18 @@ class IndexWriting:
 
     @property
     def intact(self) -> bool:
-        """Whether its descriptor was not closed behind our back."""
+        """Whether the descriptor still is the index's, and was not closed by other code of this process."""
         return self._descriptor.intact
 
     def cut(self, header: LogHeader, tail: int) -> bool:
-        """Take away what cannot be there; whether this is an index to go on with.
+        """Remove entries that cannot be right; return whether the file is an index that can be continued.
 
-        header: the log file's.  tail: where its records end, by the verdict on it, which need not be carried out yet.
+        header: the log file's.  tail: the end of its records by recovery's verdict, which need not be carried out yet.
         """
         index = Index(self.fd, self.path)
         if not index.fits(header):
             if not (index.blank or index.named):
-                return False  # something else under our name
+                return False  # a file of another kind has the name
             os.ftruncate(self.fd, 0)
             write_at(self.fd, pack_header(number=header.number, uuid=header.uuid), 0, self.path)
             sync(self.fd, self.path)
@@ -98,7 +98,10 @@ class IndexWriting:
         return True
 
     def catch_up(self, header: LogHeader, tail: int, *, bytes_max: int | None = CATCH_UP_BYTES_MAX) -> bool:
-        """Make entries up to the tail; False where the index lies further behind than `bytes_max`, or does not hold."""
+        """Add entries up to the tail; return False if more than `bytes_max` has none.
+
+        Raises: CorruptError if the last entry is damaged.
+        """
         seed = entry_seed(number=header.number, uuid=header.uuid)
         last = self._last(seed)
         end, sequence = _end(header, last)
@@ -113,17 +116,17 @@ class IndexWriting:
             at += len(entries)
         return True
 
-    def ranges_behind(self, header: LogHeader) -> Ranges | None:
-        """What makes entries for records that are written behind the tail; None where the index does not reach it."""
+    def ranges_at_tail(self, header: LogHeader) -> Ranges | None:
+        """Return what makes entries for records that follow the tail; None if the index does not reach the tail."""
         seed = entry_seed(number=header.number, uuid=header.uuid)
         end, sequence = _end(header, self._last(seed))
         return Ranges(end, sequence, seed=seed) if end == header.tail else None
 
     def add(self, entries: bytearray, *, first_sequence: int = 0, time_ns: int = 0) -> None:
-        """Write entries that were made while their records were at hand, now that those are in the log.
+        """Write entries whose records are now in the log.
 
-        first_sequence: what their sequences are counted from.
-        time_ns: a time by which the records are there, where the file may have changed for the last time before that.
+        first_sequence: added to the sequence number of each entry.
+        time_ns: a time at which the records were in the file, if the file may have changed last before it.
         """
         seed = self._seed()
         time_ns = max(self._time_ns(self._last(seed)), time_ns)
@@ -136,7 +139,7 @@ class IndexWriting:
         write_at(self.fd, entries, os.fstat(self.fd).st_size, self.path)
 
     def _last(self, seed: int) -> IndexEntry | None:
-        """The last entry, None for none.  Raises: CorruptError where it does not hold: nothing can follow it."""
+        """Return the last entry, or None.  Raises: CorruptError if it is damaged, because no entry can follow it."""
         count = entry_count(os.fstat(self.fd).st_size)
         if count == 0:
             return None
@@ -151,41 +154,41 @@ class IndexWriting:
         return entry_seed(number=values["number"], uuid=values["uuid"])
 
     def _time_ns(self, last: IndexEntry | None) -> int:
-        """The earliest time at which all that has no entry yet is known to have been in the file."""
+        """Return the earliest time at which all records without an entry are known to have been in the file."""
         return max(os.fstat(self._data_fd).st_mtime_ns, 0 if last is None else last.time_ns)
 
     def close(self) -> None:
-        """Give the index back."""
+        """Close the index."""
         self._descriptor.close()
 
 
 def _end(header: LogHeader, last: IndexEntry | None) -> tuple[int, int]:
-    """Where the index of a log file ends, and the sequence number of the record there."""
+    """Return where the index of a log file ends, and the sequence number of the next record."""
     return (header.first_offset, header.first_sequence) if last is None else (last.end, last.next_sequence)
 
 
 def complete_index(
-    directory: LogDirectory, header: LogHeader, fd: int, *, content: Content | None = None, anew: bool = False
+    directory: LogDirectory, header: LogHeader, fd: int, *, content: ByteSource | None = None, rebuild: bool = False
 ) -> None:
-    """Have the index of a file tell of everything up to the tail, and of nothing beyond it, durably.
+    """Make the index of a file cover everything up to the tail and nothing after it, durably.
 
-    fd, content: as for IndexWriting.  anew: whatever the index tells now.
+    fd, content: as for IndexWriter.  rebuild: discard the index and make a new one.
     Raises: CorruptError; FullError; AccessError; PoisonedError.
     """
-    if anew:
+    if rebuild:
         directory.remove(index_file_name(header.number))
-    with closing(IndexWriting(directory, header.number, fd, content=content)) as writing:
+    with closing(IndexWriter(directory, header.number, fd, content=content)) as writing:
         if not writing.cut(header, header.tail):
-            text = "the file's index cannot be completed: something else has its name"
+            text = "the file's index cannot be completed: a file of another kind has its name"
             raise CorruptError(writing.path, 0, "index", text)
         writing.catch_up(header, header.tail, bytes_max=None)
         sync(writing.fd, writing.path)
 
 
-def build_entries(content: Content, ranges: Ranges, tail: int, path: str) -> Iterator[bytes]:
-    """Entries for the records from where `ranges` is up to the tail, many at a time.
+def build_entries(content: ByteSource, ranges: Ranges, tail: int, path: str) -> Iterator[bytes]:
+    """Yield entries for the records from the end of `ranges` up to the tail, many at a time.
 
-    Raises: CorruptError where no records fill that.
+    Raises: CorruptError if whole records do not fill that.
     """
     size = _READ_BYTES
     while ranges.end < tail:
@@ -206,7 +209,7 @@ def build_entries(content: Content, ranges: Ranges, tail: int, path: str) -> Ite
 
 
 def _sound_count(index: Index, header: LogHeader, tail: int) -> int:
-    """How many entries to keep: those up to the tail, and of another boot's as far as the last ones follow on."""
+    """Return how many entries to keep: those up to the tail; of another boot's index, only consecutive ones."""
     count = index.count
     if count and header.boot_id == boot_id():
         before, last = index.entry(count - 2) if count > 1 else None, index.entry(count - 1)
@@ -214,7 +217,7 @@ def _sound_count(index: Index, header: LogHeader, tail: int) -> int:
         if last is not None and end == last.offset < last.end <= tail:
             return count
     count = index.count_before(tail)
-    first = max(count - _LOOK_BACK, 0)
+    first = max(count - _LAST_ENTRIES, 0)
     while first and index.entry(first) is None:
         first -= 1
     begins = index.entry(first) if first else None

@@ -1,9 +1,9 @@
-"""Verifying a log file's bytes against its index.
+"""IndexCheck: verifies a log file's bytes against its index.
 
-An index that is missing, or ends early, is no problem: it is written after the records, and never synced.  Entries of
-zeros are where a power cut ended it.  One that contradicts itself or the file's records is.  An entry counts only with
-its own checksum: it was written so, for this file.  So where the bytes of a range are not what a sound entry says, and
-the entries around it agree with it, one of the range's records is damaged.
+A missing index, or one that ends early, is not a problem: it is written after the records and never synced.  Entries of
+zeros mark the end that a power cut left.  An index that contradicts itself or the records is a problem.  An entry
+counts only if it has its own checksum, which proves that it was written so for this file.  So if the bytes of a range
+do not match a sound entry, and the entries around it agree with it, a record of the range is damaged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX
 from binlog.log.index.index import Index
 from binlog.log.recovery.record_walk import too_large
-from binlog.storage.files import Content, LostFrameError, read_at
+from binlog.storage.files import ByteSource, LostFrameError, read_at
 
 _READ_BYTES = 1 << 20
 _ENTRIES_AT_ONCE = 1 << 12
@@ -36,7 +36,7 @@ _SIZE_AT = INDEX_ENTRY.offset("range_bytes")
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """Bytes that are not what was written.  record_count: of the records that were there; None where not known."""
+    """Bytes that are not those that were written.  record_count: of the records written there; None if not known."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class DamagedRange:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """offset: in the index.  text: what is wrong."""
+    """A contradiction between an index and its file.  offset: in the index.  text: the contradiction."""
 
     offset: int
     text: str
@@ -53,9 +53,9 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class Unproven:
-    """Bytes whose entries are damaged, so that nothing but the records' lengths proves them.
+    """Bytes whose entries are damaged, so that only the records' lengths can be checked.
 
-    record_count: of the records that are there, by the entries around; None where not known.
+    record_count: of the records in it, by the entries around; None if not known.
     """
 
     start: int
@@ -65,22 +65,22 @@ class Unproven:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Bytes that are what was written, and the entries of the ranges that fill them."""
+    """Bytes that are those that were written, and the entries of the ranges that fill them."""
 
     data: bytes
     entries: memoryview
 
 
 class IndexCheck:
-    """Goes through a log file once, by its index.  end: how far it has come.
+    """Goes through a log file once, range by range of its index.
 
-    record_bytes_max: a larger record is not read, but refused with FullError.
+    record_bytes_max: a larger record is not read, and raises FullError.
     """
 
     def __init__(
         self,
         index: Index,
-        content: Content,
+        content: ByteSource,
         header: LogHeader,
         path: str,
         *,
@@ -97,16 +97,16 @@ class IndexCheck:
 
     @property
     def end(self) -> int:
-        """Where the last range ends that was verified, or told as damaged."""
+        """The end of the last range that was verified, or reported as damaged."""
         return self._ranges.end
 
     @property
     def sequence(self) -> int | None:
-        """The sequence number of the record there, where it is known."""
+        """The sequence number of the record at `end`, if it is known."""
         return self._ranges.sequence
 
     def begin(self, offset: int) -> bool:
-        """Begin at the range that holds `offset`, in place of the first one; whether the index has it."""
+        """Begin at the range that has `offset`, not at the first one; return False if the index has no such range."""
         if not self._index.fits(self._header):
             return False
         number = self._index.count_before(offset)
@@ -118,13 +118,13 @@ class IndexCheck:
         return True
 
     def run(self) -> Iterator[DamagedRange | Contradiction | Unproven]:
-        """Everything that is wrong, up to the log file's tail."""
+        """Yield everything that is wrong, up to the log file's tail."""
         return (found for found in self.walk() if not isinstance(found, Verified))
 
     def walk(self, until: int | None = None) -> Iterator[Verified | DamagedRange | Contradiction | Unproven]:
-        """Everything, up to the log file's tail, or to the end of the range before `until` at least.
+        """Yield each finding up to the log file's tail, or at least to the end of the range before `until`.
 
-        Ends early where the index does.
+        Ends early if the index does.
         """
         until = self._header.tail if until is None else until
         if not self._index.fits(self._header):
@@ -137,30 +137,30 @@ class IndexCheck:
             if stop is RangeStop.END:
                 continue
             if self._lost_end > self.end:
-                if not (yield from self._pass_over(self._lost_end)):
+                if not (yield from self._skip_lost(self._lost_end)):
                     return
                 continue
             entry = parse_entry(entries, self._index.seed, done * ENTRY_BYTES)
             if entry is None:
-                if not (yield from self._pass_over_damaged(memoryview(entries)[done * ENTRY_BYTES :])):
+                if not (yield from self._skip_damaged_entries(memoryview(entries)[done * ENTRY_BYTES :])):
                     return
                 continue
             if entry.end > self._header.tail:
                 return
-            if stop is not RangeStop.CRC or not self._follow_on(entry, self._following()):
+            if stop is not RangeStop.CRC or not self._is_consecutive(entry, self._following()):
                 yield Contradiction(entry_offset(self._number), self._text(stop, entry))
                 return
             yield DamagedRange(entry.offset, entry.end, entry.record_count)
             self._ranges.move(entry.end, entry.next_sequence)
             self._number += 1
 
-    def _pass_over_damaged(self, entries: memoryview) -> Generator[Contradiction | Unproven, None, bool]:
-        """Go on behind entries that do not have their checksums; whether there is one that has."""
+    def _skip_damaged_entries(self, entries: memoryview) -> Generator[Contradiction | Unproven, None, bool]:
+        """Skip entries without their checksums; return whether a sound one follows."""
         if not any(entries[:ENTRY_BYTES]):
-            return False  # where a power cut ended it
+            return False  # the end that a power cut left
         found = self._index.sound(self._number)
         if found is None or found[1].end > self._header.tail:
-            # It may be what a power cut left of the last one, which a writer cuts off.
+            # If it is the last entry, a power cut may have torn it; a writer will cut it off.
             if found is not None or self._number < self._index.count - 1:
                 yield Contradiction(entry_offset(self._number), "its entry there does not have its checksum")
             return False
@@ -177,16 +177,16 @@ class IndexCheck:
         return True
 
     def complete(self) -> bool:
-        """Whether nothing is wrong, and it reaches the log file's tail."""
+        """Return whether nothing is wrong and the index reaches the log file's tail."""
         return next(self.run(), None) is None and self.end == self._header.tail
 
     def proven_end(self, start: int, end: int) -> int:
-        """How far from `start`, and up to `end`, the bytes are what was written; `start` where that is not known."""
+        """Return how far from `start`, up to `end`, the bytes are as written; `start` if that is not known."""
         if not self.begin(start):
             return start
         while entries := self._index.entries(self._number, _ENTRIES_AT_ONCE):
             count = len(entries) // ENTRY_BYTES
-            # Up to the first one that is damaged, or ends later.
+            # Up to the first entry that is damaged, or whose range ends after `end`.
             parsed = (parse_entry(entries, self._index.seed, number * ENTRY_BYTES) for number in range(count))
             within = next((number for number, each in enumerate(parsed) if each is None or each.end > end), count)
             done = 0
@@ -198,7 +198,7 @@ class IndexCheck:
         return max(self._ranges.end, start)
 
     def _verify(self, entries: bytes, until: int) -> Generator[Verified, None, tuple[int, RangeStop]]:
-        """Returns how many of the entries hold, and why the next one does not; END where all do that were asked for."""
+        """Verify entries; return how many hold, and why the next one does not: END if all up to `until` do."""
         done, large, offsets = 0, 0, entry_offsets(entries)
         while done * ENTRY_BYTES < len(entries) and self._ranges.end < until:
             at = self._ranges.end
@@ -216,7 +216,7 @@ class IndexCheck:
                 self._lost_end = lost_end
                 entry = parse_entry(entries, self._index.seed, done * ENTRY_BYTES)
                 if entry is None or len(data) < size or entry.end > self._header.tail:
-                    return done, stop  # the log file ends before, or a frame of its archive is lost behind this
+                    return done, stop  # the log file ends before, or the next frame of its archive is lost
                 large = entry.range_bytes
                 length = int.from_bytes(data[:LENGTH_BYTES], "big")
                 if large == LENGTH_BYTES + length and length > self._limit:
@@ -224,7 +224,7 @@ class IndexCheck:
         return done, RangeStop.END
 
     def _read(self, at: int, size: int) -> tuple[bytes, int]:
-        """As `read_at`, but no byte of a frame that an archive has lost, nor any behind it: and where that ends."""
+        """Read like `read_at`, but stop before a frame that an archive has lost; also return that frame's end, or 0."""
         try:
             return read_at(self._content, size, at, self._path), 0
         except LostFrameError as lost:
@@ -232,8 +232,8 @@ class IndexCheck:
                 return b"", lost.end
             return read_at(self._content, lost.offset - at, at, self._path), lost.end
 
-    def _pass_over(self, lost_end: int) -> Generator[DamagedRange | Contradiction, None, bool]:
-        """Go on behind all ranges that are at least partly in a frame that an archive has lost; whether there are."""
+    def _skip_lost(self, lost_end: int) -> Generator[DamagedRange | Contradiction, None, bool]:
+        """Skip all ranges that are at least partly in a lost frame of an archive; return whether entries follow."""
         number = self._index.count_before(lost_end)
         last = self._index.entry(number) if number < self._index.count else None
         number += last is not None and last.offset < lost_end
@@ -249,26 +249,26 @@ class IndexCheck:
         return True
 
     def _following(self) -> IndexEntry | None:
-        """The entry after this one, where there is one that counts."""
+        """Return the next entry, if there is one that counts."""
         entry = self._index.entry(self._number + 1) if self._number + 1 < self._index.count else None
         return None if entry is None or entry.end > self._header.tail else entry
 
-    def _follow_on(self, entry: IndexEntry, following: IndexEntry | None) -> bool:
+    def _is_consecutive(self, entry: IndexEntry, following: IndexEntry | None) -> bool:
         return following is None or (following.offset, following.sequence) == (entry.end, entry.next_sequence)
 
     def _text(self, stop: RangeStop, entry: IndexEntry) -> str:
         if stop is RangeStop.RECORDS:
-            return f"its range from {entry.offset} to {entry.end} is not the records that it says"
+            return f"its range from {entry.offset} to {entry.end} does not have the records that it should"
         if stop is RangeStop.SHORT:
             return f"its range from {entry.offset} to {entry.end} leads past the end of the file"
         return f"its entry for {entry.offset} to {entry.end} does not follow from the one before it"
 
 
 def _whole_ranges(entries: bytes | memoryview, offsets: Sequence[int], first: int, at: int, size: int) -> int:
-    """How much of `size` bytes from `at` on is filled by whole ranges, the first one of which has the number `first`.
+    """Return how many of `size` bytes from `at` on are filled by whole ranges, the first of which has index `first`.
 
-    offsets: where each range of `entries` starts, and so ends the one before it.
-    Then nothing is read twice, nor copied to leave off the end.  What hostile entries say decides on nothing more.
+    offsets: where each range of `entries` starts, and so the one before it ends.
+    Whole ranges are neither read twice nor copied to cut off the end.  A hostile entry decides nothing more than that.
     """
     number = bisect_right(offsets, at + size, first)
     if number == len(offsets):

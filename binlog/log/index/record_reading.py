@@ -13,7 +13,7 @@ _uncleared = ffi.new_allocator(should_clear_after_alloc=False)
 
 _KEY_MAX = (1 << 64) - 1
 
-FoundAt = tuple[int, bytes, bytes, int]
+RawRecords = tuple[int, bytes, bytes, int]
 """An offset, the data at it, the offsets of the records in the data (of a `Scan`, as bytes), and a `Stop`'s number."""
 
 

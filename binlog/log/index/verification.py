@@ -1,8 +1,9 @@
-"""Compares what is read of a log file with its index, so that no reader is given bytes that were not written.
+"""Verification: reads the records of a log file, and compares them with its index.
 
-Verified is what a sound entry of the index covers: all of a closed file, and all but the last 64 KiB or second of an
-open one.  Not verified is what lies beyond the last entry, or beside a damaged one; what has no index; and what a
-reader at the end is given less than a second after its last look, or as it wakes (docs/durability.md).
+Verified are the records that a sound entry of the index covers: all of a closed file, and all but the last 64 KiB or
+second of an open one.  Not verified are records after the last entry or beside a damaged one, those of a file without
+an index, and those that a reader at the end gets less than a second after its last read of the header, or as it wakes
+(docs/durability.md).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from binlog.format.log_header import LogHeader
 from binlog.format.names import index_file_name
 from binlog.format.record import Stop, part_of_records
 from binlog.log.directory import LogDirectory, OpenedFile
-from binlog.log.index.record_reading import FoundAt, ReadOutcome, RecordReading
+from binlog.log.index.record_reading import RawRecords, ReadOutcome, RecordReading
 from binlog.storage.failures import failure
 from binlog.storage.files import content_bytes
 from binlog.storage.native import read_records
@@ -25,7 +26,7 @@ class Verification:
     """Reads one log file, range by range.
 
     header: the file's.  seed: of the checksums of its index's entries.
-    record_bytes_max: a range that one larger record fills is not read.
+    record_bytes_max: a range of one larger record is not read.
     verify: False compares nothing.
     """
 
@@ -47,16 +48,16 @@ class Verification:
         self._records = RecordReading(file.fd, file.identity, seed=seed, record_bytes_max=record_bytes_max)
         self._address = self._records.address
         self._record_bytes_max = record_bytes_max
-        self._verified = b""  # of which only a part was asked for; it lies at `_start`
+        self._verified = b""  # a whole range, of which only a part was asked for; `_start` is its offset
         self._start = 0
 
-    def read(self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None) -> FoundAt:
-        """Read records from `offset` on, at most `size` bytes; verified, and one at least, if the index covers them.
+    def read(self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None) -> RawRecords:
+        """Read records from `offset` on, up to `size` bytes; verified, and one at least, if the index covers them.
 
-        to_tail: how many bytes away the file's tail is.
-        buffer: bytes that nobody else has.  If they are enough they are written over and given back as the data, which
-        may go on after the last record.
-        Raises: CorruptError if they are not what was written; GoneError; AccessError.
+        to_tail: the distance to the file's tail.
+        buffer: bytes that no other object has.  If large enough, they are overwritten and returned as the data, which
+        then may continue after the last record.
+        Raises: CorruptError if the bytes are not those that were written; GoneError; AccessError.
         """
         if not self._verified or not self._start <= offset < self._start + len(self._verified):
             try:
@@ -74,19 +75,21 @@ class Verification:
 
     def _read(
         self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None, verify: bool
-    ) -> FoundAt | int:
+    ) -> RawRecords | int:
         try:
             return read_records(self._address, offset, size, to_tail, records_max, buffer, verify)
         except OSError as error:
             raise failure(error.errno or 0, self._path, "reading") from error
 
-    def _read_plain(self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None) -> FoundAt:
+    def _read_plain(self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None) -> RawRecords:
         found = self._read(offset, size, to_tail, records_max, buffer, False)
         assert not isinstance(found, int)
         return found
 
-    def _read_with_index(self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None) -> FoundAt:
-        """Open the index, which may have been made, or made again, since it was opened last; then read.
+    def _read_with_index(
+        self, offset: int, size: int, to_tail: int, records_max: int, buffer: bytes | None
+    ) -> RawRecords:
+        """Open the index, which a writer may have made since the last read, and read again.
 
         Raises: as `read`.
         """
@@ -99,10 +102,10 @@ class Verification:
         return self._read_plain(offset, size, to_tail, records_max, buffer)
 
     def _open_index(self) -> bool:
-        """Open it; whether there is one of this file."""
+        """Open the index; return whether the file has one."""
         directory, number = self._directory, self._header.number
         if not directory.intact:
-            directory.check_there()
+            directory.check_path()
         header = pack_header(number=number, uuid=self._header.uuid)
         return self._records.open_index(directory.fd, index_file_name(number), header)
 
@@ -120,12 +123,12 @@ class Verification:
 
 
 def damaged_range(directory: str, path: str, number: int, entry: IndexEntry) -> CorruptError:
-    """The error for a range that is not as it was written, with what to type to read it all the same."""
+    """Return the error for a range that is not as it was written; it has the command that reads it all the same."""
     records = "1 record" if entry.record_count == 1 else f"{entry.record_count} records"
     command = shlex.join(["binlog", "cat", "--no-verify", "--from", f"{number}:{entry.offset}", directory])
     text = (
         f"the bytes from {entry.offset} to {entry.end} ({records}) are not those that were written there. None of them "
-        "is given, because their checksum does not say which one is damaged. To read them as they are: "
+        "is returned, because the checksum does not say which one is damaged. To read them without verification: "
         f"Reader(verify=False), or {command}"
     )
     return CorruptError(path, entry.offset, "index-crc", text)

@@ -39,7 +39,7 @@ from binlog.errors import (
     UnknownOutcomeError,
     VersionError,
 )
-from binlog.format.checksums import mended
+from binlog.format.checksums import correct_flipped_bit
 from binlog.format.log_header import (
     FIRST_OFFSET,
     HEADER_BYTES,
@@ -57,7 +57,7 @@ from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
 from binlog.log.files.cutover import Cutover
 from binlog.log.files.prepared_file import new_header, new_log_uuid
-from binlog.log.index.index_building import IndexWriting
+from binlog.log.index.index_building import IndexWriter
 from binlog.log.ingest.external_file import Drafted
 from binlog.log.ingest.ingest_record import (
     IngestRecord,
@@ -334,7 +334,7 @@ class IngestedFile:
         directory, number, fd = self._directory, self._header.number, self._descriptor.fd
         with suppress(BinlogError, OSError):
             os.utime(fd)  # entries that are made later have this time, or a later one
-            with closing(IndexWriting(directory, number, fd)) as index:
+            with closing(IndexWriter(directory, number, fd)) as index:
                 if index.cut(self._header, FIRST_OFFSET) and entries is not None:
                     index.add(bytearray(entries), first_sequence=self._header.first_sequence, time_ns=time.time_ns())
 
@@ -351,7 +351,7 @@ def read_unnamed_header(fd: int, path: str) -> tuple[LogHeader, bool]:
     data, size = read_at(fd, HEADER_BYTES, 0, path), os.fstat(fd).st_size
     if _is_unnamed(data, size):
         return parse_log_header(data, path=path), False
-    right = mended(data, lambda flipped: _is_unnamed(flipped, size))
+    right = correct_flipped_bit(data, lambda flipped: _is_unnamed(flipped, size))
     if right is not None:
         return parse_log_header(right, path=path), True
     parse_log_header(data, path=path)

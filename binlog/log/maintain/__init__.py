@@ -1,1 +1,1 @@
-"""What an operator does to a log: check, repair, prune, stat, backup."""
+"""Operations on a whole log: check, repair, prune, stat and backup."""

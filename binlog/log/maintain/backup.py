@@ -1,7 +1,7 @@
 """Copying a log as it is at one moment, while other processes append to it.
 
-The moment is while the open file's lock is held: what is staged is committed first, and the open file's header and the
-small files beside it are read.  What lies before a file's tail never changes, so it is copied after that.
+The moment is while the open file's lock is held.  The writer commits the staged records, and reads the open file's
+header and the small files in the directory.  Bytes before a file's tail never change, so they are copied after that.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COPY_BYTES = 1 << 20
 class Backup:
     """A copy that was made.
 
-    path: of the copy.  first_number: of its oldest file.  tail: where the next record will be.  bytes: of its log files
+    path: of the copy.  first_number: of its oldest file.  tail: the ref of the next record.  bytes: of its log files
     and archives.
     """
 
@@ -53,7 +53,8 @@ class Backup:
 
 @dataclass(frozen=True)
 class _Moment:
-    """What was read under the lock.  header: the open file's first bytes.  small: by name, files that change."""
+    """The bytes that were read under the lock.  header: the open file's first bytes.  small: the small files, by
+    name."""
 
     number: int
     fd: int
@@ -69,15 +70,15 @@ def backup(
     lock_timeout: float | None = None,
     file_system: FileSystem | str = FileSystem.LOCAL,
 ) -> Backup:
-    """Copy the log in a directory as it is at one moment, and return what was copied.
+    """Copy the log in a directory as it is at one moment, and describe the copy.
 
-    out: the copy's directory, which must not exist, or be empty.  It gets its name once the copy is complete, durably.
+    out: the copy's directory, which must be empty or not exist.  It gets its name once the copy is complete, durably.
     lock_timeout: seconds to wait for the open file's lock; None waits for ever.  file_system: as for a Writer.
 
     Other processes may append, cut over, archive and prune meanwhile, in any mode; they wait while a header and some
-    small files are read.  Everything is in the copy that was acknowledged before the call, staged records too.  The
-    copy has the log's files, archives, indexes, turns, and what was set aside; it is a log of its own, to read and to
-    append to.  Needs permission to append to the log.
+    small files are read.  The copy has every record that was acknowledged before the call, staged ones too.  It has the
+    log's files, archives, indexes, producer files, and quarantined bytes; it is a log of its own, to read and to append
+    to.  Needs permission to append to the log.
     Raises: NotFoundError if there is no log; AccessError; FullError; BusyError; CorruptError; PoisonedError.
     """
     file_system = member(FileSystem, file_system, "file_system")
@@ -86,21 +87,21 @@ def backup(
         directory.log_numbers()
         _check_free(target)
         with closing(Session(directory, WriterOptions(lock_timeout=lock_timeout, file_system=file_system))) as session:
-            moment = session.at_one_moment(lambda file: _look(directory, file))
+            moment = session.at_one_moment(lambda file: _read_moment(directory, file))
         return _copy(directory, moment, target)
 
 
 def _check_free(target: str) -> None:
-    with own_errors(target, "looking at it"):
+    with own_errors(target, "listing the copy's directory"):
         try:
             taken = bool(os.listdir(target))
         except FileNotFoundError:
             return
     if taken:
-        raise AccessError(f"{target} is there already, and not empty", errno=errno.ENOTEMPTY, path=target)
+        raise AccessError(f"{target} already exists, and is not empty", errno=errno.ENOTEMPTY, path=target)
 
 
-def _look(directory: LogDirectory, file: WritableFile) -> _Moment:
+def _read_moment(directory: LogDirectory, file: WritableFile) -> _Moment:
     header = file.header()
     small = {}
     for name in directory.names():
@@ -133,7 +134,7 @@ def _copy(directory: LogDirectory, moment: _Moment, target: str) -> Backup:
 
 
 def _copy_files(directory: LogDirectory, moment: _Moment, copy: Directory) -> tuple[int, int]:
-    """Copy the files, the newest first: retention removes the oldest ones.  The first number, and bytes."""
+    """Copy the files, the newest first because prune removes the oldest; return the first number, and the bytes."""
     open_name = log_file_name(moment.number)
     size = _copy_range(moment.fd, moment.header, moment.tail, copy, open_name)
     for name, data in moment.small.items():
@@ -145,7 +146,7 @@ def _copy_files(directory: LogDirectory, moment: _Moment, copy: Directory) -> tu
         try:
             size += _copy_closed(directory, number - 1, copy)
         except NotFoundError:
-            break  # the log begins here, or retention removed the file meanwhile
+            break  # the log begins here, or the file was pruned meanwhile
         number -= 1
     for name in directory.names():
         kept = damaged_file_range(name)
@@ -162,7 +163,7 @@ def _copy_closed(directory: LogDirectory, number: int, copy: Directory) -> int:
             data = read_at(file.fd, HEADER_BYTES, 0, file.path)
             header = parse_log_header(data, path=file.path, number=number)
             size = _copy_range(file.fd, data, header.tail, copy, log_file_name(number))
-    with suppress(NotFoundError):  # it has none, or it was removed with its file
+    with suppress(NotFoundError):  # the file has no index, or was pruned meanwhile
         _copy_whole(directory, index_file_name(number), copy)
     return size
 
@@ -173,7 +174,7 @@ def _copy_whole(directory: LogDirectory, name: str, copy: Directory) -> int:
 
 
 def _copy_range(fd: int, head: bytes, end: int, copy: Directory, name: str) -> int:
-    """Copy a file up to `end`, with `head` as its first bytes; its size then."""
+    """Copy a file up to `end`, with `head` as its first bytes; return its size."""
     status = os.fstat(fd)
     with copy.created(name, access_like(status)) as out:
         out.write(head, 0)

@@ -1,7 +1,6 @@
-"""Looking for everything that is wrong with a log, and repairing nothing.
+"""Checking a log: finds everything that is wrong with it, and repairs nothing.
 
-May run while others append.  A cutover that a process died in is not a
-problem: the next writer finishes it.
+May run while other processes append.  A cutover whose process died is not a problem: the next writer finishes it.
 """
 
 from __future__ import annotations
@@ -39,42 +38,42 @@ from binlog.log.files.sequences import missing_between
 from binlog.log.index.index import index_path, index_times, opened_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck
 from binlog.log.ingest.ingest_record import look_at_ingest
-from binlog.log.recovery.record_walk import walk
-from binlog.storage.files import Content, LostFrameError
+from binlog.log.recovery.record_walk import count_records
+from binlog.storage.files import ByteSource, LostFrameError
 
-# What logrotate and people make of the name of a log file: 00000001.dat.1, 00000001.dat-20261126, 00000001.dat.old.
+# Names that logrotate and people give to log files: 00000001.dat.1, 00000001.dat-20261126, 00000001.dat.old.
 _RENAMED = re.compile(r"\d{8}\.dat.+")
 
-FLIPPED = "a bit of it is flipped; its checksum tells which one, and it is read as it was written"
+FLIPPED = "a bit of it is flipped; its checksum shows which one, and it is read as it was written"
 
-# What is told of a clock that went back or ahead.
+# A clock that is further ahead or back than this is reported.
 _CLOCK_NS = 3600 * 10**9
 
 
 def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Problem]:
-    """Every problem found in the log in a directory; an empty list for none.
+    """Return every problem found in the log in a directory; an empty list for none.
 
-    number: look at this file alone, how it follows the one before it, and where it is the last one, what it leads to.
-    Such a call for each of `file_sizes`, side by side, finds together what one for the whole log does.
-    Reads every record's length, every byte that an index tells of, and every frame of an archive, whose offsets are
-    those of the log file.  Takes no lock and writes nothing.
-    Raises: NotFoundError if there is no such directory, or no log in it; AccessError if it cannot be read.
+    number: check only this file, whether it follows the one before it, and if it is the last one, whether the next
+    exists.  Such calls for each of `file_sizes`, in parallel, find together the same as one for the whole log.
+    Reads every record's length, every byte that an index covers, and every frame of an archive, whose offsets are those
+    of the log file.  Takes no lock and writes nothing.
+    Raises: NotFoundError if the directory does not exist or has no log; AccessError if it cannot be read.
     """
     with LogDirectory(path) as directory:
         return list(_check(directory, number))
 
 
 def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
-    """The numbers of a log's files, in order, and their sizes in bytes, of an archive the archive's.
+    """Return the numbers of a log's files, in order, with their sizes in bytes; of an archive the archive's.
 
-    Opens none of them: they may be damaged.
-    Raises: NotFoundError if there is no such directory, or no log in it; AccessError.
+    Opens none of them, because they may be damaged.
+    Raises: NotFoundError if the directory does not exist or has no log; AccessError.
     """
     with LogDirectory(path) as directory:
         found: dict[int, int] = {}
         for number in directory.log_numbers():
             for name in (log_file_name(number), archive_file_name(number)):
-                # Neither is there any more where retention removed it since the listing.
+                # Neither exists if the file was pruned after the listing.
                 if (status := directory.status(name)) is not None:
                     found.setdefault(number, status.st_size)
         return found
@@ -83,7 +82,7 @@ def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
 def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
     before: LogHeader | None = None
     numbers = directory.log_numbers()
-    set_aside = directory.set_aside()
+    quarantined = directory.quarantined()
     last = numbers[-1] if numbers else None
     if only is not None:
         numbers = [number for number in numbers if number < only][-1:] + ([only] if only in numbers else [])
@@ -98,21 +97,21 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
                 header = directory.believe(settled)
                 if wanted:
                     yield from _check_witnesses(file, settled, header)
-                    yield from _check_set_aside(directory, header, set_aside.get(number, ()))
+                    yield from _check_quarantined(directory, header, quarantined.get(number, ()))
                     yield from _check_one(directory, file, header)
         except NotFoundError:
-            before = None  # retention removed it since the listing
+            before = None  # pruned after the listing
             continue
         except BinlogError as error:
             if wanted:
                 yield problem_of(error, path)
         if wanted and before is not None and header is not None:
-            yield from _check_succession(before, header, directory)
+            yield from _check_pair(before, header, directory)
         before = header
     if before is not None and only in (None, last):
         yield from _check_last(before, directory)
     if only is None:
-        yield from _check_moved(directory)
+        yield from _check_renamed(directory)
     if only in (None, last):
         yield from _check_ingest(directory)
         yield from _check_turns(directory)
@@ -135,7 +134,7 @@ def _check_turns(directory: LogDirectory) -> Iterator[Problem]:
 
 
 def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) -> Iterator[Problem]:
-    """Header fields that are not believed, for no checksum covers them and what else there is contradicts them."""
+    """Report header fields without a checksum that other facts contradict, so that they are not believed."""
     path = file.path
     if settled.status != believed.status:
         at, words = LOG_HEADER.offset("status"), ("open", "closed")
@@ -149,20 +148,20 @@ def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) 
     if not found.ours or (found.live_good and found.tail == found.own_tail):
         return
     if found != read_header(file.content, believed.number, path):
-        return  # a write was under way
+        return  # a write was in progress
     if not found.live_good:
-        yield Problem(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not hold")
+        yield Problem(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not match")
     elif found.tail < found.own_tail or settled.tail == settled.own_tail == found.own_tail:
-        text = f"the tail is {found.tail}, where only {settled.tail} can be"
+        text = f"the tail is {found.tail}, but only {settled.tail} can be right"
         yield Problem(path, LOG_HEADER.offset("tail"), "tail", text)
 
 
 def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> Iterator[Problem]:
-    """Everything within one file."""
+    """Report everything that is wrong within one file."""
     path = file.path
     lost = [] if file.archive is None else list(file.archive.lost_frames())
     faults = [] if file.archive is None else file.archive.faults
-    yield from (Problem(path, 0, "archive", f"{fault}; it is read all the same") for fault in faults)
+    yield from (Problem(path, 0, "archive", f"{fault}; it is still readable") for fault in faults)
     yield from (Problem(each.path, each.offset, each.rule, each.text) for each in lost)
     yield from _check_index(directory, file, header, lost)
     yield from _check_times(directory, header, path)
@@ -170,26 +169,26 @@ def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> 
         yield from _check_file(file.content, header, path)
 
 
-def _check_file(content: Content, header: LogHeader, path: str) -> Iterator[Problem]:
+def _check_file(content: ByteSource, header: LogHeader, path: str) -> Iterator[Problem]:
     if header.ours:
         yield from _check_blocks(header, path)
     check_size(header.tail, content, path)
     if not header.ours:
-        walk(content, header.first_offset, header.tail, header.tail, path)
+        count_records(content, header.first_offset, header.tail, header.tail, path)
         return
-    count, end = walk(content, FIRST_OFFSET, header.own_tail, header.tail, path)
+    count, end = count_records(content, FIRST_OFFSET, header.own_tail, header.tail, path)
     if end != header.own_tail:
         yield Problem(path, end, "chain", f"the records' lengths do not meet our tail {header.own_tail}")
     elif count != header.record_count:
         at = LOG_HEADER.offset("record_count")
         yield Problem(path, at, "record-count", f"the header counts {header.record_count} records, there are {count}")
-    walk(content, end, header.tail, header.tail, path)
+    count_records(content, end, header.tail, header.tail, path)
 
 
 def _check_index(
     directory: LogDirectory, file: OpenedFile, header: LogHeader, lost: list[LostFrameError]
 ) -> Iterator[Problem]:
-    """lost: what was told already."""
+    """Report damaged ranges.  lost: lost frames, which were reported already."""
     path = file.path
     with opened_index(directory, header.number) as index:
         if index is None:
@@ -205,30 +204,30 @@ def _check_index(
 
 
 def _check_times(directory: LogDirectory, header: LogHeader, path: str) -> Iterator[Problem]:
-    """Times that contradict the clock, or one another, by more than a clock that is put right does."""
+    """Report times that contradict the clock or each other by more than an adjustment of a clock does."""
     if not header.ours:
         return
     now_ns = time.time_ns() + _CLOCK_NS
     times = index_times(directory, header)
     at = LOG_HEADER.offset("created_ns")
     if header.created_ns > now_ns:
-        yield Problem(path, at, "time", "by its header the file was made in the future")
+        yield Problem(path, at, "time", "the file was made in the future, by its header")
     if times is not None and times[1] > now_ns:
-        yield Problem(index_path(path), 0, "time", "by their times, records were appended in the future")
+        yield Problem(index_path(path), 0, "time", "records were appended in the future, by their times")
     elif times is not None and times[0] + _CLOCK_NS < header.created_ns <= now_ns:
-        yield Problem(index_path(path), 0, "time", "by their times, records were appended before the file was made")
+        yield Problem(index_path(path), 0, "time", "records were appended before the file was made, by their times")
 
 
-def _check_set_aside(directory: LogDirectory, header: LogHeader, names: Iterable[str]) -> Iterator[Problem]:
-    """Records that were acknowledged and are lost: as long as what is left of them lies there, somebody may want it."""
+def _check_quarantined(directory: LogDirectory, header: LogHeader, names: Iterable[str]) -> Iterator[Problem]:
+    """Report acknowledged records that are lost, as long as their quarantined bytes are kept."""
     for name in names:
         _, start, end = damaged_file_range(name) or (0, 0, 0)
-        # What recovery sets aside was never acknowledged, and lies behind the tail of the file that it was cut from.
+        # Recovery quarantines only bytes that were never acknowledged, after the tail of the file that it cut.
         if start < header.own_tail:
-            text = f"the records from {start} to {end} were damaged and are set aside in {name}; fillers stand there"
+            text = f"the records from {start} to {end} were damaged and are quarantined in {name}; fillers replace them"
             status = directory.status(name)
             if status is not None and status.st_size == 0:
-                text = f"records are missing, and from {start} to {end} are fillers in their places, as {name} tells"
+                text = f"records are missing; fillers replace them from {start} to {end}, as {name} says"
             yield Problem(directory.log_path(header.number), start, "set-aside", text, end)
 
 
@@ -239,24 +238,24 @@ def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
     if any(header.zero):
         yield Problem(path, LOG_HEADER.offset("zero"), "zero", "the header's last eight bytes are not zero")
     for name, slot in (("slot_0", header.slot_0), ("slot_1", header.slot_1)):
-        # A recovery leaves zeros in place of a commit that it dropped; the last confirmed one is always there.
+        # Recovery leaves zeros for a commit that it dropped; the last confirmed slot always exists.
         last = name == f"slot_{header.confirmed_counter & 1}"
         if (last or slot != bytes(SLOT_BYTES)) and parse_slot(slot, uuid=header.uuid, number=header.number) is None:
-            yield Problem(path, LOG_HEADER.offset(name), "slot-crc", "the commit slot's CRC does not hold")
+            yield Problem(path, LOG_HEADER.offset(name), "slot-crc", "the commit slot's CRC does not match")
 
 
-def _check_succession(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
-    """What is wrong with one file after another; looked at twice, for others may have gone on in between."""
-    if not list(_succession_problems(before, header, directory)):
+def _check_pair(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
+    """Report what is wrong between two consecutive files, read twice because writers may continue the log meanwhile."""
+    if not list(_pair_problems(before, header, directory)):
         return
     try:
         before, header = directory.read_header(before.number), directory.read_header(header.number)
     except BinlogError:
-        return  # removed meanwhile, or told already
-    yield from _succession_problems(before, header, directory)
+        return  # pruned meanwhile, or reported already
+    yield from _pair_problems(before, header, directory)
 
 
-def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
+def _pair_problems(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
     path = directory.path_of(header.number)
     if before.closed and before.next_number != header.number:
         if not directory.exists(before.next_number):
@@ -272,8 +271,8 @@ def _succession_problems(before: LogHeader, header: LogHeader, directory: LogDir
     if not (before.ours and header.ours):
         return
     if before.closed and before.own_tail < before.tail:
-        # The file was closed by one of ours, as the next one is ours too: these came after.
-        text = f"{before.tail - before.own_tail} bytes of records that another program added after the close"
+        # A native writer closed the file, because the next one is native too: these bytes came later.
+        text = f"{before.tail - before.own_tail} bytes of records that another program appended after the close"
         yield Problem(directory.path_of(before.number), before.own_tail, "late", text)
     if before.uuid != header.uuid:
         yield Problem(path, LOG_HEADER.offset("uuid"), "uuid", "the file belongs to another log than the one before it")
@@ -292,13 +291,13 @@ def _missing_between(before: LogHeader, header: LogHeader, directory: LogDirecto
 
 
 def _check_last(last: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
-    """The last file of the listing leads to one that is there, or was cut over since, or removed."""
+    """Report that the last file of the listing names a next file that does not exist."""
     if last.closed and not directory.exists(last.next_number) and directory.exists(last.number):
         yield _missing_next(last, directory)
 
 
-def _check_moved(directory: LogDirectory) -> Iterator[Problem]:
-    """Log files under names that are none of the log's, as logrotate gives: their records are not in the log."""
+def _check_renamed(directory: LogDirectory) -> Iterator[Problem]:
+    """Report log files whose names are not those of a log, such as logrotate's: their records are not in the log."""
     for name in sorted(directory.names()):
         if (
             not _RENAMED.match(name)
@@ -311,7 +310,7 @@ def _check_moved(directory: LogDirectory) -> Iterator[Problem]:
         try:
             header = parse_log_header(directory.read(name, HEADER_BYTES), path=path)
         except BinlogError:
-            continue  # no log file, or none that can be read
+            continue  # not a log file, or not readable
         text = f"it is file {header.number} of a log under another name; its {header.record_count} records are not read"
         yield Problem(path, 0, "moved", text)
 

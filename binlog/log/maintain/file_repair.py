@@ -1,13 +1,12 @@
-"""Repairing one log file, under its lock.
+"""FileRepair: repairs one log file, under its lock.
 
-The order makes each step one that may be repeated: the damaged bytes are copied to a file of their own, which is synced
-and named; then their place is written over, and synced; then the index is told.  Who dies in between leaves a file on
-which the next repair does the same.
+Each step may be repeated.  The damaged bytes are copied to a file of their own, which is synced and named; then fillers
+are written in their place, and synced; then the index is updated.  If the process dies in between, the next repair does
+the same steps again.
 
-A log file that was cut below its header while it was in use, as logrotate's copytruncate does.
-
-Its records are lost.  `repair` gives it a header again, from what its neighbours and its index still tell, and seals it
-without records, so that none of the lost offsets is used twice.
+A log file may have been cut below its header while it was in use, as logrotate's copytruncate does.  Its records are
+lost.  `repair` writes a new header, from the facts that its neighbours and its index still have, and seals the file
+without records, so that no lost offset is used twice.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ from binlog.log.directory import LogDirectory
 from binlog.log.files.prepared_file import new_log_uuid
 from binlog.log.files.sequences import RecordCounts
 from binlog.log.index.index import Index, opened_index
-from binlog.log.index.index_building import IndexWriting, complete_index
+from binlog.log.index.index_building import IndexWriter, complete_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck, Unproven
 from binlog.log.recovery.evidence import FileEvidence, heal, is_unproven
-from binlog.log.recovery.record_walk import good_end, walk
+from binlog.log.recovery.record_walk import count_records, last_whole_record_end
 from binlog.log.recovery.recovery import Recovery
 from binlog.log.recovery.recovery_table import Action, Verdict
 from binlog.storage.boot import boot_id
 from binlog.storage.files import DiskFile, allocate, read_at, sync, write_at
 
 
-def header_again(directory: LogDirectory, number: int) -> tuple[LogHeader, str]:
-    """Return a header for the file, which has none, and a text that says how much was lost.  Its lock is held."""
+def rebuilt_header(directory: LogDirectory, number: int) -> tuple[LogHeader, str]:
+    """Return a new header for a file that has none, and a text that says how much was lost.  Its lock is held."""
     before, after = _neighbour(directory, number - 1), _neighbour(directory, number + 1)
     with opened_index(directory, number) as index:
         found = _from_index(index, number)
@@ -65,7 +64,7 @@ def header_again(directory: LogDirectory, number: int) -> tuple[LogHeader, str]:
     )  # fmt: skip
     if after is not None:
         header = replace(header, status=Status.CLOSED, next_number=number + 1)
-    lost = f"all up to offset {end} that the index tells of" if end else "all that it had"
+    lost = f"all up to offset {end} by the index" if end else "all that it had"
     return header, f"the records of the file are lost, {lost}"
 
 
@@ -76,7 +75,7 @@ def _neighbour(directory: LogDirectory, number: int) -> LogHeader | None:
 
 
 def _from_index(index: Index | None, number: int) -> tuple[bytes, int | None, int | None] | None:
-    """UUID, first sequence and last offset, as far as the index of the file tells."""
+    """Return the UUID, first sequence and end offset that the index of the file has."""
     if index is None or not index.named or len(index.header) < INDEX_HEADER.size:
         return None
     values = INDEX_HEADER.unpack(index.header)
@@ -90,15 +89,15 @@ _FILLED_AT_ONCE = 1 << 20
 _ZERO = LOG_HEADER.offset("zero")
 
 FILLER = b"BINLOG DAMAGED "
-"""What a filler begins with, as far as it has room; the range follows, as in `1:256-512`, then blanks."""
+"""The first bytes of a filler that is large enough; then the range, such as `1:256-512`, and blanks."""
 
 
 Done = tuple[str, int, str, str]
-"""Path, offset, action and text of one thing that was done."""
+"""Path, offset, action and text of one action."""
 
 
 class FileRepair:
-    """Does it, or with `dry_run` only tells.  done: what."""
+    """Repairs one file, or with `dry_run` only reports.  done: the actions."""
 
     def __init__(self, directory: LogDirectory, number: int, fd: int, *, dry_run: bool) -> None:
         self.done: list[Done] = []
@@ -109,39 +108,39 @@ class FileRepair:
         self._dry_run = dry_run
         self._recovery = Recovery(directory, number, DiskFile(fd, self._path))
 
-    def tell(self, offset: int, action: str, text: str) -> None:
-        """Add to what was done."""
+    def report(self, offset: int, action: str, text: str) -> None:
+        """Add an action to `done`."""
         self.done.append((self._path, offset, action, text))
 
-    def mend_header(self) -> LogHeader | None:
-        """The header, once what no longer holds of it is written again; None if only told of it.
+    def repair_header(self) -> LogHeader | None:
+        """Return the header after rewriting its wrong fields; None if a dry run cannot continue.
 
-        Raises: CorruptError, VersionError where more than a bit of what has a checksum is flipped.
+        Raises: CorruptError, VersionError if more than one bit under a checksum is flipped.
         """
         fd, path = self._fd, self._path
         data = read_at(fd, HEADER_BYTES, 0, path)
         if len(data) < HEADER_BYTES:
-            return self._begin_again(len(data))
+            return self._restore_header(len(data))
         try:
             parse_log_header(data, path=path, number=self._number)
         except (CorruptError, VersionError):
-            mended = mended_identity(data, number=self._number)
-            if mended is None:
+            corrected = mended_identity(data, number=self._number)
+            if corrected is None:
                 raise
-            at = next(at for at in range(HEADER_BYTES) if mended[at] != data[at])
-            self.tell(at, "header", "a flipped bit of the header is put right")
+            at = next(at for at in range(HEADER_BYTES) if corrected[at] != data[at])
+            self.report(at, "header", "a flipped bit of the header is corrected")
             if self._dry_run:
                 return None
-            write_at(fd, mended[at : at + 1], at, path)
+            write_at(fd, corrected[at : at + 1], at, path)
         found, header = self._directory.believed_header(fd, self._number)
         if is_unproven(header, FileEvidence(fd, path)):
             header = replace(header, tail=header.own_tail)
         if header != found:
-            text = "the header's status, next number or tail is none that can be, and is written again"
-            self.tell(LOG_HEADER.offset("status"), "header", text)
+            text = "the header's status, next number or tail cannot be right, and is rewritten"
+            self.report(LOG_HEADER.offset("status"), "header", text)
         if header.ours and any(header.zero):
             header = replace(header, zero=bytes(len(header.zero)))
-            self.tell(_ZERO, "header", "the header's last eight bytes are made zeros again")
+            self.report(_ZERO, "header", "the header's last eight bytes are reset to zero")
         if not self._dry_run:
             heal(fd, found, header, path)
             if header.zero != found.zero:
@@ -150,10 +149,10 @@ class FileRepair:
                 sync(fd, path)
         return header
 
-    def _begin_again(self, size: int) -> LogHeader | None:
-        """Give a file that was cut below its header one again, and seal it without records."""
-        header, lost = header_again(self._directory, self._number)
-        self.tell(size, "cut", f"the file was cut to {size} bytes: {lost}; it is sealed without any")
+    def _restore_header(self, size: int) -> LogHeader | None:
+        """Write a new header to a file that was cut below it, and seal the file without records."""
+        header, lost = rebuilt_header(self._directory, self._number)
+        self.report(size, "cut", f"the file was cut to {size} bytes: {lost}; the file is sealed without records")
         if self._dry_run:
             return None
         self._directory.remove(index_file_name(self._number))
@@ -165,7 +164,7 @@ class FileRepair:
         return None
 
     def check_cut(self, header: LogHeader) -> bool:
-        """Whether the file ends before its tail, and then seal it at what is left."""
+        """If the file ends before its tail, seal it at the last whole record and return True."""
         size = os.fstat(self._fd).st_size
         if not header.ours or size >= header.tail:
             return False
@@ -173,41 +172,41 @@ class FileRepair:
         if not header.closed:
             self.salvage(header, text)
             return True
-        good = good_end(self._fd, header.first_offset, size, self._path)
-        self.tell(good, "sealed", f"{text}: {size - good} bytes set aside, the file ends at {good}")
+        good = last_whole_record_end(self._fd, header.first_offset, size, self._path)
+        self.report(good, "sealed", f"{text}: {size - good} bytes are quarantined, the file ends at {good}")
         if not self._dry_run:
             self._end_at(header, good, size)
         return True
 
     def recover(self, header: LogHeader, verdict: Verdict) -> LogHeader:
-        """Carry out the verdict on a closed file, which no writer may open any more; the header as it is then."""
-        self.tell(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")
+        """Carry out the verdict on a closed file, which writers no longer open; return the new header."""
+        self.report(verdict.tail, "recovered", f"the file is recovered: {verdict.action.value}")
         return header if self._dry_run else self._recovery.carry_out(header, verdict)
 
     def repair(self, header: LogHeader) -> None:
-        """See to damaged records and to the index, of a file that needs no recovery."""
+        """Repair damaged records and the index of a file that needs no recovery."""
         damaged, sound_to, contradicts = self._by_index(header)
         filled = False
         for each in damaged:
             count = self._count(each, header)
             if count is None:
-                sound_to = each.start  # nothing tells where a record starts behind it
+                sound_to = each.start  # the start of the next record is not known
                 break
             self._fill(each, count)
             filled = True
-        end = good_end(self._fd, sound_to, header.tail, self._path)
+        end = last_whole_record_end(self._fd, sound_to, header.tail, self._path)
         if end < header.tail:
             header = self._cut(header, end)
         elif filled and header.ours and not header.closed:
-            self.commit_anew(header)
+            self.commit_in_new_epoch(header)
         elif header.ours and header.slots_spoilt and header.tail == header.own_tail:
-            self.tell(LOG_HEADER.offset("slot_0"), "header", "a commit slot that does not hold is replaced")
-            self.commit_anew(_without_spoilt(header))
+            self.report(LOG_HEADER.offset("slot_0"), "header", "a commit slot whose CRC does not match is replaced")
+            self.commit_in_new_epoch(_without_spoilt(header))
         if not self._dry_run or not filled:
             self._index(header, contradicts=contradicts)
 
     def salvage(self, header: LogHeader, reason: str) -> None:
-        """Keep what is good of a file whose acknowledged records are not all there, seal it, and go on in the next."""
+        """Keep the sound records of a file that has lost acknowledged ones, seal it, and continue in the next file."""
         start = header.first_offset
         size = os.fstat(self._fd).st_size
         end = min(header.tail, size) if header.tail >= start else size
@@ -219,23 +218,24 @@ class FileRepair:
                 good = found.start if isinstance(found, DamagedRange) else check.end
         slots = [slot for slot in header.slots() if slot.start >= good]
         limit = min([end, *(slot.start for slot in slots)])
-        good = max(good, good_end(self._fd, good, max(limit, good), self._path))
-        self.tell(good, "sealed", f"{reason}: {end - good} bytes set aside, the file sealed at {good}")
+        good = max(good, last_whole_record_end(self._fd, good, max(limit, good), self._path))
+        self.report(good, "sealed", f"{reason}: {end - good} bytes are quarantined, the file is sealed at {good}")
         if self._dry_run:
             return
         self._seal(header, good, end)
 
     def fill_gap(self, header: LogHeader, count: int) -> LogHeader:
-        """Append fillers for records that are missing behind the last one; the header as it is then.
+        """Append fillers for records that are missing after the last one; return the new header.
 
-        The fillers count once the header says so.  What a death leaves before that lies behind the tail, and means
-        nothing.  Raises: FullError with nothing changed.
+        The fillers count once the header has their end.  If the process dies before, they are after the tail and mean
+        nothing.
+        Raises: FullError with nothing changed.
         """
         start = header.tail
         filler, end = _gap_fillers(self._number, start, count)
         records = "1 record is" if count == 1 else f"{count} records are"
-        text = f"{records} missing before file {self._number + 1}: fillers take their places, up to {end}"
-        self.tell(start, "filled", text)
+        text = f"{records} missing before file {self._number + 1}: fillers replace them, up to {end}"
+        self.report(start, "filled", text)
         if self._dry_run:
             return replace(header, tail=end)
         fd, path = self._fd, self._path
@@ -246,57 +246,57 @@ class FileRepair:
         except FullError:
             os.ftruncate(fd, size)
             raise
-        # Before the fillers count: `check` tells of them by this name.
-        if not any(taken[1] == start for taken in self._set_aside()):
+        # The name comes before the fillers count, because `check` finds them by it.
+        if not any(taken[1] == start for taken in self._quarantined()):
             self._recovery.set_aside(start, end, copied_end=start)
         per_write = max(_FILLED_AT_ONCE // len(filler), 1)
         for first in range(0, count, per_write):
             write_at(fd, filler * min(per_write, count - first), start + first * len(filler), path)
         sync(fd, path)
-        # It may be of a later moment than the file, and tell of other records here.
+        # The index may be a later copy than the file, with entries of other records here.
         complete_index(self._directory, header, fd)
         if header.ours:
             before = RecordCounts(self._directory).sequence_after(header, fd) - header.first_sequence
             header = replace(header, tail=end, own_tail=end, record_count=before + count)
-            self.commit_anew(header)
+            self.commit_in_new_epoch(header)
         else:
             write_at(fd, end.to_bytes(8, "big"), LOG_HEADER.offset("tail"), path)
             sync(fd, path)
             header = replace(header, tail=end)
         return header
 
-    def _set_aside(self) -> list[tuple[int, int, int]]:
-        names = self._directory.set_aside().get(self._number, [])
+    def _quarantined(self) -> list[tuple[int, int, int]]:
+        names = self._directory.quarantined().get(self._number, [])
         return [taken for name in names if (taken := damaged_file_range(name)) is not None]
 
     def _by_index(self, header: LogHeader) -> tuple[list[DamagedRange], int, bool]:
-        """What the index proves wrong, how far it reaches, and whether it is to be made anew."""
+        """Return the damaged ranges by the index, how far it reaches, and whether it must be rebuilt."""
         with opened_index(self._directory, self._number) as index:
             if index is None:
                 return [], header.first_offset, True
             check = IndexCheck(index, self._fd, header, self._path)
             found = list(check.run())
             damaged = [each for each in found if isinstance(each, DamagedRange)]
-            # Of what no sound entry tells the lengths must, and the entries around it say how many records there are.
+            # Without a sound entry, the lengths must lead to the end, and give the record count by the entries around.
             unproven = [each for each in found if isinstance(each, Unproven)]
             damaged += [
                 DamagedRange(each.start, each.end, each.record_count)
                 for each in unproven
-                if self._lengths_tell(each, header) != each.record_count
+                if self._count_by_lengths(each, header) != each.record_count
             ]
             damaged.sort(key=lambda each: each.start)
             return damaged, check.end, any(isinstance(each, Contradiction) for each in found) or index.blank
 
     def _count(self, damaged: DamagedRange, header: LogHeader) -> int | None:
-        """The records that were in a damaged range: the next entry tells, or their lengths, if those are sound."""
+        """Return the record count of a damaged range, by the entries around it or by the lengths; None if not known."""
         if damaged.record_count is not None:
             return damaged.record_count
-        return self._lengths_tell(damaged, header)
+        return self._count_by_lengths(damaged, header)
 
-    def _lengths_tell(self, part: DamagedRange | Unproven, header: LogHeader) -> int | None:
-        """How many records their lengths lead through; None where they do not lead to the end."""
+    def _count_by_lengths(self, part: DamagedRange | Unproven, header: LogHeader) -> int | None:
+        """Return how many records the lengths lead through; None if they do not lead to the range's end."""
         try:
-            count, end = walk(self._fd, part.start, part.end, header.tail, self._path)
+            count, end = count_records(self._fd, part.start, part.end, header.tail, self._path)
         except CorruptError:
             return None
         return count if end == part.end else None
@@ -304,8 +304,8 @@ class FileRepair:
     def _fill(self, damaged: DamagedRange, count: int) -> None:
         start, end = damaged.start, damaged.end
         name = damaged_file_name(self._number, start, end)
-        text = f"{count} records, one of them damaged, set aside in {name}; fillers take their places"
-        self.tell(start, "set-aside", text)
+        text = f"{count} records, one of them damaged, are quarantined in {name}; fillers replace them"
+        self.report(start, "set-aside", text)
         if self._dry_run:
             return
         self._recovery.set_aside(start, end)
@@ -314,7 +314,7 @@ class FileRepair:
         self._correct_entry(start, end)
 
     def _filler(self, start: int, end: int, count: int) -> bytes:
-        """As many records as were there, in the same places where their lengths are sound."""
+        """Return n fillers for a range, at the same offsets as the records if their lengths are sound."""
         data = read_at(self._fd, end - start, start, self._path)
         lengths: list[int] = []
         at = 0
@@ -327,7 +327,7 @@ class FileRepair:
         return b"".join(length.to_bytes(LENGTH_BYTES, "big") + text[:length].ljust(length) for length in lengths)
 
     def _correct_entry(self, start: int, end: int) -> None:
-        """Let the index tell of what is there now."""
+        """Update the index entry of the range with the CRC of its fillers."""
         with opened_index(self._directory, self._number) as index:
             if index is None:
                 return
@@ -335,16 +335,16 @@ class FileRepair:
             entry = index.entry(number)
         if entry is not None and (entry.offset, entry.end) == (start, end):
             crc = crc32c(read_at(self._fd, end - start, start, self._path))
-            with closing(IndexWriting(self._directory, self._number, self._fd)) as writing:
+            with closing(IndexWriter(self._directory, self._number, self._fd)) as writing:
                 write_at(writing.fd, entry._replace(range_crc=crc).pack(seed), entry_offset(number), writing.path)
                 sync(writing.fd, writing.path)
 
     def _cut(self, header: LogHeader, end: int) -> LogHeader:
-        """Set aside everything from `end` on, and close the file there, or leave it closed."""
-        text = f"a record is damaged, and nothing tells where the next one starts: {header.tail - end} bytes set aside"
+        """Quarantine everything from `end` on, and close the file there, or leave it closed."""
+        text = f"a record is damaged, and the start of the next is not known: {header.tail - end} bytes are quarantined"
         if not header.ours:
-            return header  # in another program's file only its tail is ever moved, and never back
-        self.tell(end, "sealed", f"{text}, the file ends at {end}")
+            return header  # in a foreign file only the tail is ever moved, and never back
+        self.report(end, "sealed", f"{text}, the file ends at {end}")
         if self._dry_run:
             return header
         if not header.closed:
@@ -353,13 +353,13 @@ class FileRepair:
         return self._end_at(header, end, header.tail)
 
     def _end_at(self, header: LogHeader, good: int, end: int) -> LogHeader:
-        """Set aside what a closed file has from `good` to `end`, and have it end there."""
-        count, _ = walk(self._fd, header.first_offset, good, good, self._path)
+        """Quarantine the bytes of a closed file from `good` to `end`, and end the file there."""
+        count, _ = count_records(self._fd, header.first_offset, good, good, self._path)
         if good < end:
             self._recovery.set_aside(good, end)
         confirmed = min(header.confirmed_end, good)
         cut = replace(header, tail=good, own_tail=good, record_count=count, confirmed_end=confirmed)
-        self.commit_anew(cut)
+        self.commit_in_new_epoch(cut)
         os.ftruncate(self._fd, good)
         return cut
 
@@ -374,8 +374,8 @@ class FileRepair:
         )  # fmt: skip
         self._recovery.carry_out(base, Verdict(14, Action.SEAL, good, end=end))
 
-    def commit_anew(self, header: LogHeader) -> None:
-        """An empty commit at the tail, in a new epoch: no slot has a CRC of bytes that were written over."""
+    def commit_in_new_epoch(self, header: LogHeader) -> None:
+        """Write an empty commit at the tail, in a new epoch, so that no slot has a CRC of overwritten bytes."""
         slot = CommitSlot(
             counter=header.confirmed_counter + 1, start=header.tail, end=header.tail, record_count=header.record_count,
             time_ns=time.time_ns(), group_crc=0, epoch=header.epoch + 1, nonce=int.from_bytes(os.urandom(4), "big"),
@@ -393,20 +393,20 @@ class FileRepair:
         sync(self._fd, self._path)
 
     def _index(self, header: LogHeader, *, contradicts: bool) -> None:
-        """A complete index, made anew where the one that is there contradicts."""
+        """Complete the index, or rebuild it if it contradicts the file."""
         with opened_index(self._directory, self._number) as index:
             if index is not None and not contradicts and IndexCheck(index, self._fd, header, self._path).complete():
                 return
-        self.tell(header.first_offset, "index", "the index made anew" if contradicts else "the index completed")
+        self.report(header.first_offset, "index", "the index rebuilt" if contradicts else "the index completed")
         if not self._dry_run:
-            complete_index(self._directory, header, self._fd, anew=contradicts)
+            complete_index(self._directory, header, self._fd, rebuild=contradicts)
 
 
 def _gap_fillers(number: int, start: int, count: int) -> tuple[bytes, int]:
-    """One of so many fillers, framed, and where the last of them ends.  Raises: FullError if no file is so large."""
+    """Return one of n framed fillers, and where the last one ends.  Raises: FullError if no file is so large."""
     end = start
     while True:
-        # The text names the end, which depends on how long the text is: once or twice more, and it fits.
+        # The text has the end, which depends on the length of the text; it fits after one or two rounds.
         text = FILLER + f"{number}:{start}-{end}".encode()
         found = start + count * (LENGTH_BYTES + len(text))
         if found > OFFSET_MAX:
@@ -417,7 +417,7 @@ def _gap_fillers(number: int, start: int, count: int) -> tuple[bytes, int]:
 
 
 def _without_spoilt(header: LogHeader) -> LogHeader:
-    """The header with zeros in place of each commit slot whose CRC does not hold."""
+    """Return the header with zeros for each commit slot whose CRC does not match."""
     good = {slot.counter & 1 for slot in header.slots()}
     return replace(
         header,

@@ -1,8 +1,8 @@
-"""Making one history of a log's files again, where files are missing or two are of different moments.
+"""GapRepair: restores a single history of a log if files are missing or were copied at different moments.
 
 A copy of a live log may have a file from before a cutover and the next one from after it, or lack the newest file.
-Each pair of files is put right under the lock of the first, in an order whose every step may be repeated: recovery;
-fillers for the records that are missing, by the next file's first sequence number; the close.
+Each pair of files is repaired under the lock of the first, in steps that may be repeated: recovery; fillers for the
+missing records, by the next file's first sequence number; the close.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from binlog.log.recovery.recovery_table import Action, decide, recovered
 from binlog.storage.boot import boot_id
 from binlog.storage.files import DiskFile
 
-# A log with a file 1 and a file 99999999 is not given all those between.
+# A log with a file 1 and a file 99999999 does not get all files between.
 _FILES_MADE_MAX = 64
 
 
 class GapRepair:
-    """Goes through a log once, or with `dry_run` only tells what it would do."""
+    """Goes through a log once, and repairs or with `dry_run` only reports."""
 
     def __init__(self, directory: LogDirectory, *, dry_run: bool, lock_timeout: float | None) -> None:
         self._directory = directory
@@ -39,7 +39,7 @@ class GapRepair:
         self._lock_timeout = lock_timeout
 
     def run(self) -> Iterator[Done]:
-        """What was done, pair by pair.  Raises: BusyError, FullError, AccessError, PoisonedError."""
+        """Repair pair by pair, and yield each action.  Raises: BusyError, FullError, AccessError, PoisonedError."""
         numbers = self._directory.numbers()
         if not numbers or numbers[-1] - numbers[0] >= len(numbers) + _FILES_MADE_MAX:
             return
@@ -49,25 +49,25 @@ class GapRepair:
             if before is not None and following is None and self._is_missing(number):
                 if not before.closed and number > numbers[-1]:
                     return  # the newest file
-                yield self._tell_made(number)
+                yield self._report_made(number)
                 following = self._make(before, number)
             if before is not None and following is not None and self._is_due(before, following, last=numbers[-1]):
-                with suppress(NotFoundError, CorruptError, VersionError):  # removed meanwhile, or as `check` tells
+                with suppress(NotFoundError, CorruptError, VersionError):  # pruned, or reported by `check`
                     yield from self._join(before.number, following)
             before = following
 
     def _header(self, number: int) -> LogHeader | None:
-        """None for a file that is not there, or of whose header nothing can be made, as `check` tells."""
+        """Return the header of a file; None if the file is missing or its header is unusable, as `check` reports."""
         with suppress(BinlogError):
             return self._directory.read_header(number)
         return None
 
     def _is_missing(self, number: int) -> bool:
-        """Whether a file is not there, and was not removed by retention, which removes the one before it first."""
+        """Return whether a file is missing and was not pruned: the one before it, which would go first, exists."""
         return not self._directory.exists(number) and (self._dry_run or self._directory.exists(number - 1))
 
     def _is_due(self, before: LogHeader, following: LogHeader, *, last: int) -> bool:
-        """Whether the first of two files may have to be closed, or filled."""
+        """Return whether the first of two files may need to be closed, or filled."""
         if not self._directory.is_file(before.number):
             return False  # nothing is added to an archive
         if before.ours and following.ours and before.uuid != following.uuid:
@@ -79,27 +79,27 @@ class GapRepair:
         return False
 
     def _join(self, number: int, following: LogHeader) -> list[Done]:
-        """Fill and close a file that another one follows."""
+        """Fill and close a file that has a next file."""
         directory, path = self._directory, self._directory.log_path(number)
         with directory.locked(log_file_name(number), self._lock_timeout, writable=not self._dry_run) as fd:
             repair = FileRepair(directory, number, fd, dry_run=self._dry_run)
-            header = self._settled(fd, number)
+            header = self._recovered_header(fd, number)
             if header is None:
                 return []
             if missing := missing_between(directory, header, fd, following):
                 header = repair.fill_gap(header, missing)
             if not header.closed:
-                text = f"it was open although file {number + 1} follows it, and is closed"
-                repair.tell(LOG_HEADER.offset("status"), "closed", text)
+                text = f"the file was open although file {number + 1} follows it, and is closed"
+                repair.report(LOG_HEADER.offset("status"), "closed", text)
             if repair.done and not self._dry_run:
                 write_close(fd, number + 1, path)
                 os.ftruncate(fd, max(header.tail, HEADER_BYTES))
-                with suppress(CorruptError):  # the next repair makes the index anew
+                with suppress(CorruptError):  # the next repair rebuilds the index
                     complete_index(directory, header, fd)
             return repair.done
 
-    def _settled(self, fd: int, number: int) -> LogHeader | None:
-        """The header of a file whose lock is held, once recovery is done; None if it refuses."""
+    def _recovered_header(self, fd: int, number: int) -> LogHeader | None:
+        """Recover a file whose lock is held, and return its header; None if recovery refuses it."""
         directory, path = self._directory, self._directory.log_path(number)
         _, header = directory.believed_header(fd, number)
         verdict = decide(header, FileEvidence(fd, path), same_boot=header.boot_id == boot_id(), vouched=False)
@@ -109,12 +109,12 @@ class GapRepair:
             return recovered(header, verdict)
         return Recovery(directory, number, DiskFile(fd, path)).carry_out(header, verdict)
 
-    def _tell_made(self, number: int) -> Done:
-        text = "the file before it leads here, and it was not there: made again, without the records that it had"
+    def _report_made(self, number: int) -> Done:
+        text = "the file before names this one, which is missing: an empty file is made, its records are lost"
         return self._directory.log_path(number), 0, "next-file", text
 
     def _make(self, before: LogHeader, number: int) -> LogHeader:
-        """Make a file that is missing, empty and open; its header."""
+        """Make a missing file, empty and open, and return its header."""
         directory = self._directory
         uuid = self._log_uuid() or new_log_uuid()
         if self._dry_run:
@@ -129,6 +129,6 @@ class GapRepair:
         return directory.read_header(number)
 
     def _log_uuid(self) -> bytes | None:
-        """The log's identity; None if another program made all of its files."""
+        """Return the log's uuid; None if other programs made all of its files."""
         headers = (self._header(number) for number in reversed(self._directory.listed()))
         return next((header.uuid for header in headers if header is not None and header.ours), None)

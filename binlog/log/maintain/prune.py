@@ -1,12 +1,11 @@
 """Retention: removing the oldest closed files of a log.
 
 Invariants
-- Files go oldest first, each durably before the next is touched: whatever happens in between, what stays is a log
-  without a gap.
-- A file goes only under its own lock, seen closed there, and only while the file that it leads to is there.
-- The newest file of ours stays: it says whose log this is, and from where its records are counted.
-- Where other programs write, more stays: see closed_files.py.
-- Of a file and its archive, where both are there, the file goes first: what is left is whole at any moment.
+- Files are removed oldest first, each durably before the next, so that a log is left without a gap at any moment.
+- A file is removed only under its own lock, closed, and while the next file exists.
+- The newest native file stays: it has the log's uuid and the start of its record count.
+- If other programs write to the log, more files stay: see closed_files.py.
+- If a file and its archive exist, the file is removed first, because the archive is whole.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from binlog.format.names import (
     log_file_name,
 )
 from binlog.format.record import Ref
-from binlog.format.values import settle
+from binlog.format.values import coerce_options
 from binlog.log.directory import LogDirectory
 from binlog.log.files.closed_files import ClosedFile, ListedFile, closed_files, is_written, list_files
 from binlog.log.files.header import read_header
@@ -37,12 +36,12 @@ from binlog.log.files.header import read_header
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """A file that was removed, or would be.
+    """A file that was removed, or would be in a dry run.
 
-    names: its own, and those of what went with it, in the log's directory.
-    record_count: None where another program made the file.
-    closed_ns: when it was closed, as far as can be told.
-    disk_bytes: what all of that took on the disk.
+    names: the file's and its sidecars', in the log's directory.
+    record_count: None if another program made the file.
+    closed_ns: when the file was closed, as far as is known.
+    disk_bytes: of all these files on the disk.
     """
 
     number: int
@@ -54,14 +53,14 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """What is to be kept; None where it does not matter.  A file goes where all that is given allows it."""
+    """What must be kept; None for no limit.  A file is removed if all given limits allow it."""
 
     keep_bytes: int | None = None
     keep_seconds: float | None = None
     before: Ref | None = None
 
     def __post_init__(self) -> None:
-        settle(self)
+        coerce_options(self)
         before: object = self.before
         if isinstance(before, str):
             object.__setattr__(self, "before", Ref.parse(before))
@@ -75,7 +74,7 @@ class Retention:
             raise ValueError(f"keep_seconds is 0 or more, not {self.keep_seconds}")
 
     def allows(self, number: int, *, bytes_after: int, age_seconds: float) -> bool:
-        """Whether a file may go that was closed so long ago, with so many bytes in the files after it."""
+        """Return whether a file may be removed, by its age since its close and the bytes in later files."""
         return (
             (self.keep_bytes is None or bytes_after >= self.keep_bytes)
             and (self.keep_seconds is None or age_seconds >= self.keep_seconds)
@@ -92,20 +91,20 @@ def prune(
     damaged: bool = False,
     dry_run: bool = False,
 ) -> list[Pruned]:
-    """Remove closed files, oldest first, and tell which; their indexes and archives go with them.
+    """Remove closed files, oldest first, with their indexes and archives; return a report for each.
 
-    keep_bytes: keep at least so many of the newest bytes, or "10G": a file goes where those after it have as many.
-    keep_seconds: keep what was closed less than so long ago: seconds, a timedelta, or "30d".
-    before: keep the file of this ref, or of its text, and all after it.
-    damaged: remove too what recovery or repair had set aside from those files.
+    keep_bytes: keep at least n of the newest bytes, or "10G": a file is removed if the files after it have as many.
+    keep_seconds: keep files that were closed less than this ago: seconds, a timedelta, or "30d".
+    before: keep the file of this ref, or its text, and all later files.
+    damaged: also remove quarantined bytes of those files.
     dry_run: remove nothing.
-    At least one of the first three must be given; a file goes where all that are given allow it.
-    May run beside writers, readers and others that prune.  Stops at a file that another program has locked, and in a
-    log that other programs write to at one that anybody has open for writing.  Durable on return.
+    At least one of the first three is required; a file is removed if all that are given allow it.
+    May run beside writers, readers and other prunes.  Stops at a file that another process has locked, and in a log
+    with foreign writers at one that any process has open for writing.  Durable on return.
     Raises: NotFoundError if there is no log; AccessError, CorruptError, VersionError, PoisonedError; ValueError, also
-    for a ref beyond the log.
+    for a ref past the log's end.
     """
-    retention = Retention(  # which takes what stands for a number, too
+    retention = Retention(  # which also takes texts for numbers
         keep_bytes=keep_bytes,  # type: ignore[arg-type]
         keep_seconds=keep_seconds,  # type: ignore[arg-type]
         before=before,  # type: ignore[arg-type]
@@ -117,16 +116,16 @@ def prune(
         if before is not None and files and before.number > files[-1].header.number:
             raise ValueError(f"{before}: there is no such file; the newest is {files[-1].header.number}")
         if not dry_run:
-            # A file goes only once the name of the one that it leads to is durable.
+            # The name of the next file must be durable before a file is removed.
             directory.sync()
-            _sweep(directory, damaged=damaged)
+            _remove_leftovers(directory, damaged=damaged)
         pruned = []
-        set_aside = directory.set_aside() if damaged else {}
+        quarantined = directory.quarantined() if damaged else {}
         mixed = any(file.header.mixed for file in files)
         for closed in _removable(files, retention, mixed=mixed, now_ns=time.time_ns()):
             if mixed and is_written(directory, closed.file.header.number):
                 break
-            found = _told(directory, closed, set_aside.get(closed.file.header.number, []))
+            found = _report(directory, closed, quarantined.get(closed.file.header.number, []))
             if not dry_run and not _remove(directory, closed.file, found.names):
                 break
             pruned.append(found)
@@ -134,7 +133,7 @@ def prune(
 
 
 def _removable(files: Sequence[ListedFile], retention: Retention, *, mixed: bool, now_ns: int) -> Iterator[ClosedFile]:
-    """The files that may go, oldest first."""
+    """Yield the files that may be removed, oldest first."""
     for closed in closed_files(files, mixed=mixed, now_ns=now_ns):
         age_seconds = (now_ns - closed.closed_ns) / 1e9
         number = closed.file.header.number
@@ -143,13 +142,13 @@ def _removable(files: Sequence[ListedFile], retention: Retention, *, mixed: bool
         yield closed
 
 
-def _told(directory: LogDirectory, closed: ClosedFile, set_aside: list[str]) -> Pruned:
-    """A file with what goes with it: its archive or what is left of making one, its index, and what was set aside."""
+def _report(directory: LogDirectory, closed: ClosedFile, quarantined: list[str]) -> Pruned:
+    """Return a report of a file with its archive or unfinished archive, its index, and quarantined bytes."""
     file = closed.file
     number = file.header.number
     own = archive_file_name(number) if file.archived else log_file_name(number)
     with_it = [archive_file_name(number), archive_draft_name(number), index_file_name(number)]
-    sidecars = sorted([*(name for name in with_it if name != own and directory.has(name)), *set_aside])
+    sidecars = sorted([*(name for name in with_it if name != own and directory.has(name)), *quarantined])
     return Pruned(
         number=number,
         names=(own, *sidecars),
@@ -160,7 +159,7 @@ def _told(directory: LogDirectory, closed: ClosedFile, set_aside: list[str]) -> 
 
 
 def _remove(directory: LogDirectory, file: ListedFile, names: Sequence[str]) -> bool:
-    """Remove the file and what goes with it, durably; False where it is not to be had, or has changed."""
+    """Remove a file and its sidecars, durably; return False if it is locked, was removed, or has changed."""
     header, path = file.header, directory.file_path(names[0])
     try:
         with directory.locked(names[0], 0) as fd:
@@ -174,12 +173,12 @@ def _remove(directory: LogDirectory, file: ListedFile, names: Sequence[str]) -> 
                 directory.remove(name)
             directory.sync()
     except (NotFoundError, BusyError):
-        return False  # others prune, and further than this: what is left is theirs to judge
+        return False  # another process prunes the log further, or has the file locked
     return True
 
 
-def _sweep(directory: LogDirectory, *, damaged: bool) -> None:
-    """Remove what went with files that are gone: whoever removed those died at it."""
+def _remove_leftovers(directory: LogDirectory, *, damaged: bool) -> None:
+    """Remove sidecars of removed files, which a prune that died has left."""
     lowest = min(directory.numbers(), default=0)
     for name in directory.names():
         taken = damaged_file_range(name) if damaged else None

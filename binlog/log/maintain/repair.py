@@ -1,7 +1,7 @@
-"""Repairing a log, which happens only when somebody asks for it.
+"""Repairing a log, which happens only on request.
 
-What was acknowledged and is damaged is never cut in silence: it is set aside, byte for byte, in a file of its own, and
-told.  See docs/decisions/0011-fillers-for-damaged-records.md for why the place of damaged records is kept.
+Acknowledged records that are damaged are never removed silently: they are quarantined, byte for byte, in a file of
+their own, and reported.  docs/decisions/0011-fillers-for-damaged-records.md says why their offsets are kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOCK_NAME = ".repair.lock"
 
 
 class Repair(NamedTuple):
-    """One thing that was done: the file, where in it, a short name of what, and a sentence."""
+    """An action of a repair: the file, the offset in it, a short name, and a sentence."""
 
     path: str
     offset: int
@@ -49,20 +49,21 @@ def repair(
     lock_timeout: float | timedelta | str | None = None,
     file_system: FileSystem | str = FileSystem.LOCAL,
 ) -> list[Repair]:
-    """Repair the log in a directory as far as that can be done, and tell what was done; an empty list for nothing.
+    """Repair the log in a directory as far as possible; return the actions, an empty list for none.
 
-    dry_run: only tell what would be done.
-    lock_timeout: seconds to wait for each file's lock, which others hold only while they append; None waits for ever.
+    dry_run: only report what would be done.
+    lock_timeout: seconds to wait for each file's lock, which writers hold only while they append; None waits for ever.
     file_system: as for a Writer.
 
-    Damaged records are set aside in `<file>.<from>-<to>.damaged`; where the index tells how many there were, as many
-    fillers take their places, and every other record keeps its ref and its number.  Where nothing tells, all from the
-    damage to the end of the file is set aside.  Then every file gets a complete index.  What a dead writer or a power
-    cut left is put right as by opening a Writer.  Where the numbers of two files tell that records are missing, fillers
-    take their places; a file that is missing is made again, empty.  What cannot be repaired, `check` goes on to tell.
-    Of an archive all but its records is repaired: a damaged frame is lost, as `check` tells.
+    Damaged records are moved to `<file>.<from>-<to>.damaged`.  If the index has their count, as many fillers replace
+    them, and every other record keeps its ref and sequence number.  If not, everything from the damage to the end of
+    the file is moved.  Then every file gets a complete index.  A writer's death or a power cut is
+    recovered from as by opening a Writer.  If the sequence numbers of two files show that records are missing, fillers
+    replace them; a missing file is replaced by an empty one.  `check` continues to report damage that cannot be
+    repaired.
+    Of an archive everything but its records is repaired: a damaged frame is lost, as `check` reports.
     Durable on return.  Other processes may read and append meanwhile.
-    Raises: NotFoundError if there is no log; BusyError where another process repairs it, or holds a lock for long;
+    Raises: NotFoundError if there is no log; BusyError if another process repairs it, or holds a lock for long;
     AccessError; FullError; PoisonedError.
     """
     file_system = member(FileSystem, file_system, "file_system")
@@ -79,7 +80,7 @@ def repair(
                         continue
                     done += _repair_file(directory, number, dry_run=dry_run, lock_timeout=lock_timeout)
                 except (NotFoundError, CorruptError, VersionError):
-                    continue  # removed since the listing; or a header that nothing can be made of, as `check` tells
+                    continue  # pruned after the listing, or the header is unusable, as `check` reports
             done += [Repair(*each) for each in GapRepair(directory, dry_run=dry_run, lock_timeout=lock_timeout).run()]
             if numbers and dry_run:
                 done += [_turn_mended(directory, name) for name, error in damaged_turns(directory).items() if not error]
@@ -90,26 +91,26 @@ def repair(
 
 
 def _alone(directory: LogDirectory, *, dry_run: bool) -> AbstractContextManager[None]:
-    """Exclude other repairs, and archiving.  A dry run makes no lock file: a read-only mount would not take it."""
+    """Exclude other repairs, and archiving.  A dry run makes no lock file, because the directory may be read-only."""
     if dry_run:
         return nullcontext()
     return hold_lock_file(directory, LOCK_NAME, "repairs the log", directory.access())
 
 
 def _repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> list[Repair]:
-    # Loaded when used, for zstd is with it.
+    # Imported on use, because it imports zstd.
     from binlog.log.archive.archive_building import repair_archive
 
     return [Repair(*each) for each in repair_archive(directory, number, dry_run=dry_run)]
 
 
 def _open_and_close(directory: LogDirectory, options: WriterOptions) -> list[str]:
-    """Have a writer finish what recovery, cutovers and ingests began; the files of turns that were written again."""
+    """Let a writer finish recovery, cutovers and ingests; return the producer files that were rewritten."""
     try:
         with closing(Session(directory, options)) as session:
             return session.run(lambda file, header: file.turns.mend())
     except (CorruptError, VersionError):
-        return []  # as `check` tells
+        return []  # `check` reports it
 
 
 def _turn_mended(directory: LogDirectory, name: str) -> Repair:
@@ -120,7 +121,7 @@ def _turn_mended(directory: LogDirectory, name: str) -> Repair:
 def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_timeout: float | None) -> list[Repair]:
     with directory.locked(log_file_name(number), lock_timeout, writable=not dry_run) as fd:
         file = FileRepair(directory, number, fd, dry_run=dry_run)
-        header = file.mend_header()
+        header = file.repair_header()
         if header is not None:
             _repair_records(header, fd, directory.log_path(number), file)
         return [Repair(*each) for each in file.done]
@@ -134,8 +135,10 @@ def _repair_records(header: LogHeader, fd: int, path: str, file: FileRepair) -> 
     if verdict.action is Action.REFUSE:
         file.salvage(header, verdict.text)
     elif verdict.action is Action.KEEP or (verdict.action is Action.CONFIRM and same_boot):
-        file.repair(header)  # what is only flushed is its writers' to confirm
+        file.repair(header)  # its writers confirm what is only flushed
     elif header.closed:
         file.repair(file.recover(header, verdict))
     else:
-        file.tell(verdict.tail, "recovered", f"recovery is due: {verdict.action.value}")  # a writer sees to it
+        file.report(
+            verdict.tail, "recovered", f"the file is recovered: {verdict.action.value}"
+        )  # by the writer that is opened last

@@ -1,4 +1,4 @@
-"""What a log consists of, at one moment."""
+"""LogStat: the files of a log and their sizes at one moment."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from binlog.storage.staging_area import staging_area_usage
 class FileStat:
     """One log file.  Sizes and offsets are in bytes.
 
-    file_bytes: its size.  disk_bytes: what it takes on the disk.  prepared_bytes: how much of that is beyond the tail.
-    durable_end: up to where a sync is known to have gone well; what lies between there and the tail is only flushed.
-    first_offset: where its first record lies.  tail: where its next one will.
-    record_count, first_sequence, created_ns, uuid, durable_end: None where another program made the file, and they are
-        not known.
-    mixed: other programs write here too.
-    archived: it is an archive, whose path and sizes these are, and all of it is durable; offsets are the log file's.
+    file_bytes: its size.  disk_bytes: on the disk.  prepared_bytes: those of them after the tail.
+    durable_end: the offset up to which a sync is known to have succeeded; bytes from there to the tail are only
+    flushed.
+    first_offset: of the first record.  tail: of the next one.
+    record_count, first_sequence, created_ns, uuid, durable_end: None if another program made the file, and they are not
+    known.
+    mixed: other programs write to the file too.
+    archived: the file is an archive, with its own path and sizes; it is all durable, and offsets are the log file's.
     """
 
     number: int
@@ -47,13 +48,13 @@ class FileStat:
 
 @dataclass(frozen=True, kw_only=True)
 class LogStat:
-    """A log: its directory, its files in order, and what lies beside them, as it is on the disk.
+    """A log: its directory, its files in order, and the sizes of other files in it, on the disk.
 
-    index_bytes, damaged_bytes: indexes, and what recovery or repair set aside.
-    archive_bytes: archives, those among the files included.
-    new_bytes: files prepared for later, or left behind by a process that died at it.
-    staged_bytes: the room in shared memory of records that are not in the log yet.  memory_bytes: all that it takes.
-        None where there is none, or it is not ours to look at.
+    index_bytes, damaged_bytes: indexes, and quarantined bytes.
+    archive_bytes: archives, including those among the files.
+    new_bytes: files prepared for later, or left by a process that died while preparing one.
+    staged_bytes: shared memory of records that are not in the log yet.  memory_bytes: of the whole staging area.  None
+    if there is no staging area, or this process may not read it.
     """
 
     path: str
@@ -67,42 +68,42 @@ class LogStat:
 
     @property
     def used_bytes(self) -> int:
-        """What lies before the tails of all files."""
+        """The bytes before the tails of all files."""
         return sum(file.tail for file in self.files)
 
     @property
     def prepared_bytes(self) -> int:
-        """What is allocated beyond the tails."""
+        """The bytes allocated after the tails."""
         return sum(file.prepared_bytes for file in self.files)
 
     @property
     def disk_bytes(self) -> int:
-        """What all of it takes on the disk."""
+        """The bytes of all files on the disk."""
         beside = self.index_bytes + self.archive_bytes + self.damaged_bytes + self.new_bytes
         return sum(file.disk_bytes for file in self.files if not file.archived) + beside
 
     @property
     def unsynced_bytes(self) -> int | None:
-        """What is only flushed, as far as is known; None where no file tells."""
+        """The bytes that are only flushed, as far as is known; None if no file says so."""
         known = [file.tail - file.durable_end for file in self.files if file.durable_end is not None]
         return sum(known) if known else None
 
     @property
     def record_count(self) -> int | None:
-        """The records of all files; None if one does not tell, for another program writes to it."""
+        """The records of all files; None if a file's count is not known, because another program writes to it."""
         counts = [file.record_count for file in self.files]
         return None if None in counts else sum(count for count in counts if count is not None)
 
     @property
     def end_sequence(self) -> int | None:
-        """The sequence number of the record that comes next; None if the last file does not tell."""
+        """The sequence number of the next record; None if the last file does not have it."""
         last = self.files[-1] if self.files else None
         if last is None or last.first_sequence is None or last.record_count is None:
             return None
         return last.first_sequence + last.record_count
 
     def bytes_after(self, ref: Ref) -> int | None:
-        """The bytes of the log from a ref on, with the records' lengths; None if its file is not there."""
+        """Return the bytes of the log from a ref on, with the records' lengths; None if its file does not exist."""
         if all(file.number != ref.number for file in self.files):
             return None
         return sum(
@@ -113,21 +114,21 @@ class LogStat:
 
     @property
     def tail(self) -> Ref | None:
-        """Where the next record will lie, or None for a log with no files yet."""
+        """The ref of the next record, or None if the log has no files yet."""
         if not self.files:
             return None
         newest = self.files[-1]
         if len(self.files) > 1 and not self.files[-2].closed and newest.tail == newest.first_offset:
-            # While a file is open, the one after it was only named by a cutover under way, or by one that died.
+            # If a file is open, the next one was only prepared by a cutover that is in progress, or whose writer died.
             newest = self.files[-2]
         return Ref(newest.number, newest.tail)
 
 
 def stat(path: str | os.PathLike[str]) -> LogStat:
-    """The files of the log in a directory, and what lies beside them.  Reads headers only, takes no lock.
+    """Return the files of the log in a directory, and the sizes of its other files.  Reads headers only, takes no lock.
 
-    A directory that holds no log has none.
-    Raises: NotFoundError if there is no such directory; AccessError, CorruptError, VersionError.
+    If the directory has no log, the result has no files.
+    Raises: NotFoundError if the directory does not exist; AccessError, CorruptError, VersionError.
     """
     with LogDirectory(path) as directory:
         files: list[FileStat] = []
@@ -135,7 +136,7 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
             try:
                 header, file = _file_stat(directory, number)
             except NotFoundError:
-                continue  # retention removed it since the listing
+                continue  # pruned after the listing
             if header.ingesting and files and not files[-1].closed:
                 break  # its records are in the log once the file before it is closed
             files.append(file)

@@ -1,1 +1,1 @@
-"""How records are read: the cursor, one file at a time, where to start, and ranges of a file."""
+"""Reading a log: the cursor, the reader of one file, starting positions, and ranges of a file."""

@@ -1,4 +1,4 @@
-"""A position in a log that moves forward: through a file, and over its end to the next."""
+"""Cursor: the position of a reader, which moves through a file and on to the next one."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, LogHeader
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.record import Ref
-from binlog.log.batch import Found
+from binlog.log.batch import RawBatch
 from binlog.log.directory import LogDirectory
 from binlog.log.files.cutover import gap_error, missing_next_error
 from binlog.log.files.sequences import missing_between
 from binlog.log.read.file_reader import FileReader
-from binlog.log.read.position import FilePosition, LateRecords
-from binlog.log.read.start import Sequence, Since, Start, StartPosition, place_of_sequence, place_since
+from binlog.log.read.position import AfterCloseRecords, FilePosition
+from binlog.log.read.start import Sequence, Since, Start, StartPosition, find_sequence, find_time
 from binlog.storage.waiting.bell_watcher import green_sleep
 from binlog.storage.waiting.doorbell import Doorbell, Wait
 
-# How long a waiting reader trusts the bell alone.  Writers that are not ours ring none, and one of ours may die before
-# it wakes those who wait.
-_LOOK_SECONDS = 5.0
-# The same where other programs are known to write, or where there is no file yet to wait on.
-_LOOK_SECONDS_MIXED = 0.05
+# How long a waiting reader relies on the doorbell alone: other programs do not ring it, and a writer may die between
+# raising it and waking the waiters.
+_WAIT_SECONDS_MAX = 5.0
+# The same if other programs are known to write to the log, or if no file exists yet to wait on.
+_WAIT_SECONDS_MAX_FOREIGN = 0.05
 
 
-# How often a reader at the end of an open file checks that the file and the directory are still there, and whether
-# another file follows.  In a log that was copied at two moments one may.
-_THERE_SECONDS = 1.0
+# How often a reader at the end of an open file checks that the file and the directory still have their names, and
+# whether a next file exists: one may, if the files of a log were copied at two moments.
+_CHECK_SECONDS = 1.0
 
 
 class Cursor:
-    """See the module.  It owns the directory and the files it opens."""
+    """The position of a reader in a log.  It owns the directory and the files that it opens."""
 
     def __init__(
         self, directory: LogDirectory, start: StartPosition, *, follow: bool, record_bytes_max: int, verify: bool
@@ -43,228 +43,248 @@ class Cursor:
         self._record_bytes_max = record_bytes_max
         self._verify = verify
         self._place: FilePosition | None = None
-        self._late = LateRecords()
+        self._after_close = AfterCloseRecords()
         self._read_from: FilePosition | None = None
-        self._looked = time.monotonic()
-        self._is_intact = False  # whether the last `ready` saw that the place's descriptor is our own
+        self._checked = time.monotonic()
+        self._is_intact = False  # the last `ready` saw that the descriptor still is the file's
         if not self._open_start() and not isinstance(start, Ref):
-            # The end of a log with no files yet is its beginning: what comes is after it, and after now.
+            # The end of a log without files is its beginning: every record comes after it, and after now.
             if isinstance(start, Sequence) and start.number:
                 raise ValueError(f"sequence {start.number}: the log has no records so far")
             self._start = Start.BEGINNING
 
-    def read(self, records_max: int, bytes_max: int, buffer: bytes | None = None) -> Found | None:
-        """The next records of one file, or None where there are none now; `advance` then goes on behind them.
+    def read(self, records_max: int, bytes_max: int, buffer: bytes | None = None) -> RawBatch | None:
+        """Return the next records of one file, or None if there are none; then `advance` moves past them.
 
-        buffer: bytes that nobody else has: they may be written over, and be the data.
-        See Reader.read_batch for what is raised.
+        buffer: bytes that no other object has; the data may be read into them.
+        Raises: as Reader.read_batch.
         """
         try:
             place = self._place
-            if place is None or place.offset >= place.file.known.tail:
-                looked = False
-                if place is not None and not place.file.known.closed:
+            if place is None or place.offset >= place.file.header_cache.tail:
+                refreshed = False
+                if place is not None and not place.file.header_cache.closed:
                     found = place.file.read_new(place.offset, place.sequence, records_max, bytes_max)
                     if not isinstance(found, bool):
                         self._read_from = place
                         return found
-                    looked = not found
-                place = self._find_ready(looked=looked)
+                    refreshed = not found
+                place = self._find_ready(refreshed=refreshed)
                 if place is None:
                     return None
             self._read_from = place
             return place.file.read(place.offset, place.sequence, records_max, bytes_max, buffer)
         except (CorruptError, AccessError):
-            if not self._open_lost():  # what was read is of another file
+            if not self._reopen_lost():  # true if the bytes were read from another file
                 raise
         return self.read(records_max, bytes_max)
 
     def advance(self, offset: int, sequence: int | None) -> None:
-        """Go on to `offset`, behind some of the records last read."""
+        """Move to `offset`, the end of some of the records of the last `read`."""
         if self._read_from is not None:
             self._read_from.advance(offset, sequence)
 
     @property
     def in_order(self) -> bool:
-        """Whether what was read last are not late records."""
+        """Whether the last `read` was in order, and not of records that follow a file's close."""
         return self._read_from is self._place
 
     def ready(self) -> bool:
-        """Whether `read` would return records, or raise."""
+        """Return whether `read` would return records, or raise.
+
+        `Reader.wait` calls this at least every `wait_seconds_max`, which is five seconds, whether the doorbell rang or
+        not.  So a lost wake-up delays a record by five seconds at most.  `publish` in native/commit.c raises the
+        doorbell, in the write that moves the tail, and `lead` in native/group.c then wakes the waiters.  Around a
+        cutover `WritableFile.close_at` raises it, and `WritableFile.wake` wakes them.
+
+        If a wait lasts longer although records were appended, the doorbell is not the cause.  Either this function
+        found no record, or the wait did not reach it:
+
+        - The records are not published: they are only staged, or their leader failed, is stopped, or waits for a lock.
+          `stat` returns the tail that readers may read up to.
+        - Another program appended them to a file that was just closed.  `AfterCloseRecords` reads such files again
+          every five seconds, so that a wait may take twice as long.
+        - The writer has another directory open, such as a copy.  If the reader's path now leads to that one,
+          `_check_still_named` raises GoneError; if the two paths differ, nothing can tell.
+        - The next file belongs to another log, because files of two logs were copied into one directory.  Then
+          `_is_next_in_use` does not continue in it; `check` reports it.
+        - Another thread is in a call of the same Reader, and has the lock of its CallGuard.
+        - The process is stopped, or under gevent or eventlet no other greenlet yields.
+        """
         self._is_intact = False
         try:
             return self._find_ready() is not None
         except (CorruptError, AccessError):
-            if not self._open_lost():
+            if not self._reopen_lost():
                 raise
         return self._find_ready() is not None
 
     @property
     def finished(self) -> bool:
-        """Whether no record can come any more."""
+        """Whether no record can follow: the file is closed and read to its end, and follow is False."""
         place = self._place
-        return not self.follow and place is not None and place.file.known.closed and not place.has_more
+        return not self.follow and place is not None and place.file.header_cache.closed and not place.has_more
 
     @property
     def position(self) -> Ref:
-        """Where the next record in order will be read."""
-        self._open_lost()
+        """The ref of the next record in order."""
+        self._reopen_lost()
         place = self._place
         if place is None:
             return self._start if isinstance(self._start, Ref) else Ref(NUMBER_FIRST, FIRST_OFFSET)
-        if not place.look() and place.file.known.closed:
-            number = place.file.known.next_number
+        if not place.refresh() and place.file.header_cache.closed:
+            number = place.file.header_cache.next_number
             try:
                 return Ref(number, self.directory.read_header(number).first_offset)
             except NotFoundError:
-                pass  # the rule: it stays at the closed file's tail for as long as there is no next file
+                pass  # by rule the position is the closed file's tail until the next file exists
         return Ref(place.file.number, place.offset)
 
     @property
-    def look_seconds(self) -> float:
-        """How long to wait at most before looking again without having been woken."""
+    def wait_seconds_max(self) -> float:
+        """How long to wait at most before calling `ready` again."""
         place = self._place
-        quiet = place is not None and not place.file.known.mixed and not self._late.mixed
-        return _LOOK_SECONDS if quiet else _LOOK_SECONDS_MIXED
+        is_foreign = place is None or place.file.header_cache.mixed or self._after_close.mixed
+        return _WAIT_SECONDS_MAX_FOREIGN if is_foreign else _WAIT_SECONDS_MAX
 
     def waiting(self, timeout: float) -> tuple[Wait, int, int | None]:
         """Return a callable that waits for records, with their file number and first sequence number.
 
-        Call it right after `ready` said no.  It waits for `timeout` seconds at most, and may return early.  If it
-        returns no records, pass what it returned to `waited`.
+        Call it right after `ready` returned False.  It waits for `timeout` seconds at most, and may return early.
+        If it does not return records, pass what it returned to `waited`.
         """
         place = self._place
         if place is None:
-            return partial(_sleep, timeout), 0, None  # there is no file yet to wait on
+            return partial(_sleep, timeout), 0, None  # no file exists yet whose doorbell would ring
         self._read_from = place
-        # A program that closed all descriptors may have given the number to a copy of this log, which has its header.
+        # If a program closed all descriptors, the number may now be of a copy of this log, with the same header.
         if not self._is_intact and not place.file.intact:
-            self._open_lost()
+            self._reopen_lost()
             return _nothing, 0, None
         return place.file.waiting(timeout, place.offset), place.file.number, place.sequence
 
     def waited(self, result: int | None) -> None:
-        """Take what a wait returned in place of records."""
+        """Take the result of a wait that returned no records."""
         if self._place is not None:
             self._place.file.waited(result)
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int] | None:
-        """What to wait on, right after `ready` said no; None where there is no file yet."""
+        """Return the doorbell to wait on and its value, right after `ready` returned False; None without a file."""
         return None if self._place is None else self._place.file.doorbell_and_seen()
 
     def wake(self) -> None:
-        """End a `wait` that another thread is in, or is about to begin: so it may take more than one call."""
+        """End the wait of another thread.  If the thread is only about to wait, it takes another call."""
         place = self._place
         if place is not None:
             place.file.wake()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close every file, and the directory."""
         if self._place is not None:
             self._place.file.close()
-        self._late.close()
+        self._after_close.close()
         self.directory.close()
 
-    def _find_ready(self, *, looked: bool = False) -> FilePosition | None:
-        """Return the place of the next record, if there is one.  looked: the header just read has no more."""
+    def _find_ready(self, *, refreshed: bool = False) -> FilePosition | None:
+        """Return the position of the next record, if there is one.  refreshed: the header was read just now."""
         while True:
             place = self._place
             if place is None:
                 if not self._open_start():
                     return None
                 continue
-            # A closed file is looked at once more after it was seen closed: its tail may have moved just before.
-            if not looked and (place.look() or (place.file.known.closed and place.look())):
+            # Read the header again after it was seen closed, because its tail may have moved just before.
+            if not refreshed and (place.refresh() or (place.file.header_cache.closed and place.refresh())):
                 return place
-            looked = False
-            late = self._late.look()
-            if late is not None:
-                return late
-            if not place.file.known.closed:
-                if self._has_gone_on(place):
+            refreshed = False
+            after_close = self._after_close.refresh()
+            if after_close is not None:
+                return after_close
+            if not place.file.header_cache.closed:
+                if self._is_continued(place):
                     continue
                 return None
             if not self.follow:
                 return None
-            self._move_on(place, place.file.known.next_number)
+            self._open_next(place, place.file.header_cache.next_number)
 
-    def _open_lost(self) -> bool:
-        """Open again what was closed behind our back, as a daemon closes all descriptors; whether it was.
+    def _reopen_lost(self) -> bool:
+        """Reopen descriptors that other code of this process closed, as a daemon does; return whether there were any.
 
         Raises: GoneError.
         """
         place, lost = self._place, not self.directory.intact
         if lost:
-            self.directory.check_there()
+            self.directory.check_path()
         if place is None or place.file.intact:
             return lost
-        self.directory.check_there()
+        self.directory.check_path()
         try:
             file = self._open(place.file.number)
         except NotFoundError:
             raise GoneError(f"{place.file.path}: the file was removed while its descriptor was closed") from None
-        self._late.close()
-        self._late = LateRecords()
+        self._after_close.close()
+        self._after_close = AfterCloseRecords()
         self._place = FilePosition(file, place.offset, place.sequence)
         self._read_from = None
         return True
 
-    def _has_gone_on(self, place: FilePosition) -> bool:
-        """Whether the log continues after a file that its own header calls open.
+    def _is_continued(self, place: FilePosition) -> bool:
+        """Return whether the log continues after a file whose header says that it is open.
 
-        Looks once, then each second, and each time if the header names the next file.
+        Checks once, then every second, and each time if the header names the next file.
         Raises: GoneError; CorruptError if records between it and the next file are missing.
         """
         now = time.monotonic()
-        due = now - self._looked >= _THERE_SECONDS
-        if place.end_seen and not due and not place.file.known.next_number:
+        due = now - self._checked >= _CHECK_SECONDS
+        if place.end_seen and not due and not place.file.header_cache.next_number:
             return False
-        place.end_seen = False  # if something is raised below, the next call looks again and raises it again
-        if self._is_past(place) or (due and self._has_more_after_all(place)):
+        place.end_seen = False  # if this raises below, the next call raises again
+        if self._is_next_in_use(place) or (due and self._check_still_named(place)):
             return True
-        place.end_seen = self.follow  # without it, a file that follows was not looked at
+        place.end_seen = self.follow  # without follow, a next file was not checked for
         if due:
-            self._looked = now
+            self._checked = now
         return False
 
-    def _has_more_after_all(self, place: FilePosition) -> bool:
-        """Raise GoneError if an open file has lost its name: what is appended from now on goes elsewhere.
+    def _check_still_named(self, place: FilePosition) -> bool:
+        """Raise GoneError if an open file has lost its name, because writers now append to another one.
 
-        True if there is more to read after all.
+        Returns True if there is more to read after all.
         """
         self._is_intact = place.file.intact
         if not self._is_intact:
-            return self._open_lost()  # its descriptor leads to another file, of a copy of this log perhaps
+            return self._reopen_lost()  # the descriptor is of another file, perhaps of a copy of this log
         if place.file.check_named():
             return False
-        if place.look() or place.file.known.closed:
-            return True  # others closed it and went on meanwhile, and it was pruned or archived
+        if place.refresh() or place.file.header_cache.closed:
+            return True  # the file was closed meanwhile, and then pruned or archived
         text = "the open file was moved away or removed, or another one has its name"
         raise GoneError(f"{place.file.path}: {text}; what is appended now is not in it")
 
-    def _is_past(self, place: FilePosition) -> bool:
-        """Whether there is more to read although the file's status says that it is open: the next one is in use.
+    def _is_next_in_use(self, place: FilePosition) -> bool:
+        """Return whether the next file is in use, although this file's status is open.
 
         Raises: CorruptError if records between the two are missing.
         """
-        known = place.file.known
-        if known.next_number:
-            return self.directory.exists(known.next_number) and known.reconsider()
+        cache = place.file.header_cache
+        if cache.next_number:
+            return self.directory.exists(cache.next_number) and cache.reconsider()
         number = place.file.number + 1
         if not self.directory.is_file(number):
             return False
         following = self.directory.read_header(number)
         if following.unused:
             return False
-        # Read again: a cutover closes this file before the next one is in use.
-        if known.reconsider():
+        # Read the header again: a cutover closes this file before the next one is in use.
+        if cache.reconsider():
             return True
         self._check_gap(place.file, following)
-        header = known.header
+        header = cache.header
         if not (self.follow and header.ours and following.ours and header.uuid == following.uuid):
             return False
-        # A copy from just before the cutover: it lacks the close, and no record.
-        self._move_on(place, number)
+        # This file was copied just before the cutover: it has all records, but not the close.
+        self._open_next(place, number)
         return True
 
     def _check_gap(self, file: FileReader, following: LogHeader) -> None:
@@ -272,12 +292,12 @@ class Cursor:
         if missing := missing_between(self.directory, file.header, file.content, following):
             raise gap_error(file.path, file.number, missing)
 
-    def _move_on(self, place: FilePosition, number: int) -> None:
+    def _open_next(self, place: FilePosition, number: int) -> None:
         header = place.file.header
         try:
             file = self._open(number)
         except NotFoundError:
-            self.directory.check_there()
+            self.directory.check_path()
             if not self.directory.exists(place.file.number):
                 text = f"file {number} and those before it were removed while they were being read"
                 raise GoneError(f"{place.file.path}: {text}") from None
@@ -292,34 +312,34 @@ class Cursor:
             raise
         self._place = FilePosition.first(file)
         if place.file.archived:
-            place.file.close()  # nobody adds to it, and it keeps a frame in memory
+            place.file.close()  # an archive never grows, and keeps a frame in memory
         else:
             place.file.rest()
-            self._late.add(place)
+            self._after_close.add(place)
 
     def _open(self, number: int) -> FileReader:
         return FileReader(self.directory, number, record_bytes_max=self._record_bytes_max, verify=self._verify)
 
     def _open_start(self) -> bool:
-        """Open the first file to read, if there is one yet."""
+        """Open the first file to read; return False if the log has none yet."""
         while self._place is None:
             numbers = self.directory.numbers()
             if not numbers:
-                self.directory.check_there()
+                self.directory.check_path()
                 return False
             try:
                 self._place = self._starting_place(numbers)
             except NotFoundError:
-                continue  # removed since the listing
+                continue  # pruned after the listing
         return True
 
     def _starting_place(self, numbers: list[int]) -> FilePosition:
         if isinstance(self._start, Ref):
             return self._place_of(self._start, numbers)
         if isinstance(self._start, Sequence):
-            return place_of_sequence(self._start, self._in_use(numbers), self._open)
+            return find_sequence(self._start, self._in_use(numbers), self._open)
         if isinstance(self._start, Since):
-            return place_since(self._start, self._in_use(numbers), self._open)
+            return find_time(self._start, self._in_use(numbers), self._open)
         if self._start is Start.END:
             file = self._open_newest(numbers)
             return FilePosition(
@@ -333,9 +353,9 @@ class Cursor:
         return [number for number in numbers if number <= newest.number]
 
     def _open_newest(self, numbers: list[int]) -> FileReader:
-        """The file that records are appended to."""
+        """Open the file that takes appends."""
         if len(numbers) > 1:
-            # While a file is open, the one after it was only named by a cutover under way, or by one that died.
+            # If a file is open, the next one is only prepared by a cutover that is in progress, or whose writer died.
             file = self._open(numbers[-2])
             if not file.header.closed and self.directory.read_header(numbers[-1]).unused:
                 return file
@@ -360,4 +380,4 @@ def _sleep(seconds: float) -> None:
 
 
 def _nothing() -> None:
-    """In place of a wait: look again."""
+    """Take the place of a wait, so that the caller calls `ready` again at once."""

@@ -1,4 +1,4 @@
-"""Sequence numbers, times and lags of places in a log, looked up when they are asked for."""
+"""Sequence numbers, times and lags, read from a log for a ref."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ _LOGS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a reader that is at a ref has still to read.
+    """What a reader at a ref has yet to read.
 
-    records: None if a file does not tell, for another program made it.  bytes: with the records' lengths.
+    records: None if a file has no count, because another program made it.  bytes: with the records' lengths.
     """
 
     records: int | None
     bytes: int
 
 
-class LogPlaces:
-    """A log's path, and what its index tells of places.  Holds nothing open."""
+class LogLookup:
+    """Finds the sequence number and the time of a ref by the index.  Keeps no file open."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def sequence(self, ref: Ref) -> int | None:
-        """Return the sequence number of the record at a ref, or of the next one at a tail; None if no file tells.
+        """Return the sequence number of the record at a ref, or of the next one at a tail; None if no file has it.
 
         Reads the index, and the lengths of up to 64 KiB of records.
-        Raises: GoneError, NotFoundError, AccessError, CorruptError; ValueError for a ref where no record lies.
+        Raises: GoneError, NotFoundError, AccessError, CorruptError; ValueError if no record starts at the ref.
         """
         with self._file(ref) as file:
             return file.sequence_at(ref.offset)
 
     def time(self, ref: Ref) -> datetime:
-        """Return when the record at a ref was in the file, as the index tells: of a commit, or of 64 KiB together.
+        """Return when the record at a ref was in the file, by the index: a time of a commit, or of 64 KiB together.
 
-        Of a record that is not in the index yet, and of files that have none, it is when the file was last written to.
+        If the index does not cover the record yet, or does not exist, it is the file's time of modification.
         Raises: as `sequence`.
         """
         with self._file(ref) as file:
@@ -62,33 +62,33 @@ class LogPlaces:
             try:
                 file = FileReader(directory, ref.number, record_bytes_max=0)
             except NotFoundError as error:
-                raise GoneError(f"{self.path}: the file of {ref} is not there any more") from error
+                raise GoneError(f"{self.path}: the file of {ref} was removed") from error
             with closing(file):
                 yield file
 
 
 @lru_cache(_LOGS_MAX)
 def _entry_type(path: str) -> type[Entry]:
-    # One type for each log, and not an attribute of each entry: making entries is most of what iterating takes.
-    return type("Entry", (Entry,), {"__slots__": (), "__module__": Entry.__module__, "_places": LogPlaces(path)})
+    # A type per log, and not an attribute per entry, because making entries takes most of the time of iterating.
+    return type("Entry", (Entry,), {"__slots__": (), "__module__": Entry.__module__, "_records": LogLookup(path)})
 
 
 def entry_type(path: str) -> type[Entry]:
-    """Return the type of the entries of the log in a directory, which know their log.  path: an absolute one."""
+    """Return the type of the entries of the log in a directory, which have a lookup.  path: absolute."""
     return _entry_type(path)
 
 
 def lag(path: str | os.PathLike[str], ref: Ref) -> Lag:
-    """Return how much of the log in a directory lies between a ref and the tail.
+    """Return how much of the log in a directory is between a ref and the tail.
 
-    Raises: GoneError if the ref's file was removed; ValueError where no record lies there; as `stat`.
+    Raises: GoneError if the ref's file was removed; ValueError if no record starts at the ref; as `stat`.
     """
     log = stat(path)
     left = log.bytes_after(ref)
     if left is None:
-        raise GoneError(f"{log.path}: the file of {ref} is not there")
+        raise GoneError(f"{log.path}: the file of {ref} does not exist")
     end = log.end_sequence
     if not left:
         return Lag(0, 0)
-    at = None if end is None else LogPlaces(log.path).sequence(ref)
+    at = None if end is None else LogLookup(log.path).sequence(ref)
     return Lag(None if end is None or at is None else max(end - at, 0), left)

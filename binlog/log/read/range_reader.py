@@ -1,4 +1,4 @@
-"""Reading a part of one file, each byte compared with the index: as many readers of a large log do side by side."""
+"""RangeReader: reads a part of one file and compares every byte with the index."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _RECORDS_MAX = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimedBatch:
     """Consecutive records of one file, and when they were appended.
 
-    batch: the records, 1 MiB of them or a larger one.
-    ends, times_ns: of the same length, integers.  The records of the batch before ends[0] were in the file at
-    times_ns[0], those from there to ends[1] at times_ns[1], and so on; both empty where the index does not tell.
+    batch: the records, of 1 MiB together or one larger record.
+    ends, times_ns: integers, one item each per range of the index.  The records of the batch before ends[0] were in the
+    file at times_ns[0], those from there to ends[1] at times_ns[1], and so on; both are empty without an index.
     """
 
     batch: Batch
@@ -40,14 +40,13 @@ class Stretch:
 
 
 class RangeReader:
-    """Reads the records of one file from one offset to another, both at bounds of records.
+    """Reads the records of one file between two offsets, as several readers of a large log do in parallel.
 
-    path: the log's directory.  start, end: the file's first record and its tail, unless told.
-    record_bytes_max: a larger record is refused with FullError, 64 MiB unless told.
+    path: the log's directory.  start, end: bounds of records; by default the file's first record and its tail.
+    record_bytes_max: a larger record raises FullError; 64 MiB by default.
 
-    Iterating gives one Stretch after the other, and a DamagedRange where the index tells that bytes are not what was
-    written, or a frame of an archive is damaged; it goes on behind those.  Without an index only lengths are verified.
-    Needs no permission to write.
+    Iteration gives TimedBatches, and a DamagedRange if bytes do not match the index or a frame of an archive is
+    damaged, and continues after it.  Without an index only lengths are verified.  Needs no permission to write.
     Raises: NotFoundError, AccessError, CorruptError, VersionError; ValueError for a range that is not in the file.
     """
 
@@ -79,24 +78,24 @@ class RangeReader:
 
     @property
     def uuid(self) -> str | None:
-        """The log's, in hexadecimal; None in a file that another program made."""
+        """The log's uuid, in hexadecimal; None for a file that another program made."""
         header = self._file.header
         return header.uuid.hex() if header.ours else None
 
-    def __iter__(self) -> Iterator[Stretch | DamagedRange]:
-        """From the start on.  Raises: CorruptError, FullError; ValueError where start or end is no bound of records."""
+    def __iter__(self) -> Iterator[TimedBatch | DamagedRange]:
+        """Yield the records in order.  Raises: CorruptError, FullError; ValueError if start or end is not a bound."""
         header = self._file.header
-        late = min(self.end, header.own_tail) if header.ours and header.closed else self.end
-        at, sequence = yield from self._verified(late)
-        if at < late:
-            at, sequence = yield from self._plain(at, late, sequence)
+        close_end = min(self.end, header.own_tail) if header.ours and header.closed else self.end
+        at, sequence = yield from self._verified(close_end)
+        if at < close_end:
+            at, sequence = yield from self._plain(at, close_end, sequence)
         if at < self.end:
-            yield from self._plain(at, self.end, None)  # another program added it after the close
+            yield from self._plain(at, self.end, None)  # another program appended it after the close
 
     def _plain(
         self, at: int, stop: int, sequence: int | None
-    ) -> Generator[Stretch | DamagedRange, None, tuple[int, int | None]]:
-        """What no index tells of, up to `stop`; returns where that ends, and the sequence number there."""
+    ) -> Generator[TimedBatch | DamagedRange, None, tuple[int, int | None]]:
+        """Yield records that the index does not cover, up to `stop`; return their end and sequence number."""
         while at < stop:
             try:
                 found = self._file.read(at, sequence, _RECORDS_MAX, min(_BYTES_MAX, stop - at))
@@ -109,11 +108,11 @@ class RangeReader:
             if at > stop:
                 raise ValueError(f"no record of file {self._file.number} ends at {stop}")
             sequence = None if batch.first_sequence is None else batch.first_sequence + len(batch)
-            yield Stretch(batch, array("Q"), array("Q"))
+            yield TimedBatch(batch, array("Q"), array("Q"))
         return at, sequence
 
-    def _verified(self, end: int) -> Generator[Stretch | DamagedRange, None, tuple[int, int | None]]:
-        """As far as the index goes; returns where that is, and the sequence number there."""
+    def _verified(self, end: int) -> Generator[TimedBatch | DamagedRange, None, tuple[int, int | None]]:
+        """Yield the records that the index covers; return their end, and the sequence number there."""
         header, file = self._file.header, self._file
         with opened_index(self._directory, header.number) as index:
             if index is not None:
@@ -122,7 +121,7 @@ class RangeReader:
                     at = check.end
                     for found in check.walk(end):
                         if isinstance(found, Verified):
-                            yield self._stretch(found, at, end)
+                            yield self._timed_batch(found, at, end)
                             at = check.end
                         elif isinstance(found, DamagedRange):
                             yield found
@@ -135,8 +134,8 @@ class RangeReader:
                         return min(at, end), check.sequence if header.ours else None
         return self.start, file.sequence_at(self.start)
 
-    def _stretch(self, found: Verified, at: int, end: int) -> Stretch:
-        """The records among verified ones that are asked for.  at: where the data lie."""
+    def _timed_batch(self, found: Verified, at: int, end: int) -> TimedBatch:
+        """Return the requested records among verified ones.  at: the offset of the data."""
         header = self._file.header
         size = len(found.data)
         places = scan(found.data, size, self._limit, size // 4)
@@ -151,17 +150,17 @@ class RangeReader:
         ends = array("Q", [*(each - before for each in sequences[among][1:]), last - first])
         sequence = before if header.ours else None
         batch = Batch(header.number, at, found.data, places.offsets[first : last + 1], sequence)
-        return Stretch(batch, ends, times_ns[among])
+        return TimedBatch(batch, ends, times_ns[among])
 
     def _bound(self, offsets: memoryview, offset: int) -> int:
-        """Which record starts there; as many as there are where the last one ends there."""
+        """Return which record starts at the offset, or the record count if the last one ends there."""
         index = bisect_left(offsets, offset)
         if index == len(offsets) or offsets[index] != offset:
             raise ValueError(f"no record of file {self._file.number} starts or ends at the offset asked for")
         return index
 
     def close(self) -> None:
-        """Close it; a second call does nothing."""
+        """Close the file; a second call does nothing."""
         self._opened.close()
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""Dividing a log among many readers, and leaving out what none of them needs, by the index alone.
+"""Splitting a file among readers, and leaving out records that none needs, by its index.
 
-Nothing is ever left out that might be asked for: where the index does not prove a place, the part stays as it was.
+No record is left out that may be asked for: if the index does not prove a place, the range stays as it is.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from binlog.format.record import LENGTH_BYTES
 from binlog.log.directory import LogDirectory
 from binlog.log.index.index import IndexSearch, opened_index
 from binlog.log.read.file_reader import FileReader
-from binlog.log.recovery.record_walk import skip, walk
-from binlog.storage.files import Content
+from binlog.log.recovery.record_walk import count_records, skip_records
+from binlog.storage.files import ByteSource
 
 Bounds = tuple[int | None, int | None]
-"""The lowest and the highest that is asked for; None for any."""
+"""The lowest and the highest value asked for; None for no limit."""
 
 _ANY: Bounds = (None, None)
 
 
-def split(path: str | os.PathLike[str], number: int, start: int, end: int, *, bytes_max: int) -> list[tuple[int, int]]:
-    """A part of a file in pieces of about `bytes_max` bytes, cut where the index proves that a record starts.
+def split_range(
+    path: str | os.PathLike[str], number: int, start: int, end: int, *, bytes_max: int
+) -> list[tuple[int, int]]:
+    """Split a range of a file into ranges of about `bytes_max` bytes, where the index proves that a record starts.
 
-    An archive is cut where its frames start, so that none is decompressed for two pieces.
+    An archive is split at its frames, so that no frame is decompressed twice.
 
-    start, end: bounds of records.  A piece is larger where the index does not tell, or a record is.
+    start, end: bounds of records.  A range is larger if the index has no place in it, or if a record is larger.
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
     """
     bounds = [start]
@@ -37,15 +39,15 @@ def split(path: str | os.PathLike[str], number: int, start: int, end: int, *, by
             try:
                 bound = _bound(file.content, search, bounds[-1], bytes_max)
             except CorruptError:
-                break  # who reads it is told
+                break  # reading the range raises it again
             if bound is None or bound >= end:
                 break
             bounds.append(bound)
     return list(zip(bounds, [*bounds[1:], end], strict=True))
 
 
-def _bound(content: Content, search: IndexSearch | None, start: int, bytes_max: int) -> int | None:
-    """Where a piece that begins at `start` is to end; None where nothing tells."""
+def _bound(content: ByteSource, search: IndexSearch | None, start: int, bytes_max: int) -> int | None:
+    """Return where a range that begins at `start` should end; None if the index has no place for it."""
     if not isinstance(content, int):
         at = content.frame_start(start + bytes_max)
         return at if at > start else content.frame_end(start)
@@ -57,7 +59,7 @@ def _bound(content: Content, search: IndexSearch | None, start: int, bytes_max: 
     return None if place is None else place.offset
 
 
-def narrow(
+def narrow_range(
     path: str | os.PathLike[str],
     number: int,
     start: int,
@@ -67,9 +69,10 @@ def narrow(
     sequences: Bounds = _ANY,
     times_ns: Bounds = _ANY,
 ) -> tuple[int, int]:
-    """The part of a part of a file in which records at these offsets, and so numbered and dated, lie, and maybe others.
+    """Narrow a range of a file to one with all records that have such offsets, sequence numbers and times.
 
-    Equal bounds: none do.  Records whose time is not known count as having none that is asked for.
+    The result may have other records too.  Equal bounds: there are none.  A record of unknown time may be left out if
+    times are asked for.
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
     """
     starts, ends = [start], [end]
@@ -109,14 +112,14 @@ def narrow(
     return (first, last) if first < last else (first, first)
 
 
-def forward(
+def limit_range(
     path: str | os.PathLike[str], number: int, start: int, end: int, *, records_max: int | None, bytes_max: int | None
 ) -> tuple[int, int | None]:
-    """Where one is in a file after so many records, or about so many bytes, from `start` on, and one record at least.
+    """Return where a range ends if it is limited to n records, or about n bytes, but has one record at least.
 
-    start, end: bounds of records; never beyond the end.  By the index, where there is one; else lengths are read.
-    Returns the offset, and with `records_max` how many records lie before it.
-    Raises: NotFoundError, AccessError, CorruptError, VersionError; ValueError where start is no bound of records.
+    start, end: bounds of records.  Uses the index if there is one; else reads lengths.
+    Returns the offset, at most `end`, and with `records_max` also how many records the limited range has.
+    Raises: NotFoundError, AccessError, CorruptError, VersionError; ValueError if no record starts at `start`.
     """
     with _search(path, number) as (file, search):
         found = end
@@ -124,13 +127,13 @@ def forward(
             place = search.before(start + bytes_max) if search else None
             found = place.offset if place is not None and start < place.offset < end else start
             if found == start:
-                _, found = walk(file.content, start, start + max(bytes_max, 1), end, file.path)
+                _, found = count_records(file.content, start, start + max(bytes_max, 1), end, file.path)
         if records_max is None:
             return found, None
         first = file.sequence_at(start)
         if first is None or file.header.tail != file.header.own_tail:
-            at = skip(file.content, start, records_max, found, file.path)
-            return at, walk(file.content, start, at, found, file.path)[0]
+            at = skip_records(file.content, start, records_max, found, file.path)
+            return at, count_records(file.content, start, at, found, file.path)[0]
         if (found - start) // LENGTH_BYTES > records_max:
             found = min(found, file.offset_of(first + records_max))
         last = file.sequence_at(found)

@@ -1,7 +1,4 @@
-"""Where a reader begins.
-
-Finding where a reader begins that names a sequence number or a time.
-"""
+"""Start, Sequence and Since: where a reader begins, and the search for that record."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _NS = 10**9
 
 
 class Start(enum.Enum):
-    """Where a reader begins when not at a record that it names."""
+    """The beginning or the end of the log, as a reader's start."""
 
     BEGINNING = "beginning"
     END = "end"
@@ -29,9 +26,9 @@ class Start(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """The record with a sequence number: `number` records of the log came before it, since its first file.
+    """The record with a sequence number, as a reader's start: `number` records of the log precede it.
 
-    It may be the next one, which is not there yet.
+    It may be the next record, which is not appended yet.
     """
 
     number: int
@@ -45,10 +42,10 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What was appended at a time or later: none of it is left out, and some that is older may come before it.
+    """The records appended at a time or later, as a reader's start: none is left out, but some older ones may precede.
 
-    time: a datetime with a zone, or seconds since 1970 UTC, as time.time() gives them; or a timedelta before now.
-    The index tells times, of a commit or of 64 KiB of records together; without one they are a file's.
+    time: a datetime with a zone, or seconds since 1970 UTC, as time.time() returns them; or a timedelta before now.
+    Times are from the index: of a commit or of 64 KiB of records together; without an index they are a file's.
     """
 
     time: datetime | float | timedelta
@@ -76,15 +73,15 @@ class Since:
 
 
 StartPosition = Ref | Sequence | Since | Start
-"""What a reader may begin at."""
+"""Where a reader may begin."""
 
 
-# A union of them would be made again at each use.
-_PLACES = (Ref, Sequence, Since, Start)
+# The types of StartPosition, because isinstance would make the union again on each use.
+_START_TYPES = (Ref, Sequence, Since, Start)
 
 
-def place_from(start: object) -> StartPosition:
-    """Return the place to begin at, also of the text of a ref, and of the words 'beginning' and 'end'.
+def parse_start(start: object) -> StartPosition:
+    """Return a reader's start; a ref may be given as text, a Start as 'beginning' or 'end'.
 
     Raises: TypeError, ValueError.
     """
@@ -94,7 +91,7 @@ def place_from(start: object) -> StartPosition:
             return words.get(start.lower()) or Ref.parse(start)
         except ValueError:
             raise ValueError(f"start is a ref such as '1:256', 'beginning' or 'end', not {start!r}") from None
-    if not isinstance(start, _PLACES):
+    if not isinstance(start, _START_TYPES):
         raise TypeError(f"start is a Ref or its text, a Sequence, a Since or a Start, not {type(start).__name__}")
     if isinstance(start, Ref):
         start.validate()
@@ -104,10 +101,10 @@ def place_from(start: object) -> StartPosition:
 _Open = Callable[[int], FileReader]
 
 
-def place_of_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> FilePosition:
-    """Where the record with a sequence number lies, or will.  numbers: of the files in use, in order.
+def find_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> FilePosition:
+    """Return the position of the record with a sequence number.  numbers: of the files in use, in order.
 
-    Raises: ValueError where there is none with that number; GoneError where it was removed; CorruptError.
+    Raises: ValueError if no record has the number; GoneError if it was removed; CorruptError.
     """
     foreign = 0
     for number in reversed(numbers):
@@ -118,8 +115,8 @@ def place_of_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> 
             if header.ours and header.first_sequence <= start.number:
                 end = header.first_sequence + header.record_count
                 if start.number > end or (start.number == end and foreign):
-                    where = f"after them come those of another program in file {foreign}" if foreign else "so far"
-                    raise ValueError(f"sequence {start.number}: the log has {end} records with a number, {where}")
+                    text = f"after them are those of another program in file {foreign}" if foreign else "so far"
+                    raise ValueError(f"sequence {start.number}: the log has {end} records with a number, {text}")
                 place = FilePosition(file, file.offset_of(start.number), start.number)
                 kept = True
                 return place
@@ -132,8 +129,8 @@ def place_of_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> 
     raise GoneError(f"sequence {start.number}: the log now starts with file {numbers[0]}, which has higher numbers")
 
 
-def place_since(start: Since, numbers: list[int], open_file: _Open) -> FilePosition:
-    """A place before which nothing was appended at that time or later.  numbers: of the files in use, in order.
+def find_time(start: Since, numbers: list[int], open_file: _Open) -> FilePosition:
+    """Return a position before which nothing was appended at that time or later.  numbers: as for `find_sequence`.
 
     Raises: CorruptError.
     """
@@ -154,13 +151,13 @@ def place_since(start: Since, numbers: list[int], open_file: _Open) -> FilePosit
 
 
 def _last_time_ns(file: FileReader, following: int, open_file: _Open) -> int:
-    """A time at which all the file's records were there."""
+    """Return a time at which the file had all of its records."""
     header, now_ns = file.header, time.time_ns()
     known = file.last_time_ns()
     if known is None or known < believed_ns(header.created_ns, now_ns):
-        known = file.modified_ns  # what the index says is of before the file was made
+        known = file.modified_ns  # the index has a time before the file was made
     if known > now_ns:
-        # A clock was ahead.  All of them were there when the next file was made, by the clock as it was then.
+        # A clock was ahead.  The next file was made after the last record, at the time of its own clock.
         after = open_file(following)
         try:
             made_ns = believed_ns(after.header.created_ns, now_ns)

@@ -19,10 +19,10 @@ from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, 
 from binlog.format.record import OFFSET_MAX
 from binlog.log.index.index import opened_index
 from binlog.log.index.index_check import IndexCheck
-from binlog.log.recovery.record_walk import good_end, is_blank
+from binlog.log.recovery.record_walk import is_blank, last_whole_record_end
 from binlog.log.recovery.recovery_table import Evidence
 from binlog.storage.directory import Directory
-from binlog.storage.files import Content, read_at, write_at
+from binlog.storage.files import ByteSource, read_at, write_at
 
 _READ_BYTES = 1 << 20
 
@@ -30,7 +30,7 @@ _READ_BYTES = 1 << 20
 class FileEvidence:
     """Reads a file through the page cache, a MiB at a time."""
 
-    def __init__(self, content: Content, path: str) -> None:
+    def __init__(self, content: ByteSource, path: str) -> None:
         self._content = content
         self._path = path
 
@@ -47,7 +47,7 @@ class FileEvidence:
 
     def chain_end(self, start: int, end: int) -> int:
         """Where the longest run of whole records ends."""
-        return good_end(self._content, start, end, self._path)
+        return last_whole_record_end(self._content, start, end, self._path)
 
     def blank(self, start: int, end: int) -> bool:
         """Whether all bytes are zero."""

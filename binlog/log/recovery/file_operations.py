@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from binlog.storage.file_access import FileAccess
-from binlog.storage.files import Content
+from binlog.storage.files import ByteSource
 
 
 class Readable(Protocol):
     """A log file.  content: what it is read from.  path: for messages."""
 
     @property
-    def content(self) -> Content: ...
+    def content(self) -> ByteSource: ...
     @property
     def path(self) -> str: ...
 

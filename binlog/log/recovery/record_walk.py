@@ -9,13 +9,13 @@ from bisect import bisect_left
 
 from binlog.errors import CorruptError, FullError
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Stop, scan
-from binlog.storage.files import Content, read_at, read_whole_at
+from binlog.storage.files import ByteSource, read_at, read_whole_at
 
 _READ_BYTES = 1 << 20
 _COUNT_MAX = _READ_BYTES
 
 
-def walk(content: Content, start: int, until: int, tail: int, path: str) -> tuple[int, int]:
+def count_records(content: ByteSource, start: int, until: int, tail: int, path: str) -> tuple[int, int]:
     """The number of records that begin at `start` or after it and before `until`, and where the last of them ends.
 
     The end equals `until` where that is a record's bound, as the tail always is, and lies beyond it otherwise.
@@ -40,7 +40,7 @@ def walk(content: Content, start: int, until: int, tail: int, path: str) -> tupl
     return count, at
 
 
-def good_end(content: Content, start: int, end: int, path: str) -> int:
+def last_whole_record_end(content: ByteSource, start: int, end: int, path: str) -> int:
     """Where the last whole record ends that lies between `start` and `end`."""
     at = start
     while at < end:
@@ -58,7 +58,7 @@ def good_end(content: Content, start: int, end: int, path: str) -> int:
     return at
 
 
-def is_blank(content: Content, start: int, end: int, path: str) -> bool:
+def is_blank(content: ByteSource, start: int, end: int, path: str) -> bool:
     """Whether the range holds nothing but zeros, as far as the file reaches."""
     while start < end and (data := read_at(content, min(_READ_BYTES, end - start), start, path)):
         if data.count(0) != len(data):
@@ -67,7 +67,7 @@ def is_blank(content: Content, start: int, end: int, path: str) -> bool:
     return True
 
 
-def skip(content: Content, start: int, count: int, tail: int, path: str) -> int:
+def skip_records(content: ByteSource, start: int, count: int, tail: int, path: str) -> int:
     """Where the record starts that comes `count` records after the one at `start`; the tail where there are fewer.
 
     Raises: CorruptError at a length that leads past the tail.
@@ -80,7 +80,7 @@ def skip(content: Content, start: int, count: int, tail: int, path: str) -> int:
             count -= found.count
             at += found.consumed
         else:
-            _, at = walk(content, at, at + 1, tail, path)
+            _, at = count_records(content, at, at + 1, tail, path)
             count -= 1
     return at
 

@@ -20,7 +20,7 @@ from binlog.format.checksums import crc32c
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, RECOVERED, CommitSlot, Flag, LogHeader
 from binlog.format.names import damaged_file_name, prepared_file_name
 from binlog.log.recovery.file_operations import Directory, File
-from binlog.log.recovery.record_walk import walk
+from binlog.log.recovery.record_walk import count_records
 from binlog.log.recovery.recovery_table import Action, Verdict
 from binlog.storage.boot import boot_id
 from binlog.storage.files import content_bytes, read_at
@@ -163,7 +163,7 @@ class Recovery:
         for at, known in [(counted, header.record_count), *((slot.end, slot.record_count) for slot in slots)]:
             if start <= at <= tail:
                 start, count = at, known
-        more, _ = walk(self._file.content, start, tail, tail, self._file.path)
+        more, _ = count_records(self._file.content, start, tail, tail, self._file.path)
         return count + more
 
     def write(self, header: LogHeader) -> LogHeader:

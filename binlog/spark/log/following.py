@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from binlog import FileStat, Reader, Ref, Start, forward
+from binlog import FileStat, Reader, Ref, Start, limit_range
 from binlog.errors import GoneError
 from binlog.spark.log.options import ReadOptions
 from binlog.spark.log.partitions import directories, divide, ranges_between
@@ -96,7 +96,7 @@ def _batch_end(
     if records == 0 or size == 0:
         return None
     for part in ranges:
-        at, count = forward(part.path, part.number, part.start, part.end, records_max=records, bytes_max=size)
+        at, count = limit_range(part.path, part.number, part.start, part.end, records_max=records, bytes_max=size)
         records = None if records is None or count is None else records - count
         size = None if size is None else size - (at - part.start)
         over = (records is not None and records <= 0) or (size is not None and size <= 0)

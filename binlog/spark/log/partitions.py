@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from binlog import FileStat, Ref, narrow, split
+from binlog import FileStat, Ref, narrow_range, split_range
 from binlog.spark.filters import ANY, Filters
 from binlog.spark.log.options import ReadOptions, is_glob, is_url
 from binlog.spark.log.positions import resolve
@@ -35,7 +35,7 @@ class WantedRecords(Filters):
             None if earliest is None else earliest * 1000,
             None if latest is None else latest * 1000 + 999,  # a row's time is truncated to microseconds
         )
-        return narrow(path, number, start, end, offsets=offsets, sequences=sequences, times_ns=times_ns)
+        return narrow_range(path, number, start, end, offsets=offsets, sequences=sequences, times_ns=times_ns)
 
 
 def directories(options: ReadOptions) -> list[str]:
@@ -102,6 +102,6 @@ def _pieces(ranges: Iterable[FileRange], target: int) -> Iterator[FileRange]:
         if part.size <= target * OVERSHOOT:
             yield part
         else:
-            cut = split_remote if is_url(part.path) else split
+            cut = split_remote if is_url(part.path) else split_range
             for start, end in cut(part.path, part.number, part.start, part.end, bytes_max=target):
                 yield replace(part, start=start, end=end)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader
 
-from binlog import RangeReader, Stretch
+from binlog import RangeReader, TimedBatch
 from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
 from binlog.spark.log.options import ReadOptions, is_url
@@ -47,14 +47,14 @@ class RangesReader(TaskReader[FileRange]):
     def _read(self, part: FileRange, schema: pa.Schema, parser: RecordParser | None) -> Iterator[pa.RecordBatch]:
         source = redacted(part.path) if is_url(part.path) else part.path
         for found in self._found(part):
-            if isinstance(found, Stretch):
+            if isinstance(found, TimedBatch):
                 yield record_batch(found, source, self._fields, schema, parser)
             elif self._options.permissive:
                 yield damage_batch(source, part.number, found, self._fields, schema)
             else:
                 raise found.error
 
-    def _found(self, part: FileRange) -> Iterator[Stretch | Damage]:
+    def _found(self, part: FileRange) -> Iterator[TimedBatch | Damage]:
         read = partial(read_range, record_bytes_max=self._options.record_bytes_max)
         if is_url(part.path):
             return read_remote(part, partial(read, planned_on=this_machine()))  # the copy is local and complete
@@ -86,7 +86,7 @@ class FilteringReader(BatchReader):
         return filters
 
 
-def read_range(part: FileRange, *, planned_on: str, record_bytes_max: int) -> Iterator[Stretch | Damage]:
+def read_range(part: FileRange, *, planned_on: str, record_bytes_max: int) -> Iterator[TimedBatch | Damage]:
     """Yield every record of a range, and the damage in it.  planned_on: `this_machine()` of the planner."""
 
     def opened() -> RangeReader:
@@ -97,7 +97,7 @@ def read_range(part: FileRange, *, planned_on: str, record_bytes_max: int) -> It
             if reader.uuid != part.uuid:
                 raise GoneError(f"{part.path}: file {part.number} now belongs to another log than at planning time")
             for found in reader:
-                if isinstance(found, Stretch):
+                if isinstance(found, TimedBatch):
                     _check_sequence(part, found)
                     yield found
                 else:
@@ -114,7 +114,7 @@ def read_range(part: FileRange, *, planned_on: str, record_bytes_max: int) -> It
         raise GoneError(text) from error
 
 
-def _check_sequence(part: FileRange, found: Stretch) -> None:
+def _check_sequence(part: FileRange, found: TimedBatch) -> None:
     first = found.batch.first_sequence
     if first is not None and first + len(found.batch) > _SEQUENCE_MAX:
         text = f"file {part.number}: sequence {first} is more than a LONG can hold"

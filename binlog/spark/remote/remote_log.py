@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from binlog import FileStat, Reader, Ref, Since, Stretch, split
+from binlog import FileStat, Reader, Ref, Since, TimedBatch, split_range
 from binlog.errors import GoneError, NotFoundError, StateError
 from binlog.spark.columns import Damage
 from binlog.spark.log.positions import Position, earliest, latest, resolve
@@ -104,7 +104,7 @@ def _next_ref(position: Ref | Since, path: str) -> Ref:
 
 
 def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int) -> list[tuple[int, int]]:
-    """Split a range as `binlog.split` does, but never an archive, because each task would copy all of it.
+    """Split a range as `binlog.split_range` does, but never an archive, because each task would copy all of it.
 
     Raises: NotFoundError, AccessError, CorruptError, VersionError.
     """
@@ -114,7 +114,7 @@ def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int)
             place = bounds[-1] + bytes_max
             for around in _AROUND_CUT_BYTES:
                 copy.fetch(place, place, around=around)
-                cut = split(copy.path, number, bounds[-1], end, bytes_max=bytes_max)[0][1]
+                cut = split_range(copy.path, number, bounds[-1], end, bytes_max=bytes_max)[0][1]
                 if cut < end:
                     break
             else:
@@ -123,7 +123,9 @@ def split_remote(url: str, number: int, start: int, end: int, *, bytes_max: int)
     return list(zip(bounds, [*bounds[1:], end], strict=True))
 
 
-def read_remote(part: FileRange, read: Callable[[FileRange], Iterator[Stretch | Damage]]) -> Iterator[Stretch | Damage]:
+def read_remote(
+    part: FileRange, read: Callable[[FileRange], Iterator[TimedBatch | Damage]]
+) -> Iterator[TimedBatch | Damage]:
     """Yield every record of a range.  read: reads it from a local directory.
 
     Raises: as `read`; AccessError; FullError if there is no space for a copy.
@@ -135,8 +137,8 @@ def read_remote(part: FileRange, read: Callable[[FileRange], Iterator[Stretch | 
 
 
 def _read_copied(
-    part: FileRange, read: Callable[[FileRange], Iterator[Stretch | Damage]]
-) -> Iterator[Stretch | Damage]:
+    part: FileRange, read: Callable[[FileRange], Iterator[TimedBatch | Damage]]
+) -> Iterator[TimedBatch | Damage]:
     with FileCopy(RemoteDirectory(part.path), part.number) as copy, copy.renamed_errors():
         here = replace(part, path=copy.path)
         copy.fetch(part.start, part.end)
@@ -151,5 +153,5 @@ def _read_copied(
             yield _renamed(found, copy)
 
 
-def _renamed(found: Stretch | Damage, copy: FileCopy) -> Stretch | Damage:
+def _renamed(found: TimedBatch | Damage, copy: FileCopy) -> TimedBatch | Damage:
     return found._replace(error=copy.renamed(found.error)) if isinstance(found, Damage) else found

@@ -57,11 +57,12 @@ class Doorbell:
             self.waited(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
 
     def waiting(self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int) -> Wait:
-        """Return a callable that waits like `wait`, and then reads the records from `offset` on (native/log/wake.c).
+        """Return a callable that waits like `wait`, and then reads the records from `offset` on
+        (native/wait_and_read.c).
 
         It is one C call if possible, because the caches are cold after a wake-up, and then each step in Python takes
         microseconds.  If it returns no records, pass the result to `waited`.
-        known: the address of a `struct binlog_known`, which has the value `seen`, and gets the new header.
+        known: the address of a `struct binlog_header_cache`, which has the value `seen`, and gets the new header.
         """
         bell = self.address()
         if bell is None or green_sleep() is not None:

@@ -1,4 +1,4 @@
-/* The entries of an index: made of records, and held against them.  The bytes may be hostile. */
+/* Builds the entries of an index from records, and verifies records with them.  The bytes may be hostile. */
 #include "index_ranges.h"
 
 #include "big_endian.h"
@@ -21,7 +21,7 @@ int index_entry_holds(const uint8_t *at, uint32_t seed)
     return get_u32(at + INDEX_ENTRY_ENTRY_CRC) == binlog_crc32c(seed, at, INDEX_ENTRY_ENTRY_CRC);
 }
 
-/* The bytes of as many records from the start of `data` as one range takes; 0 where `data` ends before that is known. */
+/* Returns the bytes of the records at the start of `data` that form one range; 0 if `data` ends before that is known. */
 uint64_t index_range_length(const uint8_t *data, uint64_t bytes, uint64_t *records)
 {
     uint64_t at = 0;
@@ -40,9 +40,9 @@ uint64_t index_range_length(const uint8_t *data, uint64_t bytes, uint64_t *recor
     return at;
 }
 
-/* Makes entries for as many whole ranges as `data` holds, from `state` on, with the time there; `state` moves along.
+/* Builds entries for the whole ranges of `data`, from `state` on and with its time; `state` moves along.
  *
- * to_end: no record follows the data, so that the last range is whole whatever its size.  Returns how many. */
+ * to_end: no record follows the data, so the last range is whole whatever its size.  Returns how many. */
 int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct binlog_index_state *state,
                            uint8_t *entries, int64_t count_max)
 {
@@ -64,7 +64,7 @@ int64_t binlog_index_build(const uint8_t *data, size_t bytes, int to_end, struct
     return count;
 }
 
-/* How many whole records `data` is, 0 where it is not. */
+/* Returns how many whole records fill `data`; 0 if they do not fill it. */
 static uint64_t whole_records(const uint8_t *data, uint64_t bytes)
 {
     uint64_t reached = 0, records = 0, next;
@@ -76,9 +76,8 @@ static uint64_t whole_records(const uint8_t *data, uint64_t bytes)
     return reached == bytes ? records : 0;
 }
 
-/* How many entries, from the first one of `entries` on, follow from `state` and one another and lie within `bytes`, and
- * how far the data are what they say; `state` moves along.  data: of the log file, from `state->end` on; NULL to look at
- * the entries alone. */
+/* Returns how many entries, from the first of `entries` on, are consecutive from `state` on, fit in `bytes`, and match the
+ * data; `state` moves along.  data: of the log file, from `state->end` on; NULL to check only the entries. */
 int64_t binlog_index_verify(const uint8_t *entries, int64_t count, const uint8_t *data, size_t bytes,
                             struct binlog_index_state *state)
 {

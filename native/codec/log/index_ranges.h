@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What an entry tells of its range. */
+/* The facts of an entry. */
 struct index_facts {
     uint64_t sequence, offset, time_ns, bytes, records;
     uint32_t crc;

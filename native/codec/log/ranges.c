@@ -1,11 +1,11 @@
-/* Ranges of records with their checksums, as Python makes and verifies them: index_ranges.c does. */
+/* Building and verifying ranges of records, for Python; index_ranges.c does the work. */
 #include <Python.h>
 
 #include "codec.h"
 #include "layout.h"
 
-/* build_ranges(data, to_end, (end, sequence, time_ns, seed, crc)): entries for the whole ranges that `data` holds, which lies
- * at `end`; for all of it with `to_end`.  Returns the entries and the end, sequence and CRC that follow. */
+/* build_ranges(data, to_end, (end, sequence, time_ns, seed, crc)): returns entries for the whole ranges of `data`, which starts
+ * at `end`, for all of it if `to_end`; and the end, sequence and CRC after them. */
 PyObject *binlog_build_ranges(PyObject *module, PyObject *args)
 {
     struct binlog_index_state state = {0};
@@ -19,7 +19,7 @@ PyObject *binlog_build_ranges(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "y*p(KKKII):build_ranges", &data, &to_end, &end, &sequence, &time_ns, &seed, &crc))
         return NULL;
     state = (struct binlog_index_state){.end = end, .sequence = sequence, .time_ns = time_ns, .seed = seed, .crc = crc};
-    /* But for the last one, two ranges that follow one another are larger than one may be. */
+    /* Except for the last one, two consecutive ranges together are larger than one may be. */
     int64_t count_max = data.len / (BINLOG_INDEX_RANGE_BYTES / 2) + 2;
     uint8_t *entries = PyMem_Malloc((size_t)count_max * INDEX_ENTRY_BYTES);
     if (entries) {
@@ -36,10 +36,11 @@ PyObject *binlog_build_ranges(PyObject *module, PyObject *args)
     return built;
 }
 
-/* verify_ranges(entries, data, size, (end, sequence, counted, time_ns, seed)): how many of the entries hold for `data`, which
- * lies at `end`, and why the next one does not (enum binlog_index_stop); and the end, sequence, counted and time that follow.
+/* verify_ranges(entries, data, size, (end, sequence, counted, time_ns, seed)): returns how many of the entries hold for `data`,
+ * which starts at `end`, and why the next one does not (enum binlog_index_stop); and the end, sequence, counted and time after
+ * them.
  *
- * data: None to look at the entries alone, for ranges of `size` bytes together.  counted: the sequence is known exactly. */
+ * data: None to check only the entries, for ranges of `size` bytes together.  counted: the sequence is known exactly. */
 PyObject *binlog_verify_ranges(PyObject *module, PyObject *args)
 {
     struct binlog_index_state state;

@@ -1,17 +1,15 @@
-/* Finding records in a run of bytes.  The bytes are hostile: every length is checked before it is used. */
+/* Scans bytes for records.  The bytes are hostile: every length is checked before it is used. */
 #include "big_endian.h"
 #include "codec.h"
 #include "layout.h"
 
 #include <string.h>
 
-/* Walks complete records from the start of `data` and returns how many.
+/* Scans whole records from the start of `data`, and returns how many there are.
  *
- * bytes: of data, less than 2^32.  to_tail: bytes from the start of data to the
- * log's tail, so that a length that leads past the tail is told from one that
- * only leads past this run.  offsets: count_max + 1 words: where each record's
- * length word lies and, last, where the walk ended; or NULL to count only.
- */
+ * bytes: of data, less than 2^32.  to_tail: the distance from the start of data to the log's tail, to distinguish a length that
+ * leads past the tail from one that only leads past these bytes.  offsets: count_max + 1 words for the offset of each record's
+ * length word and, last, the end of the scan; or NULL to count only. */
 int64_t binlog_scan(const uint8_t *data, size_t bytes, uint64_t to_tail, uint32_t record_bytes_max, uint32_t *offsets,
                     int64_t count_max, uint64_t *consumed, int *stop)
 {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.format.checksums import BYTES_MAX, mended, pack_text, parse_text
+from binlog.format.checksums import BYTES_MAX, correct_flipped_bit, pack_text, parse_text
 
 
 def test_the_bytes() -> None:
@@ -49,5 +49,5 @@ def test_a_long_text_is_not_corrected() -> None:
 
 
 def test_only_bits_in_the_given_places_are_corrected() -> None:
-    assert mended(b"\0\1", lambda data: data == b"\0\0") == b"\0\0"
-    assert mended(b"\0\1", lambda data: data == b"\0\0", [0]) is None
+    assert correct_flipped_bit(b"\0\1", lambda data: data == b"\0\0") == b"\0\0"
+    assert correct_flipped_bit(b"\0\1", lambda data: data == b"\0\0", [0]) is None

@@ -15,7 +15,7 @@ from binlog.format.checksums import pack_text
 from binlog.format.index_file import ENTRY_BYTES, HEADER_BYTES, IndexEntry, entry_seed, pack_header, parse_entry
 from binlog.format.log_header import parse_log_header
 from binlog.log.append.producers import read_turn
-from binlog.log.archive.archive_content import ArchiveContent
+from binlog.log.archive.archive_reader import ArchiveReader
 from binlog.log.directory import LogDirectory
 from binlog.log.ingest.ingest_record import read_ingest
 from stress.crash.flips.logs import SOURCE
@@ -121,7 +121,7 @@ def test_an_archive_has_the_same_bytes_around_its_frames(tmp_path: Path, golden:
     for path in _files(tmp_path, "*.zst"):
         data = path.read_bytes()
         with path.open("rb") as file:
-            content = ArchiveContent(file.fileno(), str(path))
+            content = ArchiveReader(file.fileno(), str(path))
             end, start = content.end, content.start
         assert pack_start(start[10:266], start[266:]) == data[:START_BYTES]
         rest = pack_end(number=end.number, uuid=end.uuid, frames=end.table.frames())

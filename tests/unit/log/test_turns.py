@@ -67,7 +67,7 @@ def test_an_error_of_whoever_gives_the_batches_is_given_back_and_nothing_appende
 
 
 def test_a_length_that_no_record_has_is_refused() -> None:
-    with pytest.raises(ValueError, match="the length at 5 is none of a record"):
+    with pytest.raises(ValueError, match="the length at 5 is not one of a record"):
         Batch.from_framed(b"\0\0\0\1a\x80\0\0\0")
 
 
@@ -96,9 +96,9 @@ def test_what_is_no_batch_is_refused_and_nothing_appended(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_batch(bad)  # the first of the two: its data may go on
         for batch in (longer, Batch(0, 0, b"\xff" * 16, good.offsets, None)):
-            with pytest.raises(ValueError, match="are not the records that its offsets say"):
+            with pytest.raises(ValueError, match="offsets are not those of the records in its data"):
                 writer.append_batch(batch)
-            with pytest.raises(ValueError, match="are not the records that its offsets say"):
+            with pytest.raises(ValueError, match="offsets are not those of the records in its data"):
                 writer.append_batches([good, batch])
         with pytest.raises(ValueError, match="lies nowhere"):
             writer.append_batch(Batch.from_records([]))

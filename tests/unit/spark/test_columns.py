@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog import Batch, Reader, Stretch, Writer
+from binlog import Batch, Reader, TimedBatch, Writer
 from binlog.errors import CorruptError
 from binlog.spark.schema import Field
 from tests.support.examples import examples
@@ -47,7 +47,7 @@ def test_columns_equal_the_batch(
     count = len(records)
     bounds = sorted(data.draw(st.sets(st.integers(1, count), max_size=5)) | {count}) if data.draw(st.booleans()) else []
     times = [data.draw(st.integers(0, 2**62)) for _ in bounds]
-    made = record_batch(Stretch(batch, array("Q", bounds), array("Q", times)), "/log", ALL, arrow_schema(ALL))
+    made = record_batch(TimedBatch(batch, array("Q", bounds), array("Q", times)), "/log", ALL, arrow_schema(ALL))
     made.validate(full=True)
     micros = [times[bisect_right(bounds, at)] // 1000 if times else None for at in range(count)]
     assert made.column("time").cast("int64").to_pylist() == micros
@@ -98,7 +98,7 @@ def test_columns_outlive_the_reader(tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         batches = [reader.read_batch(records_max=300) for _ in range(4)]
     none = array("Q")
-    made = [record_batch(Stretch(batch, none, none), "/log", ALL, arrow_schema(ALL)) for batch in batches]
+    made = [record_batch(TimedBatch(batch, none, none), "/log", ALL, arrow_schema(ALL)) for batch in batches]
     del batches
     values = [value for batch in made for value in batch.column("data").to_pylist()]
     assert values == [b"%d" % number for number in range(1000)]
@@ -109,10 +109,10 @@ def test_columns_make_no_object_per_record() -> None:
 
     from binlog.spark.columns import arrow_schema, record_batch
 
-    stretch = Stretch(batch_of([b"x" * 20] * 5000), array("Q", [2000, 5000]), array("Q", [1, 2]))
+    timed = TimedBatch(batch_of([b"x" * 20] * 5000), array("Q", [2000, 5000]), array("Q", [1, 2]))
     schema = arrow_schema(ALL)
-    record_batch(stretch, "/log", ALL, schema)
+    record_batch(timed, "/log", ALL, schema)
     before = sys.getallocatedblocks()
-    made = record_batch(stretch, "/log", ALL, schema)
+    made = record_batch(timed, "/log", ALL, schema)
     assert sys.getallocatedblocks() - before < 200
     assert made.num_rows == 5000

@@ -42,7 +42,7 @@ def test_it_starts_at_a_ref_or_keeps_to_a_file(log: Path) -> None:
     ("options", "code", "message"),
     [
         (["--from", "nonsense"], 2, b"not a ref"),
-        (["--from", "1:257"], 2, b"does not lie on a record"),
+        (["--from", "1:257"], 2, b"is not the start of a record"),
         (["--from", "7:256"], 2, b"no such file"),
         (["--from", "1:256", "--file", "1"], 2, b"cannot be used"),
         (["--file", "7"], 3, b"no file 7"),

@@ -190,7 +190,7 @@ def test_start_and_end_of_a_read(written: Written) -> None:
 @pytest.mark.parametrize("option", ["start", "end"])
 def test_an_offset_inside_a_record_is_refused(written: Written, option: str) -> None:
     for place in (Ref(1, 257), Ref(9, 256), {"/elsewhere": Ref(1, 256)}):
-        with pytest.raises(ValueError, match=r"does not lie on a record|there is no such file|none for"):
+        with pytest.raises(ValueError, match=r"is not the start of a record|there is no such file|none for"):
             records(written, **{option: place})
 
 

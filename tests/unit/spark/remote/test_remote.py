@@ -179,7 +179,7 @@ def test_positions(log: Path, bucket: Any) -> None:
     assert read_all(startingPosition="2999-01-01T00:00:00Z") == []
     assert read_all(endingPosition="2999-01-01T00:00:00Z") == rows
     assert read_all(endingPosition=f'{{"{URL}":{{"number":2,"offset":256}}}}') == [row for row in rows if row[0] == 1]
-    with pytest.raises(ValueError, match=f"^binlog: {URL}: .*does not lie on a record"):
+    with pytest.raises(ValueError, match=f"^binlog: {URL}: .*is not the start of a record"):
         read_all(startingPosition=f"1:{first[1] + 1}")
     with pytest.raises(ValueError, match="4:256 is not in a closed file; they end at 2:"):
         read_all(startingPosition="4:256")

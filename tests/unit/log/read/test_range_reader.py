@@ -1,4 +1,4 @@
-"""A part of a file, read by its index, is what a Reader gives there, with the times of the index."""
+"""A range of a file, read by its index, is the same as from a Reader, with the times of the index."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from binlog import DamagedRange, Mode, RangeReader, Reader, Stretch, Writer
+from binlog import DamagedRange, Mode, RangeReader, Reader, TimedBatch, Writer
 from binlog.errors import CorruptError, FullError
 from tests.support.examples import examples
 
 Row = tuple[int, int | None, bytes, int | None]
 
-# Small ones, one as large as what an index range takes, and one larger than is read at once.
+# Small ones, one as large as an index range, and one larger than a read.
 SIZES = st.one_of(st.integers(0, 300), st.sampled_from([1 << 16, 70_000, 1_200_000]))
 
 
 def rows(log: Path, number: int, start: int | None = None, end: int | None = None) -> list[Row | DamagedRange]:
-    """(offset, sequence, record, time in ns) for each record."""
+    """Return (offset, sequence, record, time in ns) for each record."""
     found: list[Row | DamagedRange] = []
     with RangeReader(log, number, start, end) as reader:
         for part in reader:
@@ -49,7 +49,7 @@ def by_reader(log: Path, number: int) -> list[tuple[int, int, bytes]]:
 @pytest.mark.slow
 @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_part_is_what_a_reader_gives(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_any_range_is_the_same_as_from_a_reader(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     log = tmp_path_factory.mktemp("parts") / "log"
     with Writer(log) as writer:
         for synced in data.draw(st.lists(st.booleans(), min_size=1, max_size=12)):
@@ -86,14 +86,14 @@ def test_without_an_index_there_are_no_times(log: Path) -> None:
     assert rows(log, 1, 263) == [(263, 1, b"two", None)]
 
 
-def test_a_range_that_is_not_the_files_is_refused(log: Path) -> None:
+def test_a_range_outside_of_the_file_is_refused(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"one", b"two"])
     for start, end in ((255, 263), (256, 271), (263, 256)):
         with pytest.raises(ValueError, match="is not in file 1"):
             RangeReader(log, 1, start, end)
     for start, end in ((257, 270), (256, 262)):
-        with RangeReader(log, 1, start, end) as reader, pytest.raises(ValueError, match=r"no record|does not lie"):
+        with RangeReader(log, 1, start, end) as reader, pytest.raises(ValueError, match=r"no record|is not the start"):
             list(reader)
     (log / "00000001.idx").unlink()
     for start, end in ((257, 270), (256, 262)):
@@ -109,7 +109,7 @@ def flip(path: Path, offset: int) -> None:
         file.write(bytes([byte ^ 1]))
 
 
-def test_damage_is_told_and_the_rest_read(log: Path) -> None:
+def test_damage_is_reported_and_the_rest_read(log: Path) -> None:
     with Writer(log) as writer:
         refs = [writer.append(b"%d" % number * 100) for number in range(5)]
     flip(log / "00000001.dat", refs[2].offset + 50)
@@ -126,7 +126,7 @@ def test_a_bad_length_without_an_index_is_an_error(log: Path) -> None:
     (log / "00000001.idx").unlink()
     flip(log / "00000001.dat", 263)
     with RangeReader(log, 1) as reader:
-        assert isinstance(next(iter(reader)), Stretch)
+        assert isinstance(next(iter(reader)), TimedBatch)
         with pytest.raises(CorruptError):
             list(reader)
     flip(log / "00000001.dat", 263)
@@ -142,4 +142,4 @@ def test_a_record_over_the_limit_is_refused(log: Path, size: int, indexed: bool)
     with RangeReader(log, 1, record_bytes_max=999) as reader, pytest.raises(FullError, match=f"1:265 .* {size} bytes"):
         list(reader)
     with RangeReader(log, 1, record_bytes_max=size) as reader:
-        assert sum(len(part.batch) for part in reader if isinstance(part, Stretch)) == 3
+        assert sum(len(part.batch) for part in reader if isinstance(part, TimedBatch)) == 3

@@ -1,4 +1,4 @@
-"""The quick look at a header believes nothing that the careful one would not believe, and says what has changed."""
+"""The quick refresh of a header believes nothing that a careful read would not, and shows what has changed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, new_log_header, parse_log_header
-from binlog.log.files.header import KnownHeader, check_header
+from binlog.log.files.header import HeaderCache, check_header
 from binlog.storage.descriptors import identity_of
 from binlog.storage.native import ffi, lib
 
-SAME, APPENDED, UNSURE = lib.BINLOG_LOOK_SAME, lib.BINLOG_LOOK_APPENDED, lib.BINLOG_LOOK_UNSURE
+SAME, APPENDED, UNSURE = lib.BINLOG_HEADER_SAME, lib.BINLOG_HEADER_APPENDED, lib.BINLOG_HEADER_UNSURE
 BOOT = bytes(range(16))
 NEW = new_log_header(
     number=3, uuid=bytes(range(100, 116)), first_sequence=70, created_ns=1, boot_id=BOOT, flags=Flag.STRICT
@@ -43,7 +43,7 @@ JPOS = LOG_HEADER.pack(
 
 
 def _at(header: LogHeader | bytes, name: str, value: bytes) -> bytes:
-    """The header with other bytes in a field, and its CRCs as they were."""
+    """Return the header with other bytes in a field, and its CRCs as they were."""
     data = header if isinstance(header, bytes) else header.pack()
     start = LOG_HEADER.offset(name)
     return data[:start] + value + data[start + len(value) :]
@@ -62,17 +62,17 @@ def _file(data: bytes) -> Iterator[tuple[int, Path]]:
 
 
 def _look(known: bytes, now: bytes) -> tuple[int, int, int, bytes]:
-    """The answer, and what is known after it: tail, bell before, bytes."""
+    """Return the answer, and the cache after it: tail, previous doorbell, bytes."""
     with _file(now) as (fd, _):
-        struct = ffi.new("struct binlog_known *")
+        struct = ffi.new("struct binlog_header_cache *")
         header = parse_log_header(known, path="")
         struct.fd, struct.header, struct.tail = fd, known, header.tail
-        reference = KnownHeader(header.number, "", _as_it_is)
+        reference = HeaderCache(header.number, "", _as_it_is)
         with _file(known) as (known_fd, _):
             reference.begin(known_fd, identity_of(known_fd))
-        struct.seed = reference._known.seed
-        answer = lib.binlog_header_look(struct)
-        return answer, struct.tail, struct.bell_before, ffi.buffer(struct.header)[:]
+        struct.seed = reference._cache.seed
+        answer = lib.binlog_header_refresh(struct)
+        return answer, struct.tail, struct.doorbell_at_previous_read, ffi.buffer(struct.header)[:]
 
 
 RUNG = _at(MORE, "doorbell", b"\0\0\0\7")
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_changed_is_told(name: str) -> None:
+def test_a_change_of_the_header_is_recognized(name: str) -> None:
     known = _at(KNOWN, "doorbell", b"\0\0\0\5")
     now, expected = CASES[name]
     answer, tail, bell, data = _look(known, now)
@@ -114,17 +114,17 @@ def test_what_changed_is_told(name: str) -> None:
     if answer == UNSURE:
         assert (tail, data) == (1000, known)
     else:
-        # What is waited on was read before this tail was.
+        # The doorbell that is waited on was read before this tail was.
         assert (tail, bell, data) == (1000 if answer == SAME else 2000, 5, now)
 
 
-def test_a_file_of_another_program_is_never_believed_to_be_appended_to() -> None:
+def test_a_foreign_file_never_counts_as_appended_to() -> None:
     assert _look(JPOS, JPOS)[0] == SAME
     assert _look(JPOS, _at(JPOS, "tail", (400).to_bytes(8, "big")))[0] == UNSURE
 
 
 def _believable(known: LogHeader, data: bytes) -> LogHeader | None:
-    """What the rule in header_reading believes of one read, or None; the slow way, as anyone would write it."""
+    """Return what the rule in files/header.py believes of one read, or None, in a plain and slow way."""
     header = parse_log_header(data, path="", number=known.number)
     if header == replace(known, doorbell=header.doorbell):
         return header
@@ -139,7 +139,7 @@ _FIELDS = st.sampled_from([field.name for field in LOG_HEADER.fields])
 
 @st.composite
 def _changed(draw: st.DrawFn) -> bytes:
-    """A header after some appends, with some bytes from before them, and some that are just wrong."""
+    """Headers after some appends, with some bytes from before them, and some wrong ones."""
     data = bytearray(draw(st.sampled_from([KNOWN, MORE, replace(MORE, status=1, next_number=4)])).pack())
     for name in draw(st.lists(_FIELDS, max_size=3)):
         field = next(field for field in LOG_HEADER.fields if field.name == name)
@@ -156,7 +156,7 @@ def _changed(draw: st.DrawFn) -> bytes:
 @given(_changed())
 @example(MORE.pack())
 @example(RUNG)
-def test_nothing_is_believed_that_the_careful_look_would_not_believe(now: bytes) -> None:
+def test_the_cache_believes_nothing_that_a_careful_read_would_not(now: bytes) -> None:
     answer, tail, _, _ = _look(KNOWN.pack(), now)
     if answer == UNSURE:
         return
@@ -167,9 +167,9 @@ def test_nothing_is_believed_that_the_careful_look_would_not_believe(now: bytes)
 
 
 @contextmanager
-def _known(data: bytes) -> Iterator[tuple[KnownHeader, Callable[[bytes], None]]]:
+def _known(data: bytes) -> Iterator[tuple[HeaderCache, Callable[[bytes], None]]]:
     with _file(data) as (fd, path):
-        known = KnownHeader(3, str(path), _as_it_is)
+        known = HeaderCache(3, str(path), _as_it_is)
         known.begin(fd, identity_of(fd))
 
         def rewrite(data: bytes) -> None:
@@ -179,31 +179,36 @@ def _known(data: bytes) -> Iterator[tuple[KnownHeader, Callable[[bytes], None]]]
         yield known, rewrite
 
 
-def test_a_known_header_keeps_up_with_appends_and_the_close() -> None:
+def test_a_header_cache_follows_appends_and_the_close() -> None:
     with _known(_at(KNOWN, "doorbell", b"\0\0\0\5")) as (known, rewrite):
         assert (known.tail, known.closed, known.mixed, known.header.record_count) == (1000, False, False, 5)
-        assert known.look() == 1000
-        assert known.bell_before == 5
+        assert known.refresh() == 1000
+        assert known.doorbell_at_previous_read == 5
         rewrite(replace(MORE, flags=MORE.flags | Flag.MIXED).pack())
-        assert known.look() == 2000
-        assert (known.mixed, known.bell_before, known.header.record_count, known.header.settled) == (True, 5, 9, True)
+        assert known.refresh() == 2000
+        assert (known.mixed, known.doorbell_at_previous_read, known.header.record_count, known.header.settled) == (
+            True,
+            5,
+            9,
+            True,
+        )
         rewrite(replace(MORE, status=1, next_number=4, doorbell=8).pack())
-        assert known.look() == 2000
-        assert (known.closed, known.next_number, known.mixed, known.bell_before) == (True, 4, False, 0)
-        assert known.look() == 2000
-        assert known.bell_before == 8
+        assert known.refresh() == 2000
+        assert (known.closed, known.next_number, known.mixed, known.doorbell_at_previous_read) == (True, 4, False, 0)
+        assert known.refresh() == 2000
+        assert known.doorbell_at_previous_read == 8
 
 
 def test_a_tail_that_goes_back_is_damage() -> None:
     with _known(KNOWN.pack()) as (known, rewrite):
         rewrite(_appended(NEW, tail=900, record_count=4, boot_id=BOOT).pack())
         with pytest.raises(CorruptError, match="went back"):
-            known.look()
+            known.refresh()
         assert known.tail == 1000
 
 
-def test_a_look_after_the_close_of_the_descriptor_reads_no_other_file() -> None:
+def test_a_refresh_after_the_descriptor_was_closed_reads_no_other_file() -> None:
     with _known(KNOWN.pack()) as (known, _):
         known.close()
         with pytest.raises(OSError, match="Bad file descriptor"):
-            known.look()
+            known.refresh()

@@ -1,4 +1,4 @@
-"""A repaired log: what is not damaged is where it was, what is is set aside and told, and the index is whole."""
+"""A repaired log: sound records keep their refs, damaged ones are quarantined, and the index is complete."""
 
 from __future__ import annotations
 
@@ -62,14 +62,12 @@ def test_nothing_is_done_to_a_sound_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("what", ["byte", "length"])
-def test_damaged_records_are_set_aside_and_all_others_stay_where_they_were(
-    tmp_path: Path, number: int, what: str
-) -> None:
+def test_damaged_records_are_quarantined_and_all_others_keep_their_refs(tmp_path: Path, number: int, what: str) -> None:
     entries = _write(tmp_path)
     ranges = index_entries(tmp_path, number)
     for hit in (ranges[len(ranges) // 2], ranges[-1]):
         path = tmp_path / f"{number:08d}.dat"
-        # In the last range of all, no next entry tells how many records there were: their lengths do.
+        # In the last range no next entry has the record count: the lengths have it.
         at = hit.offset + (0 if what == "length" and hit is not ranges[-1] else 5)
         _flip(path, at)
         damaged = path.read_bytes()[hit.offset : hit.offset + hit.size]
@@ -104,7 +102,7 @@ def test_damaged_records_are_set_aside_and_all_others_stay_where_they_were(
     assert binlog.check(tmp_path) == []
 
 
-def test_a_repaired_open_file_holds_after_another_boot(tmp_path: Path) -> None:
+def test_a_repaired_open_file_is_valid_after_another_boot(tmp_path: Path) -> None:
     """The last commit's slot has a CRC of bytes that were damaged; the filler must not make that one fail."""
     entries = _write(tmp_path, files=1)
     hit = index_entries(tmp_path)[-1]
@@ -119,7 +117,7 @@ def test_a_repaired_open_file_holds_after_another_boot(tmp_path: Path) -> None:
     assert _rules(tmp_path) == ["set-aside"]
 
 
-def test_a_writer_that_was_open_goes_on_after_a_repair(tmp_path: Path) -> None:
+def test_an_open_writer_continues_after_a_repair(tmp_path: Path) -> None:
     _write(tmp_path, files=1)
     with Writer(tmp_path) as writer:
         _flip(tmp_path / "00000001.dat", index_entries(tmp_path)[3].offset + 6)
@@ -131,7 +129,7 @@ def test_a_writer_that_was_open_goes_on_after_a_repair(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("files", [1, 2])
-def test_without_an_index_everything_from_a_bad_length_on_is_set_aside(tmp_path: Path, files: int) -> None:
+def test_without_an_index_everything_from_a_bad_length_on_is_quarantined(tmp_path: Path, files: int) -> None:
     entries = _write(tmp_path, files=files)
     (tmp_path / "00000001.idx").unlink()
     path = tmp_path / "00000001.dat"
@@ -141,7 +139,7 @@ def test_without_an_index_everything_from_a_bad_length_on_is_set_aside(tmp_path:
     with pytest.raises(CorruptError):
         list(Reader(tmp_path))
     rest = path.read_bytes()[bad:tail]
-    # The next file's numbers tell how many are missing, and fillers take their places.
+    # The next file's sequence numbers show how many are missing, and fillers replace them.
     assert _actions(tmp_path) == ["sealed", "index", *(["filled"] if files == 2 else [])]
     assert (tmp_path / f"00000001.dat.{bad}-{tail}.damaged").read_bytes() == rest
     found = list(Reader(tmp_path))
@@ -155,8 +153,8 @@ def test_without_an_index_everything_from_a_bad_length_on_is_set_aside(tmp_path:
     assert repair(tmp_path) == []
 
 
-def test_acknowledged_records_that_are_missing_are_cut_only_when_asked(tmp_path: Path) -> None:
-    """Row 14: after another boot, the last confirmed commit does not hold."""
+def test_a_file_without_acknowledged_records_is_cut_only_on_request(tmp_path: Path) -> None:
+    """Row 14: after another boot, the last confirmed commit is invalid."""
     entries = _write(tmp_path, files=1, records=50)
     with Writer(tmp_path) as writer:
         last = writer.append(b"the last commit")
@@ -177,7 +175,7 @@ def test_acknowledged_records_that_are_missing_are_cut_only_when_asked(tmp_path:
         assert writer.append(b"more").number == 2
 
 
-def test_a_file_whose_live_block_and_slots_are_gone_is_salvaged_by_its_index(tmp_path: Path) -> None:
+def test_a_file_without_live_block_and_slots_is_salvaged_by_its_index(tmp_path: Path) -> None:
     entries = _write(tmp_path, files=1, records=50)
     with open(tmp_path / "00000001.dat", "r+b") as file:
         os.pwrite(file.fileno(), b"\xee" * 8, 72)
@@ -189,7 +187,7 @@ def test_a_file_whose_live_block_and_slots_are_gone_is_salvaged_by_its_index(tmp
     assert binlog.check(tmp_path) == []
 
 
-def test_indexes_that_are_missing_behind_or_wrong_are_made_whole(tmp_path: Path) -> None:
+def test_missing_short_or_wrong_indexes_are_completed(tmp_path: Path) -> None:
     _write(tmp_path, files=3)
     (tmp_path / "00000001.idx").unlink()
     os.truncate(tmp_path / "00000002.idx", 32 + 40 * 4)
@@ -201,7 +199,7 @@ def test_indexes_that_are_missing_behind_or_wrong_are_made_whole(tmp_path: Path)
     assert binlog.check(tmp_path) == []
 
 
-def test_another_programs_file_gets_an_index_and_a_flipped_bit_in_it_is_found(tmp_path: Path) -> None:
+def test_a_foreign_file_gets_an_index_which_reveals_a_flipped_bit(tmp_path: Path) -> None:
     jpos_file(tmp_path, [b"record %d" % number for number in range(100)])
     assert _actions(tmp_path) == ["index"]
     data = (tmp_path / "00000001.idx").read_bytes()
@@ -225,8 +223,8 @@ def test_a_second_repair_at_the_same_time_is_refused(tmp_path: Path) -> None:
     assert repair(tmp_path) == []
 
 
-def test_a_repair_that_died_half_way_is_done_again(tmp_path: Path) -> None:
-    """The range was set aside, and half of the filler written."""
+def test_a_repair_that_died_half_way_can_be_repeated(tmp_path: Path) -> None:
+    """The range was quarantined, and half of the filler written."""
     _write(tmp_path)
     hit = index_entries(tmp_path)[5]
     path = tmp_path / "00000001.dat"

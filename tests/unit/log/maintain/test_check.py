@@ -1,4 +1,4 @@
-"""The checker's canary: each kind of damage is told, by its rule, and a sound log is silent."""
+"""The checker's canary: each kind of damage is reported with its rule, and a sound log is silent."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def _overwrite(path: Path, offset: int, data: bytes) -> None:
 
 
 def _rewrite(path: Path, change: Callable[[LogHeader], LogHeader]) -> None:
-    """Give the file another header, whose CRCs hold."""
+    """Give the file another header with valid CRCs."""
     header = parse_log_header(path.read_bytes()[:256], path=str(path))
     _overwrite(path, 0, change(header).pack())
 
 
 def _swallow_the_next_record(path: Path) -> None:
-    """Let the last record of ours lead into one that another program added."""
+    """Make our last record lead into one that another program appended."""
     header = parse_log_header(path.read_bytes()[:256], path=str(path))
     _overwrite(path, header.tail, struct.pack(">I", 4) + b"text")
     _overwrite(path, 8, struct.pack(">Q", header.tail + 8))
@@ -76,31 +76,31 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("rule", DAMAGE)
-def test_damage_to_the_open_file_is_told_by_its_rule(log: Path, rule: str) -> None:
+def test_damage_to_the_open_file_is_reported_with_its_rule(log: Path, rule: str) -> None:
     DAMAGE[rule](log / "00000002.dat")
     assert rule in _rules(log)
 
 
-def test_a_removed_next_file_is_told(log: Path) -> None:
+def test_a_removed_next_file_is_reported(log: Path) -> None:
     (log / "00000002.dat").unlink()
     assert _rules(log) == ["missing-next"]
 
 
-def test_a_gap_in_the_numbers_is_told(log: Path) -> None:
+def test_a_gap_in_the_numbers_is_reported(log: Path) -> None:
     with Writer(log) as writer:
         writer.cutover()
     (log / "00000002.dat").unlink()
     assert _rules(log) == ["missing-next"]
 
 
-def test_a_file_in_use_after_an_open_one_is_told(log: Path) -> None:
+def test_a_file_in_use_after_an_open_one_is_reported(log: Path) -> None:
     _overwrite(log / "00000001.dat", 6, b"\0\0")
     assert _rules(log) == ["status"]
     _overwrite(log / "00000001.dat", 20, b"\0\0\0\0")
     assert _rules(log) == ["two-open"]
 
 
-def test_records_added_after_the_close_are_told(log: Path) -> None:
+def test_records_appended_after_the_close_are_reported(log: Path) -> None:
     path = log / "00000001.dat"
     late = struct.pack(">I", 4) + b"late"
     tail = path.stat().st_size
@@ -115,7 +115,7 @@ def test_damage_in_one_file_does_not_hide_damage_in_another(log: Path) -> None:
     assert _rules(log) == ["index-crc", "length", "live-crc"]
 
 
-def test_a_symbolic_link_in_place_of_a_file_is_told(log: Path) -> None:
+def test_a_symbolic_link_in_place_of_a_file_is_reported(log: Path) -> None:
     (log / "00000002.dat").rename(log / "aside")
     (log / "00000002.dat").symlink_to(log / "aside")
     assert _rules(log) == ["unreadable"]
@@ -160,7 +160,7 @@ def _four_files(path: Path) -> Path:
         lambda log: (log / "00000001.dat").unlink(),
     ],
 )
-def test_file_by_file_finds_what_the_whole_log_does(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+def test_checking_file_by_file_finds_the_same_as_the_whole_log(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     log = _four_files(tmp_path / "log")
     harm(log)
     sizes = binlog.file_sizes(log)
@@ -168,11 +168,11 @@ def test_file_by_file_finds_what_the_whole_log_does(tmp_path: Path, harm: Callab
     assert [problem for number in sizes for problem in check(log, number=number)] == check(log)
 
 
-def test_a_file_that_is_not_there_has_no_problems(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_problems(tmp_path: Path) -> None:
     assert check(_four_files(tmp_path / "log"), number=9) == []
 
 
-def test_where_damage_ends_is_told(tmp_path: Path) -> None:
+def test_the_end_of_damage_is_reported(tmp_path: Path) -> None:
     log = _four_files(tmp_path / "log")
     _overwrite(log / "00000002.dat", 300, b"\xff")
     [problem] = check(log)

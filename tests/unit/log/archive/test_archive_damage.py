@@ -1,4 +1,4 @@
-"""Damage in an archive: told with its place, never a foreign error, a wrong record, or memory without bounds."""
+"""Damage in an archive: reported with its offset; never a foreign error, a wrong record, or unbounded memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 import binlog
-from binlog import DamagedRange, RangeReader, Reader, Ref, Sequence, Start, Stretch, Writer
+from binlog import DamagedRange, RangeReader, Reader, Ref, Sequence, Start, TimedBatch, Writer
 from binlog.errors import BinlogError, CorruptError, VersionError
 from binlog.format.archive_file import ARCHIVE_FACTS, FACTS_FRAME_BYTES, START_BYTES, pack_end, pack_start
 from binlog.format.checksums import crc32c
@@ -33,7 +33,7 @@ def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """A log with an archive of many frames, to be damaged: so without the check of the fixture `log`."""
+    """Make a log with an archive of many frames, to be damaged, so not under the fixture's check."""
     log = tmp_path / "log"
     fill(log, files=2, records=2000)
     assert archived(log) == [1, 2]
@@ -57,7 +57,7 @@ def read_until_damage(log: Path, start: Ref | Start = Start.BEGINNING) -> tuple[
     return found, None
 
 
-def test_what_precedes_a_damaged_frame_is_read_and_the_place_told(damaged: Path) -> None:
+def test_records_before_a_damaged_frame_are_read_and_its_offset_reported(damaged: Path) -> None:
     whole = read_all(damaged)
     with Reader(damaged) as reader:
         entries = list(reader)
@@ -76,7 +76,7 @@ def test_what_precedes_a_damaged_frame_is_read_and_the_place_told(damaged: Path)
     assert read_all(damaged) == whole
 
 
-def test_a_reader_behind_a_damaged_frame_is_told_no_sequence_that_is_not_known(damaged: Path) -> None:
+def test_a_reader_after_a_damaged_frame_gets_no_sequence_number(damaged: Path) -> None:
     (place, start, end), (_, _, following) = frames_of(archive_path(damaged))[1:3]
     flip(archive_path(damaged), place + 20)
     with Reader(damaged, Ref(1, following)) as reader:
@@ -84,7 +84,7 @@ def test_a_reader_behind_a_damaged_frame_is_told_no_sequence_that_is_not_known(d
     (damaged / "00000001.idx").unlink()
     with Reader(damaged, Ref(1, end)) as reader:
         assert reader.read_batch().first_sequence is None
-    with pytest.raises(ValueError, match="does not lie on a record"):
+    with pytest.raises(ValueError, match="is not the start of a record"):
         Reader(damaged, Ref(1, end + 1))
     with pytest.raises(CorruptError):
         Reader(damaged, Ref(1, start + 4))
@@ -93,7 +93,7 @@ def test_a_reader_behind_a_damaged_frame_is_told_no_sequence_that_is_not_known(d
 
 
 @pytest.mark.parametrize("index", [True, False])
-def test_a_range_is_read_past_damaged_frames(damaged: Path, index: bool) -> None:
+def test_a_range_reader_continues_after_damaged_frames(damaged: Path, index: bool) -> None:
     frames = frames_of(archive_path(damaged))
     hit = [frames[1], frames[3], frames[4]]
     with Reader(damaged, follow=False) as reader:
@@ -107,15 +107,15 @@ def test_a_range_is_read_past_damaged_frames(damaged: Path, index: bool) -> None
         found = list(reading)
     told = [each for each in found if isinstance(each, DamagedRange)]
     assert told == [DamagedRange(start, end, counts[start] if index else None) for _, start, end in hit]
-    records = [record for each in found if isinstance(each, Stretch) for record in each.batch]
+    records = [record for each in found if isinstance(each, TimedBatch) for record in each.batch]
     lost = [range(start, end) for _, start, end in hit]
     assert records == [entry.data for entry in entries if not any(entry.ref.offset in each for each in lost)]
     if index:
-        sequences = [each.batch.first_sequence for each in found if isinstance(each, Stretch)]
+        sequences = [each.batch.first_sequence for each in found if isinstance(each, TimedBatch)]
         assert None not in sequences
 
 
-def test_check_tells_each_damaged_frame_once(damaged: Path) -> None:
+def test_check_reports_each_damaged_frame_once(damaged: Path) -> None:
     frames = frames_of(archive_path(damaged))
     for place, _, _ in (frames[1], frames[-1]):
         flip(archive_path(damaged), place + 30)
@@ -129,8 +129,8 @@ def test_check_tells_each_damaged_frame_once(damaged: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_anywhere_is_told_and_shows_no_wrong_record(damaged: Path) -> None:
-    """At every byte that is not one of a frame of records, and at some of those."""
+def test_a_flipped_bit_anywhere_is_reported_and_shows_no_wrong_record(damaged: Path) -> None:
+    """At every byte outside of the frames of records, and at some of those inside."""
     expected = read_all(damaged)
     path = archive_path(damaged)
     size = path.stat().st_size
@@ -155,27 +155,27 @@ def test_a_flipped_bit_anywhere_is_told_and_shows_no_wrong_record(damaged: Path)
         else:
             assert isinstance(error, CorruptError), at
             assert problems != [], at
-        told += problems != []  # there are bits that zstd has no use for
+        told += problems != []  # zstd ignores some bits
         flip(path, at, mask)
     assert told > 0.95 * len(places)
     assert read_all(damaged) == expected
 
 
 @pytest.mark.slow
-def test_an_archive_cut_anywhere_is_told(damaged: Path) -> None:
+def test_an_archive_cut_anywhere_is_reported(damaged: Path) -> None:
     path = archive_path(damaged)
     expected, data = read_all(damaged), path.read_bytes()
     frames_end = len(data) - 9 - 12 * struct.unpack("<I", data[-9:-5])[0] - 8 - FACTS_FRAME_BYTES
     chosen = random.Random(2)
     for size in [0, 1, 9, 100, START_BYTES, len(data) - 1, *chosen.sample(range(len(data)), 30)]:
-        # As it is, and as a power cut would leave what was not synced.
+        # Cut as it is, and as a power cut would leave unsynced bytes.
         for rest in (b"", bytes(len(data) - size)):
             path.write_bytes(data[:size] + rest)
             found, error = read_until_damage(damaged)
             if size < frames_end:
                 assert (found, type(error)) == ([], CorruptError), size
             else:
-                assert (found, error) == (expected, None), size  # its frames are all there
+                assert (found, error) == (expected, None), size  # all its frames are whole
             assert binlog.check(damaged) != []
 
 
@@ -199,16 +199,16 @@ def _swapped_frames(data: bytes, _: bytes, frames: list[tuple[int, int, int]]) -
 
 
 @pytest.mark.parametrize("splice", [_spliced_frame, _spliced_end, _spliced_table, _swapped_frames])
-def test_parts_of_another_archive_are_told(
+def test_parts_of_another_archive_are_reported(
     tmp_path: Path, splice: Callable[[bytes, bytes, list[tuple[int, int, int]]], bytes]
 ) -> None:
-    """Each frame is whole, and as large as the one that it stands for: only the table says that it is another one."""
+    """Each frame is whole, and as large as the one that it replaces: only the table shows that it is another one."""
     log = tmp_path / "log"
     chosen = random.Random(3)
     with Writer(log) as writer:
         for _ in range(2):
             for _ in range(10):
-                # Nothing that could be compressed, so that frames are of the same size.
+                # Incompressible data, so that frames are of the same size.
                 writer.append_many([chosen.randbytes(1000) for _ in range(4)])
             writer.cutover()
     expected = read_all(log)
@@ -229,7 +229,7 @@ def test_parts_of_another_archive_are_told(
         assert binlog.check(log) != []
 
 
-def test_an_archive_under_another_files_name_is_told(damaged: Path) -> None:
+def test_an_archive_under_another_files_name_is_reported(damaged: Path) -> None:
     one, two = (archive_path(damaged, number) for number in (1, 2))
     data = one.read_bytes()
     one.write_bytes(two.read_bytes())
@@ -238,7 +238,7 @@ def test_an_archive_under_another_files_name_is_told(damaged: Path) -> None:
         Reader(damaged)
 
 
-def test_what_zstd_alone_made_is_none_of_ours(damaged: Path) -> None:
+def test_a_file_made_by_zstd_alone_is_not_an_archive(damaged: Path) -> None:
     raw = zstandard.ZstdDecompressor().stream_reader(archive_path(damaged).read_bytes(), read_across_frames=True).read()
     archive_path(damaged).write_bytes(zstandard.compress(raw))
     with pytest.raises(CorruptError, match="archive"):
@@ -262,7 +262,7 @@ def test_another_version_is_refused_by_name(damaged: Path) -> None:
 
 
 def _forged(log: Path, frames: list[tuple[bytes, int]]) -> None:
-    """File 1 as an archive of somebody who knows the format: each frame, and the bytes that it is said to hold."""
+    """Make an archive of file 1 as an attacker may: each frame, and the content size that it claims."""
     path = archive_path(log)
     header = parse_log_header(path.read_bytes()[10:266], path=str(path))
     tail = 256 + sum(size for _, size in frames)
@@ -279,7 +279,7 @@ def _frame(data: bytes, dictionary: zstandard.ZstdCompressionDict | None = None)
 
 
 def _zeros(size: int, window_log: int = 20) -> bytes:
-    """A frame of so many zeros, made without having them."""
+    """Make a frame of many zeros, without having them."""
     parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=window_log, write_checksum=True)
     compressing = zstandard.ZstdCompressor(compression_params=parameters).compressobj(size=size)
     block = bytes(1 << 20)
@@ -306,7 +306,7 @@ MEMORY_BYTES = 256 << 20
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_takes_no_memory(damaged: Path, bomb: str) -> None:
+def test_a_compression_bomb_takes_no_memory(damaged: Path, bomb: str) -> None:
     _forged(damaged, BOMBS[bomb]())
 
     def reading() -> None:
@@ -348,14 +348,14 @@ def test_an_archive_with_a_dictionary_is_refused_by_name(damaged: Path) -> None:
     assert [each.rule for each in binlog.check(damaged)] == ["version"]
 
 
-def test_a_table_that_claims_more_than_there_is_costs_nothing(damaged: Path) -> None:
+def test_a_table_with_false_sizes_takes_no_memory(damaged: Path) -> None:
     path = archive_path(damaged)
     expected, data, second = read_all(damaged), path.read_bytes(), frames_of(path)[1]
     for count in (0, 1, 5, 2**21 + 2, 2**32 - 1):
         path.write_bytes(data[:-9] + struct.pack("<I", count) + data[-5:])
         assert read_until_damage(damaged) == (expected, None)  # by its frames
         assert [problem.rule for problem in binlog.check(damaged)] == ["archive"]
-    with open(path, "r+b") as file:  # and of a file that is as large as it would have to be, but for what is in it
+    with open(path, "r+b") as file:  # and of a file of the right size, with other content
         file.truncate(1 << 40)
         os.pwrite(file.fileno(), data[-9:], (1 << 40) - 9)
     assert read_until_damage(damaged) == (expected, None)
@@ -366,7 +366,7 @@ def test_a_table_that_claims_more_than_there_is_costs_nothing(damaged: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["start", "facts", "table", "footer"])
-def test_a_flipped_bit_beside_the_records_costs_none_and_is_put_right(damaged: Path, part: str) -> None:
+def test_a_flipped_bit_outside_of_the_records_loses_none_and_is_repaired(damaged: Path, part: str) -> None:
     path = archive_path(damaged)
     whole, good = read_all(damaged), path.read_bytes()
     table = len(good) - 8 - 9 - 12 * struct.unpack("<I", good[-9:-5])[0]
@@ -386,7 +386,7 @@ def test_a_flipped_bit_beside_the_records_costs_none_and_is_put_right(damaged: P
     assert binlog.check(damaged) == []
 
 
-def test_a_table_that_is_gone_is_made_again_of_the_frames(damaged: Path) -> None:
+def test_a_lost_table_is_rebuilt_from_the_frames(damaged: Path) -> None:
     path = archive_path(damaged)
     whole, good = read_all(damaged), path.read_bytes()
     last = frames_of(path)[-1]
@@ -395,7 +395,7 @@ def test_a_table_that_is_gone_is_made_again_of_the_frames(damaged: Path) -> None
         assert read_all(damaged) == whole
         assert [each.action for each in binlog.repair(damaged)] == ["archive"]
         assert path.read_bytes() == good
-    flip(path, last[0] + 20)  # of a frame that is damaged as well nothing is known
+    flip(path, last[0] + 20)  # nothing is known of a frame that is damaged too
     os.truncate(path, len(good) - 1)
     found, error = read_until_damage(damaged)
     assert whole[: len(found)] == found
@@ -404,8 +404,8 @@ def test_a_table_that_is_gone_is_made_again_of_the_frames(damaged: Path) -> None
 
 
 @pytest.mark.parametrize("claimed", [(1 << 32) - 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1])
-def test_frames_that_claim_much_cost_nothing_where_the_table_is_damaged(damaged: Path, claimed: int) -> None:
-    """The file ends long before: behind it would come blocks without an end."""
+def test_frames_with_false_sizes_take_no_memory_if_the_table_is_damaged(damaged: Path, claimed: int) -> None:
+    """The file ends long before; after it would be blocks without an end."""
     path = archive_path(damaged)
     head = b"\x28\xb5\x2f\xfd\xe4" + struct.pack("<Q", claimed)
     _forged(damaged, [(head + bytes(300), (1 << 32) - 1)])

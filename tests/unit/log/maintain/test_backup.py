@@ -1,4 +1,4 @@
-"""A copy of a log is of one moment: complete, checked, and a log to append to, whatever goes on meanwhile."""
+"""A backup is of one moment: complete, checked, and a log to append to, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _named(path: Path) -> list[str]:
     return sorted(each.name for each in path.iterdir())
 
 
-def test_a_copy_has_all_that_the_log_has(log: Path, tmp_path: Path) -> None:
+def test_a_backup_has_everything_that_the_log_has(log: Path, tmp_path: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"%d" % number for number in range(1000)])
         writer.append_turn([Batch.from_records([b"turn"])], source="s", turn=4)
@@ -74,7 +74,7 @@ def _append_as_jpos(log: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("beside_jpos", [False, True], ids=["ours", "beside jpos"])
-def test_beside_writers_of_every_mode_that_cut_over_and_ingest(tmp_path: Path, beside_jpos: bool) -> None:
+def test_a_backup_beside_writers_of_every_mode_that_cut_over_and_ingest(tmp_path: Path, beside_jpos: bool) -> None:
     log = tmp_path / "busy"
     with Writer(log) as writer:
         (log / "aside").mkdir()
@@ -104,8 +104,8 @@ def test_beside_writers_of_every_mode_that_cut_over_and_ingest(tmp_path: Path, b
                 child.join()
 
 
-def test_retention_and_archiving_meanwhile(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copy begins later then, and has what is left as it is."""
+def test_a_backup_during_retention_and_archiving(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy then begins later, and has the rest as it is."""
     with Writer(log) as writer:
         for number in range(6):
             writer.append(b"%d" % number * 200)
@@ -124,7 +124,7 @@ def test_retention_and_archiving_meanwhile(log: Path, tmp_path: Path, monkeypatc
     assert binlog.check(tmp_path / "copy") == []
 
 
-def test_a_file_of_another_program(log: Path, tmp_path: Path) -> None:
+def test_a_backup_of_a_foreign_file(log: Path, tmp_path: Path) -> None:
     log.mkdir()
     jpos_file(log, [b"one", b"two"])
     binlog.backup(log, tmp_path / "copy")
@@ -136,7 +136,7 @@ def test_a_file_of_another_program(log: Path, tmp_path: Path) -> None:
     assert binlog.check(tmp_path / "copy") == []
 
 
-def test_what_is_there_is_not_replaced_and_a_failure_leaves_nothing(
+def test_an_existing_directory_is_not_replaced_and_a_failure_leaves_nothing(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(NotFoundError):
@@ -147,7 +147,7 @@ def test_what_is_there_is_not_replaced_and_a_failure_leaves_nothing(
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "something").touch()
-    with pytest.raises(AccessError, match="is there already, and not empty"):
+    with pytest.raises(AccessError, match="already exists, and is not empty"):
         binlog.backup(log, taken)
     assert os.listdir(taken) == ["something"]
     (tmp_path / "empty").mkdir()
@@ -159,7 +159,7 @@ def test_what_is_there_is_not_replaced_and_a_failure_leaves_nothing(
     assert not [name for name in os.listdir(tmp_path) if name.startswith("failed")]
 
 
-def test_a_copy_of_a_copy_is_the_same(log: Path, tmp_path: Path) -> None:
+def test_a_backup_of_a_backup_is_the_same(log: Path, tmp_path: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"one")
     binlog.backup(log, tmp_path / "first")
@@ -180,4 +180,4 @@ def test_the_command(log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str
     told = json.loads(capfd.readouterr().out)
     assert told == {"path": str(tmp_path / "again"), "first_number": 1, "tail": "2:256", "bytes": 519}
     assert main(["backup", str(log), str(tmp_path / "again")]) != 0
-    assert "is there already" in capfd.readouterr().err
+    assert "already exists" in capfd.readouterr().err

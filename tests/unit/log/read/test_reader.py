@@ -27,7 +27,7 @@ def _data(entries: list[Entry]) -> bytes:
     return b" ".join(entry.data for entry in entries)
 
 
-def test_iterating_stops_when_caught_up_and_goes_on_later(log: Path) -> None:
+def test_iterating_stops_when_caught_up_and_continues_later(log: Path) -> None:
     with Writer(log) as writer, Reader(log) as reader:
         assert list(reader) == []
         writer.append(b"1")
@@ -64,7 +64,7 @@ def test_next_ref_restarts_exactly(three_files: Path) -> None:
         later.close()
 
 
-def test_next_ref_stays_at_a_closed_files_tail_until_the_next_file_is_there(three_files: Path) -> None:
+def test_next_ref_stays_at_a_closed_files_tail_until_the_next_file_exists(three_files: Path) -> None:
     reader = Reader(three_files, Ref(2, 274), follow=False)
     (three_files / "00000003.dat").rename(three_files / "aside")
     assert reader.next_ref == Ref(2, 274)
@@ -79,7 +79,7 @@ NO_RECORDS = [
 
 
 @pytest.mark.parametrize("ref", NO_RECORDS, ids=str)
-def test_a_ref_where_no_record_lies_is_a_value_error(three_files: Path, ref: Ref) -> None:
+def test_a_ref_that_is_no_records_start_is_a_value_error(three_files: Path, ref: Ref) -> None:
     with pytest.raises(ValueError, match=str(ref)):
         Reader(three_files, ref)
 
@@ -95,7 +95,7 @@ def test_a_start_of_another_kind_is_a_type_error(three_files: Path) -> None:
         Reader(three_files, (1, 256))  # type: ignore[arg-type]
 
 
-def test_batches_have_the_records_as_they_lie(three_files: Path) -> None:
+def test_batches_have_the_records_as_stored(three_files: Path) -> None:
     reader = Reader(three_files)
     batch = reader.read_batch()
     assert list(batch) == [b"a0", b"a1", b"a2"]
@@ -115,7 +115,7 @@ def test_batches_have_the_records_as_they_lie(three_files: Path) -> None:
     assert (len(end), list(end), end.refs(), end.next_ref) == (0, [], [], Ref(4, 256))
 
 
-def test_batches_go_on_where_iterating_stopped_and_back(three_files: Path) -> None:
+def test_batches_continue_where_iterating_stopped_and_back(three_files: Path) -> None:
     reader = Reader(three_files)
     assert next(reader).data == b"a0"
     batch = reader.read_batch(records_max=1)
@@ -124,7 +124,7 @@ def test_batches_go_on_where_iterating_stopped_and_back(three_files: Path) -> No
     assert list(reader.read_batch()) == [b"b0", b"b1", b"b2"]
 
 
-def test_a_record_larger_than_a_batch_comes_by_itself(log: Path) -> None:
+def test_a_record_larger_than_a_batch_comes_alone(log: Path) -> None:
     records = [b"small", os.urandom(3 << 20), b"", os.urandom(2 << 20)]
     with Writer(log) as writer:
         writer.append_many(records)
@@ -136,7 +136,7 @@ def test_a_record_larger_than_a_batch_comes_by_itself(log: Path) -> None:
     assert [entry.data for entry in Reader(log)] == records
 
 
-def test_a_record_over_the_readers_limit_is_refused_and_its_place_kept(log: Path) -> None:
+def test_a_record_over_the_readers_limit_is_refused_and_the_position_kept(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"1", bytes(100), b"2"])
     reader = Reader(log, record_bytes_max=99)
@@ -267,7 +267,7 @@ def test_a_reader_needs_a_directory(tmp_path: Path) -> None:
     assert caught.value.errno == 20
 
 
-def test_a_reader_of_files_being_removed_is_told(three_files: Path) -> None:
+def test_a_reader_of_removed_files_gets_an_error(three_files: Path) -> None:
     reader = Reader(three_files)
     assert next(reader).data == b"a0"
     for number in (1, 2, 3):
@@ -305,7 +305,7 @@ def test_an_empty_batch_is_false_and_equal_to_none_of_the_others(log: Path) -> N
     assert not reader.read_batch()
 
 
-def test_stat_tells_what_there_is(three_files: Path) -> None:
+def test_stat_shows_files_and_records(three_files: Path) -> None:
     stat = binlog.stat(three_files)
     assert [file.closed for file in stat.files] == [True, True, True, False]
     assert stat.tail == Ref(4, 256)

@@ -1,4 +1,4 @@
-"""A reader gives what was written, or says that it is not there: each byte that an index covers is compared."""
+"""Verification: a reader returns the bytes that were written, or an error, for every byte that an index covers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_flipped_byte_is_never_read(tmp_path: Path, seed: int) -> None:
             _flip(path, at)
             found, error = _read(tmp_path)
             assert error is not None
-            # A length that leads nowhere may be met first, where the reader asks the index for a place.
+            # A wrong length may be met first, when the reader asks the index for a place.
             assert (error.path, error.rule) == (str(path), "index-crc")
             assert error.offset == entry.offset
             before = [ref for ref in refs if ref < Ref(number, entry.offset)]
@@ -74,7 +74,7 @@ def test_a_flipped_byte_is_never_read(tmp_path: Path, seed: int) -> None:
     assert _read(tmp_path)[1] is None
 
 
-def test_whoever_will_not_pay_reads_what_is_there(tmp_path: Path) -> None:
+def test_without_verification_damaged_bytes_are_read(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
         ref = writer.append(b"as it was")
     _flip(tmp_path / "00000001.dat", ref.offset + 4)
@@ -84,7 +84,7 @@ def test_whoever_will_not_pay_reads_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_record_before_the_damage_in_the_same_range_is_not_read(tmp_path: Path) -> None:
-    """Which of a range's records is damaged, nothing tells."""
+    """Nothing shows which of a range's records is damaged."""
     with Writer(tmp_path) as writer:
         refs = writer.append_many([b"one", b"two", b"three"])
     _flip(tmp_path / "00000001.dat", refs[2].offset + 5)
@@ -121,7 +121,7 @@ def test_batches_of_any_size_from_anywhere_are_the_same(
         assert len(reader.read_batch()) == 0
 
 
-def test_a_reader_that_follows_verifies_what_an_index_has_come_to_cover(tmp_path: Path) -> None:
+def test_a_following_reader_verifies_records_once_the_index_covers_them(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer, Reader(tmp_path) as reader:
         for number in range(300):
             writer.append(b"%d" % number, mode=Mode.FLUSH if number % 7 else Mode.SYNC)
@@ -134,14 +134,14 @@ def test_a_reader_that_follows_verifies_what_an_index_has_come_to_cover(tmp_path
 
 
 @pytest.mark.slow
-def test_a_reader_at_the_end_compares_what_was_appended_over_a_second_ago(tmp_path: Path) -> None:
+def test_a_reader_at_the_end_verifies_records_older_than_a_second(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer, Reader(tmp_path) as reader:
         for is_new in (True, False):
             writer.append(b"first")
             assert [entry.data for entry in reader] == [b"first"]
             ref = writer.append(b"then")
             if not is_new:
-                time.sleep(1.1)  # the age of a look is what decides; there is nothing to wait for
+                time.sleep(1.1)  # the age of the last read decides; there is nothing to wait for
                 writer.append(b"the index has the record before")
             _flip(tmp_path / "00000001.dat", ref.offset + 4)
             if is_new:
@@ -152,7 +152,7 @@ def test_a_reader_at_the_end_compares_what_was_appended_over_a_second_ago(tmp_pa
 
 
 @pytest.mark.parametrize("records_max", [1, 4, 4096])
-def test_a_batch_at_the_end_has_no_more_than_was_asked_for(tmp_path: Path, records_max: int) -> None:
+def test_a_batch_at_the_end_has_no_more_than_asked_for(tmp_path: Path, records_max: int) -> None:
     with Writer(tmp_path) as writer, Reader(tmp_path) as reader:
         for bytes_max in (20, 1 << 18):
             for size in (1, 9, 300, 20_000):
@@ -166,7 +166,7 @@ def test_a_batch_at_the_end_has_no_more_than_was_asked_for(tmp_path: Path, recor
                 assert found == records
 
 
-def test_a_reader_goes_on_when_the_index_is_made_again_with_what_a_repair_put_there(tmp_path: Path) -> None:
+def test_a_reader_continues_after_a_repair_with_the_rebuilt_index(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
         refs = [writer.append(b"%d" % number * 3) for number in range(10)]
         writer.cutover()
@@ -191,7 +191,7 @@ def test_a_damaged_entry_leaves_its_range_unverified_and_no_other(tmp_path: Path
     assert error is not None
 
 
-def test_the_limit_of_a_record_is_told_before_its_bytes_are_read(tmp_path: Path) -> None:
+def test_a_record_over_the_limit_is_refused_before_its_bytes_are_read(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
         writer.append_many([b"small", bytes(300_000), b"small"])
     with Reader(tmp_path, record_bytes_max=100_000) as reader:
@@ -207,7 +207,7 @@ def _make_large(log: Path) -> list[Ref]:
 
 
 def _index_fd(log: Path) -> int:
-    """The descriptor of its index that this process has."""
+    """Return the descriptor of the index that this process has open."""
     index = os.stat(log / "00000001.idx")
     return next(fd for fd in range(3, 1000) if _is_file(fd, index))
 
@@ -236,7 +236,7 @@ def test_an_index_that_the_program_closed_is_opened_again(tmp_path: Path) -> Non
     os.close(fd)
 
 
-def test_a_reader_that_follows_takes_an_index_that_was_removed_and_made_again(tmp_path: Path) -> None:
+def test_a_following_reader_uses_an_index_that_was_removed_and_rebuilt(tmp_path: Path) -> None:
     _make_large(tmp_path)
     with Reader(tmp_path) as reader:
         assert sum(1 for _ in reader) == 20_000
@@ -247,7 +247,7 @@ def test_a_reader_that_follows_takes_an_index_that_was_removed_and_made_again(tm
             list(reader)
 
 
-def test_a_file_that_was_cut_within_a_range_is_told(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_within_a_range_is_reported(tmp_path: Path) -> None:
     refs = _make_large(tmp_path)
     os.truncate(tmp_path / "00000001.dat", refs[300].offset)
     found, error = _read(tmp_path)

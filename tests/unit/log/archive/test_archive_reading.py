@@ -1,4 +1,4 @@
-"""Archives: what is in one, and that everything reads it as it read the file."""
+"""Reading archives: every way of reading returns the same as from the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import binlog
-from binlog import Mode, RangeReader, Reader, Ref, Sequence, Since, Start, Stretch, Writer
+from binlog import Mode, RangeReader, Reader, Ref, Sequence, Since, Start, TimedBatch, Writer
 from binlog.errors import FullError, GoneError
 from binlog.format.checksums import crc32c
 from binlog.format.index_file import IndexEntry, entry_seed
@@ -35,7 +35,7 @@ def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     small_frames(monkeypatch)
 
 
-def test_everything_reads_as_before(log: Path) -> None:
+def test_every_way_of_reading_returns_the_same_as_before(log: Path) -> None:
     fill(log)
     with Reader(log) as reader:
         before = list(reader)
@@ -52,8 +52,8 @@ def test_everything_reads_as_before(log: Path) -> None:
     assert archived(log) == []
 
 
-def test_zstd_gives_the_file_byte_for_byte(log: Path, tmp_path: Path) -> None:
-    """RFC 8878: by the package, which is libzstd, and by the command where there is one."""
+def test_zstd_decompresses_the_file_byte_for_byte(log: Path, tmp_path: Path) -> None:
+    """RFC 8878: by the package, which is libzstd, and by the command if it is installed."""
     fill(log, files=1)
     raw = (log / "00000001.dat").read_bytes()
     archived(log)
@@ -78,7 +78,7 @@ def test_frames_start_where_ranges_of_the_index_do(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_starts_anywhere(log: Path) -> None:
+def test_a_reader_starts_at_any_record_of_an_archive(log: Path) -> None:
     fill(log)
     with Reader(log) as reader:
         before = list(reader)
@@ -94,7 +94,7 @@ def test_a_reader_starts_anywhere(log: Path) -> None:
         assert reader.next_ref == Ref(2, 256)
     with Reader(log, Start.END) as reader:
         assert list(reader) == []
-    with pytest.raises(ValueError, match="does not lie on a record"):
+    with pytest.raises(ValueError, match="is not the start of a record"):
         Reader(log, Ref(1, before[1].ref.offset + 1))
 
 
@@ -126,7 +126,7 @@ def test_without_its_index_an_archive_is_read_and_split_by_frame(log: Path) -> N
     (log / "00000001.idx").unlink()
     assert read_all(log) == before
     file = binlog.stat(log).files[0]
-    pieces = binlog.split(log, 1, file.first_offset, file.tail, bytes_max=FRAME_BYTES)
+    pieces = binlog.split_range(log, 1, file.first_offset, file.tail, bytes_max=FRAME_BYTES)
     assert [start for start, _ in pieces[1:]] == [start for _, start, _ in frames_of(archive_path(log))][1:]
     assert [record for piece in pieces for record in _records(log, *piece)] == before[:-1]
 
@@ -137,7 +137,7 @@ def test_an_archive_is_split_by_frame(log: Path, bytes_max: int) -> None:
     archived(log)
     file = binlog.stat(log).files[0]
     starts = [256, *(start for _, start, _ in frames_of(archive_path(log)))]
-    pieces = binlog.split(log, 1, file.first_offset, file.tail, bytes_max=bytes_max)
+    pieces = binlog.split_range(log, 1, file.first_offset, file.tail, bytes_max=bytes_max)
     assert {start for start, _ in pieces} <= set(starts)
     assert (pieces[0][0], pieces[-1][1]) == (256, file.tail)
     assert [record for piece in pieces for record in _records(log, *piece)] == expected[:-1]
@@ -146,20 +146,20 @@ def test_an_archive_is_split_by_frame(log: Path, bytes_max: int) -> None:
 def _records(log: Path, start: int, end: int) -> list[bytes]:
     with RangeReader(log, 1, start, end) as reader:
         found = list(reader)
-    assert all(isinstance(each, Stretch) for each in found)
-    return [record for each in found if isinstance(each, Stretch) for record in each.batch]
+    assert all(isinstance(each, TimedBatch) for each in found)
+    return [record for each in found if isinstance(each, TimedBatch) for record in each.batch]
 
 
-def test_narrow_and_forward_give_the_same_of_an_archive(log: Path) -> None:
+def test_narrow_range_and_limit_range_return_the_same_for_an_archive(log: Path) -> None:
     fill(log, files=1, records=2000)
     tail = binlog.stat(log).files[0].tail
 
     def asked() -> list[object]:
         return [
-            *(binlog.narrow(log, 1, 256, tail, sequences=(low, low + 30)) for low in range(0, 2000, 200)),
-            *(binlog.narrow(log, 1, 256, tail, offsets=(low, low + 3000)) for low in range(256, tail, 5000)),
-            *(binlog.forward(log, 1, 256, tail, records_max=count, bytes_max=None) for count in (1, 500, 5000)),
-            *(binlog.forward(log, 1, 256, tail, records_max=None, bytes_max=size) for size in (1, 5000, 50_000)),
+            *(binlog.narrow_range(log, 1, 256, tail, sequences=(low, low + 30)) for low in range(0, 2000, 200)),
+            *(binlog.narrow_range(log, 1, 256, tail, offsets=(low, low + 3000)) for low in range(256, tail, 5000)),
+            *(binlog.limit_range(log, 1, 256, tail, records_max=count, bytes_max=None) for count in (1, 500, 5000)),
+            *(binlog.limit_range(log, 1, 256, tail, records_max=None, bytes_max=size) for size in (1, 5000, 50_000)),
         ]
 
     before = asked()
@@ -167,7 +167,7 @@ def test_narrow_and_forward_give_the_same_of_an_archive(log: Path) -> None:
     assert asked() == before
 
 
-def test_stat_tells_an_archive_from_a_file(log: Path) -> None:
+def test_stat_shows_an_archive_as_such(log: Path) -> None:
     fill(log, records=2000)
     before = binlog.stat(log)
     archived(log, keep_last=1)
@@ -188,7 +188,7 @@ def test_stat_tells_an_archive_from_a_file(log: Path) -> None:
         )
 
 
-def test_a_waiting_follower_goes_on_after_an_archive(log: Path) -> None:
+def test_a_waiting_follower_continues_after_an_archive(log: Path) -> None:
     fill(log, files=1)
     archived(log)
     with Reader(log, Ref(1, 256)) as reader, Writer(log) as writer:
@@ -200,7 +200,7 @@ def test_a_waiting_follower_goes_on_after_an_archive(log: Path) -> None:
     assert count == 201
 
 
-def test_a_record_larger_than_a_frame_has_one_to_itself(log: Path) -> None:
+def test_a_record_larger_than_a_frame_has_its_own(log: Path) -> None:
     large = os.urandom(1000) * 12_000  # more than is ever kept of a frame
     with Writer(log) as writer:
         writer.append_many([b"before", large, b"after"])
@@ -217,7 +217,7 @@ def test_a_record_larger_than_a_frame_has_one_to_itself(log: Path) -> None:
     assert _records(log, 256, binlog.stat(log).files[0].tail) == [b"before", large, b"after"]
 
 
-def test_a_reader_of_a_pruned_archive_is_told(log: Path) -> None:
+def test_a_reader_of_a_pruned_archive_gets_an_error(log: Path) -> None:
     fill(log, files=3)
     archived(log)
     with Reader(log) as reader:
@@ -228,7 +228,7 @@ def test_a_reader_of_a_pruned_archive_is_told(log: Path) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [0, 0, 9_000_000], [9_000_000], [1, 9_000_000, 3], [3, 2_000_000], [4, 5]])
-def test_another_programs_first_records_lie_in_two_frames(log: Path, sizes: list[int]) -> None:
+def test_the_first_records_of_a_foreign_file_are_in_two_frames(log: Path, sizes: list[int]) -> None:
     """They start at 248, and the frame of the header ends at 256."""
     log.mkdir()
     records = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
@@ -237,7 +237,7 @@ def test_another_programs_first_records_lie_in_two_frames(log: Path, sizes: list
     jpos_file(log, [b"theirs"], number=3)
     with Writer(log) as writer:
         writer.cutover()
-    # Each record a range of its own in the index, as where each was synced.
+    # Each record is a range of its own in the index, as if each was synced.
     binlog.repair(log)
     at, entries = 248, []
     for number, record in enumerate(records):
@@ -255,7 +255,7 @@ def test_another_programs_first_records_lie_in_two_frames(log: Path, sizes: list
     assert archived(log)[0] == 1
     assert unpacked(archive_path(log)) == raw
     assert read_all(log) == [*records, b"theirs", b"theirs"]
-    for start, end in binlog.split(log, 1, 248, at, bytes_max=1) if records else []:
+    for start, end in binlog.split_range(log, 1, 248, at, bytes_max=1) if records else []:
         _records(log, start, end)
 
 
@@ -312,8 +312,8 @@ def test_any_records_are_read_as_they_were(
     assert binlog.check(log) == []
 
 
-def test_whatever_reads_zstd_gives_the_file_back(log: Path) -> None:
-    """RFC 8878: a decoder passes over the frames that hold our facts and the table."""
+def test_every_zstd_decoder_returns_the_file(log: Path) -> None:
+    """RFC 8878: a decoder skips the frames of our facts and the table."""
     chosen = random.Random(1)
     texts = [chosen.randbytes(400) for _ in range(200)]
     with Writer(log) as writer:
@@ -325,5 +325,5 @@ def test_whatever_reads_zstd_gives_the_file_back(log: Path) -> None:
     assert done.archive_bytes < len(raw)
     with open(archive_path(log), "rb") as file:
         found = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read()
-    # Who waits may ring the doorbell after the archive was made.
+    # A waiter may ring the doorbell after the archive was made.
     assert (len(found), found[256:]) == (len(raw), raw[256:])

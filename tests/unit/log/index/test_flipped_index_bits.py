@@ -1,4 +1,4 @@
-"""One flipped bit anywhere in an index: it is only an index, and no record is the worse for it."""
+"""A flipped bit anywhere in an index: no record is affected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import binlog
 from binlog import Mode, RangeReader, Reader, Sequence, Since, Writer
-from binlog.log.read.range_reader import Stretch
+from binlog.log.read.range_reader import TimedBatch
 from tests.support.indexes import check_entries, index_entries
 
 RECORDS = [b"%d" % number * (7 * number + 1) for number in range(12)]
@@ -37,7 +37,7 @@ def _ranged(log: Path, number: int) -> list[bytes]:
     found: list[bytes] = []
     with RangeReader(log, number) as reader:
         for each in reader:
-            assert isinstance(each, Stretch)
+            assert isinstance(each, TimedBatch)
             found.extend(each.batch)
     return found
 
@@ -62,7 +62,7 @@ def _flips(index: Path, bits: range) -> Callable[[int], None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("files", "number", "step"), [(1, 1, 17), (3, 1, 37), (3, 3, 53)])
-def test_a_repair_believes_the_records(tmp_path: Path, files: int, number: int, step: int) -> None:
+def test_a_repair_trusts_the_records(tmp_path: Path, files: int, number: int, step: int) -> None:
     records = _make(tmp_path, files=files)
     index = tmp_path / f"{number:08d}.idx"
     bits = range(0, 8 * (HEADER_BYTES + ENTRY_BYTES * len(index_entries(tmp_path, number))), step)
@@ -73,7 +73,7 @@ def test_a_repair_believes_the_records(tmp_path: Path, files: int, number: int, 
         _read(tmp_path, records)
         assert _ranged(tmp_path, number) == RECORDS
         told = {problem.rule for problem in binlog.check(tmp_path)}
-        # The last entry may be what a power cut left of it, and an index of an earlier version counts for none.
+        # The last entry may be torn by a power cut, and an index of an earlier version counts as none.
         assert told <= {"index"}
         done = {each.action for each in binlog.repair(tmp_path)}
         assert done <= {"index"}
@@ -85,7 +85,7 @@ def test_a_repair_believes_the_records(tmp_path: Path, files: int, number: int, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2])
-def test_writers_go_on_beside_it(tmp_path: Path, number: int) -> None:
+def test_writers_continue_beside_a_flipped_index_bit(tmp_path: Path, number: int) -> None:
     records = _make(tmp_path, files=2)
     index = tmp_path / f"{number:08d}.idx"
     for bit in range(0, 8 * index.stat().st_size, 29):
@@ -103,10 +103,8 @@ def test_writers_go_on_beside_it(tmp_path: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("entry", [0, 4])
-def test_records_whose_lengths_lead_nowhere_are_damaged_though_their_entry_is_as_well(
-    tmp_path: Path, entry: int
-) -> None:
-    """The entries around the damaged one say how many records there were."""
+def test_records_with_wrong_lengths_are_damaged_even_if_their_entry_is_too(tmp_path: Path, entry: int) -> None:
+    """The entries around the damaged one have the record count."""
     _make(tmp_path, files=1)
     entries = index_entries(tmp_path)
     _flips(tmp_path / "00000001.idx", range(1))(8 * (HEADER_BYTES + ENTRY_BYTES * entry + 20))
@@ -121,7 +119,7 @@ def test_records_whose_lengths_lead_nowhere_are_damaged_though_their_entry_is_as
     assert [problem.rule for problem in binlog.check(tmp_path)] == ["set-aside"]
 
 
-def test_an_index_of_version_1_counts_for_none_and_is_made_anew(tmp_path: Path) -> None:
+def test_an_index_of_version_1_counts_as_none_and_is_rebuilt(tmp_path: Path) -> None:
     records = _make(tmp_path, files=2)
     for number in (1, 2):
         index = tmp_path / f"{number:08d}.idx"
@@ -133,6 +131,6 @@ def test_an_index_of_version_1_counts_for_none_and_is_made_anew(tmp_path: Path) 
     assert binlog.check(tmp_path) == []
     with Writer(tmp_path) as writer:
         writer.append(b"more")
-    assert check_entries(tmp_path, 2) == 0  # the writer made it anew
+    assert check_entries(tmp_path, 2) == 0  # the writer rebuilt it
     assert {each.action for each in binlog.repair(tmp_path)} == {"index"}
     assert check_entries(tmp_path, 1) == 0

@@ -1,4 +1,4 @@
-"""A clock that was wrong for a while: no time decides alone, and retention keeps what it is not sure of."""
+"""A clock that was wrong for a while: no time decides alone, and retention keeps files in doubt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _header(path: Path) -> LogHeader:
 
 
 def _date(log: Path, number: int, *, made: float, appended: float) -> None:
-    """Have a file say that it was made, and its records appended, at these times, as a wrong clock would have."""
+    """Make a file's header and index say these times, as a wrong clock would."""
     path, index = log / f"{number:08d}.dat", log / f"{number:08d}.idx"
     header = replace(_header(path), created_ns=int(made * 1e9))
     path.write_bytes(header.pack() + path.read_bytes()[256:])
@@ -66,7 +66,7 @@ def test_retention_keeps_a_file_whose_next_one_was_made_in_1970(tmp_path: Path) 
     assert _pruned(tmp_path, 0.9) == [1, 2]
 
 
-def test_retention_goes_on_after_a_cutover_in_2099(tmp_path: Path) -> None:
+def test_retention_continues_after_a_cutover_in_2099(tmp_path: Path) -> None:
     dates = [(NOW - 90 * DAY, NOW - 80 * DAY), (AHEAD, AHEAD), (NOW - 60 * DAY, NOW - 50 * DAY), (NOW - 10 * DAY, NOW)]
     _make(tmp_path, *dates)
     assert _pruned(tmp_path, 30) == [1, 2]
@@ -74,7 +74,7 @@ def test_retention_goes_on_after_a_cutover_in_2099(tmp_path: Path) -> None:
     assert _pruned(tmp_path, 5) == [1, 2, 3]
 
 
-def test_retention_by_a_clock_that_is_behind_removes_nothing() -> None:
+def test_retention_by_a_slow_clock_removes_nothing() -> None:
     assert closing_times([[10, 20, 30], [30, 40, 50]], 5) == [5, 5]
 
 
@@ -94,14 +94,14 @@ def test_the_open_file_is_cut_over_by_age_though_it_was_made_in_2099(tmp_path: P
         assert abs(_header(tmp_path / "00000002.dat").created_ns / 1e9 - time.time()) < 60
 
 
-def test_records_of_2099_do_not_come_with_every_later_time(tmp_path: Path) -> None:
+def test_records_of_2099_are_not_returned_for_every_later_time(tmp_path: Path) -> None:
     _make(tmp_path, (NOW - 30 * DAY, AHEAD), (NOW - 20 * DAY, NOW - 10 * DAY), (NOW - 9 * DAY, NOW - DAY))
     assert _since(tmp_path, 5) == [b"3"]
     assert _since(tmp_path, 15) == [b"2", b"3"]
     assert _since(tmp_path, 25) == [b"1", b"2", b"3"]
 
 
-def test_times_of_before_the_file_was_made_hide_no_records(tmp_path: Path) -> None:
+def test_times_before_the_file_was_made_hide_no_records(tmp_path: Path) -> None:
     _make(tmp_path, (NOW - 30 * DAY, BEHIND), (NOW - 20 * DAY, BEHIND))
     for number in (1, 2):
         os.utime(tmp_path / f"{number:08d}.dat", (NOW, NOW))
@@ -112,13 +112,13 @@ def test_times_of_before_the_file_was_made_hide_no_records(tmp_path: Path) -> No
     ("dates", "count"),
     [
         ((NOW - DAY, NOW - DAY / 2), 0),
-        ((NOW, NOW - 60), 0),  # a clock that was put right by a minute
+        ((NOW, NOW - 60), 0),  # a clock that was adjusted by a minute
         ((AHEAD, NOW), 1),
         ((NOW - DAY, AHEAD), 1),
         ((AHEAD, AHEAD), 2),
         ((NOW - DAY, BEHIND), 1),
     ],
 )
-def test_check_tells_of_times_that_contradict(tmp_path: Path, dates: tuple[float, float], count: int) -> None:
+def test_check_reports_times_that_contradict(tmp_path: Path, dates: tuple[float, float], count: int) -> None:
     _make(tmp_path, dates)
     assert [problem.rule for problem in binlog.check(tmp_path)] == ["time"] * count

@@ -31,7 +31,7 @@ FILE_1, FILE_2 = "00000001.dat", "00000002.dat"
 def _pieces(log: Path, copy: Path, *, missing: int = 2, after: int = 1, files: int = 2) -> list[bytes]:
     """Make a copy whose file 1 is from before the cutover and whose later files are from after it.
 
-    after: so many records are in each later file.  Returns the records of the later files.
+    after: the number of records in each later file.  Returns the records of the later files.
     """
     with Writer(log) as writer:
         writer.append(b"0")
@@ -79,14 +79,14 @@ def _check_repaired(log: Path, kept: list[bytes], missing: int, rest: list[bytes
 
 
 def _rewrite(path: Path, **changes: int) -> None:
-    """Change fields of a file's header, and have its CRCs hold."""
+    """Change fields of a file's header, and make its CRCs valid."""
     with open(path, "r+b") as file:
         header = parse_log_header(file.read(HEADER_BYTES), path="")
         os.pwrite(file.fileno(), replace(header, **changes).pack(), 0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("after", [1, 2])
-def test_files_of_different_moments_are_told_and_left_alone(log: Path, tmp_path: Path, after: int) -> None:
+def test_files_of_different_moments_are_reported_and_not_changed(log: Path, tmp_path: Path, after: int) -> None:
     copy = tmp_path / "pieces"
     _pieces(log, copy, after=after)
     before = _bytes(copy)
@@ -109,7 +109,7 @@ def test_files_of_different_moments_are_told_and_left_alone(log: Path, tmp_path:
 @pytest.mark.parametrize("after", [1, 2])
 @pytest.mark.parametrize("files", [2, 4])
 @pytest.mark.parametrize("missing", [1, 2, 50_000])
-def test_a_repair_puts_fillers_in_the_places_of_missing_records(
+def test_a_repair_replaces_missing_records_by_fillers(
     log: Path, tmp_path: Path, missing: int, files: int, after: int
 ) -> None:
     copy = tmp_path / "pieces"
@@ -124,7 +124,7 @@ def test_a_repair_puts_fillers_in_the_places_of_missing_records(
     _check_repaired(copy, [b"0"], missing, rest)
 
 
-def test_an_index_of_a_later_moment_is_cut_before_fillers_take_its_places(log: Path, tmp_path: Path) -> None:
+def test_an_index_of_a_later_moment_is_cut_before_fillers_are_written(log: Path, tmp_path: Path) -> None:
     copy = tmp_path / "pieces"
     rest = _pieces(log, copy, missing=300)
     shutil.copy(log / "00000001.idx", copy)
@@ -132,7 +132,7 @@ def test_an_index_of_a_later_moment_is_cut_before_fillers_take_its_places(log: P
     _check_repaired(copy, [b"0"], 300, rest)
 
 
-def test_what_is_only_flushed_in_a_file_of_another_boot_is_kept(log: Path, tmp_path: Path) -> None:
+def test_flushed_records_in_a_file_of_another_boot_are_kept(log: Path, tmp_path: Path) -> None:
     copy = tmp_path / "pieces"
     with Writer(log) as writer:
         writer.append(b"0")
@@ -182,7 +182,7 @@ def test_a_gap_after_a_closed_file(log: Path, tmp_path: Path) -> None:
     _check_repaired(copy, [b"0"], 5, [b"after"])
 
 
-def test_late_records_before_a_gap_are_kept(log: Path, tmp_path: Path) -> None:
+def test_records_appended_after_the_close_before_a_gap_are_kept(log: Path, tmp_path: Path) -> None:
     copy = _copy_closed_by_itself(log, tmp_path / "pieces")
     tail = (copy / FILE_1).stat().st_size
     with open(copy / FILE_1, "r+b") as file:
@@ -229,7 +229,7 @@ def test_an_older_file_before_one_that_was_ingested(log: Path, tmp_path: Path) -
 
 
 def test_an_older_file_before_the_only_one_that_was_ingested(log: Path, tmp_path: Path) -> None:
-    """That file is open, and nobody has appended to it: it is in the log once the file before it is closed."""
+    """That file is open and has no appends: it is in the log once the file before it is closed."""
     copy = tmp_path / "pieces"
     with Writer(log) as writer:
         writer.append(b"0")
@@ -245,7 +245,7 @@ def test_an_older_file_before_the_only_one_that_was_ingested(log: Path, tmp_path
 
 
 @pytest.mark.parametrize("records", [[], [b"theirs", b""]])
-def test_an_older_file_of_another_program(log: Path, tmp_path: Path, records: list[bytes]) -> None:
+def test_an_older_foreign_file(log: Path, tmp_path: Path, records: list[bytes]) -> None:
     copy = tmp_path / "pieces"
     log.mkdir()
     jpos_file(log, records)
@@ -267,8 +267,8 @@ def test_an_older_file_of_another_program(log: Path, tmp_path: Path, records: li
     _check_repaired(copy, records, 2, [b"after"])
 
 
-def test_a_file_of_another_program_whose_number_of_records_is_not_known(log: Path, tmp_path: Path) -> None:
-    """Some of the files before it are gone, so nothing tells whether records are missing."""
+def test_a_foreign_file_with_an_unknown_record_count(log: Path, tmp_path: Path) -> None:
+    """Some of the files before it were removed, so nothing shows whether records are missing."""
     log.mkdir()
     jpos_file(log, [b"1", b"2"], number=7)
     with Writer(log) as writer:
@@ -279,7 +279,7 @@ def test_a_file_of_another_program_whose_number_of_records_is_not_known(log: Pat
     assert _actions(log) == []
 
 
-def test_files_that_retention_removed_are_no_gap(log: Path) -> None:
+def test_files_removed_by_retention_are_not_a_gap(log: Path) -> None:
     with Writer(log) as writer:
         for number in range(4):
             writer.append(b"%d" % number)
@@ -335,7 +335,7 @@ def test_a_copy_without_files_in_the_middle(log: Path, archived: bool) -> None:
     _check_repaired(log, [b"0", b"1"], 4, [b"%d" % number for number in range(6, 10)])
 
 
-def test_a_number_far_beyond_the_others_has_no_files_made(log: Path, tmp_path: Path) -> None:
+def test_no_files_are_made_up_to_a_number_far_above_the_others(log: Path, tmp_path: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"0")
         writer.cutover()
@@ -349,7 +349,7 @@ def test_a_number_far_beyond_the_others_has_no_files_made(log: Path, tmp_path: P
     assert sorted(name for name in os.listdir(far) if not name.startswith(".repair")) == before
 
 
-def test_more_missing_records_than_the_disk_has_room_for(log: Path, tmp_path: Path) -> None:
+def test_more_missing_records_than_fit_on_the_disk(log: Path, tmp_path: Path) -> None:
     copy = tmp_path / "pieces"
     _pieces(log, copy)
     _rewrite(copy / FILE_2, first_sequence=1 << 50)
@@ -369,8 +369,8 @@ _CHANGING = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["open", "closed", "theirs", "missing"])
-def test_a_repair_that_dies_at_any_call_is_done_again(in_memory: Path, what: str) -> None:
-    """Nothing that was in the files is lost, and whatever a reader gives in between is right."""
+def test_a_repair_that_dies_at_any_call_can_be_repeated(in_memory: Path, what: str) -> None:
+    """No record of the files is lost, and whatever a reader returns in between is right."""
     source, log = in_memory / "source", in_memory / "log"
     kept, rest = [b"0"], [b"0 in file 2"]
     _pieces(log, source, missing=3)
@@ -403,7 +403,7 @@ def test_a_repair_that_dies_at_any_call_is_done_again(in_memory: Path, what: str
     assert deaths > 15
 
 
-def test_of_files_that_were_all_removed_meanwhile_nothing_is_repaired(tmp_path: Path) -> None:
+def test_nothing_is_repaired_if_all_files_were_removed_meanwhile(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Writer(log) as writer:
         writer.append(b"0")

@@ -1,4 +1,4 @@
-"""Retention: which files go, which never do, and what readers and writers make of it."""
+"""Retention: which files are removed, which never are, and how readers and writers handle it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _grow_old(log: Path, seconds: float) -> None:
     ("keep_bytes", "removed"),
     [(0, [1, 2, 3]), (1256, [1, 2, 3]), (1257, [1, 2]), (2512, [1, 2]), (2513, [1]), (3769, []), (10**12, [])],
 )
-def test_so_many_of_the_newest_bytes_are_kept(log: Path, keep_bytes: int, removed: list[int]) -> None:
+def test_the_newest_bytes_are_kept(log: Path, keep_bytes: int, removed: list[int]) -> None:
     _fill(log, 4)
     assert _removed(log, keep_bytes=keep_bytes) == removed
     assert _numbers(log) == [number for number in range(1, 5) if number not in removed]
@@ -58,26 +58,26 @@ def test_so_many_of_the_newest_bytes_are_kept(log: Path, keep_bytes: int, remove
 @pytest.mark.parametrize(
     ("before", "removed"), [("1:256", []), ("2:256", [1]), ("3:1256", [1, 2]), ("4:256", [1, 2, 3])]
 )
-def test_the_file_of_a_ref_and_all_after_it_are_kept(log: Path, before: str, removed: list[int]) -> None:
+def test_the_file_of_a_ref_and_all_later_ones_are_kept(log: Path, before: str, removed: list[int]) -> None:
     _fill(log, 4)
     assert _removed(log, before=Ref.parse(before)) == removed
 
 
-def test_what_was_closed_long_ago_goes(log: Path) -> None:
+def test_files_closed_long_ago_are_removed(log: Path) -> None:
     _fill(log, 3)
     assert _removed(log, keep_seconds=3600) == []
     assert _removed(log, keep_seconds=0) == [1, 2]
     assert _numbers(log) == [3]
 
 
-def test_a_file_goes_where_all_that_is_given_allows_it(log: Path) -> None:
+def test_a_file_is_removed_if_all_given_limits_allow_it(log: Path) -> None:
     _fill(log, 5)
     assert _removed(log, keep_bytes=2512, keep_seconds=0, before=Ref(3, 256)) == [1, 2]
     assert _removed(log, keep_bytes=2512, keep_seconds=3600, before=Ref(5, 256)) == []
     assert _removed(log, keep_bytes=2512, keep_seconds=0, before=Ref(5, 256)) == [3]
 
 
-def test_what_was_removed_is_told(log: Path) -> None:
+def test_removed_files_are_reported(log: Path) -> None:
     _fill(log, 3)
     disk = {number: 512 * os.stat(log / f"0000000{number}.dat").st_blocks for number in (1, 2)}
     first, second = binlog.prune(log, keep_bytes=0)
@@ -87,7 +87,7 @@ def test_what_was_removed_is_told(log: Path) -> None:
     assert second.closed_ns == binlog.stat(log).files[0].created_ns
 
 
-def test_a_dry_run_tells_the_same_and_removes_nothing(log: Path) -> None:
+def test_a_dry_run_reports_the_same_and_removes_nothing(log: Path) -> None:
     _fill(log, 3)
     before = sorted(log.iterdir())
     told = binlog.prune(log, keep_bytes=0, dry_run=True)
@@ -95,10 +95,10 @@ def test_a_dry_run_tells_the_same_and_removes_nothing(log: Path) -> None:
     assert binlog.prune(log, keep_bytes=0) == told
 
 
-def test_archives_go_with_their_files_and_what_was_set_aside_stays_unless_asked_for(log: Path) -> None:
+def test_archives_are_removed_with_their_files_and_quarantined_bytes_only_on_request(log: Path) -> None:
     _fill(log, 4)
     binlog.archive(log, keep_last=1)
-    # What an archiving left that died: before its file was gone, and in the middle.
+    # Leftovers of an archiving process that died: before its file was removed, and in the middle.
     (log / "00000003.dat.zst").write_bytes((log / "00000002.dat.zst").read_bytes())
     for name in (".00000001.dat.zst.new", "00000002.dat.1256-1300.damaged", "notes.txt"):
         (log / name).touch()
@@ -116,7 +116,7 @@ def test_archives_go_with_their_files_and_what_was_set_aside_stays_unless_asked_
     assert sorted(path.name for path in log.iterdir()) == left
 
 
-def test_what_a_prune_that_died_left_goes_with_the_next(log: Path) -> None:
+def test_leftovers_of_a_prune_that_died_are_removed_by_the_next(log: Path) -> None:
     _fill(log, 3)
     binlog.prune(log, before=Ref(2, 256))
     (log / "00000001.idx").touch()
@@ -124,7 +124,7 @@ def test_what_a_prune_that_died_left_goes_with_the_next(log: Path) -> None:
     assert sorted(path.name for path in log.glob("*.idx")) == ["00000002.idx", "00000003.idx"]
 
 
-def test_writers_readers_and_check_are_content_with_what_stays(log: Path) -> None:
+def test_writers_readers_and_check_accept_the_remaining_log(log: Path) -> None:
     with Writer(log) as idle, Reader(log) as late, Reader(log, Start.END) as live:
         idle.append(b"1")
         _fill(log, 3)
@@ -165,17 +165,17 @@ def test_the_file_before_a_gap_stays(tmp_path: Path) -> None:
     assert {problem.rule for problem in binlog.check(log)} == {"missing-next"}
 
 
-def test_a_file_that_somebody_has_locked_stays_with_all_after_it(log: Path) -> None:
+def test_a_locked_file_and_all_later_ones_stay(log: Path) -> None:
     _fill(log, 4)
     with open(log / "00000002.dat", "rb+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # another kind of lock, that says nothing
+        fcntl.flock(file, fcntl.LOCK_EX)  # another kind of lock, which does not count
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
         assert _removed(log, keep_bytes=0) == [1]
     assert _removed(log, keep_bytes=0) == [2, 3]
 
 
 def _mixed(log: Path, closed: int) -> None:
-    """Files of another program, and an open one of ours after them."""
+    """Make foreign files, and an open native one after them."""
     log.mkdir()
     for number in range(1, closed + 1):
         jpos_file(log, [b"theirs"], number=number, status=1, next_number=number + 1)
@@ -194,8 +194,8 @@ def test_in_a_mixed_log_the_newest_closed_file_and_one_closed_just_now_stay(log:
     assert binlog.stat(log).files[-1].first_sequence == 3
 
 
-def test_in_a_mixed_log_a_file_that_anybody_may_write_to_stays(log: Path) -> None:
-    """A jPOS writer that idles on a file makes the next one anew where it misses it."""
+def test_in_a_mixed_log_a_file_that_is_open_for_writing_stays(log: Path) -> None:
+    """A jPOS writer that idles on a file makes the next one again if it misses it."""
     _mixed(log, closed=3)
     _grow_old(log, KEEP_SECONDS + 1)
     with open(log / "00000002.dat", "rb+"), open(log / "00000001.dat", "rb"):
@@ -204,8 +204,8 @@ def test_in_a_mixed_log_a_file_that_anybody_may_write_to_stays(log: Path) -> Non
     assert _removed(log, keep_bytes=0) == [2, 3]
 
 
-def test_the_newest_file_of_ours_stays_while_others_write(log: Path) -> None:
-    """It says from where the records are counted, and whose log this is."""
+def test_the_newest_native_file_stays_while_other_programs_write(log: Path) -> None:
+    """It has the start of the record count, and the log's uuid."""
     _fill(log, 2)
     uuid = binlog.stat(log).files[0].uuid
     with Writer(log) as writer:
@@ -225,7 +225,7 @@ def test_the_newest_file_of_ours_stays_while_others_write(log: Path) -> None:
 
 
 def _removable_later(log: Path) -> list[int]:
-    """What may go once all was closed long enough ago."""
+    """Return the files that may be removed once all were closed long enough ago."""
     directory = LogDirectory(log)
     later_ns = time.time_ns() + round(1e9 * KEEP_SECONDS)
     files = _removable(list(list_files(directory)), Retention(keep_bytes=0), mixed=True, now_ns=later_ns)

@@ -1,4 +1,4 @@
-"""What writers write to the index: every entry tells the truth, and it reaches the tail in the end."""
+"""Building an index: every entry is right, and it reaches the tail in the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_range_has_64_kib_at_most_but_for_a_record_that_alone_is_larger(log: P
         assert len(index_entries(log)) == 5 + 6 + 1
 
 
-def test_without_a_sync_an_entry_comes_with_each_64_kib(log: Path) -> None:
+def test_without_a_sync_an_entry_is_added_every_64_kib(log: Path) -> None:
     with Writer(log) as writer:
         for number in range(2000):
             writer.append(bytes(number % 500), mode=Mode.FLUSH)
@@ -56,7 +56,7 @@ def test_without_a_sync_an_entry_comes_with_each_64_kib(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_sync_an_entry_comes_with_the_first_append_after_a_second(log: Path) -> None:
+def test_without_a_sync_an_entry_is_added_with_the_first_append_after_a_second(log: Path) -> None:
     with Writer(log, background=binlog.Background(sync_seconds=1000)) as writer:
         writer.append(b"first", mode=Mode.FLUSH)
         began = time.monotonic()
@@ -82,7 +82,7 @@ def test_records_of_all_modes_are_covered_when_the_writer_closes(log: Path) -> N
         assert check_entries(log, number) == 0
 
 
-def test_writers_in_turn_fill_what_lies_between_their_own_records(log: Path) -> None:
+def test_alternating_writers_fill_the_gaps_between_their_own_records(log: Path) -> None:
     """Each remembers where its own records began, and another may have written the entries meanwhile."""
     dice = random.Random(2)
     with Writer(log) as first, Writer(log) as second, Writer(log) as third:
@@ -97,7 +97,7 @@ def test_writers_in_turn_fill_what_lies_between_their_own_records(log: Path) -> 
         assert check_entries(log) == 0
 
 
-def test_processes_in_turn_and_a_fork(log: Path) -> None:
+def test_alternating_processes_and_a_fork(log: Path) -> None:
     def append(seed: int) -> None:
         dice = random.Random(seed)
         for _ in range(500):
@@ -109,14 +109,14 @@ def test_processes_in_turn_and_a_fork(log: Path) -> None:
         append(3)
         for child in children:
             child.join()
-        # A child's last entries went with it; they are made from the file.
+        # A child's last entries died with it; they are made from the file.
         writer.append(b"last", mode=Mode.FLUSH)
         writer.sync()
         assert check_entries(log) == 0
     assert binlog.stat(log).files[0].record_count == 2002
 
 
-def test_what_a_killed_writer_had_only_remembered_is_filled_in_by_the_next(log: Path) -> None:
+def test_records_that_a_killed_writer_only_remembered_get_entries_by_the_next(log: Path) -> None:
     ready, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -159,7 +159,7 @@ def test_an_index_cut_while_a_writer_has_it_open_is_completed(log: Path) -> None
         assert check_entries(log) == 0
 
 
-def test_a_removed_index_is_made_again(log: Path) -> None:
+def test_a_removed_index_is_rebuilt(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"first")
         (log / "00000001.idx").unlink()
@@ -172,7 +172,7 @@ def test_a_removed_index_is_made_again(log: Path) -> None:
     assert binlog.check(log) == []
 
 
-def test_an_index_far_behind_is_left_to_python_and_completed_by_the_cutover(log: Path) -> None:
+def test_an_index_that_lags_far_is_completed_by_the_cutover(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"first")
         writer.sync()
@@ -186,8 +186,8 @@ def test_an_index_far_behind_is_left_to_python_and_completed_by_the_cutover(log:
         assert check_entries(log) == 0
 
 
-def test_entries_beyond_the_tail_are_cut_before_others_take_their_place(log: Path) -> None:
-    """As after a power cut that the index survived, and records that nobody had synced did not."""
+def test_entries_after_the_tail_are_cut_before_others_replace_them(log: Path) -> None:
+    """As after a power cut that the index survived, and unsynced records did not."""
     with Writer(log) as writer:
         writer.append(b"first")
     shutil.copytree(log, log.with_name("before"))
@@ -202,7 +202,7 @@ def test_entries_beyond_the_tail_are_cut_before_others_take_their_place(log: Pat
     assert check_entries(log) == 0
 
 
-def test_the_index_of_another_log_is_replaced_and_anything_else_is_not(log: Path, tmp_path: Path) -> None:
+def test_the_index_of_another_log_is_replaced_and_a_file_of_another_kind_is_not(log: Path, tmp_path: Path) -> None:
     for name in ("log", "other"):
         with Writer(tmp_path / name) as writer:
             writer.append(name.encode())
@@ -225,7 +225,7 @@ def test_the_index_has_the_files_permissions(log: Path) -> None:
     assert (log / "00000001.idx").stat().st_mode & 0o7777 == 0o604
 
 
-def test_a_log_without_permission_for_an_index_is_appended_to_all_the_same(log: Path) -> None:
+def test_a_log_without_permission_for_an_index_takes_appends(log: Path) -> None:
     log.mkdir()
     (log / "00000001.idx").mkdir()
     with Writer(log) as writer:
@@ -235,7 +235,7 @@ def test_a_log_without_permission_for_an_index_is_appended_to_all_the_same(log: 
 
 
 def _full_index(disk: Path) -> None:
-    """The index alone lies on a full disk: a file bound over it."""
+    """Only the index is on a full disk: a file bound over it."""
     log, small = disk / "log", disk / "small"
     small.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -269,7 +269,7 @@ def test_another_programs_file_gets_no_index_from_its_writers(log: Path) -> None
 
 
 def test_entries_of_synced_commits_are_written_together_and_never_late(log: Path) -> None:
-    """32 of them, or those of 64 KiB, or of a second; and with a sync, a cutover or the close whatever there is."""
+    """Up to 32 entries, those of 64 KiB, or of a second; with a sync, a cutover or the close all that are kept."""
     with Writer(log) as writer, Writer(log) as other:
         for number in range(100):
             writer.append(b"%d" % number)

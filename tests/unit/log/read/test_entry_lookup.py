@@ -1,4 +1,4 @@
-"""What a log tells of a record when asked: its sequence number, its time; and of a reader: how far behind it is."""
+"""The sequence number and the time of an entry, read from its log, and the lag of a reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_an_entry_knows_its_sequence_number_and_its_time(log: Path) -> None:
         entries = list(reader)
         batches = Reader(log).read_batch().entries()
     ended = datetime.now(UTC)
-    # The reader is closed by now: it is the log that is asked.
+    # The reader is closed by now: the lookup reads the log.
     assert [entry.sequence for entry in entries] == list(range(70))
     times = [entry.time for entry in entries]
     assert times == sorted(times)
@@ -50,7 +50,7 @@ def test_times_are_those_of_the_index_and_without_one_that_of_the_file(log: Path
     assert entry.sequence == 0
 
 
-def test_what_another_program_wrote_has_a_time_and_no_sequence_number(tmp_path: Path) -> None:
+def test_foreign_records_have_a_time_and_no_sequence_number(tmp_path: Path) -> None:
     jpos_file(tmp_path, [b"a", b"b"])
     entry = list(Reader(tmp_path))[1]
     assert entry.sequence is None
@@ -61,7 +61,7 @@ def test_what_another_program_wrote_has_a_time_and_no_sequence_number(tmp_path: 
         assert reader.lag() == Lag(None, 10)
 
 
-def test_an_entry_of_a_removed_file_and_one_that_no_reader_gave(log: Path) -> None:
+def test_an_entry_of_a_removed_file_and_one_without_a_reader(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
         writer.cutover()
@@ -70,11 +70,11 @@ def test_an_entry_of_a_removed_file_and_one_that_no_reader_gave(log: Path) -> No
     binlog.prune(log, keep_bytes=0)
     with pytest.raises(GoneError, match="1:256"):
         assert entry.sequence
-    with pytest.raises(StateError, match="not given by a Reader"):
+    with pytest.raises(StateError, match="not from a Reader"):
         assert Entry(Ref(1, 256), b"").time
 
 
-def test_an_entry_is_the_same_pair_as_ever(log: Path) -> None:
+def test_an_entry_is_a_pair_of_ref_and_data(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
     entry = next(Reader(log))
@@ -83,7 +83,7 @@ def test_an_entry_is_the_same_pair_as_ever(log: Path) -> None:
     assert pickle.loads(pickle.dumps(entry)) == entry
     assert hash(entry) == hash(Entry(Ref(1, 256), b"1"))
     assert isinstance(entry, Entry)
-    # One type for a log, however many readers there are.
+    # One type per log, for any number of readers.
     assert type(next(Reader(log))) is type(entry)
 
 
@@ -98,7 +98,7 @@ def test_a_relative_path_is_that_of_the_reader_s_directory(log: Path, monkeypatc
         assert reader.path == log.name
 
 
-def test_a_reader_and_a_position_tell_how_far_behind_they_are(log: Path) -> None:
+def test_a_reader_and_a_ref_have_a_lag(log: Path) -> None:
     with Writer(log) as writer:
         assert writer.path == str(log)
         refs = writer.append_many([b"12345"] * 10)
@@ -116,13 +116,13 @@ def test_a_reader_and_a_position_tell_how_far_behind_they_are(log: Path) -> None
             assert reader.lag() == Lag(1, 7)
         assert binlog.stat(log).record_count == 16
         assert binlog.stat(log).end_sequence == 16
-    with pytest.raises(ValueError, match="does not lie on a record"):
+    with pytest.raises(ValueError, match="is not the start of a record"):
         binlog.lag(log, Ref(1, 257))
     with pytest.raises(GoneError):
         binlog.lag(log, Ref(7, 256))
 
 
-def test_an_open_reader_can_stop_to_follow_and_begin_again(log: Path) -> None:
+def test_an_open_reader_can_stop_following_and_start_again(log: Path) -> None:
     with Writer(log) as writer, Reader(log, follow=False) as reader:
         for number in range(4):
             writer.append(b"%d" % number)
@@ -145,8 +145,8 @@ def test_every_error_is_at_the_top_of_the_package() -> None:
 
 
 @pytest.mark.slow
-def test_asking_is_quick_and_iterating_pays_nothing(log: Path) -> None:
-    """Loosely, for the machine may be busy: a reading of the whole file for each would take seconds."""
+def test_a_lookup_is_quick_and_does_not_slow_iteration(log: Path) -> None:
+    """A loose limit, because the machine may be busy: reading the whole file for each would take seconds."""
     with Writer(log, mode="flush") as writer:
         for _ in range(200):
             writer.append_many([b"x" * 100] * 500)

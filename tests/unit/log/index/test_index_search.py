@@ -1,4 +1,4 @@
-"""Beginning at a sequence number or a time; and an index that lies shows no wrong record."""
+"""Starting at a sequence number or a time; and a false index shows no wrong record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.logs import jpos_file
 
 
 def _write(log: Path, *, files: int = 3, records: int = 400, seed: int = 3) -> list[tuple[Entry, float]]:
-    """A log with a mixture of all there is; each record, and a time not after it was appended."""
+    """Make a log with a mixture of everything; return each record, and a time not after its append."""
     dice = random.Random(seed)
     written = []
     with Writer(log) as writer:
@@ -46,7 +46,7 @@ def test_a_reader_begins_at_each_sequence_number(log: Path) -> None:
             assert reader.read_batch().first_sequence == sequence
 
 
-def test_the_next_sequence_number_is_waited_for_and_a_later_one_refused(log: Path) -> None:
+def test_a_reader_waits_for_the_next_sequence_number_and_refuses_a_later_one(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"first")
         with Reader(log, Sequence(1)) as reader:
@@ -79,13 +79,13 @@ def test_a_sequence_number_in_a_removed_file_is_gone(tmp_path: Path) -> None:
     assert Reader(tmp_path / "log", Sequence(400)).read_batch().first_sequence == 400
 
 
-def test_another_programs_records_have_no_sequence_number(tmp_path: Path) -> None:
+def test_foreign_records_have_no_sequence_number(tmp_path: Path) -> None:
     jpos_file(tmp_path, [b"one", b"two"])
     with pytest.raises(ValueError, match="another program"):
         Reader(tmp_path, Sequence(1))
 
 
-def test_nothing_appended_since_a_time_is_left_out_and_little_comes_before_it(log: Path) -> None:
+def test_nothing_appended_since_a_time_is_left_out_and_few_older_records_precede(log: Path) -> None:
     written = _write(log)
     ends = [entry.offset + entry.size for number in (1, 2, 3) for entry in index_entries(log, number)]
     assert len(ends) > 20
@@ -107,7 +107,7 @@ def test_since_now_is_the_end_and_since_long_ago_the_beginning(log: Path) -> Non
     assert list(Reader(log, Since(datetime.now(zone) + timedelta(seconds=1)))) == []
 
 
-def test_without_an_index_the_files_times_tell(log: Path) -> None:
+def test_without_an_index_the_files_times_count(log: Path) -> None:
     written = _write(log)
     for path in log.glob("*.idx"):
         path.unlink()
@@ -123,7 +123,7 @@ def test_a_start_of_another_type_is_refused(log: Path, wrong: object) -> None:
         Reader(log, wrong)  # type: ignore[arg-type]
 
 
-def test_numbers_and_times_that_cannot_be_are_refused() -> None:
+def test_impossible_numbers_and_times_are_refused() -> None:
     for wrong in (-1, 2**63):
         with pytest.raises(ValueError, match="out of range"):
             Sequence(wrong)
@@ -175,7 +175,7 @@ def test_a_tampered_index_shows_no_wrong_record(
     for place in data.draw(st.lists(st.integers(256, entries[299].ref.offset), max_size=4)):
         ref = Ref(1, place)
         if ref not in {entry.ref for entry in entries}:
-            with pytest.raises(ValueError, match="does not lie on a record"):
+            with pytest.raises(ValueError, match="is not the start of a record"):
                 Reader(log, ref)
     begun = next(iter(Reader(log, Since(data.draw(st.floats(0, 4e9))))), None)
     assert begun is None or begun in entries
@@ -185,7 +185,7 @@ def test_a_tampered_index_shows_no_wrong_record(
     assert list(Reader(log)) == entries
 
 
-def test_entries_prove_what_was_not_synced(log: Path) -> None:
+def test_entries_prove_records_that_were_not_synced(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"synced")
         start = 256 + 4 + 6
@@ -208,7 +208,7 @@ def test_entries_prove_what_was_not_synced(log: Path) -> None:
     shutil.rmtree(log.with_name("copy"))
 
 
-def test_a_flipped_bit_in_a_record_is_told(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_a_record_is_reported(tmp_path: Path) -> None:
     log = tmp_path / "log"
     _write(log, files=1, records=100)
     assert check_entries(log) == 0
@@ -228,7 +228,7 @@ def test_a_flipped_bit_in_a_record_is_told(tmp_path: Path) -> None:
 
 
 def test_the_canary_a_directory_is_not_scanned_for_each_start(log: Path) -> None:
-    """A start near the end of a large file reads little of it, which is what an index is for."""
+    """A start near the end of a large file reads little of it, which is the purpose of an index."""
     with Writer(log) as writer:
         for _ in range(64):
             writer.append_many([bytes(1000)] * 1000)

@@ -17,7 +17,7 @@ from tests.support.waiting import until
 
 
 class _Thread(threading.Thread):
-    """Keeps what its work returns or raises."""
+    """A thread that keeps what its work returns or raises."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         super().__init__()
@@ -31,14 +31,14 @@ class _Thread(threading.Thread):
             self.result = error
 
     def ended(self) -> object:
-        """Its result, once it has ended."""
+        """Return its result, after it has ended."""
         self.join(30)
         assert not self.is_alive()
         return self.result
 
 
 def _until_waiting(reader: Reader) -> None:
-    until(lambda: reader._calls._depth > 0)
+    until(lambda: reader._guard._depth > 0)
 
 
 def test_another_thread_ends_a_tail_by_closing_its_reader(log: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_reader_of_a_directory_without_a_log_is_closed_while_it_waits(log: Pat
     assert thread.ended() == []
 
 
-def test_closing_in_the_middle_of_a_read_is_no_damage(log: Path) -> None:
-    """The descriptor was closed under a thread that read: CorruptError, or bytes of whatever got its number."""
+def test_closing_during_a_read_is_not_damage(log: Path) -> None:
+    """The descriptor was closed while a thread read: CorruptError, or bytes of the next file with its number."""
     with Writer(log) as writer:
         for round_ in range(100):
             writer.append_many([b"x" * 1000] * 20)
@@ -108,11 +108,11 @@ def test_closing_ends_asynchronous_iteration(log: Path) -> None:
 
     with Writer(log) as writer:
         writer.append(b"x")
-        # Sooner than it would look by itself, after five seconds.
+        # Sooner than it would check without it, after five seconds.
         assert asyncio.run(asyncio.wait_for(follow(), 4)) == [b"x"]
 
 
-def test_a_child_forked_while_another_thread_waits_reads_on(log: Path) -> None:
+def test_a_child_forked_while_another_thread_waits_continues_to_read(log: Path) -> None:
     with Writer(log) as writer:
         reader = Reader(log)
         thread = _Thread(lambda: next(reader.tail()).data)

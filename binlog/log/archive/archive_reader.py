@@ -1,17 +1,15 @@
-"""The bytes of a log file that lie in an archive, read a frame at a time.
+"""ArchiveReader: reads the bytes of a log file from its archive, one frame at a time.
 
 Invariants
-- No byte is given that was not compared with a checksum: small frames are read whole; of one that is larger than
-  FRAME_BYTES_MAX, which one record fills, a part may be read, and then only a read of its end compares it.
-- What an archive claims costs no memory before it was compared: the table of frames with our facts' CRC, a frame with
-  the table.  One small frame is kept, the last one read.
-- Offsets in errors are those in the log file, as in refs: from there on, or up to the end of a LostFrameError, nothing
-  of it can be had.  The text tells where in the archive the damage is.
+- Every byte returned was compared with a checksum.  Small frames are read whole.  A frame larger than FRAME_BYTES_MAX
+  has one record; a part of it may be read, and only a read of its end compares the checksum.
+- Nothing that an archive claims costs memory before it was compared: the table of frames with the CRC in our facts, a
+  frame with the table.  One small frame is kept in memory, the one read last.
+- Offsets in errors are those of the log file, as in refs: bytes from there on, or up to the end of a LostFrameError,
+  are lost.  The text has the place in the archive.
 
-What an archive's frames tell of themselves, if its table of frames or our facts are damaged.
-
-A frame says what it holds and where its blocks end (RFC 8878, 3.1.1), and carries its checksum.  So the table of frames
-and our facts can be made again from the frames before them.
+If the table of frames or our facts are damaged, they are rebuilt from the frames: each frame has its content size and
+its blocks' sizes (RFC 8878, 3.1.1), and a checksum.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from binlog.format.archive_file import (
     parse_table,
     table_bytes,
 )
-from binlog.format.checksums import mended
+from binlog.format.checksums import correct_flipped_bit
 from binlog.format.log_header import FIRST_OFFSET_FOREIGN, HEADER_BYTES, LOG_HEADER, Status
 from binlog.format.record import LENGTH_BYTES
 from binlog.log.archive.zstd import Decompressor, FrameError, checksum_of, frame_claims
@@ -47,13 +45,13 @@ _CHECKSUM_BYTES = 4
 _FRAME_HEAD_BYTES_MAX = 18
 _BLOCK_HEAD_BYTES = 3
 _RLE, _RESERVED = 1, 3
-# Blocks hold up to 128 KiB, and zstd makes some of them smaller; a frame of many tiny ones is not ours.
+# Blocks have up to 128 KiB, and zstd makes some smaller; a frame of many tiny ones is not ours.
 _BLOCK_BYTES_LEAST = 1 << 8
 _BLOCKS_LEAST = 16
 
 
-def mended_start(start: bytes) -> bytes | None:
-    """The frame of the header with its one flipped bit put right; None if it has none, or more of them."""
+def corrected_start(start: bytes) -> bytes | None:
+    """Return the frame of the header with its flipped bit corrected; None if not exactly one bit is flipped."""
     decompressor = Decompressor()
 
     def is_sound(flipped: bytes) -> bool:
@@ -62,17 +60,17 @@ def mended_start(start: bytes) -> bytes | None:
         except FrameError:
             return False
 
-    return mended(start, is_sound)
+    return correct_flipped_bit(start, is_sound)
 
 
-def walked_end(fd: int, start: bytes, path: str) -> ArchiveEnd | None:
-    """What the archive's end would tell, by its frames; None if they do not hold all of the file, or are damaged.
+def end_from_frames(fd: int, start: bytes, path: str) -> ArchiveEnd | None:
+    """Return what the archive's end should have, by its frames; None if they are damaged or do not have the whole file.
 
     start: the frame of the header, as it was written.
     """
     facts = LOG_HEADER.unpack(start, HEADER_AT)
     raw_bytes = max(int(facts["tail"]), HEADER_BYTES)
-    # Not a list of frames: there may be two million.
+    # Arrays, because there may be two million frames.
     starts, places, checksums = array("Q", [0, HEADER_BYTES]), array("Q", [0, START_BYTES]), array("I")
     checksums.append(checksum_of(start))
     while starts[-1] < raw_bytes and len(checksums) < FRAMES_MAX:
@@ -91,7 +89,7 @@ def walked_end(fd: int, start: bytes, path: str) -> ArchiveEnd | None:
 
 
 def _frame_at(fd: int, at: int, path: str) -> tuple[int, int, int] | None:
-    """The frame that begins there: its size, what it holds, and its checksum; None where there is none of ours."""
+    """Return the size, content size and checksum of the frame at an offset; None if it is not one of ours."""
     try:
         head_bytes, content_bytes = frame_claims(read_at(fd, _FRAME_HEAD_BYTES_MAX, at, path))
     except FrameError:
@@ -102,7 +100,7 @@ def _frame_at(fd: int, at: int, path: str) -> tuple[int, int, int] | None:
         head = int.from_bytes(data, "little")
         is_last, kind, size = head & 1, head >> 1 & 3, head >> 3
         if len(data) < _BLOCK_HEAD_BYTES or kind == _RESERVED:
-            return None  # also where the file ends: what a frame claims to hold costs no time
+            return None  # also at the file's end, so a false content size costs no time
         end += _BLOCK_HEAD_BYTES + (1 if kind == _RLE else size)
         if is_last:
             end += _CHECKSUM_BYTES
@@ -110,11 +108,11 @@ def _frame_at(fd: int, at: int, path: str) -> tuple[int, int, int] | None:
     return None
 
 
-class ArchiveContent:
+class ArchiveReader:
     """Reads an archive as if it were the log file.
 
-    fd: the archive's descriptor, which stays open for as long as this is used.
-    faults: what is damaged, and read all the same, as far as it was looked at.
+    fd: the archive's descriptor, which must stay open while this is used.
+    faults: damage that was corrected, in the parts read so far.
     Raises: CorruptError, VersionError.
     """
 
@@ -123,16 +121,16 @@ class ArchiveContent:
         self.path = path
         self._end: ArchiveEnd | None = None
         self._decompressor = Decompressor()
-        self._kept: tuple[int, bytes] = (-1, b"")
-        self._lost: dict[int, str] = {}  # why
-        self._large = -1
+        self._last_frame: tuple[int, bytes] = (-1, b"")
+        self._lost: dict[int, str] = {}  # the reason, by frame
+        self._large_frame = -1
         self.faults: list[str] = []
         self._header = self._read_start()
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from an offset of the log file; fewer only where it ends.
+        """Return up to `size` bytes from an offset of the log file; fewer only at its end.
 
-        Raises: LostFrameError; CorruptError where the table of frames is damaged; VersionError.
+        Raises: LostFrameError; CorruptError if the table of frames is damaged; VersionError.
         """
         if offset + size <= HEADER_BYTES:
             return self._header[offset : offset + size]
@@ -152,30 +150,31 @@ class ArchiveContent:
         return self.end.raw_bytes
 
     def frame_end(self, offset: int) -> int:
-        """Where the frame ends that holds the record at an offset of the log file."""
+        """Return the end of the frame that has the record at an offset of the log file."""
         starts = self.end.table.starts
-        # In another program's file the first record starts in the frame of the header, and goes on in the next.
+        # In a foreign file the first record starts in the frame of the header and continues in the next one.
         return starts[min(self.end.table.at(max(offset, HEADER_BYTES)) + 1, len(starts) - 1)]
 
     def frame_start(self, offset: int) -> int:
-        """Where the frame starts that holds the record at an offset of the log file; 0 for the first one of records."""
+        """Return the start of the frame that has the record at an offset of the log file; 0 for the first such
+        frame."""
         frame = min(self.end.table.at(offset), len(self.end.table) - 1)
         return self.end.table.starts[frame] if frame > 1 else 0
 
     def lost_frames(self) -> Iterator[LostFrameError]:
-        """Every frame that is damaged, each of which is read for it.  Raises: CorruptError, VersionError."""
+        """Read every frame, and yield an error for each that is damaged.  Raises: CorruptError, VersionError."""
         table = self.end.table
         for frame in range(len(table)):
             size = table.starts[frame + 1] - table.starts[frame]
             try:
-                # Of a large one its last byte: that takes no memory, and compares the checksum.
+                # Of a large frame only the last byte, which takes no memory and compares the checksum.
                 self._read_frame(frame, 0 if size <= FRAME_BYTES_MAX else size - 1, size)
             except LostFrameError as lost:
                 yield lost
 
     @property
     def end(self) -> ArchiveEnd:
-        """What the archive's end tells, read on first use.  Raises: CorruptError, VersionError."""
+        """The archive's end, read on first use.  Raises: CorruptError, VersionError."""
         if self._end is None:
             self._end = self._found_end()
         return self._end
@@ -185,14 +184,14 @@ class ArchiveContent:
         try:
             header = self._header_in(start)
         except FrameError as fault:
-            right = mended_start(start)
+            right = corrected_start(start)
             if right is None:
                 text = f"the frame of the header is damaged: {fault}"
                 raise CorruptError(self.path, 0, "archive", text) from fault
             self.faults.append("a bit of the frame of the header is flipped")
             start, header = right, self._header_in(right)
         if LOG_HEADER.unpack(header)["status"] != Status.CLOSED:
-            raise CorruptError(self.path, 0, "archive", "it is of a file that is not closed")
+            raise CorruptError(self.path, 0, "archive", "it is an archive of a file that is not closed")
         self._header_checksum = checksum_of(start)
         return header
 
@@ -207,24 +206,24 @@ class ArchiveContent:
         return pack_start(self._header, self._header_checksum.to_bytes(4, "little"))
 
     def _found_end(self) -> ArchiveEnd:
-        """What the archive's end tells, or its frames, where that is damaged.  Raises: CorruptError, VersionError."""
+        """Return the archive's end, rebuilt from its frames if it is damaged.  Raises: CorruptError, VersionError."""
         try:
             end = self._read_end()
         except FrameError as fault:
-            found = walked_end(self.fd, self.start, self.path)
+            found = end_from_frames(self.fd, self.start, self.path)
             if found is None:
                 raise self._unreadable(str(fault)) from fault
-            self.faults.append(f"{fault}, and its frames tell what was there")
+            self.faults.append(f"{fault}, and is rebuilt from its frames")
             return found
-        # The header is of the file whose bytes the rest holds.
+        # Check that the header is of the file whose bytes the other frames have.
         header = LOG_HEADER.unpack(self._header)
         wanted = (header["number"], header["uuid"], max(header["tail"], HEADER_BYTES), self._header_checksum)
         if (end.number, end.uuid, end.raw_bytes, end.table.checksums[0]) != wanted:
-            raise self._unreadable("what it holds is of another file than its header")
+            raise self._unreadable("its content is of another file than its header")
         return end
 
     def _read_end(self) -> ArchiveEnd:
-        """What the archive's end tells.  Raises: FrameError if it is damaged; CorruptError, VersionError."""
+        """Read the archive's end.  Raises: FrameError if it is damaged; CorruptError, VersionError."""
         archive_bytes = os.fstat(self.fd).st_size
         size = table_bytes(read_at(self.fd, SEEK_FOOTER.size, max(archive_bytes - SEEK_FOOTER.size, 0), self.path))
         if size is None or size > archive_bytes - FACTS_FRAME_BYTES - START_BYTES:
@@ -235,7 +234,7 @@ class ArchiveContent:
         if isinstance(facts, int):
             raise VersionError(f"{self.path}: version {facts} of an archive", found=facts, known=(VERSION,))
         if facts is None:
-            raise FrameError(f"there are no facts of ours at {facts_start} in it, or they are damaged")
+            raise FrameError(f"the facts that should be at {facts_start} in it are missing or damaged")
         if facts.dictionary_bytes:
             raise VersionError(f"{self.path}: an archive with a dictionary", found=facts.dictionary_bytes, known=(0,))
         table = parse_table(read_at(self.fd, size, table_start, self.path), facts, table_start=table_start)
@@ -244,15 +243,15 @@ class ArchiveContent:
         return ArchiveEnd(number=facts.number, uuid=facts.uuid, raw_bytes=facts.raw_bytes, table=table)
 
     def _unreadable(self, text: str) -> CorruptError:
-        text = f"{text}; of this archive nothing but the header can be read"
+        text = f"{text}; only the header of this archive can be read"
         return CorruptError(self.path, HEADER_BYTES, "archive", text)
 
     def _read_frame(self, frame: int, start: int, end: int) -> bytes:
-        """What a frame holds from `start` to `end`, counted from its own start."""
+        """Return the content of a frame from `start` to `end`, counted from its own start."""
         if frame == 0:
             return self._header[start:end]
-        if self._kept[0] == frame:
-            return self._kept[1][start:end]
+        if self._last_frame[0] == frame:
+            return self._last_frame[1][start:end]
         table = self.end.table
         if frame in self._lost:
             raise LostFrameError(self.path, table.starts[frame], table.starts[frame + 1], self._lost[frame])
@@ -260,7 +259,7 @@ class ArchiveContent:
         size = table.starts[frame + 1] - table.starts[frame]
         try:
             if frame_bytes > _compressed_most(size):
-                raise FrameError("it is larger than what it holds can be")
+                raise FrameError("it is larger than its content allows")
             if size > FRAME_BYTES_MAX:
                 return self._read_part(frame, start, end)
             data = read_at(self.fd, frame_bytes, place, self.path)
@@ -272,40 +271,40 @@ class ArchiveContent:
             text = f"the bytes to {at + size} are lost: their frame, at {place} of the archive, is damaged ({fault})"
             self._lost[frame] = text
             raise LostFrameError(self.path, at, at + size, text) from fault
-        self._kept = (frame, content)
+        self._last_frame = (frame, content)
         return content[start:end]
 
     def _read_part(self, frame: int, start: int, end: int) -> bytes:
-        """The same of a large frame, of which only what is asked for is kept."""
-        if self._large != frame:
-            self._check_large(frame)
-            self._large = frame
+        """Return the same of a large frame, without keeping the rest of its content in memory."""
+        if self._large_frame != frame:
+            self._check_large_frame(frame)
+            self._large_frame = frame
         table = self.end.table
         place, until = table.places[frame], table.places[frame + 1]
-        source = _Piece(self.fd, place, until - place, self.path)
+        source = _FileRange(self.fd, place, until - place, self.path)
         return self._decompressor.part(source, table.starts[frame + 1] - table.starts[frame], start, end)
 
-    def _check_large(self, frame: int) -> None:
-        """See that one record fills it: to read many, each from the frame's start, would take for ever."""
+    def _check_large_frame(self, frame: int) -> None:
+        """Check that the frame has one record: to read several, each from the frame's start, would take too long."""
         table = self.end.table
         place, until, start = table.places[frame], table.places[frame + 1], table.starts[frame]
         if checksum_of(read_at(self.fd, 4, until - 4, self.path)) != table.checksums[frame]:
             raise FrameError("its checksum is not the one in the table of frames")
-        source = _Piece(self.fd, place, until - place, self.path)
+        source = _FileRange(self.fd, place, until - place, self.path)
         data = self._decompressor.part(source, table.starts[frame + 1] - start, 0, 2 * LENGTH_BYTES)
         at = start
         if frame == 1 and not any(LOG_HEADER.unpack(self._header)["magic"]):
-            # Another program's: its first records, or a part of the first, are in the frame of the header.
+            # In a foreign file the first records, or a part of the first, are in the frame of the header.
             at, data = FIRST_OFFSET_FOREIGN, self._header[FIRST_OFFSET_FOREIGN:] + data
         first = at
         end = at + _record_bytes(data, 0)
         while end <= start:
             end += _record_bytes(data, end - first)
         if end != table.starts[frame + 1]:
-            raise FrameError("it is larger than one may be that holds more than one record")
+            raise FrameError("it is larger than a frame with more than one record may be")
 
 
-class _Piece:
+class _FileRange:
     """A part of a file, read from its start to its end."""
 
     def __init__(self, fd: int, start: int, size: int, path: str) -> None:
@@ -318,10 +317,10 @@ class _Piece:
 
 
 def _record_bytes(data: bytes, at: int) -> int:
-    """What the record at `at` takes, with its length."""
+    """Return the size of the record at `at`, with its length."""
     return LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
 
 
 def _compressed_most(size: int) -> int:
-    """What a frame of so many bytes takes at most (zstd.h, ZSTD_COMPRESSBOUND), and some more."""
+    """Return a limit of a frame's size for content of `size` bytes (zstd.h, ZSTD_COMPRESSBOUND), and some more."""
     return size + (size >> 8) + 1024

@@ -1,4 +1,4 @@
-"""Archives: which files become one, and when; who else is there meanwhile."""
+"""Archiving: which files become archives, when, and beside which other processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import RangeReader, Reader, Ref, Start, Stretch, Writer
+from binlog import RangeReader, Reader, Ref, Start, TimedBatch, Writer
 from binlog.errors import BusyError, CorruptError, FullError, GoneError
 from binlog.log.archive import archive_building as archive_writing
 from binlog.log.directory import LogDirectory
@@ -25,7 +25,7 @@ from tests.support.archives import archive_path, archived, fill, names, small_fr
 from tests.support.children import Child
 from tests.support.logs import jpos_file, read_all
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     small_frames(monkeypatch)
 
 
-def test_only_what_is_asked_for_becomes_an_archive(log: Path) -> None:
+def test_only_the_files_asked_for_become_archives(log: Path) -> None:
     fill(log, files=4)
     told = binlog.archive(log, keep_last=2, dry_run=True)
     assert [(each.number, each.name, each.archive_bytes) for each in told] == [
@@ -63,13 +63,13 @@ def test_what_cannot_be_meant_is_refused(log: Path, wrong: dict[str, object]) ->
     assert not archive_path(log).exists()
 
 
-def test_writers_go_on_beside_archives(log: Path) -> None:
+def test_writers_continue_beside_archives(log: Path) -> None:
     with Writer(log) as idle, Reader(log) as reading, Reader(log, Start.END) as following:
         idle.append(b"1")
         expected = [b"1", *fill(log, files=2)]
         assert next(reading).data == b"1"
         assert archived(log) == [1, 2]
-        # One has the file open that is gone, one is at its end.
+        # One has the removed file open, one is at its end.
         assert [entry.data for entry in reading] == expected[1:]
         assert [entry.data for entry in following] == expected
         assert idle.append(b"idle") == Ref(3, 256 + 8)
@@ -85,7 +85,7 @@ def test_writers_go_on_beside_archives(log: Path) -> None:
     assert read_all(log) == expected
 
 
-def test_an_archive_with_nothing_after_it_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_after_an_archive_is_reported(tmp_path: Path) -> None:
     log = tmp_path / "log"
     fill(log, files=1)
     archived(log)
@@ -97,7 +97,7 @@ def test_an_archive_with_nothing_after_it_is_told(tmp_path: Path) -> None:
     assert [problem.rule for problem in binlog.check(log)] == ["missing-next"]
 
 
-def test_where_both_are_there_the_file_counts_and_the_next_archive_finishes(log: Path) -> None:
+def test_if_file_and_archive_exist_the_file_counts_and_the_next_call_finishes(log: Path) -> None:
     expected = fill(log)
     raw = (log / "00000001.dat").read_bytes()
     archived(log)
@@ -109,7 +109,7 @@ def test_where_both_are_there_the_file_counts_and_the_next_archive_finishes(log:
     assert read_all(log) == expected
 
 
-def test_what_has_an_archives_name_and_is_none_of_the_file_stays_with_the_file(log: Path) -> None:
+def test_a_wrong_file_under_the_archives_name_stays_and_so_does_the_log_file(log: Path) -> None:
     fill(log)
     other = b"somebody's own"
     archive_path(log).write_bytes(other)
@@ -143,7 +143,7 @@ def test_a_damaged_file_stays_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "cut", "another's"])
-def test_an_index_is_completed_before(log: Path, how: str) -> None:
+def test_an_index_is_completed_before_archiving(log: Path, how: str) -> None:
     expected = fill(log, files=1)
     path = log / "00000001.idx"
     if how == "gone":
@@ -161,7 +161,7 @@ def index_entries_of_archive(path: Path) -> list[tuple[int, ...]]:
     return list(struct.iter_unpack(">QQQIIII", path.read_bytes()[32:]))
 
 
-def test_what_cannot_have_an_index_stays(log: Path) -> None:
+def test_a_file_whose_index_cannot_be_completed_stays(log: Path) -> None:
     fill(log, files=1)
     (log / "00000001.idx").write_bytes(b"somebody's own, and long enough to be one of ours")
     [left] = binlog.archive(log)
@@ -171,7 +171,7 @@ def test_what_cannot_have_an_index_stays(log: Path) -> None:
 
 
 def test_a_file_that_changed_meanwhile_stays(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that comes late, after the close, moves the tail."""
+    """A record that is appended after the close moves the tail."""
     fill(log, files=1)
     path = log / "00000001.dat"
     before = path.read_bytes()
@@ -192,7 +192,7 @@ def test_a_file_that_changed_meanwhile_stays(log: Path, monkeypatch: pytest.Monk
     path.write_bytes(before)
 
 
-def test_an_archive_that_reads_back_otherwise_costs_no_file(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_reads_back_differently_removes_no_file(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The canary of the comparison."""
     fill(log, files=1)
     write = archive_writing.write_archive
@@ -207,7 +207,7 @@ def test_an_archive_that_reads_back_otherwise_costs_no_file(log: Path, monkeypat
     assert names(log) == ["00000001.dat", "00000001.idx", "00000002.dat", "00000002.idx"]
 
 
-def test_a_file_that_somebody_has_locked_stays(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file_stays(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, files=2)
     monkeypatch.setattr("binlog.log.archive.archive._LOCK_SECONDS", 0.01)
     with open(log / "00000001.dat", "rb+") as file:
@@ -217,7 +217,7 @@ def test_a_file_that_somebody_has_locked_stays(log: Path, monkeypatch: pytest.Mo
     assert archived(log) == [1]
 
 
-def test_two_at_once_and_a_repair_exclude_each_other(log: Path) -> None:
+def test_two_archiving_processes_and_a_repair_exclude_each_other(log: Path) -> None:
     fill(log, files=1)
 
     def refused() -> None:
@@ -243,7 +243,7 @@ def test_a_full_disk_leaves_the_file(log: Path, monkeypatch: pytest.MonkeyPatch)
     assert not list(log.glob(".*.new"))
 
 
-def test_what_somebody_left_that_died_at_it_is_removed(log: Path) -> None:
+def test_an_unfinished_archive_of_a_dead_process_is_removed(log: Path) -> None:
     fill(log, files=1)
     (log / ".00000001.dat.zst.new").write_bytes(b"half")
     assert binlog.stat(log).new_bytes > 0
@@ -279,7 +279,7 @@ def test_prune_removes_archives_oldest_first(log: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "cut", "blank", "wrong"])
-def test_repair_makes_an_archives_index_anew_and_leaves_the_rest(log: Path, how: str) -> None:
+def test_repair_rebuilds_an_archives_index_and_leaves_the_rest(log: Path, how: str) -> None:
     expected = fill(log)
     archived(log, keep_last=1)
     assert binlog.repair(log) == []
@@ -300,8 +300,8 @@ def test_repair_makes_an_archives_index_anew_and_leaves_the_rest(log: Path, how:
     assert read_all(log) == expected
 
 
-def test_a_listing_that_missed_a_file_is_taken_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two calls of a listing a file may become an archive: neither name is seen."""
+def test_a_listing_that_missed_a_file_is_repeated(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two calls of a listing a file may become an archive, so that neither name is listed."""
     fill(log)
     archived(log)
     directory = LogDirectory(log)
@@ -314,7 +314,7 @@ def test_a_listing_that_missed_a_file_is_taken_again(log: Path, monkeypatch: pyt
         assert listings == []
 
 
-def test_a_file_that_becomes_an_archive_while_it_is_looked_for_is_found(log: Path) -> None:
+def test_a_file_that_becomes_an_archive_during_a_search_is_found(log: Path) -> None:
     fill(log, files=1)
     raw = (log / "00000001.dat").read_bytes()
     archived(log)
@@ -325,7 +325,7 @@ def test_a_file_that_becomes_an_archive_while_it_is_looked_for_is_found(log: Pat
 
     def late(name: str, *, writable: bool = False) -> tuple[int, os.stat_result]:
         calls.append(name)
-        if len(calls) == 3:  # it was put back since
+        if len(calls) == 3:  # it was restored since
             (log / "00000001.dat").write_bytes(raw)
         return opening(name, writable=writable)
 
@@ -336,7 +336,7 @@ def test_a_file_that_becomes_an_archive_while_it_is_looked_for_is_found(log: Pat
 
 
 def _mixed(log: Path, closed: int) -> None:
-    """Files of another program, and an open one of ours after them."""
+    """Make foreign files, and an open native one after them."""
     log.mkdir()
     for number in range(1, closed + 1):
         jpos_file(log, [b"theirs", b"", b"x" * 9000], number=number, status=1, next_number=number + 1)
@@ -346,7 +346,7 @@ def _mixed(log: Path, closed: int) -> None:
         writer.append(b"ours")
 
 
-def test_another_programs_files_become_archives_once_nobody_writes_there(log: Path) -> None:
+def test_foreign_files_become_archives_once_no_process_writes_to_them(log: Path) -> None:
     _mixed(log, closed=3)
     with Reader(log) as reader:
         before = list(reader)
@@ -357,7 +357,7 @@ def test_another_programs_files_become_archives_once_nobody_writes_there(log: Pa
     raw = (log / "00000001.dat").read_bytes()
     with open(log / "00000002.dat", "rb+"):
         assert archived(log) == [1]
-    assert archived(log) == [2, 3]  # and not the newest closed one, where a jPOS writer starts
+    assert archived(log) == [2, 3]  # and not the newest closed one, at which a jPOS writer starts
     assert unpacked(archive_path(log)) == raw
     with Reader(log) as reader:
         assert list(reader) == before
@@ -365,7 +365,7 @@ def test_another_programs_files_become_archives_once_nobody_writes_there(log: Pa
         with Reader(log, entry.ref) as reader:
             assert next(reader) == entry
     file = binlog.stat(log).files[0]
-    assert binlog.split(log, 1, 248, file.tail, bytes_max=1)[0][0] == 248
+    assert binlog.split_range(log, 1, 248, file.tail, bytes_max=1)[0][0] == 248
     with Writer(log) as writer:
         writer.cutover()
     assert binlog.stat(log).files[-1].first_sequence == 3 * 3 + 1 + 1
@@ -381,8 +381,8 @@ def test_an_archive_of_another_boot_is_read_and_made(log: Path, monkeypatch: pyt
     assert read_all(log) == expected
 
 
-def test_late_records_are_archived_with_the_rest(log: Path) -> None:
-    """What another program appended after the close has no sequence number, and keeps its ref."""
+def test_records_appended_after_the_close_are_archived_too(log: Path) -> None:
+    """A record that another program appended after the close has no sequence number, and keeps its ref."""
     fill(log, files=1)
     path = log / "00000001.dat"
     data = bytearray(path.read_bytes())
@@ -402,7 +402,7 @@ def test_late_records_are_archived_with_the_rest(log: Path) -> None:
         assert reader.read_batch().first_sequence is None
     with RangeReader(log, 1) as reading:
         last = list(reading)[-1]
-        assert isinstance(last, Stretch)
+        assert isinstance(last, TimedBatch)
         assert list(last.batch)[-1] == b"late"
     assert {problem.rule for problem in binlog.check(log)} == {"late"}
     shutil.rmtree(log)
@@ -416,7 +416,7 @@ def fill_next(log: Path) -> None:
 
 
 def _kept_younger(log: Path) -> list[int]:
-    """In a mixed log a file counts as closed no sooner than the next one was made: have that be long ago."""
+    """In a mixed log a file counts as closed no sooner than the next one was made: make that long ago."""
     before = closed_files.KEEP_SECONDS
     closed_files.KEEP_SECONDS = -1.0
     try:

@@ -1,8 +1,7 @@
-/* The records of one call, all at once, as they lie in the file.
+/* Frames records with their lengths, removes the lengths, and scans for records, many at once.
  *
- * A pass in Python over a list takes longer than all that is done with a record here, and there would be six.  The list
- * is the caller's own copy, and nothing here runs other code in between: so it is the same in each pass.
- */
+ * A pass in Python over a list takes longer than everything done with a record here, and there would be six.  The list is the
+ * caller's own copy, and nothing here runs other code, so it is the same in each pass. */
 #include <Python.h>
 
 #include "big_endian.h"
@@ -11,7 +10,7 @@
 
 #include <string.h>
 
-/* Their size when framed; -1 where one is not exactly bytes, or larger than `bytes_max`. */
+/* Returns their framed size; -1 if one is not exactly bytes, or is larger than `bytes_max`. */
 static Py_ssize_t framed_bytes(PyObject *records, Py_ssize_t bytes_max)
 {
     Py_ssize_t total = 0, count = PyList_Size(records);
@@ -24,8 +23,8 @@ static Py_ssize_t framed_bytes(PyObject *records, Py_ssize_t bytes_max)
     return total;
 }
 
-/* frame_records(records, bytes_max): the bytes, and where in them each record begins, as uint64; or None for what needs a
- * closer look. */
+/* frame_records(records, bytes_max): returns the framed bytes, and the offset of each record in them, as uint64; or None if the
+ * caller must check the records. */
 PyObject *binlog_frame_records(PyObject *module, PyObject *args)
 {
     PyObject *records, *framed, *starts;
@@ -60,8 +59,8 @@ PyObject *binlog_frame_records(PyObject *module, PyObject *args)
     return Py_BuildValue("(NN)", framed, starts);
 }
 
-/* The bytes of a run of records once they are framed; -1 where their bounds do not rise within the run, or it is more
- * than 32-bit offsets can tell. */
+/* Returns the framed size of the records in a run; -1 if their bounds do not rise within the run, or if the size exceeds 32-bit
+ * offsets. */
 static int64_t spread_bytes(const int32_t *bounds, Py_ssize_t count, Py_ssize_t bytes)
 {
     for (Py_ssize_t i = 0; i < count; i++)
@@ -73,7 +72,7 @@ static int64_t spread_bytes(const int32_t *bounds, Py_ssize_t count, Py_ssize_t 
     return total > UINT32_MAX ? -1 : total;
 }
 
-static PyObject *spread(const uint8_t *values, const int32_t *bounds, Py_ssize_t count, int64_t total)
+static PyObject *frame_values(const uint8_t *values, const int32_t *bounds, Py_ssize_t count, int64_t total)
 {
     PyObject *framed = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
     PyObject *places = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
@@ -98,8 +97,8 @@ static PyObject *spread(const uint8_t *values, const int32_t *bounds, Py_ssize_t
     return Py_BuildValue("(NN)", framed, places);
 }
 
-/* spread_records(values, bounds): records that lie in one run, each behind its length, and where each begins and the last
- * ends, as uint32; or None where the bounds, int32 and one more than there are records, are none. */
+/* spread_records(values, bounds): returns the records of a run, framed, and the offset of each and the end of the last, as
+ * uint32; or None if the bounds, int32 and one more than records, are invalid. */
 PyObject *binlog_spread_records(PyObject *module, PyObject *args)
 {
     Py_buffer values, bounds;
@@ -112,7 +111,7 @@ PyObject *binlog_spread_records(PyObject *module, PyObject *args)
     int aligned = (uintptr_t)bounds.buf % sizeof(int32_t) == 0 && bounds.len % (Py_ssize_t)sizeof(int32_t) == 0;
     int64_t total = aligned && count >= 0 ? spread_bytes(bounds.buf, count, values.len) : -1;
     if (total >= 0)
-        result = spread(values.buf, bounds.buf, count, total);
+        result = frame_values(values.buf, bounds.buf, count, total);
     else
         result = Py_NewRef(Py_None);
     PyBuffer_Release(&values);
@@ -120,8 +119,8 @@ PyObject *binlog_spread_records(PyObject *module, PyObject *args)
     return result;
 }
 
-/* The bytes of records without their lengths; -1 where the offsets do not rise by a length each within the data, or it
- * is more than 32-bit bounds can tell. */
+/* Returns the size of records without their lengths; -1 if the offsets do not rise by at least a length within the data, or if
+ * the size exceeds 32-bit bounds. */
 static int64_t gather_bytes(const uint32_t *offsets, Py_ssize_t count, Py_ssize_t bytes)
 {
     for (Py_ssize_t i = 0; i < count; i++)
@@ -133,7 +132,7 @@ static int64_t gather_bytes(const uint32_t *offsets, Py_ssize_t count, Py_ssize_
     return total > INT32_MAX ? -1 : total;
 }
 
-static PyObject *gather(const uint8_t *data, const uint32_t *offsets, Py_ssize_t count, int64_t total)
+static PyObject *strip_lengths(const uint8_t *data, const uint32_t *offsets, Py_ssize_t count, int64_t total)
 {
     PyObject *values = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
     PyObject *bounds = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(int32_t));
@@ -157,8 +156,8 @@ static PyObject *gather(const uint8_t *data, const uint32_t *offsets, Py_ssize_t
     return Py_BuildValue("(NN)", values, bounds);
 }
 
-/* gather_records(data, offsets): the reverse of spread_records.  The records in one run without their lengths, and their
- * bounds, int32 and one more than there are records; or None where the offsets, uint32, are none. */
+/* gather_records(data, offsets): the reverse of spread_records.  Returns the records in one run without their lengths, and
+ * their bounds, int32 and one more than records; or None if the offsets, uint32, are invalid. */
 PyObject *binlog_gather_records(PyObject *module, PyObject *args)
 {
     Py_buffer data, offsets;
@@ -171,7 +170,7 @@ PyObject *binlog_gather_records(PyObject *module, PyObject *args)
     int aligned = (uintptr_t)offsets.buf % sizeof(uint32_t) == 0 && offsets.len % (Py_ssize_t)sizeof(uint32_t) == 0;
     int64_t total = aligned && count >= 0 ? gather_bytes(offsets.buf, count, data.len) : -1;
     if (total >= 0)
-        result = gather(data.buf, offsets.buf, count, total);
+        result = strip_lengths(data.buf, offsets.buf, count, total);
     else
         result = Py_NewRef(Py_None);
     PyBuffer_Release(&data);
@@ -179,8 +178,8 @@ PyObject *binlog_gather_records(PyObject *module, PyObject *args)
     return result;
 }
 
-/* scan_records(data, to_tail, record_bytes_max, count_max): where the whole records at the start of `data` begin and the last
- * one ends, as uint32, and why the scan ended (enum binlog_scan_stop).  to_tail: how far away the log's tail is. */
+/* scan_records(data, to_tail, record_bytes_max, count_max): returns the offsets of the whole records at the start of `data` and
+ * the end of the last, as uint32, and why the scan ended (enum binlog_scan_stop).  to_tail: the distance to the log's tail. */
 PyObject *binlog_scan_records(PyObject *module, PyObject *args)
 {
     Py_buffer data;
@@ -194,7 +193,7 @@ PyObject *binlog_scan_records(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "y*KIn:scan_records", &data, &to_tail, &record_bytes_max, &count_max))
         return NULL;
-    /* A record takes four bytes at least, so no more fit than this, and a small read makes a small array. */
+    /* A record has at least four bytes, so no more fit than this, and a small read makes a small array. */
     Py_ssize_t fit = data.len / RECORD_BYTES;
     uint32_t *offsets = PyMem_Malloc(((size_t)(count_max < fit ? count_max : fit) + 1) * sizeof *offsets);
     if (offsets) {
