@@ -5,8 +5,9 @@
  * Synced commits get an entry each, and a few of those are kept until they are written together, for extending a file
  * costs some microseconds however little is written.  Without a sync the range since the last entry is only remembered
  * until it is large or old enough.  So there is no system call for a record, and the index is behind by 64 KiB or a
- * second at most (struct binlog_index, one a process).  The CRC of a range costs no second pass over the bytes: the header's running CRC goes on through the appends of all processes, and the CRC of
- * its last part follows from that of the whole and of the first part.
+ * second at most (struct binlog_index, one a process).  The CRC of a range costs no second pass over the bytes: the header's
+ * running CRC goes on through the appends of all processes, and the CRC of its last part follows from that of the whole and of
+ * the first part.
  *
  * Processes commit in turn, so another one may have written entries meanwhile: before writing, the index's size tells.
  * What lies between the index's end and what this process remembers is read from the log file, where it is not much;
@@ -185,7 +186,7 @@ static int entries_add_known(struct entries *entries, const struct index_commit 
 
     if (group->bytes > 0 && length + group->bytes <= BINLOG_INDEX_RANGE_BYTES) {
         crc = binlog_crc32c_rest(commit->crc_after, crc, tail - before->from);
-        uint64_t records = commit->count + group->units - before->count;
+        uint64_t records = commit->count + group->record_count - before->count;
         return entries_add(entries, before->from, tail - before->from, before->count, records, crc);
     }
     if (length > 0)

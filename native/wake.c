@@ -21,7 +21,7 @@
 
 struct woken {
     struct binlog_known now;
-    int look; /* enum binlog_look */
+    int look; /* enum binlog_header_change */
     int64_t count;
     Py_ssize_t bytes;
     int stop;
@@ -37,7 +37,7 @@ static void read_appended(struct woken *woken, const struct binlog_known *known,
 
     woken->count = 0;
     woken->look = binlog_header_peek(known, &woken->now);
-    if (woken->look != BINLOG_LOOK_APPENDED || woken->now.tail <= offset)
+    if (woken->look != BINLOG_HEADER_APPENDED || woken->now.tail <= offset)
         return;
     to_tail = woken->now.tail - offset;
     woken->bytes = to_tail < WOKEN_BYTES ? (Py_ssize_t)to_tail : WOKEN_BYTES;
@@ -85,7 +85,8 @@ PyObject *binlog_wait_and_read(PyObject *module, PyObject *args)
 
 /* The same without waiting.  `offset` is the known tail; the caller has read everything before it.
  *
- * Returns what read_records does, at most `count_max` records; BINLOG_LOOK_SAME if there is no more; BINLOG_LOOK_UNSURE if the
+ * Returns what read_records does, at most `count_max` records; BINLOG_HEADER_SAME if there is no more; BINLOG_HEADER_UNSURE if
+ * the
  * caller is to look for itself: also if there are more than `bytes_max` bytes, or if the last look was so long ago that the
  * index may cover them. */
 PyObject *binlog_look_and_read(PyObject *module, PyObject *args)
@@ -104,17 +105,17 @@ PyObject *binlog_look_and_read(PyObject *module, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     read_appended(&woken, known, offset, count_max < WOKEN_RECORDS ? count_max : WOKEN_RECORDS, record_bytes_max);
     /* A program that closed all descriptors may have given the number to a copy of this log, whose header says the same. */
-    if (woken.look == BINLOG_LOOK_APPENDED && !binlog_fd_is(known->fd, known->device, known->inode))
-        woken.look = BINLOG_LOOK_UNSURE;
+    if (woken.look == BINLOG_HEADER_APPENDED && !binlog_fd_is(known->fd, known->device, known->inode))
+        woken.look = BINLOG_HEADER_UNSURE;
     Py_END_ALLOW_THREADS
     if (bytes_max > WOKEN_BYTES)
         bytes_max = WOKEN_BYTES;
-    if (woken.look == BINLOG_LOOK_SAME)
+    if (woken.look == BINLOG_HEADER_SAME)
         *known = woken.now;
-    else if (woken.look == BINLOG_LOOK_APPENDED && woken.count && woken.now.tail - offset <= bytes_max &&
-             binlog_look_clock_ns() - known->looked_ns < NEW_NS)
+    else if (woken.look == BINLOG_HEADER_APPENDED && woken.count && woken.now.tail - offset <= bytes_max &&
+             binlog_coarse_clock_ns() - known->looked_ns < NEW_NS)
         return give(known, &woken, offset);
     else
-        woken.look = BINLOG_LOOK_UNSURE;
+        woken.look = BINLOG_HEADER_UNSURE;
     return PyLong_FromLong(woken.look);
 }

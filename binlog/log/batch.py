@@ -195,7 +195,7 @@ class Batch:
         return iterator
 
 
-class GivenError(Exception):
+class CallerError(Exception):
     """An error of whoever gives batches to append: not to be taken for one of this log's own, which may be mended."""
 
     def __init__(self, error: BinlogError) -> None:
@@ -209,7 +209,7 @@ def framed_all(batches: Iterable[Batch], record_bytes_max: int) -> Iterator[tupl
         for batch in batches:
             yield batch.framed(record_bytes_max=record_bytes_max), len(batch)
     except BinlogError as error:
-        raise GivenError(error) from error
+        raise CallerError(error) from error
 
 
 class Refs(Sequence[Ref]):

@@ -26,7 +26,7 @@ from binlog.format.names import (
     log_file_name,
     log_file_number,
 )
-from binlog.log.files.header import check_header, read_header, settled_header
+from binlog.log.files.header import check_header, read_header, validated_header
 from binlog.log.recovery.evidence import FileEvidence, Following, believe_status, believe_tail
 from binlog.storage.boot import boot_id
 from binlog.storage.descriptors import AT_FDCWD, Descriptor, Identity, identity_of, is_identity
@@ -275,14 +275,14 @@ class LogDirectory(Directory):
     def read_header(self, number: int) -> LogHeader:
         """The checked header of a log file.  Raises: NotFoundError, CorruptError, VersionError, AccessError."""
         with self.log_file(number) as file:
-            return self.believe(settled_header(file.content, number, file.path))
+            return self.believe(validated_header(file.content, number, file.path))
 
     def nearest_own(self, header: LogHeader) -> LogHeader:
         """The header of the nearest file of ours, at a file or before it; the first file's if others made them all.
 
         Raises: as `read_header`.
         """
-        while not header.ours and self.exists(header.number - 1):
+        while not header.is_native and self.exists(header.number - 1):
             header = self.read_header(header.number - 1)
         return header
 
@@ -320,6 +320,6 @@ class LogDirectory(Directory):
             return Following.MISSING
         except (CorruptError, VersionError):
             return Following.EMPTY  # there is a file; what it holds does not tell
-        if found.ours and header.ours and found.uuid != header.uuid:
+        if found.is_native and header.is_native and found.uuid != header.uuid:
             return Following.MISSING  # another log's
         return Following.EMPTY if found.unused else Following.IN_USE

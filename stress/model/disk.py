@@ -48,7 +48,7 @@ class SimFile:
         self.dirty: set[int] = set()
         self.errors = 0
         self.error_told = False
-        self.settled_boot = b""  # in which one of ours last put it right
+        self.recovered_boot = b""  # in which one of ours last put it right
         lines = range(0, HEADER_BYTES if torn_lines else 0, LINE_BYTES)
         after = HEADER_BYTES if torn_lines else 0
         starts = [*lines, after, *range(SECTOR_BYTES, FILE_BYTES, SECTOR_BYTES)]

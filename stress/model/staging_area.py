@@ -43,11 +43,11 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Ring:
-    """One writer's; `settled` counts the entries that have their outcome."""
+    """One writer's; `resolved` counts the entries that have their outcome."""
 
     owner: int | None = None
     entries: list[Entry] = field(default_factory=list)
-    settled: int = 0
+    resolved: int = 0
 
 
 @dataclass(slots=True)
@@ -86,8 +86,8 @@ class SimStagingArea:
     def claim(self, owner: int, ring_count_max: int) -> Ring | None:
         """binlog_area_claim, with everything drained."""
         for ring in self.rings:
-            if ring.owner is None and ring.settled == len(ring.entries):
-                ring.owner, ring.entries, ring.settled = owner, [], 0
+            if ring.owner is None and ring.resolved == len(ring.entries):
+                ring.owner, ring.entries, ring.resolved = owner, [], 0
                 return ring
         if len(self.rings) >= ring_count_max:
             return None
@@ -101,7 +101,7 @@ class SimStagingArea:
         note.state = NOTE_GATHERING
         data, ids, sync = b"", list[int](), False
         for ring in sorted(self.rings, key=lambda ring: ring is not first):
-            start, head, before = ring.settled, len(ring.entries), len(data)
+            start, head, before = ring.resolved, len(ring.entries), len(data)
             for entry in ring.entries[start:head]:
                 self._step()
                 if entry.state is State.STAGED:
@@ -120,13 +120,13 @@ class SimStagingArea:
         note.offset, note.crc, note.bytes = offset, crc32c(data), len(data)
         note.state = NOTE_PREPARED
 
-    def settle(self, outcome: Outcome | None, *, confirmed: bool = False) -> None:
-        """area_settle; None for a commit that failed, `confirmed` where that was after its own sync."""
+    def set_outcomes(self, outcome: Outcome | None, *, confirmed: bool = False) -> None:
+        """area_set_outcomes; None for a commit that failed, `confirmed` where that was after its own sync."""
         note = self.note
         offset = note.offset
         for ring, start, end, taken in note.ranges:
-            first, settled = offset, end
-            for index in range(start, end) if ring.settled < end else ():
+            first, resolved = offset, end
+            for index in range(start, end) if ring.resolved < end else ():
                 entry = ring.entries[index]
                 place = (note.number, offset)
                 if entry.state is State.TAKEN:
@@ -143,16 +143,16 @@ class SimStagingArea:
                         _tell(entry, State.DONE)
                     else:
                         entry.state = State.STAGED
-                        settled = min(settled, index)
+                        resolved = min(resolved, index)
                 elif entry.state is State.STAGED:
-                    settled = min(settled, index)
+                    resolved = min(resolved, index)
                 elif entry.state is State.DONE and (entry.number, entry.offset) == place:
                     # Told already, by one that died at it.
-                    offset += 0 if self._has("half-settled") else len(entry.payload)
+                    offset += 0 if self._has("half-resolved") else len(entry.payload)
             self._step()
-            if ring.settled < end:
-                ring.settled = settled
-            if not self._has("half-settled"):
+            if ring.resolved < end:
+                ring.resolved = resolved
+            if not self._has("half-resolved"):
                 offset = first + taken
         if outcome is Outcome.IN_FILE and note.counter:
             self.last = (note.number, note.counter, note.nonce)
@@ -162,7 +162,7 @@ class SimStagingArea:
     def requeue(self) -> None:
         """area_requeue."""
         for ring in self.rings:
-            for entry in ring.entries[ring.settled :]:
+            for entry in ring.entries[ring.resolved :]:
                 self._step()
                 if entry.state is State.TAKEN:
                     entry.state = State.STAGED
@@ -172,7 +172,7 @@ class SimStagingArea:
     def drop(self) -> None:
         """binlog_area_drop."""
         for ring in self.rings:
-            ring.settled = len(ring.entries)
+            ring.resolved = len(ring.entries)
         self.note.state = NOTE_IDLE
 
 

@@ -192,7 +192,7 @@ class World:
     def _hold(self, process: Process, what: str) -> None:
         """Give the process the lock for one call."""
         request = self._request(process, what) if what in ("appends", "takes a turn") else None
-        calls = {"opens": process.open, "settles": process.settle_ticket, "cuts over": process.cutover}
+        calls = {"opens": process.open, "settles": process.await_outcome, "cuts over": process.cutover}
         calls |= {"syncs": process.sync}
         self._say(f"process {process.key} {what} {request.ids if request else ''}")
         if request is None:
@@ -330,8 +330,8 @@ class World:
         header = file.header()
         # After a power cut nothing keeps it from our last records but the strict order, and a tail that is as new as
         # the block beside it.
-        strict = header.flags & (Flag.MIXED | Flag.STRICT) and not self._weather.torn_lines
-        if not (file.settled_boot == self.boot_id or strict) or not header.live_good:
+        strict = header.flags & (Flag.FOREIGN_WRITERS | Flag.STRICT) and not self._weather.torn_lines
+        if not (file.recovered_boot == self.boot_id or strict) or not header.live_good:
             return
         self._ended(partial(self._jpos_appends, file))
 
@@ -401,7 +401,7 @@ class World:
         return self._processes[-1]
 
     def _note_state(self) -> None:
-        notes = [(ring.settled, tuple(entry.state for entry in ring.entries)) for ring in self.area.rings]
+        notes = [(ring.resolved, tuple(entry.state for entry in ring.entries)) for ring in self.area.rings]
         files = [bytes(file.cache) for _, file in sorted(self.directory.logs.items())]
         self.states.add(hash((*files, *notes, self.area.note.state)))
 

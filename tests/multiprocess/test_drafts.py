@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Batch, Draft, Drafted, Reader, Start, Writer
+from binlog import Batch, ExternalFile, ExternalFileWriter, Reader, Start, Writer
 from binlog.spark.log.snapshot import take_snapshot
 from tests.support.children import Child
 from tests.support.logs import all_raw_records, jobs_by_writer, read_all
@@ -25,10 +25,10 @@ def _record(publisher: int, turn: int, index: int) -> bytes:
     return b"draft %d %d %d" % (publisher, turn, index)
 
 
-def _drafts(log: Path, publisher: int, turn: int) -> list[Drafted]:
+def _drafts(log: Path, publisher: int, turn: int) -> list[ExternalFile]:
     made = []
     for file in range(_FILES):
-        with Draft(log / "aside" / os.urandom(8).hex()) as draft:
+        with ExternalFileWriter(log / "aside" / os.urandom(8).hex()) as draft:
             indexes = range(file * _RECORDS, (file + 1) * _RECORDS)
             draft.append(Batch.from_records([_record(publisher, turn, index) for index in indexes]))
             made.append(draft.finish())
@@ -38,7 +38,7 @@ def _drafts(log: Path, publisher: int, turn: int) -> list[Drafted]:
 def _publish(log: Path, publisher: int, turns: int, pause: float = 0.0) -> None:
     with Writer(log) as writer:
         for turn in range(turns):
-            writer.append_drafts(_drafts(log, publisher, turn), source=f"publisher {publisher}", turn=turn)
+            writer.ingest(_drafts(log, publisher, turn), producer=f"publisher {publisher}", sequence=turn)
             time.sleep(pause)
 
 

@@ -26,7 +26,7 @@ from binlog.storage.waiting.doorbell import Doorbell, Wait
 # The one place, four bytes, that a scan gives that found no record: where it began.
 _NO_PLACES = 4
 
-_SAME = int(lib.BINLOG_LOOK_SAME)
+_SAME = int(lib.BINLOG_HEADER_SAME)
 
 _Found = TypeVar("_Found")
 
@@ -148,7 +148,7 @@ class FileReader:
         Raises: ValueError where no record starts there; CorruptError.
         """
         header = self.header
-        if offset == header.tail == header.own_tail and header.ours:
+        if offset == header.tail == header.published_tail and header.is_native:
             return header.first_sequence + header.record_count
         if header.first_offset <= offset <= header.tail:
             for place in self._places(lambda search: search.before(offset)):
@@ -158,7 +158,7 @@ class FileReader:
                     self._check_behind_lost(offset)
                     return None
                 if end == offset:
-                    return place.sequence + count if header.ours else None
+                    return place.sequence + count if header.is_native else None
         raise ValueError(f"{self.number}:{offset} does not lie on a record; the file's tail is {header.tail}")
 
     def offset_of(self, sequence: int) -> int:
@@ -168,9 +168,9 @@ class FileReader:
         """
         header = self.header
         if sequence >= header.first_sequence + header.record_count:
-            return header.own_tail
+            return header.published_tail
         place = self._places(lambda search: search.before_sequence(sequence))[0]
-        return skip(self.content, place.offset, sequence - place.sequence, header.own_tail, self.path)
+        return skip(self.content, place.offset, sequence - place.sequence, header.published_tail, self.path)
 
     def _check_behind_lost(self, offset: int) -> None:
         """See that a record starts there, though frames before it are lost, and with them how many there were.

@@ -81,12 +81,12 @@ class RangeReader:
     def uuid(self) -> str | None:
         """The log's, in hexadecimal; None in a file that another program made."""
         header = self._file.header
-        return header.uuid.hex() if header.ours else None
+        return header.uuid.hex() if header.is_native else None
 
     def __iter__(self) -> Iterator[Stretch | DamagedRange]:
         """From the start on.  Raises: CorruptError, FullError; ValueError where start or end is no bound of records."""
         header = self._file.header
-        late = min(self.end, header.own_tail) if header.ours and header.closed else self.end
+        late = min(self.end, header.published_tail) if header.is_native and header.closed else self.end
         at, sequence = yield from self._verified(late)
         if at < late:
             at, sequence = yield from self._plain(at, late, sequence)
@@ -128,11 +128,11 @@ class RangeReader:
                             yield found
                             at = found.end
                         elif isinstance(found, Unproven):
-                            sequence = check.sequence if header.ours else None
+                            sequence = check.sequence if header.is_native else None
                             yield from self._plain(max(at, self.start), min(found.end, end), sequence)
                             at = found.end
                     if at > self.start:
-                        return min(at, end), check.sequence if header.ours else None
+                        return min(at, end), check.sequence if header.is_native else None
         return self.start, file.sequence_at(self.start)
 
     def _stretch(self, found: Verified, at: int, end: int) -> Stretch:
@@ -149,7 +149,7 @@ class RangeReader:
         before = sequences[0] + first
         among = slice(bisect_right(sequences, before) - 1, bisect_left(sequences, before + last - first))
         ends = array("Q", [*(each - before for each in sequences[among][1:]), last - first])
-        sequence = before if header.ours else None
+        sequence = before if header.is_native else None
         batch = Batch(header.number, at, found.data, places.offsets[first : last + 1], sequence)
         return Stretch(batch, ends, times_ns[among])
 

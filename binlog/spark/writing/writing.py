@@ -8,7 +8,7 @@ Facts relied on (PySpark 4.1 to 4.3):
 - After a `commit` that raised, Spark calls `abort`, and a restarted query gives the same batch number again, with the
   same rows.
 
-So a batch of a stream is a turn of its query (Writer.append_turn): given again, it is in the log once.
+So a batch of a stream is a turn of its query (Writer.append_idempotent): given again, it is in the log once.
 
 What a task writes aside until the driver appends it, and what the driver makes of it.
 
@@ -36,14 +36,16 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 import binlog
-from binlog import Batch, Draft, Drafted, Ref, Turn, Writer
+from binlog import Batch, ExternalFile, ExternalFileWriter, ProducerBatch, Ref, Writer
 from binlog.errors import AccessError, StateError
 from binlog.spark.other_machine import file_is_seen, this_machine
 from binlog.spark.worker import settle_worker
 from binlog.spark.writing.write_options import WriteOptions
 
 
-def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int, file_bytes_min: int) -> Drafted | None:
+def write_aside(
+    path: str, batches: Iterable[Batch], *, record_bytes_max: int, file_bytes_min: int
+) -> ExternalFile | None:
     """Write records into a new file; None where there are none.
 
     record_bytes_max: a larger one is refused.  file_bytes_min: from so many bytes on it can be a file of the log.
@@ -51,35 +53,35 @@ def write_aside(path: str, batches: Iterable[Batch], *, record_bytes_max: int, f
     """
     left = iter(batches)
     for first in left:
-        with Draft(path, durable_from=file_bytes_min, record_bytes_max=record_bytes_max) as draft:
+        with ExternalFileWriter(path, durable_from=file_bytes_min, record_bytes_max=record_bytes_max) as draft:
             for batch in chain((first,), left):
                 draft.append(batch)
             return draft.finish()
     return None
 
 
-def to_append(path: str, written: Sequence[Drafted]) -> list[Drafted]:
+def to_append(path: str, written: Sequence[ExternalFile]) -> list[ExternalFile]:
     """What is to be appended in place of what tasks wrote: the same records in the same order.
 
     path: what the names of new files begin with.  Raises: AccessError, CorruptError, FullError.
     """
     if not any(each.durable for each in written):
         return list(written)
-    found: list[Drafted] = []
+    found: list[ExternalFile] = []
     for durable, group in groupby(written, key=lambda each: each.durable):
         run = list(group)
         found += run if durable else [_together(f"{path}.{len(found)}", run)]
     return found
 
 
-def _together(path: str, written: Iterable[Drafted]) -> Drafted:
-    with Draft(path) as draft:
+def _together(path: str, written: Iterable[ExternalFile]) -> ExternalFile:
+    with ExternalFileWriter(path) as draft:
         for batch in _used_up(written):
             draft.append(batch)
         return draft.finish()
 
 
-def _used_up(written: Iterable[Drafted]) -> Iterator[Batch]:
+def _used_up(written: Iterable[ExternalFile]) -> Iterator[Batch]:
     for each in written:
         yield from each.read()
         each.remove()
@@ -102,7 +104,7 @@ class Written(WriterCommitMessage):
 
     partition: int
     folder: str
-    draft: Drafted | None
+    draft: ExternalFile | None
     query: str
     machine: str
 
@@ -138,13 +140,13 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
     """Appends the rows of a frame: all of them in one go, or none."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Append what the tasks wrote.  Raises: as Writer.append_turn."""
+        """Append what the tasks wrote.  Raises: as Writer.append_idempotent."""
         settle_worker()
         written = in_order(messages)
         wait_for(written)
         with open_writer(self._options) as writer:
             if self._options.source is None:
-                writer.append_drafts(_drafts(written))
+                writer.ingest(_drafts(written))
             else:
                 take_turn(writer, written, source=self._options.source, turn=self._options.turn)
         remove(written)
@@ -159,15 +161,15 @@ def open_writer(options: WriteOptions) -> Writer[Ref]:
     return Writer(options.path, record_bytes_max=options.record_bytes_max, file_system=options.file_system)
 
 
-def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> Turn | None:
+def take_turn(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> ProducerBatch | None:
     """Append a turn, once.
 
     Raises: StateError where the turn is in the log with other records: then what gave it has forgotten something, and
     what it gives now is neither in the log nor can be told apart from what is.
     """
-    appended = writer.append_drafts(_drafts(written), source=source, turn=turn)
-    last = writer.last_turn(source)
-    if appended is None and last is not None and last.turn == turn:
+    appended = writer.ingest(_drafts(written), producer=source, sequence=turn)
+    last = writer.last_producer_batch(source)
+    if appended is None and last is not None and last.sequence == turn:
         count = sum(each.draft.record_count for each in written if each.draft is not None)
         if last.record_count != count:
             text = f"batch {turn} of {source} is in the log with {last.record_count} records, and has {count} now"
@@ -196,7 +198,7 @@ def _pieces(values: pa.Array, column: str) -> Iterator[Batch]:
         at = end
 
 
-def _drafts(written: Sequence[Written]) -> list[Drafted]:
+def _drafts(written: Sequence[Written]) -> list[ExternalFile]:
     """The records of all tasks, one task after the other.  Raises: AccessError, CorruptError, FullError."""
     folder = next((each.folder for each in written), "")
     drafts = [each.draft for each in written if each.draft is not None]

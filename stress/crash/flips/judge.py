@@ -77,11 +77,11 @@ class Judge:
             self._appended.append(b"appended after a repair")
             if turn is None:
                 return
-            last = writer.last_turn(SOURCE)
-            self._hold(last is not None and last.turn == turn, f"the last turn {when}: {last}")
-            again = writer.append_turn([Batch.from_records([b"again"])], source=SOURCE, turn=turn)
+            last = writer.last_producer_batch(SOURCE)
+            self._hold(last is not None and last.sequence == turn, f"the last turn {when}: {last}")
+            again = writer.append_idempotent([Batch.from_records([b"again"])], producer=SOURCE, sequence=turn)
             self._hold(again is None, f"a turn is taken twice {when}")
-            taken = writer.append_turn([Batch.from_records([b"next"])], source=SOURCE, turn=turn + 1)
+            taken = writer.append_idempotent([Batch.from_records([b"next"])], producer=SOURCE, sequence=turn + 1)
             self._hold(taken is not None, f"a turn is not taken {when}")
             self._appended.append(b"next")
 
@@ -124,11 +124,11 @@ class Judge:
 
     def _look_at_turn(self, when: str, writer: Writer) -> None:
         try:
-            last = writer.last_turn(SOURCE)
+            last = writer.last_producer_batch(SOURCE)
         except CorruptError:
             self._hold(self._sound.promise is not Promise.READ, f"{when}: the last turn is not told")
             return
-        told = None if last is None else last.turn
+        told = None if last is None else last.sequence
         self._hold(told == self._sound.turn, f"{when}: the last turn is {told}, without an error")
 
     def _writer(self) -> Writer:

@@ -48,7 +48,7 @@ MISTAKES = (
     ),
     in_function(
         "drafts-hidden-names-not-synced", "power", "an ingest is decided before the names of its files are synced",
-        _INGEST, "Ingest.begin",
+        _INGEST, "Ingestion.begin",
         "directory.sync()",
         "",
     ),
@@ -66,30 +66,30 @@ MISTAKES = (
     ),
     in_function(
         "drafts-header-not-synced", "power", "a draft gets its name before its header is synced",
-        _INGEST, "Ingest._take",
+        _INGEST, "Ingestion._take",
         "sync(fd, path)",
         "",
     ),
     in_function(
         "lock-not-taken-again", "kill", "a deputy leads without the lock that it waited for",
         _GROUP, "lock_as_deputy",
-        "result = lock_in_turn(file, own);",
-        "(void)file;\n(void)own;",
+        "result = lock_queued(file, request);",
+        "(void)file;\n(void)request;",
     ),
     Mistake(
         "stale-tail", "kill", "a header is trusted from before another writer came and died",
         (
             Change(
-                _GROUP, "look_at",
-                "static int look_at(",
+                _GROUP, "check_state",
+                "static int check_state(",
                 "static uint8_t kept[LOG_HEADER_BYTES];\nstatic const struct binlog_file *kept_of;\n\n"
-                "static int look_at(",
+                "static int check_state(",
             ),
             Change(
-                _GROUP, "look_at",
+                _GROUP, "check_state",
                 "int result = commit_read_header(file->fd, header);",
                 "int result = 0;\n"
-                "if (staging area && kept_of == file && binlog_area_alone(staging area->fd))\n"
+                "if (area && kept_of == file && binlog_area_alone(area->fd))\n"
                 "    memcpy(header, kept, LOG_HEADER_BYTES);\n"
                 "else\n"
                 "    result = commit_read_header(file->fd, header);",
@@ -119,13 +119,13 @@ MISTAKES = (
     ),
     in_function(
         "drafts-placed-twice", "kill", "a draft that has its number gets another one after a death",
-        _INGEST, "Ingest._is_placed",
-        "return (there.uuid, there.created_ns) == (found.uuid, found.created_ns)",
-        "return there is None",
+        _INGEST, "Ingestion._is_placed",
+        "return (existing.uuid, existing.created_ns) == (found.uuid, found.created_ns)",
+        "return existing is None",
     ),
     in_function(
         "drafts-rest-forgotten", "kill", "after a death the drafts without a number stay without one",
-        _INGEST, "Ingest.go_on",
+        _INGEST, "Ingestion.resume",
         "self._place(file, header, name, record)\nreturn None",
         "continue",
     ),
@@ -139,9 +139,9 @@ MISTAKES = (
         "poison-not-written", "faults", "a failed sync is told to nobody but the one who made it",
         _GROUP, "commit",
         "commit_write_poison(file, header, *step == BINLOG_STEP_PUBLISH_SYNC ? live : &before, -result);\n"
-        "if (staging area)\n"
-        "    binlog_area_fail(staging area, file->number, -result);",
-        "(void)before, (void)staging area;",
+        "if (area)\n"
+        "    binlog_area_fail(area, file->number, -result);",
+        "(void)before, (void)area;",
     ),
     in_function(
         "sealed-offsets-used-again", "faults", "a file is cut after a failed sync, and gone on with",
@@ -153,20 +153,21 @@ MISTAKES = (
         "tail-not-compared", "damage", "a tail is believed without a look at our own copy of it",
         (
             Change(
-                "binlog/log/files/header.py", "settled_bytes",
+                "binlog/log/files/header.py", "validated_bytes",
                 "believed = believe_tail("
                 "header, evidence, file_bytes=lambda: content_bytes(content), same_boot=same_boot)",
                 "believed = header",
             ),
             Change(
-                "binlog/log/files/header.py", "settled_bytes",
-                "if header.ours and not (same_boot and header.live_good and believed.tail >= header.own_tail):",
-                "if header.ours and not (same_boot and header.live_good):",
+                "binlog/log/files/header.py", "validated_bytes",
+                "if header.is_native and not ("
+                "same_boot and header.live_good and believed.tail >= header.published_tail):",
+                "if header.is_native and not (same_boot and header.live_good):",
             ),
             Change(
-                "binlog/log/files/header.py", "settled_bytes",
+                "binlog/log/files/header.py", "validated_bytes",
                 "elif is_unproven(believed, evidence):\n"
-                "    believed = replace(believed, tail=believed.own_tail)",
+                "    believed = replace(believed, tail=believed.published_tail)",
                 "",
             ),
         ),

@@ -18,7 +18,7 @@ import binlog
 from binlog import Background, Entry, Mode, Writer
 from binlog.errors import BinlogError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Flag
-from binlog.log.files.active_file import Succession
+from binlog.log.append.open_file import OpenFileFinder
 from stress.crash.fault import NO_SPACE, Fared, Fault
 from stress.crash.marks import Values
 from stress.crash.mortal import remove_shared_memory
@@ -148,7 +148,7 @@ class LogSystem(System[Expectation, Observation]):
 
         Then nothing was appended, and whoever finds the file next writes and syncs anew what this one was to.
         """
-        return any(frame.f_code is Succession.find.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
+        return any(frame.f_code is OpenFileFinder.find.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
     def wrong_errors(self, fault: Fault, fared: Fared, expected: Expectation) -> list[str]:
         """What is wrong with the errors that somebody was told of a fault.
@@ -239,9 +239,9 @@ def observe(log: Path, turns: Sequence[Turn], *, judge: int = _JUDGES[0], after_
 
 def _take_again(writer: Writer[Any], log: Path, turn: Turn) -> bool:
     """Take a turn again; whether all of it must be there now, as the source's later turns were not taken before it."""
-    last = writer.last_turn(turn.source)
+    last = writer.last_producer_batch(turn.source)
     take_turn(writer, log, turn)
-    return last is None or last.turn <= turn.first
+    return last is None or last.sequence <= turn.first
 
 
 def _not_taken(turns: Sequence[Turn], entries: Entries) -> list[str]:

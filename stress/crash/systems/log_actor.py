@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from binlog import Batch, Draft, Drafted, Entry, Mode, Reader, Ref, Writer
+from binlog import Batch, Entry, ExternalFile, ExternalFileWriter, Mode, Reader, Ref, Writer
 from binlog.errors import UnknownOutcomeError
 from binlog.format.log_header import FIRST_OFFSET
 from binlog.storage.files import make_directory
@@ -96,24 +96,24 @@ def take_turn(writer: Writer[Any], log: Path, turn: Turn) -> list[tuple[int, Ref
     records = [record_bytes(turn.writer, turn.first + at) for at in range(turn.record_count)]
     if turn.how is How.TURN:
         batches = [Batch.from_records(part) for part in (records[:1], records[1:])]
-        taken = writer.append_turn(batches, source=turn.source, turn=turn.first)
+        taken = writer.append_idempotent(batches, producer=turn.source, sequence=turn.first)
         return [] if taken is None else [(turn.record_count, taken.ref)]
-    writer.last_turn(turn.source)  # a log that refuses all says so, whatever would befall the drafts
+    writer.last_producer_batch(turn.source)  # a log that refuses all says so, whatever would befall the drafts
     batches = [Batch.from_records(part) for part in (records[:1], records[1:]) if part]
     drafts = [draft_of(log / ASIDE, batch) for batch in batches]
-    taken = writer.append_drafts(drafts, source=turn.source, turn=turn.first)
+    taken = writer.ingest(drafts, producer=turn.source, sequence=turn.first)
     if taken is None:
         return []
     return [(len(batch), Ref(number, FIRST_OFFSET)) for number, batch in enumerate(batches, taken.number)]
 
 
-def draft_of(folder: Path, batch: Batch) -> Drafted:
+def draft_of(folder: Path, batch: Batch) -> ExternalFile:
     """The records of a batch as a draft, synced, in a folder that is made where it is missing.
 
     Its name is a new one each time: what a process that died has left there is nobody's.
     """
     make_directory(str(folder))
-    with Draft(folder / os.urandom(_NAME_BYTES).hex()) as draft:
+    with ExternalFileWriter(folder / os.urandom(_NAME_BYTES).hex()) as draft:
         draft.append(batch)
         return draft.finish()
 

@@ -33,7 +33,17 @@ def test_every_bit_is_in_the_table_once(sounds: dict[str, Sound]) -> None:
     index = sounds["index 2 of 3"]
     assert len(index.bits()) == 8 * len(index.files["00000002.idx"])
     targets = [name for sound in sounds.values() for name in sound.targets]
-    for kind in (".dat", ".idx", ".zst", ".once", ".once.next", ".ingest", ".ingest.new", ".damaged", ".new"):
+    for kind in (
+        ".dat",
+        ".idx",
+        ".zst",
+        ".producer",
+        ".producer.pending",
+        ".ingest",
+        ".ingest.new",
+        ".damaged",
+        ".new",
+    ):
         assert any(name.endswith(kind) for name in targets), kind
     assert {sound.name for sound in sounds.values()} >= {flip.sound.name for flip in quick_flips(list(sounds.values()))}
 

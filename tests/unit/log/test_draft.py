@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from binlog import Batch, Draft, Drafted
+from binlog import Batch, ExternalFile, ExternalFileWriter
 from binlog.errors import AccessError, CorruptError, FullError
 from binlog.format.checksums import crc32c
 from binlog.format.index_file import ENTRY_BYTES, parse_entry
@@ -33,14 +33,14 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draft_module, "_READ_BYTES", 40)
 
 
-def write(path: str, *batches: list[bytes], durable_from: int = 0, record_bytes_max: int = 1 << 30) -> Drafted:
-    with Draft(path, durable_from=durable_from, record_bytes_max=record_bytes_max) as draft:
+def write(path: str, *batches: list[bytes], durable_from: int = 0, record_bytes_max: int = 1 << 30) -> ExternalFile:
+    with ExternalFileWriter(path, durable_from=durable_from, record_bytes_max=record_bytes_max) as draft:
         for records in batches:
             draft.append(Batch.from_records(records))
         return draft.finish()
 
 
-def read(drafted: Drafted) -> list[bytes]:
+def read(drafted: ExternalFile) -> list[bytes]:
     return [record for batch in drafted.read() for record in batch]
 
 
@@ -151,7 +151,7 @@ def test_no_space_is_told(path: str) -> None:
 
 def test_what_cannot_be_opened_is_told(path: str) -> None:
     with pytest.raises(AccessError, match="No such file"):
-        read(Drafted(path, 1, 261, 0, durable=True, entries=b""))
+        read(ExternalFile(path, 1, 261, 0, durable=True, entries=b""))
     write(path, [b"a"])
     with pytest.raises(AccessError, match="File exists"):
         write(path, [b"a"])
@@ -159,7 +159,7 @@ def test_what_cannot_be_opened_is_told(path: str) -> None:
 
 def test_a_draft_that_is_not_finished_leaves_no_descriptor(path: str) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    with Draft(path) as draft:
+    with ExternalFileWriter(path) as draft:
         draft.append(Batch.from_records([b"a"]))
         assert draft.size == 5
     assert len(os.listdir("/proc/self/fd")) == before

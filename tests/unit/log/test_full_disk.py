@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Batch, Draft, Drafted, Reader, Writer
+from binlog import Batch, ExternalFile, ExternalFileWriter, Reader, Writer
 from binlog.errors import FullError
 from tests.support.namespaces import on_a_small_disk
 from tests.unit.cli.running import wait_for
@@ -83,12 +83,12 @@ def _turns(disk: Path) -> None:
         size = (log / "00000001.dat").stat().st_size
         for _ in range(2):
             with pytest.raises(FullError):
-                writer.append_turn([mebibyte] * 200, source="s", turn=1)
+                writer.append_idempotent([mebibyte] * 200, producer="s", sequence=1)
             assert (log / "00000001.dat").stat().st_size == size
-        assert writer.append_turn([Batch.from_records([b"turn"])], source="s", turn=1) is not None
+        assert writer.append_idempotent([Batch.from_records([b"turn"])], producer="s", sequence=1) is not None
         writer.append(b"between")
         assert writer.cutover() == 2
-        assert writer.append_turn([mebibyte], source="s", turn=2) is not None
+        assert writer.append_idempotent([mebibyte], producer="s", sequence=2) is not None
     assert [entry.data for entry in Reader(log)][:3] == [b"before", b"turn", b"between"]
     assert binlog.check(log) == []
 
@@ -96,10 +96,10 @@ def _turns(disk: Path) -> None:
 def _drafts(disk: Path) -> None:
     log, filler = disk / "log", disk / "filler"
 
-    def drafts() -> list[Drafted]:
+    def drafts() -> list[ExternalFile]:
         made = []
         for number in range(2):
-            with Draft(log / f"{number}.draft") as draft:
+            with ExternalFileWriter(log / f"{number}.draft") as draft:
                 draft.append(Batch.from_records([bytes(1020)] * 500))
                 made.append(draft.finish())
         return made
@@ -112,12 +112,12 @@ def _drafts(disk: Path) -> None:
         for left in range(0, 5 * 4096, 4096):
             filler.write_bytes(bytes(free - left))
             try:
-                writer.append_drafts(made, source="s", turn=1)
+                writer.ingest(made, producer="s", sequence=1)
             except FullError:
                 pass
             else:
                 break
-            assert writer.last_turn("s") is None
+            assert writer.last_producer_batch("s") is None
             assert [path.name for path in sorted(log.glob("*.dat"))] == ["00000001.dat"]
             assert binlog.check(log) == []
             filler.unlink()

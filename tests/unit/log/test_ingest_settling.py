@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Drafted, Mode, Reader, Ref, Since, Writer
+from binlog import ExternalFile, Mode, Reader, Ref, Since, Writer
 from binlog.errors import AccessError, BinlogError, CorruptError, UnknownOutcomeError
 from binlog.format.checksums import crc32c
 from binlog.format.log_header import LOG_HEADER
@@ -19,22 +19,22 @@ from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
 from binlog.log.files.prepared_file import PreparedFile
 from binlog.log.ingest import ingestion as ingest
-from binlog.log.ingest.ingestion import Ingest, IngestedFile
+from binlog.log.ingest.ingestion import IngestedFile, Ingestion
 from binlog.storage.file_access import access_of_directory
 from tests.interop import jpos_peer
-from tests.support.drafts import drafts
+from tests.support.external_files import external_files
 from tests.support.indexes import check_entries
 from tests.support.logs import read_all
 
 TURN = [b"1"] * 50 + [b"2"] * 50
 
 _PLACES = {
-    "take": (Ingest, "_take"),
+    "take": (Ingestion, "_take"),
     "record": (ingest, "write_ingest"),
     "name": (IngestedFile, "give_name"),
     "close": (WritableFile, "close_at"),
     "index": (IngestedFile, "write_index"),
-    "end": (Ingest, "_end"),
+    "end": (Ingestion, "_end"),
 }
 
 
@@ -59,7 +59,7 @@ def die_at(log: Path, place: str, *, after: bool = False, times: int = 1) -> Non
 
         setattr(owner, name, dying)
         with Writer(log) as writer:
-            writer.append_drafts(drafts(log, [b"1"] * 50, [b"2"] * 50), source="s", turn=0)
+            writer.ingest(external_files(log, [b"1"] * 50, [b"2"] * 50), producer="s", sequence=0)
 
     pid = os.fork()
     if pid == 0:
@@ -117,8 +117,8 @@ def test_the_next_writer_finishes_what_was_decided(
     with Writer(log) as writer:
         if not beside:
             writer.append(b"after")
-        assert (writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0) is None) == there
-        last = writer.last_turn("s")
+        assert (writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=0) is None) == there
+        last = writer.last_producer_batch("s")
         assert last is not None
         assert (last.ref, last.record_count) == (Ref(2, 256), 100)
     assert read_all(log) == [*before, *([*TURN, b"after"] if there else [b"after", *TURN])]
@@ -143,8 +143,8 @@ def test_another_program_goes_on_before_anybody_finishes(
     with Writer(log) as writer:
         writer.append(b"after")
         writer.cutover()  # a turn needs a file of ours
-        assert (writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0) is None) == there
-        last = writer.last_turn("s")
+        assert (writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=0) is None) == there
+        last = writer.last_producer_batch("s")
         assert last is not None
     found = read_all(log)
     assert sorted(found) == sorted([b"before", b"theirs 1", b"theirs 2", b"after", *TURN])
@@ -175,8 +175,8 @@ def test_a_file_behind_a_gap_is_told_and_stays(log: Path) -> None:
         writer.append(b"before")
         stray = log / "00000003.dat"
         stray.write_bytes((log / "00000001.dat").read_bytes())
-        with pytest.raises(CorruptError, match="file 3 lies behind a gap"):
-            writer.append_drafts(drafts(log, [b"1"], [b"2"]))
+        with pytest.raises(CorruptError, match="file 3 follows a gap"):
+            writer.ingest(external_files(log, [b"1"], [b"2"]))
         assert stray.exists()
         stray.unlink()
         writer.append(b"after")
@@ -189,17 +189,17 @@ def test_a_file_with_a_header_is_no_draft(log: Path) -> None:
         writer.cutover()
         writer.append(b"two")
         path = str(log / "00000001.dat")
-        forged = Drafted(path, 1, os.stat(path).st_size, 0, durable=True, entries=b"")
-        with pytest.raises(AccessError, match="is no draft"):
-            writer.append_drafts([forged])
+        forged = ExternalFile(path, 1, os.stat(path).st_size, 0, durable=True, entries=b"")
+        with pytest.raises(AccessError, match="is no external file"):
+            writer.ingest([forged])
     assert read_all(log) == [b"one", b"two"]
 
 
 def test_what_was_flushed_is_still_synced_behind_a_turn_that_is_there(log: Path) -> None:
     with Writer(log) as writer:
-        writer.append_drafts(drafts(log, [b"1"]), source="s", turn=0)
+        writer.ingest(external_files(log, [b"1"]), producer="s", sequence=0)
         writer.append(b"flushed", mode=Mode.FLUSH)
-        assert writer.append_drafts(drafts(log, [b"1"]), source="s", turn=0) is None
+        assert writer.ingest(external_files(log, [b"1"]), producer="s", sequence=0) is None
     last = binlog.stat(log).files[-1]
     assert last.durable_end == last.tail
 
@@ -218,7 +218,7 @@ def test_a_repair_that_seals_the_file_before_them_loses_none(log: Path, place: s
     binlog.repair(log)
     with Writer(log) as writer:
         writer.append(b"after")
-        assert writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=0) is None
+        assert writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=0) is None
     assert read_all(log)[-101:] == [*TURN, b"after"]
     for path in log.glob("*.damaged"):
         path.unlink()
@@ -297,11 +297,11 @@ def forge(log: Path, text: bytes) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{}", b"[1]", b'{"id": 5, "turn": null}', b'{"id": "../../etc/passwd", "turn": null}',
-        b'{"id": "0123456789abcdef", "turn": 1}', b'{"id": "0123456789abcdef", "turn": {"source": 1}}',
+        b"", b"{}", b"[1]", b'{"id": 5, "batch": null}', b'{"id": "../../etc/passwd", "batch": null}',
+        b'{"id": "0123456789abcdef", "batch": 1}', b'{"id": "0123456789abcdef", "batch": {"producer": 1}}',
         b'{"id": "0123456789abcdef"}', b"[" * 100_000, b"\xff\xfe",
-        (b'{"id": "0123456789abcdef", "turn": {"source": "s", "turn": 0.5, "record_count": 1, "number": 1, "start": 1, '
-         b'"end": 2, "crc": 3}}'),
+        (b'{"id": "0123456789abcdef", "batch": {"producer": "s", "sequence": 0.5, "record_count": 1, "number": 1, '
+         b'"start": 1, "end": 2, "crc": 3}}'),
     ],
 )  # fmt: skip
 def test_a_damaged_record_is_told_and_changes_nothing(log: Path, body: bytes) -> None:
@@ -310,7 +310,7 @@ def test_a_damaged_record_is_told_and_changes_nothing(log: Path, body: bytes) ->
     for text in (body, b"%08x %s" % (crc32c(body), body), b"%08x %s" % (crc32c(body) ^ 1, body)):
         forge(log, text)
         before = {path.name: path.read_bytes() for path in log.iterdir()}
-        with pytest.raises(CorruptError, match="no record of an ingest") as raised:
+        with pytest.raises(CorruptError, match="no ingest record") as raised:
             Writer(log)
         assert raised.value.path == str(log / ".ingest")
         assert {path.name: path.read_bytes() for path in log.iterdir()} == before
@@ -325,7 +325,7 @@ def test_a_damaged_record_is_told_and_changes_nothing(log: Path, body: bytes) ->
 def test_a_record_of_no_files_is_removed(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
-    body = json.dumps({"id": "0123456789abcdef", "turn": None}).encode()
+    body = json.dumps({"id": "0123456789abcdef", "batch": None}).encode()
     forge(log, b"%08x %s\n" % (crc32c(body), body))
     with Writer(log) as writer:
         writer.append(b"after")
@@ -352,7 +352,7 @@ def test_a_file_of_an_ingest_that_is_damaged_is_told(log: Path, tmp_path: Path, 
     else:
         with Writer(tmp_path / "other") as writer:
             writer.append(b"1")
-            writer.append_drafts(drafts(tmp_path / "other", [b"1"] * 50))
+            writer.ingest(external_files(tmp_path / "other", [b"1"] * 50))
         path.write_bytes((tmp_path / "other" / "00000002.dat").read_bytes())
     with pytest.raises((CorruptError, AccessError)):
         Writer(log)
@@ -379,33 +379,33 @@ def test_where_the_rest_cannot_be_placed_the_outcome_is_unknown_and_a_second_try
     monkeypatch.setattr(IngestedFile, "give_name", full)
     with Writer(log) as writer:
         writer.append(b"before")
-        with pytest.raises(UnknownOutcomeError, match="once a writer can go on with it"):
-            writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0)
+        with pytest.raises(UnknownOutcomeError, match="as soon as a writer can resume the ingest"):
+            writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=0)
         with pytest.raises(BinlogError, match="no space"):
             writer.append(b"not yet")
-        assert writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0) is None
+        assert writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=0) is None
         writer.append(b"after")
     assert read_all(log) == [b"before", *TURN, b"after"]
     assert binlog.check(log) == []
 
 
 def test_where_the_turn_cannot_be_recorded_it_is_known_all_the_same(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end = Ingest._end
+    end = Ingestion._end
     failing = [True] * 4
 
-    def full(self: Ingest, *arguments: object) -> None:
+    def full(self: Ingestion, *arguments: object) -> None:
         if failing and failing.pop():
             raise binlog.errors.FullError("no space", limit=0)
         end(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Ingest, "_end", full)
+    monkeypatch.setattr(Ingestion, "_end", full)
     with Writer(log) as writer:
-        turn = writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=3)
+        turn = writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=3)
         assert turn is not None
-        assert writer.last_turn("s") == turn
-        assert writer.append_drafts(drafts(log, [b"again"]), source="s", turn=3) is None
+        assert writer.last_producer_batch("s") == turn
+        assert writer.ingest(external_files(log, [b"again"]), producer="s", sequence=3) is None
     with Writer(log) as writer:
-        assert writer.last_turn("s") == turn
+        assert writer.last_producer_batch("s") == turn
     assert hidden(log) == []
     assert read_all(log) == TURN
 
@@ -426,7 +426,7 @@ def test_a_flipped_bit_of_what_waits_for_its_number_is_put_right(log: Path, name
     if name == ".ingest":
         assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(path), "ingest")]
     with Writer(log) as writer:
-        assert writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0) is None
+        assert writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=0) is None
     assert read_all(log) == [b"before", *TURN]
     assert hidden(log) == []
 

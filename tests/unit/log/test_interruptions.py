@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from binlog import Background, Batch, Draft, Mode, Writer
+from binlog import Background, Batch, ExternalFileWriter, Mode, Writer
 from binlog.errors import ClosedError
 from tests.support.interruptions import Interruption
 from tests.support.logs import read_all
@@ -31,16 +31,16 @@ _DRAFTS = itertools.count()
 
 
 def _append_turn(writer: Writer) -> None:
-    last = writer.last_turn("source")
-    turn = 0 if last is None else last.turn + 1
+    last = writer.last_producer_batch("source")
+    turn = 0 if last is None else last.sequence + 1
     records = [b"turn %d, first" % turn, b"turn %d, last" % turn]
-    writer.append_turn([Batch.from_records(records)], source="source", turn=turn)
+    writer.append_idempotent([Batch.from_records(records)], producer="source", sequence=turn)
 
 
 def _append_drafts(writer: Writer) -> None:
-    with Draft(f"{writer.path}-draft-{next(_DRAFTS)}") as draft:
+    with ExternalFileWriter(f"{writer.path}-draft-{next(_DRAFTS)}") as draft:
         draft.append(Batch.from_records([b"x", b"y"]))
-        writer.append_drafts([draft.finish()])
+        writer.ingest([draft.finish()])
 
 
 def _append_together(writer: Writer) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import binlog
 from binlog import Batch, Mode, Writer
-from tests.support.drafts import draft, drafts
+from tests.support.external_files import external_file, external_files
 from tests.support.logs import read_all
 
 
@@ -59,14 +59,14 @@ class Appends:
     def turn(self) -> None:
         number = next(self.numbers)
         records = [b"%06d" % number]
-        self.writer.append_turn([Batch.from_records(records)], source="s", turn=number)
+        self.writer.append_idempotent([Batch.from_records(records)], producer="s", sequence=number)
 
     def ingest(self) -> None:
-        self.writer.append_drafts(drafts(self.log, self._next(2), self._next(2)))
+        self.writer.ingest(external_files(self.log, self._next(2), self._next(2)))
 
     def ingest_copied(self) -> None:
         name = f"small-{next(self.numbers)}"
-        self.writer.append_drafts([draft(self.log / "aside", name, self._next(2), durable_from=1 << 30)])
+        self.writer.ingest([external_file(self.log / "aside", name, self._next(2), durable_from=1 << 30)])
 
     def cutover(self) -> None:
         self.writer.cutover()

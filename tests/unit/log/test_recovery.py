@@ -124,7 +124,7 @@ def _row_4(log: Path) -> None:
 def _row_4_torn(log: Path) -> None:
     _row_3(log)
     _foreign(log, lost=len(_framed(FOREIGN[1:])))
-    _write(log, b"\xff\xff\xff\xff", _header(log).own_tail + len(_framed(FOREIGN[:1])))
+    _write(log, b"\xff\xff\xff\xff", _header(log).published_tail + len(_framed(FOREIGN[:1])))
     _other_boot(log)
 
 
@@ -158,7 +158,7 @@ def _row_7_other_boot(log: Path) -> None:
 def _row_7_torn(log: Path) -> None:
     _kept(log)
     _foreign(log)
-    _write(log, b"\xff", _header(log).own_tail + len(_framed(FOREIGN[:1])))
+    _write(log, b"\xff", _header(log).published_tail + len(_framed(FOREIGN[:1])))
     _other_boot(log)
 
 

@@ -35,13 +35,13 @@ _ABSENT, _BROKEN, _HOLDS, _SPOILT = range(4)  # _SPOILT: the slot itself, not it
 class Case:
     """One combination.  O and H as distances: O from D; H one of the names below; P's end from O."""
 
-    ours: bool = True
+    is_native: bool = True
     live_good: bool = True
     closed: bool = False
     poison: bool = False
     mixed: bool = False
     same_boot: bool = True
-    vouched: bool = True
+    opened_before_unconfirmed: bool = True
     unconfirmed: bool = False  # O lies beyond D
     tail: str = "own"  # below, own, pending (P's end), between, beyond
     pending: int = _ABSENT  # P: there and its bytes hold, or not
@@ -53,16 +53,16 @@ class Case:
     proven: bool = False  # the index proves what follows D
 
     @property
-    def own_tail(self) -> int:
+    def published_tail(self) -> int:
         return D + (100 if self.unconfirmed else 0)
 
     @property
     def pending_end(self) -> int:
-        return self.own_tail + (0 if self.pending_empty else 60)
+        return self.published_tail + (0 if self.pending_empty else 60)
 
     @property
     def header_tail(self) -> int:
-        own = self.own_tail
+        own = self.published_tail
         return {"below": D - 20, "own": own, "pending": self.pending_end, "between": own + 30, "beyond": own + 200}[
             self.tail
         ]
@@ -76,12 +76,12 @@ class Case:
     def adoptable(self) -> bool:
         """Whether P is there, and nobody else wrote where it lies."""
         at_end = self.header_tail == self.pending_end and not self.same_boot
-        return self.believed and self.pending != _ABSENT and (self.header_tail == self.own_tail or at_end)
+        return self.believed and self.pending != _ABSENT and (self.header_tail == self.published_tail or at_end)
 
     @property
     def must_refuse(self) -> bool:
         """Where the table says so, and nowhere else."""
-        beyond = self.header_tail > self.own_tail
+        beyond = self.header_tail > self.published_tail
         if self.live_good and self.poison and self.same_boot:
             return False
         if not self.believed:
@@ -103,16 +103,23 @@ class Case:
 
     def header(self) -> LogHeader:
         # What the bytes prove is not in the header.
-        return _header(replace(self, vouched=True, running=True, chain_exact=True, blank=False, proven=False))
+        return _header(
+            replace(self, opened_before_unconfirmed=True, running=True, chain_exact=True, blank=False, proven=False)
+        )
 
     def decide(self) -> Verdict:
-        return decide(self.header(), _Evidence(self), same_boot=self.same_boot, vouched=self.vouched)
+        return decide(
+            self.header(),
+            _Evidence(self),
+            same_boot=self.same_boot,
+            opened_before_unconfirmed=self.opened_before_unconfirmed,
+        )
 
 
 @cache
 def _header(case: Case) -> LogHeader:
-    if not case.ours:
-        return LogHeader(status=int(case.closed), tail=FIRST_OFFSET_FOREIGN, number=1, next_number=0, ours=False)
+    if not case.is_native:
+        return LogHeader(status=int(case.closed), tail=FIRST_OFFSET_FOREIGN, number=1, next_number=0, is_native=False)
     header = new_log_header(number=1, uuid=UUID, first_sequence=0, created_ns=0, boot_id=bytes(16))
     if case.last != _ABSENT:
         header = header.with_slot(_slot(C, START, D, CRC_C))
@@ -122,11 +129,11 @@ def _header(case: Case) -> LogHeader:
         header = header.with_slot(_slot(C - 1, FIRST_OFFSET, START, CRC_C))
     else:
         header = header.with_slot(_slot(C + 1, D, case.pending_end, CRC_P))
-    flags = Flag.POISON * case.poison | Flag.MIXED * case.mixed
+    flags = Flag.POISON * case.poison | Flag.FOREIGN_WRITERS * case.mixed
     return replace(
-        header, status=Status.CLOSED if case.closed else Status.OPEN, tail=case.header_tail, own_tail=case.own_tail,
-        confirmed_end=D, confirmed_counter=C, running_crc=CRC_R, flags=flags, live_good=case.live_good,
-        record_count=9, next_number=2 if case.closed else 0,
+        header, status=Status.CLOSED if case.closed else Status.OPEN, tail=case.header_tail,
+        published_tail=case.published_tail, confirmed_end=D, confirmed_counter=C, running_crc=CRC_R, flags=flags,
+        live_good=case.live_good, record_count=9, next_number=2 if case.closed else 0,
     )  # fmt: skip
 
 
@@ -163,12 +170,12 @@ def _slot(counter: int, start: int, end: int, crc: int) -> CommitSlot:
 
 def _cases() -> Iterator[Case]:
     flag = (False, True)
-    for live_good, closed, poison, mixed, same_boot, vouched, unconfirmed, last in product(
+    for live_good, closed, poison, mixed, same_boot, opened_before_unconfirmed, unconfirmed, last in product(
         flag, flag, flag, flag, flag, flag, flag, (_ABSENT, _BROKEN, _HOLDS, _SPOILT)
     ):
         base = Case(
-            live_good=live_good, closed=closed, poison=poison, mixed=mixed, same_boot=same_boot, vouched=vouched,
-            unconfirmed=unconfirmed, last=last,
+            live_good=live_good, closed=closed, poison=poison, mixed=mixed, same_boot=same_boot,
+            opened_before_unconfirmed=opened_before_unconfirmed, unconfirmed=unconfirmed, last=last,
         )  # fmt: skip
         for pending, empty in ((_ABSENT, False), (_BROKEN, False), (_HOLDS, False), (_BROKEN, True), (_HOLDS, True)):
             if empty and not unconfirmed:
@@ -207,7 +214,7 @@ def _hold(case: Case) -> None:
     poisoned = case.live_good and case.poison and case.same_boot
     if poisoned:
         assert (verdict.row, action, tail) == (5, Action.SEAL, D)
-        assert verdict.end >= max(header.tail, header.own_tail)
+        assert verdict.end >= max(header.tail, header.published_tail)
         if case.pending:
             assert verdict.end >= case.pending_end
     # A pending commit that holds is always rolled forward, and nothing else ever is.
@@ -216,12 +223,12 @@ def _hold(case: Case) -> None:
         assert tail == case.pending_end
     # What is kept and not confirmed has been verified, and is written again, unless this descriptor vouches for it.
     if action in (Action.KEEP, Action.CONFIRM, Action.ADOPT) and not header.closed:
-        vouched = action is Action.KEEP and case.same_boot and case.vouched
-        assert case.running or vouched or not case.unconfirmed
+        opened_before_unconfirmed = action is Action.KEEP and case.same_boot and case.opened_before_unconfirmed
+        assert case.running or opened_before_unconfirmed or not case.unconfirmed
         assert tail == header.tail
         if tail > D and action is Action.KEEP:
             assert case.same_boot
-            assert case.vouched
+            assert case.opened_before_unconfirmed
     if action is Action.ADOPT and not case.same_boot:
         assert case.chain_exact
         assert not case.blank
@@ -259,7 +266,7 @@ def _row(case: Case) -> tuple[int, Action, int]:
 
 
 def test_row_1_another_programs_file_is_left_as_it_is() -> None:
-    assert _row(Case(ours=False)) == (1, Action.KEEP, FIRST_OFFSET_FOREIGN)
+    assert _row(Case(is_native=False)) == (1, Action.KEEP, FIRST_OFFSET_FOREIGN)
 
 
 def test_row_2_a_header_whose_identity_does_not_hold_is_corrupt() -> None:
@@ -293,7 +300,7 @@ def test_row_5_poison_of_this_boot_keeps_what_was_confirmed() -> None:
 
 
 def test_row_6_poison_of_another_boot_is_judged_by_the_bytes() -> None:
-    case = Case(poison=True, same_boot=False, vouched=False)
+    case = Case(poison=True, same_boot=False, opened_before_unconfirmed=False)
     assert _row(replace(case, pending=_HOLDS)) == (8, Action.ROLL_FORWARD, case.pending_end)
     assert _row(case) == (10, Action.KEEP, D)
     assert _row(replace(case, unconfirmed=True, running=False)) == (11, Action.SEAL, D)
@@ -315,7 +322,9 @@ def test_row_7_another_programs_tail_is_taken_over() -> None:
 @pytest.mark.parametrize("same_boot", [True, False])
 @pytest.mark.parametrize("empty", [True, False])
 def test_row_8_a_pending_commit_that_holds_is_rolled_forward(same_boot: bool, empty: bool) -> None:
-    case = Case(pending=_HOLDS, same_boot=same_boot, vouched=same_boot, unconfirmed=True, pending_empty=empty)
+    case = Case(
+        pending=_HOLDS, same_boot=same_boot, opened_before_unconfirmed=same_boot, unconfirmed=True, pending_empty=empty
+    )
     verdict = case.decide()
     assert (verdict.row, verdict.action, verdict.tail) == (8, Action.ROLL_FORWARD, case.pending_end)
     assert verdict.slot == case.header().pending
@@ -325,12 +334,12 @@ def test_row_8_a_pending_commit_that_holds_is_rolled_forward(same_boot: bool, em
 
 @pytest.mark.parametrize("same_boot", [True, False])
 def test_row_9_a_pending_commit_that_does_not_hold_never_was(same_boot: bool) -> None:
-    case = Case(pending=_BROKEN, same_boot=same_boot, vouched=same_boot)
+    case = Case(pending=_BROKEN, same_boot=same_boot, opened_before_unconfirmed=same_boot)
     assert _row(case) == (10, Action.KEEP, D)
     # What was in the file before it, and visible, is kept, if it is all there.
     again = Action.KEEP if same_boot else Action.CONFIRM
     assert _row(replace(case, unconfirmed=True)) == (10, again, D + 100)
-    assert _row(replace(case, unconfirmed=True, running=False, vouched=False)) == (11, Action.SEAL, D)
+    assert _row(replace(case, unconfirmed=True, running=False, opened_before_unconfirmed=False)) == (11, Action.SEAL, D)
 
 
 def test_row_10_what_is_not_confirmed_is_kept_and_written_again_by_who_cannot_vouch_for_it() -> None:
@@ -338,13 +347,13 @@ def test_row_10_what_is_not_confirmed_is_kept_and_written_again_by_who_cannot_vo
     assert _row(Case()) == (10, Action.KEEP, D)
     assert _row(case) == (10, Action.KEEP, D + 100)
     assert _row(replace(case, running=False)) == (10, Action.KEEP, D + 100)
-    assert _row(replace(case, vouched=False)) == (10, Action.CONFIRM, D + 100)
-    assert _row(replace(case, same_boot=False, vouched=True)) == (10, Action.CONFIRM, D + 100)
+    assert _row(replace(case, opened_before_unconfirmed=False)) == (10, Action.CONFIRM, D + 100)
+    assert _row(replace(case, same_boot=False, opened_before_unconfirmed=True)) == (10, Action.CONFIRM, D + 100)
 
 
 @pytest.mark.parametrize("same_boot", [True, False])
 def test_row_11_what_is_not_confirmed_and_does_not_hold_is_set_aside(same_boot: bool) -> None:
-    case = Case(unconfirmed=True, running=False, same_boot=same_boot, vouched=False)
+    case = Case(unconfirmed=True, running=False, same_boot=same_boot, opened_before_unconfirmed=False)
     verdict = case.decide()
     assert (verdict.row, verdict.action, verdict.tail, verdict.end) == (11, Action.SEAL, D, D + 100)
     assert _row(replace(case, proven=True)) == (11, Action.SEAL, D + 50)
@@ -367,7 +376,7 @@ def test_row_13_without_a_live_block_the_newest_slot_that_holds_says_the_tail() 
 
 def test_row_14_acknowledged_records_are_never_given_up_silently() -> None:
     for last in (_ABSENT, _BROKEN, _SPOILT):
-        case = Case(same_boot=False, vouched=False, last=last)
+        case = Case(same_boot=False, opened_before_unconfirmed=False, last=last)
         assert _row(case) == (14, Action.REFUSE, D)
         # In the same boot nothing was lost with the power, and nobody looks.
         assert _row(replace(case, same_boot=True)) == (10, Action.KEEP, D)

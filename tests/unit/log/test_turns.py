@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import binlog
-from binlog import Batch, Mode, Reader, Ref, Turn, Writer
+from binlog import Batch, Mode, ProducerBatch, Reader, Ref, Writer
 from binlog.errors import ClosedError, CorruptError, FullError, GoneError, PoisonedError, StateError
 from binlog.format.checksums import crc32c, pack_text
 from tests.support.indexes import check_entries, index_entries
@@ -57,11 +57,11 @@ def test_an_error_of_whoever_gives_the_batches_is_given_back_and_nothing_appende
 
     with Writer(log) as writer:
         writer.append(b"before")
-        append = partial(writer.append_turn, source="s", turn=1) if as_turn else writer.append_batches
+        append = partial(writer.append_idempotent, producer="s", sequence=1) if as_turn else writer.append_batches
         with pytest.raises(type(error)) as caught:
             append(given())
         assert caught.value is error
-        assert writer.last_turn("s") is None
+        assert writer.last_producer_batch("s") is None
         assert append(batches(b"whole")) is not None
     assert read_all(log) == [b"before", b"whole"]
 
@@ -100,7 +100,7 @@ def test_what_is_no_batch_is_refused_and_nothing_appended(log: Path) -> None:
                 writer.append_batch(batch)
             with pytest.raises(ValueError, match="are not the records that its offsets say"):
                 writer.append_batches([good, batch])
-        with pytest.raises(ValueError, match="lies nowhere"):
+        with pytest.raises(ValueError, match="has no ref"):
             writer.append_batch(Batch.from_records([]))
         writer.append(b"after")
     assert read_all(log) == [b"good", b"after"]
@@ -137,7 +137,7 @@ def test_a_turns_crc_is_of_all_its_records(log: Path, sizes: list[int]) -> None:
     given = [Batch.from_records([b"%d" % size * 100] * (size // 100)) for size in sizes]
     with Writer(log) as writer:
         writer.append(b"before")
-        turn = writer.append_turn(given, source="s", turn=0)
+        turn = writer.append_idempotent(given, producer="s", sequence=0)
     assert turn is not None
     assert turn.crc == crc32c(b"".join(bytes(batch.data) for batch in given))
 
@@ -161,69 +161,69 @@ def test_an_error_of_the_callers_leaves_nothing(log: Path) -> None:
     with Writer(log) as writer:
         for _ in range(2):
             with pytest.raises(LookupError):
-                writer.append_turn(failing(), source="s", turn=1)
+                writer.append_idempotent(failing(), producer="s", sequence=1)
             writer.append(b"between")
-        assert writer.last_turn("s") is None
-        assert writer.append_turn(batches(b"1", b"2"), source="s", turn=1) is not None
+        assert writer.last_producer_batch("s") is None
+        assert writer.append_idempotent(batches(b"1", b"2"), producer="s", sequence=1) is not None
     assert read_all(log) == [b"between", b"between", b"1", b"2"]
 
 
 def test_a_turn_is_appended_once(log: Path) -> None:
     with Writer(log) as writer:
-        assert writer.last_turn("s") is None
-        turn = writer.append_turn(batches(b"1", b"2"), source="s", turn=0)
-        assert turn == Turn("s", 0, 2, 1, 256, 266, turn.crc if turn else 0)
-        assert writer.append_turn(batches(b"1", b"2"), source="s", turn=0) is None
-        assert writer.last_turn("s") == turn
+        assert writer.last_producer_batch("s") is None
+        turn = writer.append_idempotent(batches(b"1", b"2"), producer="s", sequence=0)
+        assert turn == ProducerBatch("s", 0, 2, 1, 256, 266, turn.crc if turn else 0)
+        assert writer.append_idempotent(batches(b"1", b"2"), producer="s", sequence=0) is None
+        assert writer.last_producer_batch("s") == turn
         writer.append(b"by another")
-        assert writer.append_turn(batches(b"1", b"2"), source="other", turn=0) is not None
-        assert writer.append_turn(batches(b"3"), source="s", turn=5) is not None
-        assert writer.append_turn(batches(b"4"), source="s", turn=4) is None
+        assert writer.append_idempotent(batches(b"1", b"2"), producer="other", sequence=0) is not None
+        assert writer.append_idempotent(batches(b"3"), producer="s", sequence=5) is not None
+        assert writer.append_idempotent(batches(b"4"), producer="s", sequence=4) is None
     with Writer(log) as writer:
-        assert writer.append_turn(batches(b"3"), source="s", turn=5) is None
-        found = writer.last_turn("s")
+        assert writer.append_idempotent(batches(b"3"), producer="s", sequence=5) is None
+        found = writer.last_producer_batch("s")
         assert found is not None
-        assert (found.turn, found.ref) == (5, Ref(1, 290))
+        assert (found.sequence, found.ref) == (5, Ref(1, 290))
     assert read_all(log) == [b"1", b"2", b"by another", b"1", b"2", b"3"]
 
 
 def test_a_turn_without_records_counts(log: Path) -> None:
     with Writer(log) as writer:
-        assert writer.append_turn([], source="s", turn=3) is not None
-        assert writer.append_turn(batches(b"late"), source="s", turn=3) is None
-        assert writer.append_turn(batches(b"next"), source="s", turn=4) is not None
+        assert writer.append_idempotent([], producer="s", sequence=3) is not None
+        assert writer.append_idempotent(batches(b"late"), producer="s", sequence=3) is None
+        assert writer.append_idempotent(batches(b"next"), producer="s", sequence=4) is not None
     assert read_all(log) == [b"next"]
 
 
 def test_turns_outlive_cutovers_and_pruning(log: Path) -> None:
     with Writer(log) as writer:
-        writer.append_turn(batches(b"1"), source="s", turn=0)
+        writer.append_idempotent(batches(b"1"), producer="s", sequence=0)
         writer.cutover()
         writer.append(b"2")
         binlog.prune(log, before=Ref(2, 256))
-        assert writer.append_turn(batches(b"1"), source="s", turn=0) is None
-        assert writer.append_turn(batches(b"3"), source="s", turn=1) is not None
+        assert writer.append_idempotent(batches(b"1"), producer="s", sequence=0) is None
+        assert writer.append_idempotent(batches(b"3"), producer="s", sequence=1) is not None
     assert read_all(log) == [b"2", b"3"]
 
 
 def test_a_limit_cuts_over_behind_a_turn(log: Path) -> None:
     with Writer(log, cutover_bytes=1000) as writer:
-        writer.append_turn(batches(bytes(600), bytes(600)), source="s", turn=0)
+        writer.append_idempotent(batches(bytes(600), bytes(600)), producer="s", sequence=0)
         assert writer.append(b"after").number == 2
-        assert writer.append_turn(batches(b"1"), source="s", turn=1) is not None
+        assert writer.append_idempotent(batches(b"1"), producer="s", sequence=1) is not None
 
 
 def test_bad_turns_are_refused(log: Path) -> None:
     with Writer(log, record_bytes_max=10) as writer:
-        with pytest.raises(ValueError, match="a turn is 0 to"):
-            writer.append_turn([], source="s", turn=-1)
+        with pytest.raises(ValueError, match="a sequence is 0 to"):
+            writer.append_idempotent([], producer="s", sequence=-1)
         with pytest.raises(TypeError, match="whole number, not str"):
-            writer.append_turn([], source="s", turn="1")  # type: ignore[arg-type]
+            writer.append_idempotent([], producer="s", sequence="1")  # type: ignore[arg-type]
         with pytest.raises(FullError, match="a record of 11 bytes; the limit is 10"):
-            writer.append_turn(batches(bytes(11)), source="s", turn=1)
+            writer.append_idempotent(batches(bytes(11)), producer="s", sequence=1)
         writer.append(b"fine")
     with pytest.raises(ClosedError):
-        writer.append_turn([], source="s", turn=1)
+        writer.append_idempotent([], producer="s", sequence=1)
     assert read_all(log) == [b"fine"]
 
 
@@ -232,69 +232,66 @@ def test_another_programs_file_takes_no_turns_until_it_is_cut_over(log: Path) ->
     jpos_file(log, [b"theirs"])
     with Writer(log) as writer:
         with pytest.raises(StateError, match="cut over first"):
-            writer.append_turn(batches(b"1"), source="s", turn=0)
-        assert writer.last_turn("s") is None
+            writer.append_idempotent(batches(b"1"), producer="s", sequence=0)
+        assert writer.last_producer_batch("s") is None
         writer.cutover()
-        assert writer.append_turn(batches(b"1"), source="s", turn=0) is not None
+        assert writer.append_idempotent(batches(b"1"), producer="s", sequence=0) is not None
     assert read_all(log) == [b"theirs", b"1"]
 
 
 def test_a_damaged_turn_file_is_told(log: Path) -> None:
     with Writer(log) as writer:
-        writer.append_turn(batches(b"1"), source="s", turn=0)
-        [file] = log.glob("*.once")
+        writer.append_idempotent(batches(b"1"), producer="s", sequence=0)
+        [file] = log.glob("*.producer")
         good = file.read_bytes()
         file.write_bytes(good[:-5])
-        with pytest.raises(CorruptError, match="it is no turn"):
-            writer.append_turn(batches(b"2"), source="s", turn=1)
-        file.write_bytes(pack_text(json.dumps({**json.loads(good[9:]), "source": "another"}).encode()))
-        with pytest.raises(CorruptError, match="it is of 'another'"):
-            writer.last_turn("s")
+        with pytest.raises(CorruptError, match="it is no producer batch"):
+            writer.append_idempotent(batches(b"2"), producer="s", sequence=1)
+        file.write_bytes(pack_text(json.dumps({**json.loads(good[9:]), "producer": "another"}).encode()))
+        with pytest.raises(CorruptError, match="it is a batch of 'another'"):
+            writer.last_producer_batch("s")
         file.write_bytes(good)
-        assert writer.append_turn(batches(b"2"), source="s", turn=1) is not None
+        assert writer.append_idempotent(batches(b"2"), producer="s", sequence=1) is not None
 
 
 def test_a_flipped_bit_in_a_turn_file_is_told_and_put_right(log: Path) -> None:
     with Writer(log) as writer:
-        writer.append_turn(batches(b"1"), source="s", turn=7)
-        [file] = log.glob("*.once")
+        writer.append_idempotent(batches(b"1"), producer="s", sequence=7)
+        [file] = log.glob("*.producer")
         good = file.read_bytes()
         flipped = bytearray(good)
-        flipped[good.index(b'"turn": 7') + 8] ^= 1  # which says 6
+        flipped[good.index(b'"sequence": 7') + 12] ^= 1  # which says 6
         file.write_bytes(flipped)
-        assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(file), "once")]
-        last = writer.last_turn("s")
+        assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(file), "producer")]
+        last = writer.last_producer_batch("s")
         assert last is not None
-        assert last.turn == 7
-        assert writer.append_turn(batches(b"1"), source="s", turn=7) is None
+        assert last.sequence == 7
+        assert writer.append_idempotent(batches(b"1"), producer="s", sequence=7) is None
     assert file.read_bytes() == flipped
-    assert [(each.path, each.action) for each in binlog.repair(log, dry_run=True)] == [(str(file), "once")]
+    assert [(each.path, each.action) for each in binlog.repair(log, dry_run=True)] == [(str(file), "producer")]
     assert file.read_bytes() == flipped
-    assert [(each.path, each.action) for each in binlog.repair(log)] == [(str(file), "once")]
+    assert [(each.path, each.action) for each in binlog.repair(log)] == [(str(file), "producer")]
     assert file.read_bytes() == good
     assert binlog.check(log) == []
 
 
-def test_a_turn_file_without_a_checksum_counts(log: Path) -> None:
-    """As they were written before."""
+def test_a_producer_file_without_a_checksum_is_refused(log: Path) -> None:
     with Writer(log) as writer:
-        writer.append_turn(batches(b"1"), source="s", turn=7)
-    [file] = log.glob("*.once")
+        writer.append_idempotent(batches(b"1"), producer="s", sequence=7)
+    [file] = log.glob("*.producer")
     file.write_bytes(file.read_bytes()[9:-1])
-    assert file.read_bytes().startswith(b'{"source"')
-    assert binlog.check(log) == []
-    with Writer(log) as writer:
-        assert writer.append_turn(batches(b"1"), source="s", turn=7) is None
-        assert writer.append_turn(batches(b"2"), source="s", turn=8) is not None
-    assert file.read_bytes()[8:10] == b" {"
-    assert read_all(log) == [b"1", b"2"]
+    assert file.read_bytes().startswith(b'{"producer"')
+    assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(file), "producer")]
+    with Writer(log) as writer, pytest.raises(CorruptError, match="it is no producer batch"):
+        writer.append_idempotent(batches(b"2"), producer="s", sequence=8)
+    file.unlink()
 
 
 def test_check_tells_of_a_turn_file_that_nobody_can_read(log: Path) -> None:
     with Writer(log) as writer:
-        writer.append_turn(batches(b"1"), source="s", turn=7)
-    [file] = log.glob("*.once")
+        writer.append_idempotent(batches(b"1"), producer="s", sequence=7)
+    [file] = log.glob("*.producer")
     file.write_bytes(b"nothing\n")
-    assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(file), "once")]
+    assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(file), "producer")]
     assert binlog.repair(log) == []
     file.unlink()
