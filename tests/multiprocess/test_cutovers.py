@@ -26,7 +26,7 @@ def test_a_storm_of_cutovers_gives_one_each(log: Path, method: str) -> None:
     assert jobs_by_writer(read_all(log)) == jobs_by_writer(all_raw_records(log))
 
 
-def test_those_that_expect_a_number_cut_it_over_once(log: Path) -> None:
+def test_callers_that_expect_a_number_cut_it_over_once(log: Path) -> None:
     results = run_all("fork", [(cut_over, (log, 20, True)) for _ in range(6)])
     last = max(number for own in results for number in own)
     assert binlog.stat(log).files[-1].number == last

@@ -57,7 +57,7 @@ def _two_threads(log: Path, ready: int, go: int, told: int) -> None:
             thread.join()
 
 
-def test_a_leader_that_died_while_it_told_the_places_had_the_rest_told_wrong(log: Path) -> None:
+def test_a_leader_that_died_while_it_set_outcomes_had_the_rest_set_wrong(log: Path) -> None:
     """Whoever told the rest took the first of them for the first of the group."""
     ready, go, told = os.pipe(), os.pipe(), os.pipe()
     with Writer(log) as writer:
@@ -91,7 +91,7 @@ def test_a_leader_that_died_while_it_told_the_places_had_the_rest_told_wrong(log
 
 
 @pytest.mark.parametrize("hints", [(LED,), (DEPUTISED,), (LED, DEPUTISED)])
-def test_hints_that_the_dead_left_hold_nobody_up(log: Path, hints: tuple[int, ...]) -> None:
+def test_hints_of_a_dead_leader_delay_no_writer(log: Path, hints: tuple[int, ...]) -> None:
     with Writer(log) as writer, Writer(log) as other:
         writer.append(b"before")
         other.append(b"so both have a ring")

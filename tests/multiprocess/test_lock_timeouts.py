@@ -155,7 +155,7 @@ def _until_staged(memory: mmap.mmap) -> None:
     until(lambda: struct.unpack_from("=Q", memory, _RING)[0] > 0)
 
 
-def test_a_record_is_taken_back_when_the_time_is_up(log: Path) -> None:
+def test_a_record_is_withdrawn_at_the_deadline(log: Path) -> None:
     with _one_that_waits(log, b"late", lock_timeout=0.2) as (writer, go, told):
         memory = _area(log)
 
@@ -169,7 +169,7 @@ def test_a_record_is_taken_back_when_the_time_is_up(log: Path) -> None:
     assert read_all(log) == [b"next"]
 
 
-def test_a_record_that_a_leader_has_taken_is_waited_for_when_the_time_is_up(log: Path) -> None:
+def test_a_record_that_a_leader_has_taken_is_waited_for_after_the_deadline(log: Path) -> None:
     with _one_that_waits(log, b"taken", lock_timeout=0.05) as (writer, go, told):
         memory = _area(log)
 

@@ -73,7 +73,7 @@ def _bytes_read_to_open(log: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_what_is_read_does_not_grow_with_the_log(log: Path, tmp_path: Path, *, power_cut: bool) -> None:
+def test_the_bytes_read_at_opening_do_not_grow_with_the_log(log: Path, tmp_path: Path, *, power_cut: bool) -> None:
     read = []
     for place, mebibytes in ((tmp_path / "small", 1), (log, 128)):
         _killed_writer(place, mebibytes)

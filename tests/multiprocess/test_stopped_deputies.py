@@ -82,7 +82,7 @@ def _locked(file: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def test_a_stopped_deputy_holds_up_nobody(log: Path) -> None:
+def test_a_stopped_deputy_delays_no_writer(log: Path) -> None:
     stopped, other = Appender(log), Appender(log)
     for appender in (stopped, other):
         appender.append("so each has a ring")
@@ -99,7 +99,7 @@ def test_a_stopped_deputy_holds_up_nobody(log: Path) -> None:
     assert sorted(read_all(log)[2:]) == [b"and on", b"goes on", b"taken along"]
 
 
-def test_a_deputy_for_a_closed_file_holds_up_nobody_in_the_open_one(log: Path) -> None:
+def test_a_deputy_of_a_closed_file_delays_no_writer_of_the_open_one(log: Path) -> None:
     late, other = Appender(log), Appender(log)
     for appender in (late, other):
         appender.append("so each has a ring")

@@ -103,7 +103,7 @@ def _without_times(log: Path, number: int) -> list[tuple[int, int, int, int, int
     return found
 
 
-def test_turns_and_ingests_are_written_as_the_same_bytes(tmp_path: Path, golden: dict[str, Golden]) -> None:
+def test_producer_batches_and_ingests_are_written_as_the_same_bytes(tmp_path: Path, golden: dict[str, Golden]) -> None:
     for path in _files(tmp_path, "*.producer*"):
         directory = LogDirectory(path.parent)
         found = read_producer_batch(directory, path.name)

@@ -18,36 +18,36 @@ from tests.support.children import Child
 
 # What a few KB may cost, with what zstd takes for itself.
 MEMORY_BYTES = 96 << 20
-TURN = {"producer": "source", "sequence": 1, "record_count": 1, "number": 1, "start": 256, "end": 264, "crc": 1}
+BATCH = {"producer": "source", "sequence": 1, "record_count": 1, "number": 1, "start": 256, "end": 264, "crc": 1}
 
-HOSTILE_TURNS: dict[str, bytes] = {
+HOSTILE_BATCHES: dict[str, bytes] = {
     **{
-        f"{name} is {value!r}": json.dumps({**TURN, name: value}).encode()
+        f"{name} is {value!r}": json.dumps({**BATCH, name: value}).encode()
         for name, value in [
             ("sequence", "1"), ("sequence", 1.5), ("sequence", True), ("sequence", None), ("sequence", [1]),
             ("number", 0), ("number", -1), ("number", 1e300), ("start", -1), ("end", 2**70), ("end", 10), ("crc", -1),
             ("crc", 2**32), ("crc", 1.0), ("record_count", -5), ("producer", 7), ("producer", None), ("producer", {}),
         ]
     },
-    "infinite": json.dumps({**TURN, "sequence": float("inf")}).encode(),
-    "lacks one": json.dumps({name: TURN[name] for name in list(TURN)[1:]}).encode(),
-    "has one more": json.dumps({**TURN, "more": 1}).encode(),
+    "infinite": json.dumps({**BATCH, "sequence": float("inf")}).encode(),
+    "lacks one": json.dumps({name: BATCH[name] for name in list(BATCH)[1:]}).encode(),
+    "has one more": json.dumps({**BATCH, "more": 1}).encode(),
     "deep arrays": b"[" * 60_000,
     "deep objects": b'{"a":' * 10_000,
     "many digits": b"1" * 60_000,
     "no text": b"\xff\xfe\x00",
     "empty": b"",
     "null": b"null",
-    "too large": json.dumps({**TURN, "producer": "x" * 70_000}).encode(),
+    "too large": json.dumps({**BATCH, "producer": "x" * 70_000}).encode(),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", HOSTILE_TURNS)
-def test_a_turn_that_is_none_is_an_error_of_ours(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("what", HOSTILE_BATCHES)
+def test_a_hostile_producer_file_raises_corrupt_error(tmp_path: Path, what: str) -> None:
     with Writer(tmp_path) as writer:
         writer.append_idempotent([Batch.from_records([b"record"])], producer="source", sequence=1)
     [path] = tmp_path.glob("*.producer")
-    path.write_bytes(HOSTILE_TURNS[what])
+    path.write_bytes(HOSTILE_BATCHES[what])
     with Writer(tmp_path) as writer:
         with pytest.raises(CorruptError) as caught:
             writer.last_producer_batch("source")

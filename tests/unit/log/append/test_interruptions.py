@@ -27,20 +27,20 @@ _OPTIONS: dict[str, Any] = {
 _HANG_SECONDS = 20
 _ALL_MAX = 60  # of a call that has more places, so many are tried
 _LARGE = bytes(70_000)
-_DRAFTS = itertools.count()
+_FILE_NUMBERS = itertools.count()
 
 
-def _append_turn(writer: Writer) -> None:
+def _append_idempotent(writer: Writer) -> None:
     last = writer.last_producer_batch("source")
-    turn = 0 if last is None else last.sequence + 1
-    records = [b"turn %d, first" % turn, b"turn %d, last" % turn]
-    writer.append_idempotent([Batch.from_records(records)], producer="source", sequence=turn)
+    sequence = 0 if last is None else last.sequence + 1
+    records = [b"batch %d, first" % sequence, b"batch %d, last" % sequence]
+    writer.append_idempotent([Batch.from_records(records)], producer="source", sequence=sequence)
 
 
-def _append_drafts(writer: Writer) -> None:
-    with ExternalFileWriter(f"{writer.path}-draft-{next(_DRAFTS)}") as draft:
-        draft.append(Batch.from_records([b"x", b"y"]))
-        writer.ingest([draft.finish()])
+def _ingest(writer: Writer) -> None:
+    with ExternalFileWriter(f"{writer.path}-external-{next(_FILE_NUMBERS)}") as external:
+        external.append(Batch.from_records([b"x", b"y"]))
+        writer.ingest([external.finish()])
 
 
 def _append_together(writer: Writer) -> None:
@@ -67,9 +67,9 @@ _CALLS: dict[str, Callable[[Writer], object]] = {
     "append-closed": lambda writer: writer.append(b"x"),
     "append-limit": lambda writer: writer.append(b"x"),
     "append-together": _append_together,
-    "append-turn": _append_turn,
+    "append-idempotent": _append_idempotent,
     "append-batches": lambda writer: writer.append_batches([Batch.from_records([b"x"])] * 2),
-    "append-drafts": _append_drafts,
+    "ingest": _ingest,
     "open": _open_and_append,
     "cutover": lambda writer: writer.cutover(),
     "sync": _sync,
@@ -119,7 +119,7 @@ def _places(call: Callable[[], object]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", _CALLS)
-def test_a_writer_goes_on_after_ctrl_c_at_any_place_of_a_call(log: Path, name: str) -> None:
+def test_a_writer_continues_after_ctrl_c_at_any_point_of_a_call(log: Path, name: str) -> None:
     call = _CALLS[name]
     limit = {"cutover_bytes": 1} if name == "append-limit" else {}
     with Writer(log, **_OPTIONS) as other, Writer(log, **_OPTIONS, **limit) as writer:
@@ -141,12 +141,12 @@ def test_a_writer_goes_on_after_ctrl_c_at_any_place_of_a_call(log: Path, name: s
     for at in places:
         assert found.count(b"after %d" % at) == len(Mode)
         assert found.count(b"other %d" % at) == 1
-    turns = [record for record in found if record.startswith(b"turn")]
-    whole = [(b"turn %d, first" % turn, b"turn %d, last" % turn) for turn in range(len(turns) // 2)]
-    assert turns == list(itertools.chain(*whole))
+    batches = [record for record in found if record.startswith(b"batch")]
+    whole = [(b"batch %d, first" % sequence, b"batch %d, last" % sequence) for sequence in range(len(batches) // 2)]
+    assert batches == list(itertools.chain(*whole))
 
 
-def test_a_writer_that_was_interrupted_while_it_closed_can_be_closed_again(log: Path) -> None:
+def test_a_writer_interrupted_in_close_can_be_closed_again(log: Path) -> None:
     with Writer(log, **_OPTIONS) as other:
         at = 0
         kept: list[BaseException] = []

@@ -21,24 +21,26 @@ _FILES, _RECORDS = 3, 4
 _LAST = b"the last one"
 
 
-def _record(publisher: int, turn: int, index: int) -> bytes:
-    return b"draft %d %d %d" % (publisher, turn, index)
+def _record(publisher: int, sequence: int, index: int) -> bytes:
+    return b"ingested %d %d %d" % (publisher, sequence, index)
 
 
-def _drafts(log: Path, publisher: int, turn: int) -> list[ExternalFile]:
+def _external_files(log: Path, publisher: int, sequence: int) -> list[ExternalFile]:
     made = []
     for file in range(_FILES):
-        with ExternalFileWriter(log / "aside" / os.urandom(8).hex()) as draft:
+        with ExternalFileWriter(log / "aside" / os.urandom(8).hex()) as external:
             indexes = range(file * _RECORDS, (file + 1) * _RECORDS)
-            draft.append(Batch.from_records([_record(publisher, turn, index) for index in indexes]))
-            made.append(draft.finish())
+            external.append(Batch.from_records([_record(publisher, sequence, index) for index in indexes]))
+            made.append(external.finish())
     return made
 
 
-def _publish(log: Path, publisher: int, turns: int, pause: float = 0.0) -> None:
+def _publish(log: Path, publisher: int, batches: int, pause: float = 0.0) -> None:
     with Writer(log) as writer:
-        for turn in range(turns):
-            writer.ingest(_drafts(log, publisher, turn), producer=f"publisher {publisher}", sequence=turn)
+        for sequence in range(batches):
+            writer.ingest(
+                _external_files(log, publisher, sequence), producer=f"publisher {publisher}", sequence=sequence
+            )
             time.sleep(pause)
 
 
@@ -72,45 +74,45 @@ def _follow(log: Path) -> list[bytes]:
 
 
 def _check_whole(found: list[bytes], *, until: list[bytes] | None = None) -> None:
-    """Each turn's records are all there, next to each other and in order, and those of a publisher's turns rise.
+    """Each batch's records are all there, next to each other and in order, and those of a publisher's batches rise.
 
-    until: the last record, of a turn whose last files may not be in the log yet.
+    until: the last record, of a batch whose last files may not be in the log yet.
     """
-    if until and until[0].startswith(b"draft "):
-        publisher, turn, index = map(int, until[0].split()[1:])
+    if until and until[0].startswith(b"ingested "):
+        publisher, sequence, index = map(int, until[0].split()[1:])
         assert (index + 1) % _RECORDS == 0, "a part of a file"
-        found = found + [_record(publisher, turn, rest) for rest in range(index + 1, _FILES * _RECORDS)]
-    drafted = [tuple(map(int, record.split()[1:])) for record in found if record.startswith(b"draft ")]
+        found = found + [_record(publisher, sequence, rest) for rest in range(index + 1, _FILES * _RECORDS)]
+    ingested = [tuple(map(int, record.split()[1:])) for record in found if record.startswith(b"ingested ")]
     size = _FILES * _RECORDS
-    turns = [drafted[start : start + size] for start in range(0, len(drafted), size)]
-    for turn in turns:
-        assert turn == [(*turn[0][:2], index) for index in range(size)]
-    counts = Counter(turn[0][0] for turn in turns)
+    batches = [ingested[start : start + size] for start in range(0, len(ingested), size)]
+    for batch in batches:
+        assert batch == [(*batch[0][:2], index) for index in range(size)]
+    counts = Counter(batch[0][0] for batch in batches)
     for publisher in counts:
-        assert [turn[0][1] for turn in turns if turn[0][0] == publisher] == list(range(counts[publisher]))
+        assert [batch[0][1] for batch in batches if batch[0][0] == publisher] == list(range(counts[publisher]))
 
 
-def _all_of(log: Path, publishers: int, turns: int, writers: int, count: int) -> None:
-    work = [(_publish, (log, publisher, turns)) for publisher in range(publishers)]
+def _all_of(log: Path, publishers: int, batches: int, writers: int, count: int) -> None:
+    work = [(_publish, (log, publisher, batches)) for publisher in range(publishers)]
     work += [(append_jobs, (log, writer, count)) for writer in range(writers - 1)]
     run_all("fork", [*work, (append_and_cut_over, (log, writers - 1, count, 20))])
     with Writer(log) as writer:
         writer.append(_LAST)
 
 
-def test_publishers_appenders_and_cutovers_at_once(log: Path) -> None:
-    publishers, turns, writers, count = 3, 12, 3, 150
+def test_concurrent_ingests_appends_and_cutovers(log: Path) -> None:
+    publishers, batches, writers, count = 3, 12, 3, 150
     (log / "aside").mkdir(parents=True)
     with Writer(log):
         pass
     found = run_all(
         "fork",
-        [(_all_of, (log, publishers, turns, writers, count)), (_look, (log,)), (_follow, (log,)), (_follow, (log,))],
+        [(_all_of, (log, publishers, batches, writers, count)), (_look, (log,)), (_follow, (log,)), (_follow, (log,))],
     )
     records = read_all(log)
     _check_whole(records)
-    assert sum(record.startswith(b"draft ") for record in records) == publishers * turns * _FILES * _RECORDS
-    jobs = [record for record in all_raw_records(log) if not record.startswith(b"draft ") and record != _LAST]
+    assert sum(record.startswith(b"ingested ") for record in records) == publishers * batches * _FILES * _RECORDS
+    jobs = [record for record in all_raw_records(log) if not record.startswith(b"ingested ") and record != _LAST]
     assert jobs_by_writer(jobs) == {writer: list(range(count)) for writer in range(writers)}
     assert found[1] > 3
     assert found[2] == found[3] == records
@@ -118,27 +120,27 @@ def test_publishers_appenders_and_cutovers_at_once(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_publishers_that_are_killed_again_and_again_beside_others(log: Path) -> None:
-    """Killed at whatever moment, and begun anew with all their turns, until they are through."""
-    turns, kills = 40, 30
+def test_ingesting_processes_that_are_killed_again_and_again(log: Path) -> None:
+    """Killed at whatever moment, and begun anew with all their batches, until they are through."""
+    batches, kills = 40, 30
     (log / "aside").mkdir(parents=True)
     with Writer(log):
         pass
     beside = Child(append_and_cut_over, log, 0, 600, 40)
     watching = Child(_look, log)
     for number in range(kills):
-        child = Child(_publish, log, number % 2, turns, 0.002)
+        child = Child(_publish, log, number % 2, batches, 0.002)
         time.sleep(0.03 + (number * 7919 % 100) / 700)
         os.kill(child.pid, signal.SIGKILL)
         os.waitpid(child.pid, 0)
         os.close(child._errors)
         assert binlog.check(log) == []
     for publisher in range(2):
-        _publish(log, publisher, turns)
+        _publish(log, publisher, batches)
     beside.join()
     with Writer(log) as writer:
         writer.append(_LAST)
     watching.join()
     records = read_all(log)
     _check_whole(records)
-    assert sum(record.startswith(b"draft ") for record in records) == 2 * turns * _FILES * _RECORDS
+    assert sum(record.startswith(b"ingested ") for record in records) == 2 * batches * _FILES * _RECORDS

@@ -331,7 +331,7 @@ def test_each_row_is_recovered_by_the_writer_that_opens_the_log(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", OTHER_BOOT)
-def test_a_reader_sees_what_recovery_will_keep_before_any_writer_was_there(tmp_path: Path, name: str) -> None:
+def test_a_reader_sees_the_records_that_recovery_will_keep(tmp_path: Path, name: str) -> None:
     row, log = ROWS[name], tmp_path / "log"
     row.left(log)
     files = _files(log)
@@ -340,7 +340,7 @@ def test_a_reader_sees_what_recovery_will_keep_before_any_writer_was_there(tmp_p
     assert _files(log) == files
 
 
-def test_what_a_recovery_that_died_had_set_aside_stays_beside_what_is_there_now(tmp_path: Path) -> None:
+def test_bytes_quarantined_by_a_dead_recovery_stay_next_to_the_new_ones(tmp_path: Path) -> None:
     """Another program may have appended meanwhile, over bytes of which there is a copy."""
     log = tmp_path / "log"
     _row_5(log)
@@ -354,7 +354,7 @@ def test_what_a_recovery_that_died_had_set_aside_stays_beside_what_is_there_now(
 
 
 @pytest.mark.parametrize("other_boot", [False, True])
-def test_a_tail_from_before_the_live_block_beside_it_is_taken_from_a_slot(tmp_path: Path, other_boot: bool) -> None:
+def test_a_tail_older_than_its_live_block_is_taken_from_a_slot(tmp_path: Path, other_boot: bool) -> None:
     """Row 12, if the bytes do not hold either: the header's lines came to the disk one by one."""
     log = tmp_path / "log"
     _seen(log)
@@ -390,14 +390,14 @@ def test_a_writer_killed_at_each_call_of_a_recovery_leaves_what_the_next_one_rec
     figure(f"kill sweep of recovery, row {name}: {kills} kills")
 
 
-def test_row_2_a_damaged_identity_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_row_2_a_damaged_identity_is_refused_and_the_file_is_unchanged(tmp_path: Path) -> None:
     log = tmp_path / "log"
     _kept(log)
     _write(log, b"X", 40)
     _is_refused(log, "identity-crc")
 
 
-def test_row_14_acknowledged_records_that_are_gone_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
+def test_row_14_lost_acknowledged_records_are_refused_and_the_file_is_unchanged(tmp_path: Path) -> None:
     log = tmp_path / "log"
     _kept(log)
     _other_boot(log)
@@ -405,7 +405,7 @@ def test_row_14_acknowledged_records_that_are_gone_are_refused_and_left_as_they_
     _is_refused(log, "recovery-14")
 
 
-def test_row_15_a_next_file_that_cannot_be_it_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_row_15_a_wrong_next_file_is_refused_and_unchanged(tmp_path: Path) -> None:
     log = tmp_path / "log"
     _row_15(log)
     _write(log, b"X", 40, number=2)

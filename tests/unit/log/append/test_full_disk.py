@@ -75,7 +75,7 @@ def _meet_a_limit(disk: Path) -> None:
     assert binlog.check(log) == []
 
 
-def _turns(disk: Path) -> None:
+def _batches(disk: Path) -> None:
     log = disk / "log"
     mebibyte = Batch.from_records([bytes(1020)] * 1024)
     with Writer(log) as writer:
@@ -93,20 +93,20 @@ def _turns(disk: Path) -> None:
     assert binlog.check(log) == []
 
 
-def _drafts(disk: Path) -> None:
+def _ingests(disk: Path) -> None:
     log, filler = disk / "log", disk / "filler"
 
-    def drafts() -> list[ExternalFile]:
+    def external_files() -> list[ExternalFile]:
         made = []
         for number in range(2):
-            with ExternalFileWriter(log / f"{number}.draft") as draft:
-                draft.append(Batch.from_records([bytes(1020)] * 500))
-                made.append(draft.finish())
+            with ExternalFileWriter(log / f"{number}.external") as external:
+                external.append(Batch.from_records([bytes(1020)] * 500))
+                made.append(external.finish())
         return made
 
     with Writer(log) as writer:
         writer.append(b"before")
-        made = drafts()
+        made = external_files()
         free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
         # Less and less is left, so that it fails at each step that wants some.
         for left in range(0, 5 * 4096, 4096):
@@ -121,9 +121,9 @@ def _drafts(disk: Path) -> None:
             assert [path.name for path in sorted(log.glob("*.dat"))] == ["00000001.dat"]
             assert binlog.check(log) == []
             filler.unlink()
-            for path in log.glob("*.draft"):
+            for path in log.glob("*.external"):
                 path.unlink()
-            made = drafts()
+            made = external_files()
         else:
             raise AssertionError("there is never enough")
         assert left > 0
@@ -133,6 +133,6 @@ def _drafts(disk: Path) -> None:
     assert binlog.check(log) == []
 
 
-@pytest.mark.parametrize("work", [_use, _go_on, _meet_a_limit, _turns, _drafts])
+@pytest.mark.parametrize("work", [_use, _go_on, _meet_a_limit, _batches, _ingests])
 def test_a_full_disk_fails_the_append_and_nothing_else(tmp_path: Path, work: Callable[[Path], None]) -> None:
     on_a_small_disk(tmp_path, lambda: work(tmp_path))

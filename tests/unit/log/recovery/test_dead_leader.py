@@ -60,7 +60,7 @@ def _header(counter: int, *, nonce: int = 44, tail: int = 1000) -> LogHeader:
 
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("state", [PREPARED, NOTE_SLOTTED])
-def test_a_group_with_a_slot_is_in_the_file_where_the_slot_is(state: int, there: bool) -> None:
+def test_a_group_with_a_slot_is_in_the_file_if_the_slot_is(state: int, there: bool) -> None:
     note, there_or_not = replace(NOTE, state=state), Bytes(there)
     assert outcome(note, _header(3), there_or_not) is Outcome.STAGED_AGAIN
     for counter in (4, 5):
@@ -68,7 +68,7 @@ def test_a_group_with_a_slot_is_in_the_file_where_the_slot_is(state: int, there:
         assert outcome(note, _header(counter, nonce=99), there_or_not) is Outcome.STAGED_AGAIN
 
 
-def test_a_group_that_was_overtaken_is_in_the_file_where_its_bytes_are() -> None:
+def test_an_overtaken_group_is_in_the_file_if_its_bytes_are() -> None:
     overtaken = _header(6)
     assert outcome(NOTE, overtaken, Bytes(True)) is Outcome.IN_FILE
     assert outcome(replace(NOTE, state=PREPARED), overtaken, Bytes(True)) is Outcome.UNKNOWN
@@ -77,12 +77,12 @@ def test_a_group_that_was_overtaken_is_in_the_file_where_its_bytes_are() -> None
         assert outcome(replace(NOTE, state=state), overtaken, Bytes(False)) is Outcome.STAGED_AGAIN
 
 
-def test_a_group_without_a_slot_is_in_the_file_where_its_bytes_are_below_the_tail() -> None:
+def test_a_group_without_a_slot_is_in_the_file_if_its_bytes_are_before_the_tail() -> None:
     note = replace(NOTE, state=PREPARED, counter=0)
     assert outcome(note, _header(3), Bytes(True)) is Outcome.IN_FILE
     assert outcome(note, _header(3), Bytes(False)) is Outcome.STAGED_AGAIN
     assert outcome(note, _header(3, tail=349), Bytes(True)) is Outcome.STAGED_AGAIN
 
 
-def test_what_was_not_yet_written_is_staged_again() -> None:
+def test_a_group_that_was_not_written_is_staged_again() -> None:
     assert outcome(replace(NOTE, state=NOTE_GATHERING), _header(4), Bytes(True)) is Outcome.STAGED_AGAIN

@@ -1,4 +1,4 @@
-"""Appending batches all or none, and a source's turns exactly once."""
+"""Appending batches all or none, and a producer's batches exactly once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_batch_is_made_of_records_and_of_packed_ones(records: list[bytes]) -> 
 
 
 @given(st.lists(st.binary(max_size=50), max_size=30), st.integers(0, 100))
-def test_a_batch_is_made_of_the_whole_records_at_the_start_of_what_was_framed(records: list[bytes], cut: int) -> None:
+def test_a_batch_is_made_of_the_whole_records_at_the_start_of_framed_bytes(records: list[bytes], cut: int) -> None:
     whole = Batch.from_records(records)
     data = whole.data[: max(0, len(whole.data) - cut)]
     batch = Batch.from_framed(data)
@@ -48,7 +48,7 @@ def test_a_batch_is_made_of_the_whole_records_at_the_start_of_what_was_framed(re
 
 @pytest.mark.parametrize("error", [GoneError("another log's"), PoisonedError("another log's"), OSError(5, "no")])
 @pytest.mark.parametrize("as_turn", [False, True])
-def test_an_error_of_whoever_gives_the_batches_is_given_back_and_nothing_appended(
+def test_an_error_of_the_iterable_of_batches_is_raised_and_nothing_appended(
     log: Path, error: Exception, as_turn: bool
 ) -> None:
     def given() -> Iterator[Batch]:
@@ -66,7 +66,7 @@ def test_an_error_of_whoever_gives_the_batches_is_given_back_and_nothing_appende
     assert read_all(log) == [b"before", b"whole"]
 
 
-def test_a_length_that_no_record_has_is_refused() -> None:
+def test_an_impossible_length_is_refused() -> None:
     with pytest.raises(ValueError, match="the length at 5 is none of a record"):
         Batch.from_framed(b"\0\0\0\1a\x80\0\0\0")
 
@@ -89,7 +89,7 @@ def test_a_batch_read_is_a_batch_appended(log: Path, tmp_path: Path) -> None:
     assert read_all(tmp_path / "copy") == read_all(log)
 
 
-def test_what_is_no_batch_is_refused_and_nothing_appended(log: Path) -> None:
+def test_an_invalid_batch_is_refused_and_nothing_appended(log: Path) -> None:
     good = Batch.from_records([b"good", b"fine"])
     bad = Batch(0, 0, good.data, good.offsets[:2], None)
     longer = Batch(0, 0, good.data[:8] + b"\0\0\0\5" + good.data[12:], good.offsets, None)
@@ -106,7 +106,7 @@ def test_what_is_no_batch_is_refused_and_nothing_appended(log: Path) -> None:
     assert read_all(log) == [b"good", b"after"]
 
 
-def test_batches_go_together_however_large(log: Path) -> None:
+def test_large_batches_are_appended_together(log: Path) -> None:
     large = [Batch.from_records([b"%d" % number * 1000 for number in range(first, first + 500)]) for first in range(20)]
     with Writer(log) as writer:
         writer.append(b"before")
@@ -133,13 +133,13 @@ def test_the_index_is_made_of_large_batches_as_they_come_and_of_small_ones_after
 
 
 @pytest.mark.parametrize("sizes", [[100_000, 200_000], [100_000, 500, 90_000], [500], [100_000, 70_000, 3_000_000]])
-def test_a_turns_crc_is_of_all_its_records(log: Path, sizes: list[int]) -> None:
+def test_the_crc_of_a_producer_batch_is_of_all_its_records(log: Path, sizes: list[int]) -> None:
     given = [Batch.from_records([b"%d" % size * 100] * (size // 100)) for size in sizes]
     with Writer(log) as writer:
         writer.append(b"before")
-        turn = writer.append_idempotent(given, producer="s", sequence=0)
-    assert turn is not None
-    assert turn.crc == crc32c(b"".join(bytes(batch.data) for batch in given))
+        batch = writer.append_idempotent(given, producer="s", sequence=0)
+    assert batch is not None
+    assert batch.crc == crc32c(b"".join(bytes(batch.data) for batch in given))
 
 
 def test_space_is_prepared_ahead_of_batches(log: Path) -> None:
@@ -153,7 +153,7 @@ def test_space_is_prepared_ahead_of_batches(log: Path) -> None:
     assert len(read_all(log)) == 17 * 1024
 
 
-def test_an_error_of_the_callers_leaves_nothing(log: Path) -> None:
+def test_an_error_of_the_caller_leaves_nothing(log: Path) -> None:
     def failing() -> Iterator[Batch]:
         yield from batches(b"1", b"2")
         raise LookupError("the source has gone")
@@ -168,13 +168,13 @@ def test_an_error_of_the_callers_leaves_nothing(log: Path) -> None:
     assert read_all(log) == [b"between", b"between", b"1", b"2"]
 
 
-def test_a_turn_is_appended_once(log: Path) -> None:
+def test_a_producer_batch_is_appended_once(log: Path) -> None:
     with Writer(log) as writer:
         assert writer.last_producer_batch("s") is None
-        turn = writer.append_idempotent(batches(b"1", b"2"), producer="s", sequence=0)
-        assert turn == ProducerBatch("s", 0, 2, 1, 256, 266, turn.crc if turn else 0)
+        batch = writer.append_idempotent(batches(b"1", b"2"), producer="s", sequence=0)
+        assert batch == ProducerBatch("s", 0, 2, 1, 256, 266, batch.crc if batch else 0)
         assert writer.append_idempotent(batches(b"1", b"2"), producer="s", sequence=0) is None
-        assert writer.last_producer_batch("s") == turn
+        assert writer.last_producer_batch("s") == batch
         writer.append(b"by another")
         assert writer.append_idempotent(batches(b"1", b"2"), producer="other", sequence=0) is not None
         assert writer.append_idempotent(batches(b"3"), producer="s", sequence=5) is not None
@@ -187,7 +187,7 @@ def test_a_turn_is_appended_once(log: Path) -> None:
     assert read_all(log) == [b"1", b"2", b"by another", b"1", b"2", b"3"]
 
 
-def test_a_turn_without_records_counts(log: Path) -> None:
+def test_a_producer_batch_without_records_counts(log: Path) -> None:
     with Writer(log) as writer:
         assert writer.append_idempotent([], producer="s", sequence=3) is not None
         assert writer.append_idempotent(batches(b"late"), producer="s", sequence=3) is None
@@ -195,7 +195,7 @@ def test_a_turn_without_records_counts(log: Path) -> None:
     assert read_all(log) == [b"next"]
 
 
-def test_turns_outlive_cutovers_and_pruning(log: Path) -> None:
+def test_last_batches_survive_cutovers_and_pruning(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_idempotent(batches(b"1"), producer="s", sequence=0)
         writer.cutover()
@@ -206,14 +206,14 @@ def test_turns_outlive_cutovers_and_pruning(log: Path) -> None:
     assert read_all(log) == [b"2", b"3"]
 
 
-def test_a_limit_cuts_over_behind_a_turn(log: Path) -> None:
+def test_a_limit_cuts_over_after_a_producer_batch(log: Path) -> None:
     with Writer(log, cutover_bytes=1000) as writer:
         writer.append_idempotent(batches(bytes(600), bytes(600)), producer="s", sequence=0)
         assert writer.append(b"after").number == 2
         assert writer.append_idempotent(batches(b"1"), producer="s", sequence=1) is not None
 
 
-def test_bad_turns_are_refused(log: Path) -> None:
+def test_invalid_sequences_are_refused(log: Path) -> None:
     with Writer(log, record_bytes_max=10) as writer:
         with pytest.raises(ValueError, match="a sequence is 0 to"):
             writer.append_idempotent([], producer="s", sequence=-1)
@@ -227,7 +227,7 @@ def test_bad_turns_are_refused(log: Path) -> None:
     assert read_all(log) == [b"fine"]
 
 
-def test_another_programs_file_takes_no_turns_until_it_is_cut_over(log: Path) -> None:
+def test_another_programs_file_takes_no_producer_batch_until_it_is_cut_over(log: Path) -> None:
     log.mkdir()
     jpos_file(log, [b"theirs"])
     with Writer(log) as writer:
@@ -239,7 +239,7 @@ def test_another_programs_file_takes_no_turns_until_it_is_cut_over(log: Path) ->
     assert read_all(log) == [b"theirs", b"1"]
 
 
-def test_a_damaged_turn_file_is_told(log: Path) -> None:
+def test_a_damaged_producer_file_raises(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_idempotent(batches(b"1"), producer="s", sequence=0)
         [file] = log.glob("*.producer")
@@ -254,7 +254,7 @@ def test_a_damaged_turn_file_is_told(log: Path) -> None:
         assert writer.append_idempotent(batches(b"2"), producer="s", sequence=1) is not None
 
 
-def test_a_flipped_bit_in_a_turn_file_is_told_and_put_right(log: Path) -> None:
+def test_a_flipped_bit_in_a_producer_file_is_reported_and_repaired(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_idempotent(batches(b"1"), producer="s", sequence=7)
         [file] = log.glob("*.producer")
@@ -287,7 +287,7 @@ def test_a_producer_file_without_a_checksum_is_refused(log: Path) -> None:
     file.unlink()
 
 
-def test_check_tells_of_a_turn_file_that_nobody_can_read(log: Path) -> None:
+def test_check_reports_an_unreadable_producer_file(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_idempotent(batches(b"1"), producer="s", sequence=7)
     [file] = log.glob("*.producer")

@@ -237,7 +237,7 @@ def _hold(case: Case) -> None:
 
 
 @pytest.mark.slow
-def test_every_combination_of_inputs_keeps_what_was_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_combination_of_inputs_keeps_the_confirmed_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_header, "parse_slot", cache(log_header.parse_slot))  # the same few, again and again
     count = 0
     for case in _cases():
@@ -265,11 +265,11 @@ def _row(case: Case) -> tuple[int, Action, int]:
     return verdict.row, verdict.action, verdict.tail
 
 
-def test_row_1_another_programs_file_is_left_as_it_is() -> None:
+def test_row_1_another_programs_file_is_unchanged() -> None:
     assert _row(Case(is_native=False)) == (1, Action.KEEP, FIRST_OFFSET_FOREIGN)
 
 
-def test_row_2_a_header_whose_identity_does_not_hold_is_corrupt() -> None:
+def test_row_2_a_header_with_an_invalid_identity_is_corrupt() -> None:
     data = bytearray(Case().header().pack())
     data[40] ^= 1
     with pytest.raises(CorruptError, match="identity"):
@@ -281,11 +281,11 @@ def test_row_2_a_header_whose_identity_does_not_hold_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize("same_boot", [True, False])
-def test_row_3_a_closed_file_is_left_as_it_is(same_boot: bool) -> None:
+def test_row_3_a_closed_file_is_unchanged(same_boot: bool) -> None:
     assert _row(Case(closed=True, same_boot=same_boot)) == (3, Action.KEEP, D)
 
 
-def test_row_4_records_added_after_the_close_are_kept_where_their_lengths_meet_the_tail() -> None:
+def test_row_4_records_added_after_the_close_are_kept_if_their_lengths_meet_the_tail() -> None:
     late = Case(closed=True, tail="beyond")
     assert _row(late) == (4, Action.KEEP, D + 200)
     assert _row(replace(late, chain_exact=False)) == (4, Action.REFUSE, D)
@@ -293,7 +293,7 @@ def test_row_4_records_added_after_the_close_are_kept_where_their_lengths_meet_t
     assert _row(replace(late, chain_exact=False, same_boot=False)) == (4, Action.SEAL, D + 100)
 
 
-def test_row_5_poison_of_this_boot_keeps_what_was_confirmed() -> None:
+def test_row_5_poison_of_this_boot_keeps_the_confirmed_records() -> None:
     case = Case(poison=True, unconfirmed=True, pending=_HOLDS)
     verdict = case.decide()
     assert (verdict.row, verdict.action, verdict.tail, verdict.end) == (5, Action.SEAL, D, case.pending_end)
@@ -306,7 +306,7 @@ def test_row_6_poison_of_another_boot_is_judged_by_the_bytes() -> None:
     assert _row(replace(case, unconfirmed=True, running=False)) == (11, Action.SEAL, D)
 
 
-def test_row_7_another_programs_tail_is_taken_over() -> None:
+def test_row_7_another_programs_tail_is_adopted() -> None:
     foreign = Case(tail="beyond")
     assert _row(foreign) == (7, Action.ADOPT, D + 200)
     assert _row(replace(foreign, same_boot=False)) == (7, Action.ADOPT, D + 200)
@@ -321,7 +321,7 @@ def test_row_7_another_programs_tail_is_taken_over() -> None:
 
 @pytest.mark.parametrize("same_boot", [True, False])
 @pytest.mark.parametrize("empty", [True, False])
-def test_row_8_a_pending_commit_that_holds_is_rolled_forward(same_boot: bool, empty: bool) -> None:
+def test_row_8_a_valid_pending_commit_is_rolled_forward(same_boot: bool, empty: bool) -> None:
     case = Case(
         pending=_HOLDS, same_boot=same_boot, opened_before_unconfirmed=same_boot, unconfirmed=True, pending_empty=empty
     )
@@ -333,7 +333,7 @@ def test_row_8_a_pending_commit_that_holds_is_rolled_forward(same_boot: bool, em
 
 
 @pytest.mark.parametrize("same_boot", [True, False])
-def test_row_9_a_pending_commit_that_does_not_hold_never_was(same_boot: bool) -> None:
+def test_row_9_an_invalid_pending_commit_is_dropped(same_boot: bool) -> None:
     case = Case(pending=_BROKEN, same_boot=same_boot, opened_before_unconfirmed=same_boot)
     assert _row(case) == (10, Action.KEEP, D)
     # What was in the file before it, and visible, is kept, if it is all there.
@@ -342,7 +342,7 @@ def test_row_9_a_pending_commit_that_does_not_hold_never_was(same_boot: bool) ->
     assert _row(replace(case, unconfirmed=True, running=False, opened_before_unconfirmed=False)) == (11, Action.SEAL, D)
 
 
-def test_row_10_what_is_not_confirmed_is_kept_and_written_again_by_who_cannot_vouch_for_it() -> None:
+def test_row_10_unconfirmed_bytes_are_kept_and_written_again_by_a_later_opener() -> None:
     case = Case(unconfirmed=True)
     assert _row(Case()) == (10, Action.KEEP, D)
     assert _row(case) == (10, Action.KEEP, D + 100)
@@ -352,19 +352,19 @@ def test_row_10_what_is_not_confirmed_is_kept_and_written_again_by_who_cannot_vo
 
 
 @pytest.mark.parametrize("same_boot", [True, False])
-def test_row_11_what_is_not_confirmed_and_does_not_hold_is_set_aside(same_boot: bool) -> None:
+def test_row_11_invalid_unconfirmed_bytes_are_quarantined(same_boot: bool) -> None:
     case = Case(unconfirmed=True, running=False, same_boot=same_boot, opened_before_unconfirmed=False)
     verdict = case.decide()
     assert (verdict.row, verdict.action, verdict.tail, verdict.end) == (11, Action.SEAL, D, D + 100)
     assert _row(replace(case, proven=True)) == (11, Action.SEAL, D + 50)
 
 
-def test_row_12_a_tail_before_our_copy_of_it_makes_the_live_block_unbelievable() -> None:
+def test_row_12_a_tail_before_the_published_one_invalidates_the_live_block() -> None:
     assert _row(Case(tail="below")) == (13, Action.RESTORE, D)
     assert _row(Case(tail="below", unconfirmed=True)) == (13, Action.RESTORE, D)
 
 
-def test_row_13_without_a_live_block_the_newest_slot_that_holds_says_the_tail() -> None:
+def test_row_13_without_a_live_block_the_newest_valid_slot_gives_the_tail() -> None:
     case = Case(live_good=False)
     assert _row(case) == (13, Action.RESTORE, D)
     assert _row(replace(case, pending=_HOLDS)) == (13, Action.RESTORE, case.pending_end)
@@ -374,7 +374,7 @@ def test_row_13_without_a_live_block_the_newest_slot_that_holds_says_the_tail() 
         assert _row(lost) == (13, Action.SEAL, D)
 
 
-def test_row_14_acknowledged_records_are_never_given_up_silently() -> None:
+def test_row_14_acknowledged_records_are_never_dropped_silently() -> None:
     for last in (_ABSENT, _BROKEN, _SPOILT):
         case = Case(same_boot=False, opened_before_unconfirmed=False, last=last)
         assert _row(case) == (14, Action.REFUSE, D)

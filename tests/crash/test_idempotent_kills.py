@@ -1,4 +1,4 @@
-"""Kill: a process dies at each call of its turns.  Tried again, each turn is there once, and whole."""
+"""Kill: a process dies at each call of its producer batches.  After a retry each batch is in the log once, and whole."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from tests.support.preloaded import kill_at_each_call, run_preloaded
 
 pytestmark = pytest.mark.slow
 
-# The records of each turn are like those of any other, and of everybody's: no content tells whose they are.
+# All records of all batches and writers are equal, so no content identifies a batch.
 SAME = b"the same for all"
-A_TURN = 3
-TURNS = 2
+BATCH_RECORDS = 3
+BATCHES = 2
 
 Work = Callable[[Path], None]
 
 
 def _take_turns(log: Path) -> None:
     with Writer(log) as writer:
-        for number in range(TURNS):
-            turn = [Batch.from_records([SAME]), Batch.from_records([SAME] * (A_TURN - 1))]
-            writer.append_idempotent(turn, producer="s", sequence=number)
+        for number in range(BATCHES):
+            batches = [Batch.from_records([SAME]), Batch.from_records([SAME] * (BATCH_RECORDS - 1))]
+            writer.append_idempotent(batches, producer="s", sequence=number)
 
 
 def _take_drafts(log: Path) -> None:
-    """The same turns, each as two files."""
+    """The same batches, each as two external files."""
     folder = log / "aside"
     folder.mkdir(exist_ok=True)
     with Writer(log) as writer:
-        for number in range(TURNS):
-            drafts = []
-            for count in (1, A_TURN - 1):
-                with ExternalFileWriter(folder / os.urandom(8).hex()) as draft:
-                    draft.append(Batch.from_records([SAME] * count))
-                    drafts.append(draft.finish())
-            writer.ingest(drafts, producer="s", sequence=number)
+        for number in range(BATCHES):
+            files = []
+            for count in (1, BATCH_RECORDS - 1):
+                with ExternalFileWriter(folder / os.urandom(8).hex()) as external:
+                    external.append(Batch.from_records([SAME] * count))
+                    files.append(external.finish())
+            writer.ingest(files, producer="s", sequence=number)
 
 
 def _append(log: Path) -> None:
@@ -52,14 +52,14 @@ def _append(log: Path) -> None:
         writer.append(SAME, mode=Mode.FLUSH)
 
 
-def _settle(log: Path) -> None:
+def _resolve(log: Path) -> None:
     """Without a thread, which would look at the shared memory of every log on this machine, and be killed at that."""
     with Writer(log) as writer:
         writer.append(SAME)
 
 
 def _hold(log: Path, others: int) -> None:
-    """Append as often as somebody else does meanwhile, try the turns again, and see that all is there, once."""
+    """Append as another writer does meanwhile, retry the batches, and check that everything is in the log once."""
     assert binlog.check(log) == []
     for _ in range(others):
         _append(log)
@@ -68,40 +68,40 @@ def _hold(log: Path, others: int) -> None:
     before = len(read_all(log))
     _take_turns(log)
     found = read_all(log)
-    assert len(found) in (before, before + A_TURN, before + 2 * A_TURN)
+    assert len(found) in (before, before + BATCH_RECORDS, before + 2 * BATCH_RECORDS)
     assert set(found) == {SAME}
     assert binlog.check(log) == []
     assert list(log.glob("*.next")) == []
 
 
-@pytest.mark.parametrize("others", [0, A_TURN])
+@pytest.mark.parametrize("others", [0, BATCH_RECORDS])
 @pytest.mark.parametrize("work", [_take_turns, _take_drafts])
-def test_a_turn_killed_at_each_call_is_there_once(
+def test_a_batch_killed_at_each_call_is_in_the_log_once(
     in_memory: Path, work: Work, others: int, figure: Callable[[str], None]
 ) -> None:
-    """others: how many such records somebody appends before the turns are tried again; as many as a turn has."""
+    """others: how many such records another writer appends before the batches are retried; as many as a batch has."""
     log, start = in_memory / "log", in_memory / "start"
     _append(start)
     died = 0
-    # Of drafts there are three times as many calls.
+    # Ingests make three times as many calls.
     for run in kill_at_each_call(work, start, log, step=1 if work is _take_turns else 2):
         _hold(log, others)
-        assert len(read_all(log)) == 1 + TURNS * A_TURN + others, died
+        assert len(read_all(log)) == 1 + BATCHES * BATCH_RECORDS + others, died
         died += run.killed
     assert died > 100
-    figure(f"turns killed at each call ({work.__name__}), {others} alike appended between: {died} deaths")
+    figure(f"batches killed at each call ({work.__name__}), {others} equal records appended between: {died} deaths")
 
 
 def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
-    """Leave in `log` what one of these moments of the first turn leaves of `start`.
+    """Leave in `log` the files of `start` as they are at this moment of the first batch.
 
     named: right after its file has its name.  slotted: at the commit's sync, with the slot written.
     """
     run = functools.partial(run_preloaded, kinds=(Kind.LINK, Kind.SYNC, Kind.DATA_SYNC), shared_memory=False)
     calls = run(_take_turns, shutil.copytree(start, log)).calls
-    # Each turn's file gets its name, and then another one.
+    # Each batch's file gets its name, and then another one.
     names = [at for at, call in enumerate(calls) if call is Kind.LINK]
-    assert len(names) == 2 * TURNS
+    assert len(names) == 2 * BATCHES
     slotted = max(at for at in range(names[1]) if calls[at] is Kind.DATA_SYNC)
     kill_at = names[0] + 1 if moment == "named" else slotted
     shutil.rmtree(log)
@@ -110,7 +110,7 @@ def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["named", "slotted"])
-def test_whoever_settles_a_turn_killed_at_each_call_too_settles_it_once(
+def test_a_writer_killed_while_it_resolves_a_killed_batch_resolves_it_once(
     in_memory: Path, moment: str, figure: Callable[[str], None]
 ) -> None:
     log, start = in_memory / "log", in_memory / "killed"
@@ -118,12 +118,12 @@ def test_whoever_settles_a_turn_killed_at_each_call_too_settles_it_once(
     _kill_first_turn(moment, in_memory / "start", start)
     there = moment == "slotted"
     died = 0
-    for run in kill_at_each_call(_settle, start, log):
+    for run in kill_at_each_call(_resolve, start, log):
         _append(log)
-        found = len(read_all(log)) - 1 - (A_TURN if there else 0)
+        found = len(read_all(log)) - 1 - (BATCH_RECORDS if there else 0)
         assert found in (1, 2), died
         _hold(log, 0)
-        assert len(read_all(log)) == 1 + TURNS * A_TURN + found, died
+        assert len(read_all(log)) == 1 + BATCHES * BATCH_RECORDS + found, died
         died += run.killed
     assert died > 20
-    figure(f"a turn killed when {moment}, and whoever settles it: {died} deaths")
+    figure(f"a batch killed when {moment}, and the writer that resolves it: {died} deaths")

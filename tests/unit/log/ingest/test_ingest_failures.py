@@ -25,43 +25,43 @@ def fail(*_arguments: object, **_named: object) -> None:
     raise FULL
 
 
-def test_an_append_behind_drafts_whose_turn_could_not_be_recorded_was_an_internal_error(
+def test_an_append_after_an_ingest_whose_batch_could_not_be_recorded_was_an_internal_error(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Writer(log) as writer, Writer(log) as other:
         other.append(b"before")
         monkeypatch.setattr(Ingestion, "_end", fail)
-        turn = writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=3)
+        batch = writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=3)
         writer.append(b"after")
         other.append(b"beside")
         with Writer(log) as third:
             third.append(b"and a third")
-            assert third.last_producer_batch("s") == turn
+            assert third.last_producer_batch("s") == batch
         assert (log / INGEST_FILE).exists()
         monkeypatch.undo()
         writer.cutover()
         assert not (log / INGEST_FILE).exists()
-        assert writer.last_producer_batch("s") == turn
+        assert writer.last_producer_batch("s") == batch
     assert read_all(log) == [b"before", b"1", b"2", b"after", b"beside", b"and a third"]
     assert binlog.check(log) == []
 
 
-def test_a_turn_that_could_not_be_recorded_hides_no_later_one(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_could_not_be_recorded_hides_no_later_one(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Writer(log) as writer:
         monkeypatch.setattr(Ingestion, "_end", fail)
         writer.ingest(external_files(log, [b"1"]), producer="s", sequence=3)
         later = [Batch.from_records([b"2"])]
-        turn = writer.append_idempotent(later, producer="s", sequence=4)
-        assert turn is not None
+        batch = writer.append_idempotent(later, producer="s", sequence=4)
+        assert batch is not None
         assert writer.append_idempotent(later, producer="s", sequence=4) is None
-        assert writer.last_producer_batch("s") == turn
+        assert writer.last_producer_batch("s") == batch
         monkeypatch.undo()
         assert writer.append_idempotent(later, producer="s", sequence=4) is None
-        assert writer.last_producer_batch("s") == turn
+        assert writer.last_producer_batch("s") == batch
     assert read_all(log) == [b"1", b"2"]
 
 
-def test_drafts_that_were_decided_were_told_not_to_be_in_the_log_if_the_lock_was_busy(
+def test_a_decided_ingest_was_reported_as_not_appended_if_the_lock_was_busy(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = Ingestion.begin
@@ -85,7 +85,7 @@ def test_drafts_that_were_decided_were_told_not_to_be_in_the_log_if_the_lock_was
     assert read_all(log) == [b"before", b"1", b"2", b"after"]
 
 
-def test_drafts_that_were_copied_had_an_unknown_outcome_if_what_came_after_failed(
+def test_copied_external_files_had_an_unknown_outcome_if_a_later_step_failed(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing comes after: they are in the log, durably, once they were copied."""
@@ -108,7 +108,7 @@ def test_drafts_that_were_copied_had_an_unknown_outcome_if_what_came_after_faile
 
 
 @pytest.mark.parametrize("decided", [False, True])
-def test_drafts_that_could_not_be_called_off_were_told_not_to_be_in_the_log(
+def test_an_ingest_that_could_not_be_cancelled_was_reported_as_not_appended(
     log: Path, monkeypatch: pytest.MonkeyPatch, decided: bool
 ) -> None:
     """If the record cannot be removed, it decides.  If it was never there, nothing is decided."""

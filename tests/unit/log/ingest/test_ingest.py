@@ -28,14 +28,14 @@ def inode(path: str | Path) -> int:
     return os.stat(path).st_ino
 
 
-def test_drafts_become_the_next_files_as_they_are(log: Path) -> None:
+def test_external_files_become_the_next_files_without_a_copy(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
         made = external_files(log, [b"1", b"2"], [b"3"], [b"4", b"5"])
         inodes = [inode(each.path) for each in made]
-        turn = writer.ingest(made)
-        assert turn is not None
-        assert (turn.ref, turn.record_count, turn.producer) == (Ref(2, 256), 5, "")
+        batch = writer.ingest(made)
+        assert batch is not None
+        assert (batch.ref, batch.record_count, batch.producer) == (Ref(2, 256), 5, "")
         assert [inode(log / f"0000000{number}.dat") for number in (2, 3, 4)] == inodes
         assert writer.append(b"after") == Ref(4, 266)
     assert read_all(log) == [b"before", b"1", b"2", b"3", b"4", b"5", b"after"]
@@ -47,7 +47,7 @@ def test_drafts_become_the_next_files_as_they_are(log: Path) -> None:
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.binary(max_size=20), max_size=4), max_size=5), st.booleans(), st.integers(0, 2))
-def test_whatever_drafts_there_are(tmp_path: Path, files: list[list[bytes]], durable: bool, before: int) -> None:
+def test_any_external_files_join_the_log(tmp_path: Path, files: list[list[bytes]], durable: bool, before: int) -> None:
     log = tmp_path / os.urandom(6).hex()
     with Writer(log) as writer:
         for number in range(before):
@@ -57,9 +57,9 @@ def test_whatever_drafts_there_are(tmp_path: Path, files: list[list[bytes]], dur
             for number, records in enumerate(files)
         ]
         records = [record for each in files for record in each]
-        turn = writer.ingest(made, producer="s", sequence=7)
-        assert turn is not None
-        assert turn.record_count == len(records)
+        batch = writer.ingest(made, producer="s", sequence=7)
+        assert batch is not None
+        assert batch.record_count == len(records)
         assert writer.ingest(made, producer="s", sequence=7) is None
         writer.append(b"after")
     assert read_all(log) == [*(b"%d" % number for number in range(before)), *records, b"after"]
@@ -68,7 +68,7 @@ def test_whatever_drafts_there_are(tmp_path: Path, files: list[list[bytes]], dur
     assert binlog.check(log) == []
 
 
-def test_their_index_is_made_of_what_was_at_hand(log: Path) -> None:
+def test_the_index_is_made_from_the_entries_at_hand(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"%d" % number for number in range(100)])
         made = external_files(log, [b"x" * 500] * 5000, [b"y" * 700] * 3000)
@@ -84,7 +84,7 @@ def test_their_index_is_made_of_what_was_at_hand(log: Path) -> None:
         assert next(reader).ref == Ref(3, 256 + 7 * 704)
 
 
-def test_what_is_appended_since_a_time_has_them(log: Path) -> None:
+def test_reading_since_a_time_finds_ingested_records(log: Path) -> None:
     """Though they were written, and got their names, before it."""
     import time
 
@@ -107,7 +107,7 @@ def test_what_is_appended_since_a_time_has_them(log: Path) -> None:
         assert [entry.data[:1] for entry in reader] == [b"x"] * 500 + [b"y"]
 
 
-def test_a_file_of_them_is_in_the_log_once_the_one_before_it_is_closed(
+def test_an_ingested_file_joins_the_log_when_the_one_before_it_is_closed(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = ingest.IngestedFile.give_name
@@ -135,7 +135,7 @@ def test_a_file_of_them_is_in_the_log_once_the_one_before_it_is_closed(
     assert read_all(log) == [b"before", b"1", b"2"]
 
 
-def test_a_reader_at_the_end_is_woken_and_goes_through_all(log: Path) -> None:
+def test_a_waiting_reader_is_woken_and_reads_all_ingested_records(log: Path) -> None:
     found: list[bytes] = []
     with Writer(log) as writer:
         writer.append(b"before")
@@ -155,7 +155,7 @@ def test_a_reader_at_the_end_is_woken_and_goes_through_all(log: Path) -> None:
     assert found == [b"before", b"1", b"2", b"after"]
 
 
-def test_another_writer_and_what_it_has_staged_go_on_behind_them(log: Path) -> None:
+def test_another_writer_and_its_staged_records_follow_the_ingest(log: Path) -> None:
     with Writer(log) as writer, Writer(log) as other:
         other.append(b"a")
         other.append(b"b", mode=Mode.STAGE)
@@ -169,14 +169,14 @@ def test_another_writer_and_what_it_has_staged_go_on_behind_them(log: Path) -> N
     assert binlog.check(log) == []
 
 
-def test_a_turn_is_taken_once(log: Path) -> None:
+def test_an_ingested_producer_batch_is_in_the_log_once(log: Path) -> None:
     with Writer(log) as writer:
-        for turn in (0, 3):
-            first = writer.ingest(external_files(log, [b"%d" % turn], [b"x"]), producer="s", sequence=turn)
+        for sequence in (0, 3):
+            first = writer.ingest(external_files(log, [b"%d" % sequence], [b"x"]), producer="s", sequence=sequence)
             assert first is not None
             assert writer.last_producer_batch("s") == first
-            assert writer.ingest(external_files(log, [b"again"]), producer="s", sequence=turn) is None
-            assert writer.append_idempotent([Batch.from_records([b"again"])], producer="s", sequence=turn) is None
+            assert writer.ingest(external_files(log, [b"again"]), producer="s", sequence=sequence) is None
+            assert writer.append_idempotent([Batch.from_records([b"again"])], producer="s", sequence=sequence) is None
         writer.cutover()
         assert writer.last_producer_batch("s") == first
     binlog.prune(log, keep_bytes=0)
@@ -189,7 +189,7 @@ def test_a_turn_is_taken_once(log: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["second name", "cut", "longer", "damaged", "gone", "not synced"])
-def test_what_is_no_file_to_adopt_is_copied_or_told(log: Path, how: str) -> None:
+def test_a_file_that_cannot_move_is_copied_or_raises(log: Path, how: str) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
         good, made = external_files(log, [b"1"], [b"2", b"3"])
@@ -222,7 +222,7 @@ def test_what_is_no_file_to_adopt_is_copied_or_told(log: Path, how: str) -> None
 
 
 @pytest.mark.parametrize("only_theirs", [True, False])
-def test_beside_another_program_they_become_files_as_well(log: Path, only_theirs: bool) -> None:
+def test_external_files_join_a_log_with_foreign_writers(log: Path, only_theirs: bool) -> None:
     """Also if no file of ours tells the log's UUID."""
     if only_theirs:
         log.mkdir()
@@ -235,9 +235,9 @@ def test_beside_another_program_they_become_files_as_well(log: Path, only_theirs
     with Writer(log) as writer:
         with pytest.raises(StateError, match="cut over first"):
             writer.ingest([external_file(log / "aside", "small", [b"1"], durable_from=100)])
-        turn = writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=0)
-        assert turn is not None
-        assert turn.number == number + 1
+        batch = writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=0)
+        assert batch is not None
+        assert batch.number == number + 1
         assert writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=0) is None
         writer.append(b"after")
     assert read_all(log) == [b"theirs", b"1", b"2", b"after"]
@@ -256,14 +256,14 @@ def test_an_empty_next_file_that_a_dead_cutover_left_comes_first(log: Path) -> N
             file.write(bytes(2))
             file.seek(20)
             file.write(bytes(4))
-        turn = writer.ingest(external_files(log, [b"1"]))
-        assert turn is not None
-        assert turn.number == 3
+        batch = writer.ingest(external_files(log, [b"1"]))
+        assert batch is not None
+        assert batch.number == 3
     assert read_all(log) == [b"before", b"1"]
     assert binlog.check(log) == []
 
 
-def test_permissions_and_limits_are_the_writers(log: Path) -> None:
+def test_ingested_files_have_the_writers_permissions_and_limits(log: Path) -> None:
     with Writer(log, permissions=0o604, cutover_bytes=1000) as writer:
         writer.ingest(external_files(log, [bytes(600)], [bytes(2000)]))
         assert (log / "00000003.dat").stat().st_mode & 0o777 == 0o604
@@ -272,7 +272,7 @@ def test_permissions_and_limits_are_the_writers(log: Path) -> None:
     assert binlog.check(log) == []
 
 
-def test_no_more_numbers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ingest_without_free_file_numbers_raises(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
         monkeypatch.setattr(ingest, "NUMBER_MAX", 2)
@@ -282,7 +282,7 @@ def test_no_more_numbers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_all(log) == [b"before", b"1"]
 
 
-def test_a_draft_that_goes_in_the_middle_leaves_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_external_file_removed_during_the_ingest_leaves_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     take = ingest.Ingestion._take
     with Writer(log) as writer:
         writer.append(b"before")
@@ -302,7 +302,7 @@ def test_a_draft_that_goes_in_the_middle_leaves_nothing(log: Path, monkeypatch: 
     assert read_all(log) == [b"before", b"1", b"2"]
 
 
-def test_a_draft_that_is_given_twice_is_refused(log: Path, tmp_path: Path) -> None:
+def test_an_external_file_given_twice_is_refused(log: Path, tmp_path: Path) -> None:
     with Writer(log) as writer, Writer(tmp_path / "other") as other:
         [made] = external_files(log, [b"1"])
         with pytest.raises(ValueError, match="an external file is given twice"):
@@ -315,10 +315,10 @@ def test_a_draft_that_is_given_twice_is_refused(log: Path, tmp_path: Path) -> No
     assert read_all(tmp_path / "other") == [b"its own"]
 
 
-def test_a_draft_that_two_writers_take_at_once_is_in_one_log(
+def test_an_external_file_that_two_writers_ingest_is_in_one_log(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one, which opened it before the second had it, finds no file under the draft's name."""
+    """The first one, which opened it before the second had it, finds no file under its name."""
     with Writer(log) as writer, Writer(tmp_path / "other") as other:
         [made] = external_files(log, [b"1"])
 

@@ -80,7 +80,7 @@ def test_a_closed_file_that_was_cut_is_readable_after_a_repair(log: Path, size: 
         path.unlink()
 
 
-def test_sequence_numbers_go_on_after_a_file_that_was_cut(log: Path) -> None:
+def test_sequence_numbers_continue_after_a_cut_file(log: Path) -> None:
     with Writer(log) as writer:
         for number in range(5):
             writer.append(b"%d" % number)
@@ -95,7 +95,7 @@ def test_sequence_numbers_go_on_after_a_file_that_was_cut(log: Path) -> None:
     assert binlog.check(log) == []
 
 
-def test_a_renamed_file_is_told(log: Path) -> None:
+def test_a_renamed_file_is_reported(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
         os.rename(log / FILE, log / f"{FILE}-20261126")

@@ -26,7 +26,7 @@ from tests.support.external_files import external_files
 from tests.support.indexes import check_entries
 from tests.support.logs import read_all
 
-TURN = [b"1"] * 50 + [b"2"] * 50
+RECORDS = [b"1"] * 50 + [b"2"] * 50
 
 _PLACES = {
     "take": (Ingestion, "_take"),
@@ -39,7 +39,7 @@ _PLACES = {
 
 
 def die_at(log: Path, place: str, *, after: bool = False, times: int = 1) -> None:
-    """Have a process die in the middle of a turn of two drafts, at a call of the ingest.
+    """Let a process die in the middle of an ingest of two files, at a call of the ingest.
 
     after: right after the call.  times: at which of such calls.
     """
@@ -100,7 +100,7 @@ DEATHS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("beside", [False, True], ids=["opened again", "beside an open writer"])
 @pytest.mark.parametrize(("place", "times", "after", "seen", "there"), DEATHS)
-def test_the_next_writer_finishes_what_was_decided(
+def test_the_next_writer_finishes_a_decided_ingest(
     log: Path, place: str, times: int, after: bool, seen: int, there: bool, beside: bool
 ) -> None:
     with Writer(log) as writer:
@@ -109,25 +109,27 @@ def test_the_next_writer_finishes_what_was_decided(
             writer.append(b"beside")
         die_at(log, place, after=after, times=times)
         before = [b"before", b"beside"][: 1 + beside]
-        assert read_all(log) == [*before, *TURN[:seen]]
+        assert read_all(log) == [*before, *RECORDS[:seen]]
         assert binlog.check(log) == []
         if beside:
             writer.append(b"after")
-            assert read_all(log) == [*before, *(TURN if there else []), b"after"]
+            assert read_all(log) == [*before, *(RECORDS if there else []), b"after"]
     with Writer(log) as writer:
         if not beside:
             writer.append(b"after")
-        assert (writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=0) is None) == there
+        assert (
+            writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=0) is None
+        ) == there
         last = writer.last_producer_batch("s")
         assert last is not None
         assert (last.ref, last.record_count) == (Ref(2, 256), 100)
-    assert read_all(log) == [*before, *([*TURN, b"after"] if there else [b"after", *TURN])]
+    assert read_all(log) == [*before, *([*RECORDS, b"after"] if there else [b"after", *RECORDS])]
     assert hidden(log) == []
     assert binlog.check(log) == []
 
 
 @pytest.mark.parametrize(("place", "times", "after", "seen", "there"), DEATHS)
-def test_another_program_goes_on_before_anybody_finishes(
+def test_another_program_appends_before_a_writer_finishes_the_ingest(
     tmp_path: Path, place: str, times: int, after: bool, seen: int, there: bool
 ) -> None:
     """It appends, cuts over and appends; nothing of it, or of the ingest, is lost, or there twice."""
@@ -142,12 +144,14 @@ def test_another_program_goes_on_before_anybody_finishes(
     theirs.close()
     with Writer(log) as writer:
         writer.append(b"after")
-        writer.cutover()  # a turn needs a file of ours
-        assert (writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=0) is None) == there
+        writer.cutover()  # a producer batch needs a native file
+        assert (
+            writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=0) is None
+        ) == there
         last = writer.last_producer_batch("s")
         assert last is not None
     found = read_all(log)
-    assert sorted(found) == sorted([b"before", b"theirs 1", b"theirs 2", b"after", *TURN])
+    assert sorted(found) == sorted([b"before", b"theirs 1", b"theirs 2", b"after", *RECORDS])
     assert found.index(b"theirs 1") < found.index(b"theirs 2") < found.index(b"after")
     with Reader(log) as reader:
         at = {entry.ref: entry.data for entry in reader}
@@ -157,7 +161,7 @@ def test_another_program_goes_on_before_anybody_finishes(
     assert {problem.rule for problem in binlog.check(log)} <= {"late"}
 
 
-def test_since_a_time_before_the_close_though_the_index_was_never_written(log: Path) -> None:
+def test_reading_since_a_time_works_without_the_ingested_files_index(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     moment = time.time()
@@ -167,10 +171,10 @@ def test_since_a_time_before_the_close_though_the_index_was_never_written(log: P
     with Writer(log) as writer:
         writer.append(b"after")
     with Reader(log, Since(moment)) as reader:
-        assert [entry.data for entry in reader] == [*TURN, b"after"]
+        assert [entry.data for entry in reader] == [*RECORDS, b"after"]
 
 
-def test_a_file_behind_a_gap_is_told_and_stays(log: Path) -> None:
+def test_a_file_after_a_gap_is_reported_and_stays(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
         stray = log / "00000003.dat"
@@ -183,7 +187,7 @@ def test_a_file_behind_a_gap_is_told_and_stays(log: Path) -> None:
     assert read_all(log) == [b"before", b"after"]
 
 
-def test_a_file_with_a_header_is_no_draft(log: Path) -> None:
+def test_a_file_with_a_header_is_no_external_file(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"one")
         writer.cutover()
@@ -195,7 +199,7 @@ def test_a_file_with_a_header_is_no_draft(log: Path) -> None:
     assert read_all(log) == [b"one", b"two"]
 
 
-def test_what_was_flushed_is_still_synced_behind_a_turn_that_is_there(log: Path) -> None:
+def test_flushed_records_are_synced_when_a_batch_is_in_the_log_already(log: Path) -> None:
     with Writer(log) as writer:
         writer.ingest(external_files(log, [b"1"]), producer="s", sequence=0)
         writer.append(b"flushed", mode=Mode.FLUSH)
@@ -205,7 +209,7 @@ def test_what_was_flushed_is_still_synced_behind_a_turn_that_is_there(log: Path)
 
 
 @pytest.mark.parametrize("place", ["record", "name"])
-def test_a_repair_that_seals_the_file_before_them_loses_none(log: Path, place: str) -> None:
+def test_a_repair_that_seals_the_file_before_an_ingest_loses_no_record(log: Path, place: str) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, place, after=True)
@@ -219,13 +223,13 @@ def test_a_repair_that_seals_the_file_before_them_loses_none(log: Path, place: s
     with Writer(log) as writer:
         writer.append(b"after")
         assert writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=0) is None
-    assert read_all(log)[-101:] == [*TURN, b"after"]
+    assert read_all(log)[-101:] == [*RECORDS, b"after"]
     for path in log.glob("*.damaged"):
         path.unlink()
     assert not binlog.check(log)
 
 
-def test_a_stale_listing_sweeps_nothing_that_is_of_use(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_listing_removes_no_needed_file(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
         directory = LogDirectory(log)
@@ -239,19 +243,19 @@ def test_a_stale_listing_sweeps_nothing_that_is_of_use(log: Path, monkeypatch: p
         prepared.discard()
 
 
-def test_indexes_that_a_death_left_out_are_made_again(log: Path) -> None:
+def test_indexes_missing_after_a_death_are_made_again(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, "index")
     for _ in range(3):
         with Writer(log):
             pass
-    assert read_all(log) == [b"before", *TURN]
+    assert read_all(log) == [b"before", *RECORDS]
     binlog.repair(log)
     assert [check_entries(log, number) for number in (2, 3)] == [0, 0]
 
 
-def test_the_record_is_for_whom_the_files_are(log: Path) -> None:
+def test_the_ingest_record_has_the_access_of_the_log_files(log: Path) -> None:
     with Writer(log, permissions=0o644) as writer:
         writer.append(b"before")
     die_at(log, "record", after=True)
@@ -271,7 +275,7 @@ def test_a_copy_of_the_directory_has_each_file_once(log: Path, tmp_path: Path) -
     for each in (tmp_path / "copy", log):
         with Writer(each) as writer:
             writer.append(b"after")
-        assert read_all(each) == [b"before", *TURN, b"after"]
+        assert read_all(each) == [b"before", *RECORDS, b"after"]
         assert binlog.check(each) == []
 
 
@@ -287,7 +291,7 @@ def test_retention_between_a_death_and_the_next_writer_brings_nothing_back(log: 
     binlog.prune(log, before=Ref(3, 248))
     with Writer(log) as writer:
         writer.append(b"after")
-    assert read_all(log)[-53:] == [b"theirs 1", b"theirs 2", *TURN[50:], b"after"]
+    assert read_all(log)[-53:] == [b"theirs 1", b"theirs 2", *RECORDS[50:], b"after"]
 
 
 def forge(log: Path, text: bytes) -> None:
@@ -304,7 +308,7 @@ def forge(log: Path, text: bytes) -> None:
          b'"start": 1, "end": 2, "crc": 3}}'),
     ],
 )  # fmt: skip
-def test_a_damaged_record_is_told_and_changes_nothing(log: Path, body: bytes) -> None:
+def test_a_damaged_ingest_record_raises_and_changes_nothing(log: Path, body: bytes) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     for text in (body, b"%08x %s" % (crc32c(body), body), b"%08x %s" % (crc32c(body) ^ 1, body)):
@@ -322,7 +326,7 @@ def test_a_damaged_record_is_told_and_changes_nothing(log: Path, body: bytes) ->
         writer.append(b"after")
 
 
-def test_a_record_of_no_files_is_removed(log: Path) -> None:
+def test_an_ingest_record_without_files_is_removed(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     body = json.dumps({"id": "0123456789abcdef", "batch": None}).encode()
@@ -334,7 +338,7 @@ def test_a_record_of_no_files_is_removed(log: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "longer", "header", "symlink", "other log"])
-def test_a_file_of_an_ingest_that_is_damaged_is_told(log: Path, tmp_path: Path, how: str) -> None:
+def test_a_damaged_file_of_an_ingest_raises(log: Path, tmp_path: Path, how: str) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, "record", after=True)
@@ -362,10 +366,10 @@ def test_a_file_of_an_ingest_that_is_damaged_is_told(log: Path, tmp_path: Path, 
     path.write_bytes(data)
     with Writer(log) as writer:
         writer.append(b"after")
-    assert read_all(log) == [b"before", *TURN, b"after"]
+    assert read_all(log) == [b"before", *RECORDS, b"after"]
 
 
-def test_where_the_rest_cannot_be_placed_the_outcome_is_unknown_and_a_second_try_finds_it(
+def test_if_the_other_files_cannot_be_placed_the_outcome_is_unknown_and_a_retry_finds_it(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = IngestedFile.give_name
@@ -380,16 +384,18 @@ def test_where_the_rest_cannot_be_placed_the_outcome_is_unknown_and_a_second_try
     with Writer(log) as writer:
         writer.append(b"before")
         with pytest.raises(UnknownOutcomeError, match="as soon as a writer can resume the ingest"):
-            writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=0)
+            writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=0)
         with pytest.raises(BinlogError, match="no space"):
             writer.append(b"not yet")
-        assert writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=0) is None
+        assert writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=0) is None
         writer.append(b"after")
-    assert read_all(log) == [b"before", *TURN, b"after"]
+    assert read_all(log) == [b"before", *RECORDS, b"after"]
     assert binlog.check(log) == []
 
 
-def test_where_the_turn_cannot_be_recorded_it_is_known_all_the_same(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_recorded_is_known_from_the_ingest_record(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     end = Ingestion._end
     failing = [True] * 4
 
@@ -400,14 +406,14 @@ def test_where_the_turn_cannot_be_recorded_it_is_known_all_the_same(log: Path, m
 
     monkeypatch.setattr(Ingestion, "_end", full)
     with Writer(log) as writer:
-        turn = writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=3)
-        assert turn is not None
-        assert writer.last_producer_batch("s") == turn
+        batch = writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=3)
+        assert batch is not None
+        assert writer.last_producer_batch("s") == batch
         assert writer.ingest(external_files(log, [b"again"]), producer="s", sequence=3) is None
     with Writer(log) as writer:
-        assert writer.last_producer_batch("s") == turn
+        assert writer.last_producer_batch("s") == batch
     assert hidden(log) == []
-    assert read_all(log) == TURN
+    assert read_all(log) == RECORDS
 
 
 @pytest.mark.parametrize(
@@ -415,7 +421,7 @@ def test_where_the_turn_cannot_be_recorded_it_is_known_all_the_same(log: Path, m
     [(".ingest", 0), (".ingest", 30), (".ingest.*0", 7), (".ingest.*1", 7), (".ingest.*0", 20), (".ingest.*1", 40)]
     + [(".ingest.*1", byte) for byte in (10, 70, 140, 200, 250)],
 )
-def test_a_flipped_bit_of_what_waits_for_its_number_is_put_right(log: Path, name: str, byte: int) -> None:
+def test_a_flipped_bit_in_a_hidden_file_is_corrected(log: Path, name: str, byte: int) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, "name")
@@ -426,12 +432,12 @@ def test_a_flipped_bit_of_what_waits_for_its_number_is_put_right(log: Path, name
     if name == ".ingest":
         assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(path), "ingest")]
     with Writer(log) as writer:
-        assert writer.ingest(external_files(log, TURN[:50], TURN[50:]), producer="s", sequence=0) is None
-    assert read_all(log) == [b"before", *TURN]
+        assert writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=0) is None
+    assert read_all(log) == [b"before", *RECORDS]
     assert hidden(log) == []
 
 
-def test_more_flipped_bits_of_what_waits_for_its_number_are_an_error(tmp_path: Path) -> None:
+def test_more_flipped_bits_in_a_hidden_file_raise(tmp_path: Path) -> None:
     log = tmp_path / "damaged"
     with Writer(log) as writer:
         writer.append(b"before")

@@ -56,7 +56,7 @@ class Appends:
     def batches(self) -> None:
         self.writer.append_batches([Batch.from_records(self._next(2)), Batch.from_records(self._next(2))])
 
-    def turn(self) -> None:
+    def idempotent(self) -> None:
         number = next(self.numbers)
         records = [b"%06d" % number]
         self.writer.append_idempotent([Batch.from_records(records)], producer="s", sequence=number)
