@@ -204,7 +204,7 @@ class CallerError(Exception):
 
 
 def framed_all(batches: Iterable[Batch], record_bytes_max: int) -> Iterator[tuple[memoryview, int]]:
-    """The records of each batch with their lengths, and how many.  Raises: GivenError; what else the batches raise."""
+    """The records of each batch with their lengths, and how many.  Raises: CallerError; what else the batches raise."""
     try:
         for batch in batches:
             yield batch.framed(record_bytes_max=record_bytes_max), len(batch)

@@ -125,7 +125,7 @@ class Process:
         commit_staged(self._world, file, self.area, own=own, ring=self.ring)
 
     def _append_turn(self, file: OpenFile, request: Request, turn: int) -> None:
-        """Session._has_taken and WritableFile.append_together."""
+        """Session._is_in_log and WritableFile.append_together."""
         world, producers = self._world, self._producers(file)
         producers.resolve_intents(file.header(), file, file.path)
         last = producers.last(SOURCE)
@@ -159,7 +159,7 @@ class Process:
             assert file is not None
             if self._world.has("note-first"):
                 self._resolve_area(file, file.header())
-            self._look_for_failure(file)
+            self._check_failed(file)
             header = self._recover(file)
             try:
                 if header.next_number and not header.closed:
@@ -182,8 +182,8 @@ class Process:
 
     # ---- its steps ----
 
-    def _look_for_failure(self, file: OpenFile) -> None:
-        """Session._look_for_failure: the cache may have forgotten that the file is poisoned."""
+    def _check_failed(self, file: OpenFile) -> None:
+        """Session._check_failed: the cache may have forgotten that the file is poisoned."""
         area = self._world.area if self.reopen and self._sees_area else self.area
         if area is None or area.failed_number != file.number:
             return

@@ -1,4 +1,4 @@
-"""Kill: a process dies at each call of its producer batches.  After a retry each batch is in the log once, and whole."""
+"""Kill: a process dies at each call of its producer batches; after a retry each is in the log once, and whole."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ BATCHES = 2
 Work = Callable[[Path], None]
 
 
-def _take_turns(log: Path) -> None:
+def _append_batches(log: Path) -> None:
     with Writer(log) as writer:
         for number in range(BATCHES):
             batches = [Batch.from_records([SAME]), Batch.from_records([SAME] * (BATCH_RECORDS - 1))]
             writer.append_idempotent(batches, producer="s", sequence=number)
 
 
-def _take_drafts(log: Path) -> None:
+def _ingest(log: Path) -> None:
     """The same batches, each as two external files."""
     folder = log / "aside"
     folder.mkdir(exist_ok=True)
@@ -53,7 +53,9 @@ def _append(log: Path) -> None:
 
 
 def _resolve(log: Path) -> None:
-    """Without a thread, which would look at the shared memory of every log on this machine, and be killed at that."""
+    """Without a background thread, which would inspect the shared memory of every log on this machine, and be killed
+    there.
+    """
     with Writer(log) as writer:
         writer.append(SAME)
 
@@ -64,9 +66,9 @@ def _hold(log: Path, others: int) -> None:
     for _ in range(others):
         _append(log)
     with Writer(log):
-        pass  # which finishes what was decided
+        pass  # which finishes a decided ingest
     before = len(read_all(log))
-    _take_turns(log)
+    _append_batches(log)
     found = read_all(log)
     assert len(found) in (before, before + BATCH_RECORDS, before + 2 * BATCH_RECORDS)
     assert set(found) == {SAME}
@@ -75,7 +77,7 @@ def _hold(log: Path, others: int) -> None:
 
 
 @pytest.mark.parametrize("others", [0, BATCH_RECORDS])
-@pytest.mark.parametrize("work", [_take_turns, _take_drafts])
+@pytest.mark.parametrize("work", [_append_batches, _ingest])
 def test_a_batch_killed_at_each_call_is_in_the_log_once(
     in_memory: Path, work: Work, others: int, figure: Callable[[str], None]
 ) -> None:
@@ -84,7 +86,7 @@ def test_a_batch_killed_at_each_call_is_in_the_log_once(
     _append(start)
     died = 0
     # Ingests make three times as many calls.
-    for run in kill_at_each_call(work, start, log, step=1 if work is _take_turns else 2):
+    for run in kill_at_each_call(work, start, log, step=1 if work is _append_batches else 2):
         _hold(log, others)
         assert len(read_all(log)) == 1 + BATCHES * BATCH_RECORDS + others, died
         died += run.killed
@@ -92,13 +94,13 @@ def test_a_batch_killed_at_each_call_is_in_the_log_once(
     figure(f"batches killed at each call ({work.__name__}), {others} equal records appended between: {died} deaths")
 
 
-def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
+def _kill_first_batch(moment: str, start: Path, log: Path) -> None:
     """Leave in `log` the files of `start` as they are at this moment of the first batch.
 
     named: right after its file has its name.  slotted: at the commit's sync, with the slot written.
     """
     run = functools.partial(run_preloaded, kinds=(Kind.LINK, Kind.SYNC, Kind.DATA_SYNC), shared_memory=False)
-    calls = run(_take_turns, shutil.copytree(start, log)).calls
+    calls = run(_append_batches, shutil.copytree(start, log)).calls
     # Each batch's file gets its name, and then another one.
     names = [at for at, call in enumerate(calls) if call is Kind.LINK]
     assert len(names) == 2 * BATCHES
@@ -106,7 +108,7 @@ def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
     kill_at = names[0] + 1 if moment == "named" else slotted
     shutil.rmtree(log)
     shutil.copytree(start, log)
-    assert run(_take_turns, log, kill_at=kill_at).calls == calls[: kill_at + 1]
+    assert run(_append_batches, log, kill_at=kill_at).calls == calls[: kill_at + 1]
 
 
 @pytest.mark.parametrize("moment", ["named", "slotted"])
@@ -115,7 +117,7 @@ def test_a_writer_killed_while_it_resolves_a_killed_batch_resolves_it_once(
 ) -> None:
     log, start = in_memory / "log", in_memory / "killed"
     _append(in_memory / "start")
-    _kill_first_turn(moment, in_memory / "start", start)
+    _kill_first_batch(moment, in_memory / "start", start)
     there = moment == "slotted"
     died = 0
     for run in kill_at_each_call(_resolve, start, log):

@@ -1,4 +1,4 @@
-"""A leader that died at a moment at which it makes no system call: its traces in shared memory are made by hand."""
+"""A leader that died between system calls: the test forges its traces in shared memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from binlog.log.append.writable_file import WritableFile
 from tests.support.children import Child
 from tests.support.logs import read_all
 
-# native/staging_area.h: where things are, as bytes from the staging area's start.
+# Offsets in the staging area, as in native/staging_area.h.
 NOTE_STATE = 96
 RINGS, RING_BYTES = 1856, 192
 SETTLED = 64  # in a ring
@@ -28,7 +28,7 @@ TAKEN, SLOTTED = 2, 3
 RECORDS = (b"one", b"two")
 
 
-# Hints, behind the note.
+# Hints, after the note.
 LED, DEPUTISED = 1792, 1796
 
 
@@ -58,7 +58,7 @@ def _two_threads(log: Path, ready: int, go: int, told: int) -> None:
 
 
 def test_a_leader_that_died_while_it_set_outcomes_had_the_rest_set_wrong(log: Path) -> None:
-    """Whoever told the rest took the first of them for the first of the group."""
+    """The leader that set the remaining outcomes took the first of them for the first of the group."""
     ready, go, told = os.pipe(), os.pipe(), os.pipe()
     with Writer(log) as writer:
         writer.append(b"before")

@@ -1,4 +1,4 @@
-"""A fork while a writer is open: both sides go on, nothing is corrupt, nobody waits for ever."""
+"""A fork while a writer is open: both sides continue, nothing is corrupt, no process waits forever."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_parent_and_children_continue_with_the_same_writer_object(log: Path) -> 
 
 
 def test_a_fork_in_the_middle_of_another_threads_appends(log: Path) -> None:
-    """The child inherits a mutex that is held by a thread it does not have, and perhaps the file's lock."""
+    """The child inherits a mutex that is held by a thread that it does not have, and perhaps the file's lock."""
     with binlog.Writer(log) as writer:
         stop = threading.Event()
         appended = []
@@ -96,9 +96,9 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_child_made_without_fork_handlers_detects_the_fork(log: Path) -> None:
-    """A bare clone(2), as a C library may make: no handler runs, and the writer learns it on its first call.
+    """A bare clone(2), as a C library may make: no handler runs, and the writer detects the fork in its first call.
 
-    In a program with no other thread: CPython itself does not survive more.
+    The program has no other thread: CPython itself does not survive more.
     """
     subprocess.run([sys.executable, "-c", _CLONE, log], check=True, timeout=60)
     records = read_all(log)

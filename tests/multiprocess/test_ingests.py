@@ -1,4 +1,6 @@
-"""Drafts that many processes add to a log at once, beside appends and cutovers: each set whole, once, in one place."""
+"""Many processes ingest external files while others append and cut over: each batch is whole, contiguous, and in the
+log once.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def _publish(log: Path, publisher: int, batches: int, pause: float = 0.0) -> Non
 
 
 def _look(log: Path) -> int:
-    """List the log and read it from new starts, until the last record is there; how often that was."""
+    """List the log and read it from new starts, until the last record is in it; return how often."""
     looks = 0
     while True:
         with Reader(log) as reader:
@@ -74,7 +76,7 @@ def _follow(log: Path) -> list[bytes]:
 
 
 def _check_whole(found: list[bytes], *, until: list[bytes] | None = None) -> None:
-    """Each batch's records are all there, next to each other and in order, and those of a publisher's batches rise.
+    """Check that each batch's records are complete, contiguous and in order, and that a publisher's sequences rise.
 
     until: the last record, of a batch whose last files may not be in the log yet.
     """
@@ -121,7 +123,7 @@ def test_concurrent_ingests_appends_and_cutovers(log: Path) -> None:
 
 @pytest.mark.slow
 def test_ingesting_processes_that_are_killed_again_and_again(log: Path) -> None:
-    """Killed at whatever moment, and begun anew with all their batches, until they are through."""
+    """Killed at any moment, and started again with all their batches, until they finish."""
     batches, kills = 40, 30
     (log / "aside").mkdir(parents=True)
     with Writer(log):

@@ -54,7 +54,7 @@ def _killed_writer(log: Path, mebibytes: int) -> None:
 
 
 def _as_after_a_power_cut(log: Path) -> None:
-    """Another boot wrote last, by the header."""
+    """Change the header as if another boot had written it last."""
     directory = LogDirectory(log)
     try:
         header = directory.read_header(1)
@@ -85,5 +85,6 @@ def test_the_bytes_read_at_opening_do_not_grow_with_the_log(log: Path, tmp_path:
             pass
     small, large = read
     assert small > 1000
-    # After a power cut the index is read, which has an entry for each range; of the log only what none covers yet.
+    # After a power loss recovery reads the index, which has an entry for each range; of the log it reads only bytes
+    # without an entry.
     assert abs(large - small) <= 128 * _MIB // RANGE_BYTES_MAX * ENTRY_BYTES

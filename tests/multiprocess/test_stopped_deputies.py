@@ -1,4 +1,4 @@
-"""Who waits for the lock on behalf of all may be stopped, or wait for another file: the others go on."""
+"""A deputy that is stopped, or blocked on another file's lock: the other waiters continue."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _WHOLE = (0, 0, 0, 0)
 
 
 class Appender:
-    """A process that appends what it is told to."""
+    """A process that appends the given records."""
 
     def __init__(self, log: Path) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen([sys.executable, "-c", _APPENDS, log], stdin=pipe, stdout=pipe, text=True)
 
     def begin(self, record: str) -> None:
-        """Have it append, without waiting."""
+        """Start an append without waiting for it."""
         assert self.process.stdin is not None
         self.process.stdin.write(record + "\n")
         self.process.stdin.flush()
@@ -47,12 +47,12 @@ class Appender:
         return self.process.stdout.readline().strip()
 
     def append(self, record: str) -> str:
-        """Both."""
+        """Append, and wait for the ref."""
         self.begin(record)
         return self.end()
 
     def until_blocked(self, name: str) -> None:
-        """Wait until it is in that place of the kernel."""
+        """Wait until the process is blocked in this kernel function."""
         where = Path(f"/proc/{self.process.pid}/wchan")
         until = time.monotonic() + 30
         while name not in where.read_text(encoding="ascii") and time.monotonic() < until:
@@ -60,12 +60,12 @@ class Appender:
         assert time.monotonic() < until, where.read_text(encoding="ascii")
 
     def stop(self) -> None:
-        """Stop it, and wait until it is: until then it could still be given a lock that it waits for."""
+        """Stop the process, and wait until it has stopped: until then it could still get a lock that it waits for."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         assert self.process.stdin is not None
         self.process.send_signal(signal.SIGCONT)
         self.process.stdin.close()

@@ -1,4 +1,4 @@
-"""One writer's records lie in the order in which it appended them, however each was appended."""
+"""One writer's records are in the log in the order of its calls, in every mixture of methods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.logs import read_all
 
 
 class Appends:
-    """Appends numbered records in many ways.  Each way appends at least one, but for `cutover` and `sync`."""
+    """Appends numbered records in many ways.  Each way but `cutover` and `sync` appends at least one."""
 
     def __init__(self, log: Path, writer: Writer[Any]) -> None:
         self.log = log
@@ -38,7 +38,7 @@ class Appends:
         self.writer.append(*self._next())
 
     def large(self) -> None:
-        """Larger than a ring, so that it does not go through shared memory."""
+        """A record larger than a ring, so that it does not go through shared memory."""
         self.writer.append(*self._next(size=3 << 20))
 
     def large_staged(self) -> None:
@@ -87,7 +87,7 @@ def _in_order(log: Path) -> bool:
 
 @pytest.fixture(params=["alone", "beside"])
 def beside(request: pytest.FixtureRequest, log: Path) -> Iterator[bool]:
-    """Whether another writer has the log open as well, with a ring of its own."""
+    """Whether another writer has the log open as well, with its own ring."""
     if request.param == "alone":
         yield False
     else:

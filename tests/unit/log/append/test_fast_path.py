@@ -1,4 +1,4 @@
-"""Appending one record in C: what takes that way, what does not, and that nothing is lost or left behind on either."""
+"""The fast path: which appends take it, and that no append is lost or leaves anything set."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Watched(Writer):
 
 @contextmanager
 def _warm(log: Path, **options: Any) -> Iterator[Watched]:
-    """A writer after a record `first`; its background thread has run and ended, so that it never has the mutex."""
+    """Return a writer after a record `first`, whose background thread has ended, so that it never has the mutex."""
     with Watched(log, **options) as writer:
         writer.append(b"first", mode=Mode.FLUSH)
         writer._background.stop()
@@ -53,7 +53,7 @@ def _warm(log: Path, **options: Any) -> Iterator[Watched]:
 
 @contextmanager
 def _locked_by_a_child(log: Path, *, signals: int = 0) -> Iterator[Callable[[], None]]:
-    """The open file is locked by another process, until what is given is called; it sends `signals` all the while."""
+    """Let another process lock the open file until the yielded function is called; it sends `signals` meanwhile."""
     ready_read, ready_write = os.pipe()
     release_read, release_write = os.pipe()
     parent = os.getpid()
@@ -113,7 +113,7 @@ def test_a_record_that_finds_the_ring_full_goes_to_the_file_and_returns_no_ref(l
 
 
 class Text(bytes):
-    """Bytes that tell something else of themselves."""
+    """Bytes with a different `__str__`."""
 
     def __len__(self) -> int:
         return 1
@@ -198,7 +198,7 @@ def test_a_handler_that_runs_while_an_append_waits_is_refused_not_blocked(log: P
 
         with _handling(signal.SIGUSR1, again):
             writer.append(b"waited")
-            while not refused:  # a signal came before it waited, and none while it did
+            while not refused:  # a signal came before the wait, and none during it
                 writer.append(b"waited")
         assert not writer._session.fast_path.owner
         writer.slow = 0
@@ -213,7 +213,7 @@ def test_a_handler_that_runs_while_an_append_waits_is_refused_not_blocked(log: P
 def test_ctrl_c_while_an_append_waits_withdraws_the_record_and_frees_its_ring_space(
     log: Path, *, by_python: bool
 ) -> None:
-    """It waits in C until the first signal, and then in a call that Python makes."""
+    """The append waits in C until the first signal, and then in a call that Python makes."""
     with _warm(log) as writer:
         interrupts = waiting = 0
 
@@ -231,7 +231,7 @@ def test_ctrl_c_while_an_append_waits_withdraws_the_record_and_frees_its_ring_sp
         assert interrupts == 1
         assert not writer._session.fast_path.owner
         writer.append(b"after")
-        for _ in range(3):  # three times as much as the ring holds
+        for _ in range(3):  # three times the size of the ring
             for _ in range(250):
                 writer.append(bytes(900), mode=Mode.STAGE)
             writer._session.drain(confirm=False)
@@ -244,7 +244,7 @@ def test_ctrl_c_while_an_append_waits_withdraws_the_record_and_frees_its_ring_sp
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_finalizer_that_runs_while_a_ref_is_made_may_append_too(log: Path, mode: Mode) -> None:
-    """Making a tuple may collect garbage, which may run anything."""
+    """Making a tuple may collect garbage, which may run any code."""
     ran = 0
     errors: list[str] = []
 
@@ -271,7 +271,7 @@ def test_a_finalizer_that_runs_while_a_ref_is_made_may_append_too(log: Path, mod
             gc.set_threshold(*before)
         until = time.monotonic() + 60
         while ran < 200 and time.monotonic() < until:
-            gc.collect()  # does nothing while another thread of the process is at it
+            gc.collect()  # does nothing while another thread of the process is in a call
     assert errors == []
     assert ran == 200
     found = read_all(log)
@@ -303,7 +303,7 @@ def test_concurrent_threads_keep_their_order_and_lose_nothing(log: Path) -> None
 
 
 def test_a_fork_during_another_threads_append_leaves_the_child_unlocked(log: Path) -> None:
-    """The child inherits a writer whose mutex is held by a thread that it does not have."""
+    """The child inherits a writer whose mutex is held by a thread that the child does not have."""
     with _warm(log) as writer:
         with _locked_by_a_child(log) as release:
             thread = threading.Thread(target=writer.append, args=(b"thread",))
@@ -374,7 +374,7 @@ def test_the_append_that_reaches_a_limit_cuts_over(log: Path) -> None:
         refs = [writer.append(bytes(96)) for _ in range(40)]
         assert writer.slow < 10
     assert {ref.number for ref in refs} == {1, 2, 3, 4, 5}
-    # The first holds one record more of 9 bytes, and closes with the first record that ends at 1,000 or beyond.
+    # The first file holds one record of 9 bytes more, and closes with the first record that ends at 1,000 or later.
     assert [ref.offset for ref in refs if ref.number == 1] == list(range(265, 1000, 100))
     assert [ref.offset for ref in refs if ref.number == 2] == list(range(256, 1000, 100))
 

@@ -1,4 +1,4 @@
-"""A disk that is really full: a small file system of the test's own, in a mount namespace."""
+"""A disk that is really full: the test's own small file system, in a mount namespace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.cli.running import wait_for
 
 
 def _fill(writer: Writer, record: bytes) -> int:
-    """Append until the disk is full; how often that went well."""
+    """Append until the disk is full; return the number of successful appends."""
     for count in range(100):
         try:
             writer.append(record)
@@ -37,7 +37,7 @@ def _use(disk: Path) -> None:
         for call in (lambda: writer.append_many([record] * 10), writer.cutover):
             with pytest.raises(FullError):
                 call()
-        assert writer.append(b"small") is not None  # it fits into the page that the last record ends in
+        assert writer.append(b"small") is not None  # it fits in the page of the last record's end
     assert [len(entry.data) for entry in Reader(log)] == [100_000] * appended + [5]
     assert sorted(path.name for path in log.glob("*.dat*")) == ["00000001.dat"]
     with pytest.raises(FullError):
@@ -67,7 +67,9 @@ def _meet_a_limit(disk: Path) -> None:
     log, filler = disk / "log", disk / "filler"
     with Writer(log, cutover_bytes=1000) as writer:
         filler.write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize))
-        refs = [writer.append(bytes(500)) for _ in range(5)]  # what the file was given before has room for these
+        refs = [
+            writer.append(bytes(500)) for _ in range(5)
+        ]  # the space allocated to the file before has room for these
         assert [ref.number for ref in refs] == [1] * 5
         filler.unlink()
         wait_for(lambda: binlog.stat(log).files[0].closed)
@@ -108,7 +110,7 @@ def _ingests(disk: Path) -> None:
         writer.append(b"before")
         made = external_files()
         free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
-        # Less and less is left, so that it fails at each step that wants some.
+        # The space shrinks, so that each step that needs some fails once.
         for left in range(0, 5 * 4096, 4096):
             filler.write_bytes(bytes(free - left))
             try:

@@ -1,4 +1,4 @@
-"""Ctrl-C at each place of a writer's calls: the exception comes out, and the writer, and all others, go on."""
+"""Ctrl-C at each point of a writer's calls: the exception is raised, and all writers continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from binlog.errors import ClosedError
 from tests.support.interruptions import Interruption
 from tests.support.logs import read_all
 
-# What comes in the middle of a finalizer is told and lost, by Python.
+# Python prints and drops an exception that is raised within a finalizer.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 _OPTIONS: dict[str, Any] = {
@@ -25,7 +25,7 @@ _OPTIONS: dict[str, Any] = {
     "lock_timeout": 5,
 }
 _HANG_SECONDS = 20
-_ALL_MAX = 60  # of a call that has more places, so many are tried
+_ALL_MAX = 60  # if a call has more points, this many are tried
 _LARGE = bytes(70_000)
 _FILE_NUMBERS = itertools.count()
 
@@ -78,7 +78,7 @@ _CALLS: dict[str, Callable[[Writer], object]] = {
 
 @pytest.fixture(autouse=True)
 def _no_garbage() -> Iterator[None]:
-    """Have what is left of interrupted calls go within the test, whose mark is about the finalizers of that."""
+    """Collect the garbage of interrupted calls within the test, whose mark ignores errors of their finalizers."""
     yield
     gc.collect()
 
@@ -98,7 +98,7 @@ def _no_hang() -> Iterator[None]:
 
 
 def _interrupted(call: Callable[[], object], at: int, kept: list[BaseException]) -> bool:
-    """Interrupt the call at a place; False where it has fewer.  kept: the exception, with all that it keeps."""
+    """Interrupt the call at a point; return False if it has fewer.  kept: the exception, and its references."""
 
     def keeping() -> None:
         try:

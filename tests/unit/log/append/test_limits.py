@@ -1,4 +1,4 @@
-"""Limits on the open file's bytes and age: who cuts over, when, and what that may not do."""
+"""Limits on the open file's size and age: which writer cuts over, when, and that no append fails of it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_writer_in_a_loop_meets_the_limit_of_age(log: Path) -> None:
 
 def test_an_append_does_not_fail_because_the_cutover_does(log: Path) -> None:
     with Writer(log, cutover_bytes=300, prepare_bytes=4096) as writer:
-        # What cannot follow this file: the next number is taken by a file of another log.
+        # The next number is taken by a file of another log, which cannot follow this file.
         with Writer(log.parent / "other") as other:
             other.append(b"other")
             other.cutover()

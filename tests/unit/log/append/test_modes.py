@@ -1,4 +1,4 @@
-"""How far a record is when append returns, and what becomes of it after."""
+"""The modes: how far a record is when append returns, and its fate afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.preloaded import run_preloaded
 from tests.support.waiting import until
 
-# A thread that does nothing by itself while a test looks.
+# A background thread that never acts during a test.
 _NEVER = Background(flush_seconds=600, sync_seconds=600)
 
 
@@ -64,14 +64,14 @@ def test_a_flushed_record_is_visible_and_confirmed_by_the_next_sync(log: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [Mode.FLUSH, Mode.STAGE])
 def test_a_single_record_that_no_caller_waits_for_is_synced_soon(log: Path, mode: Mode) -> None:
-    """A single byte waited for ten seconds: less than four pages were not worth a sync."""
+    """A single byte waited for ten seconds, because fewer than four pages were not worth a sync."""
     with Writer(log, mode=mode) as writer:
         for _ in range(3):
             before = stat(log).files[-1].tail
             writer.append(b"x")
             since = time.monotonic()
             until(lambda before=before: (stat(log).files[-1].durable_end or 0) > before)  # type: ignore[misc]
-            assert time.monotonic() - since < 5  # half a second, and what a busy machine adds
+            assert time.monotonic() - since < 5  # half a second, and some time for a busy machine
 
 
 def test_a_synced_record_makes_all_before_it_durable(log: Path) -> None:

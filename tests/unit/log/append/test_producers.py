@@ -94,7 +94,7 @@ def test_an_invalid_batch_is_refused_and_nothing_appended(log: Path) -> None:
     bad = Batch(0, 0, good.data, good.offsets[:2], None)
     longer = Batch(0, 0, good.data[:8] + b"\0\0\0\5" + good.data[12:], good.offsets, None)
     with Writer(log) as writer:
-        writer.append_batch(bad)  # the first of the two: its data may go on
+        writer.append_batch(bad)  # the first of the two, whose data may continue
         for batch in (longer, Batch(0, 0, b"\xff" * 16, good.offsets, None)):
             with pytest.raises(ValueError, match="are not the records that its offsets say"):
                 writer.append_batch(batch)
@@ -147,7 +147,7 @@ def test_space_is_prepared_ahead_of_batches(log: Path) -> None:
     with Writer(log, prepare_bytes=8 << 20) as writer:
         assert writer.append_batches([mebibyte] * 17) == Ref(1, 256)
         status = (log / "00000001.dat").stat()
-    # 1, 2, 4 and 8 MiB on top of what there was, and 8 more for what is left.
+    # 1, 2, 4 and 8 MiB in addition to the existing size, and 8 more for the rest.
     assert 17 << 20 < status.st_size <= 25 << 20
     assert status.st_blocks * 512 >= status.st_size
     assert len(read_all(log)) == 17 * 1024
@@ -260,7 +260,7 @@ def test_a_flipped_bit_in_a_producer_file_is_reported_and_repaired(log: Path) ->
         [file] = log.glob("*.producer")
         good = file.read_bytes()
         flipped = bytearray(good)
-        flipped[good.index(b'"sequence": 7') + 12] ^= 1  # which says 6
+        flipped[good.index(b'"sequence": 7') + 12] ^= 1  # which reads 6
         file.write_bytes(flipped)
         assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(file), "producer")]
         last = writer.last_producer_batch("s")

@@ -1,4 +1,4 @@
-"""Where the records of one call lie, without an object for each."""
+"""Refs: the refs of one call's records, without an object for each."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_a_limit_on_the_files_size_fails_the_append_and_nothing_else(log: Path) 
 
 def test_zeros_are_written_after_small_synced_groups_and_over_nothing(log: Path) -> None:
     def written_to() -> int:
-        """Where what was never written begins, by lseek(2), which takes unwritten space for a hole."""
+        """Return the start of the space never written, by lseek(2), which reports unwritten space as a hole."""
         with file.open("rb") as opened:
             return os.lseek(opened.fileno(), written_from, os.SEEK_HOLE)
 
@@ -235,7 +235,7 @@ def test_a_removed_open_file_is_left_for_the_one_with_its_name(log: Path) -> Non
 
 def test_an_append_asks_for_no_times(log: Path) -> None:
     def noted_a_time_of_its_own() -> bool:
-        os.stat(file)  # who asks makes the next write note one, and the next sync has the inode to write ...
+        os.stat(file)  # a question makes the next write record a time, and the next sync must write the inode ...
         writer.append(b"notes one")
         before = time.time_ns()
         writer.append(b"and this one, unless an append asks, at the next tick only")

@@ -63,7 +63,7 @@ def test_sequence_numbers_continue_after_a_cutover(log: Path) -> None:
 
 
 def test_a_next_file_left_by_a_cutover_that_died_is_adopted(log: Path, tmp_path: Path) -> None:
-    """It was named, and nothing more; then records came to the old file, by writers that had it open."""
+    """The cutover only named it; then writers that had the old file open appended to that."""
     with Writer(log) as writer:
         writer.append(b"1")
         name_next_file_only(log, tmp_path / "other")

@@ -1,4 +1,4 @@
-"""Records written aside and read back, whatever has happened to the file in between."""
+"""External files: writing them, and reading them back after every change to the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read at a time is a few records."""
+    """One read is a few records."""
     monkeypatch.setattr(module, "_READ_BYTES", 40)
 
 
@@ -83,7 +83,7 @@ def test_index_entries_cover_all_records(tmp_path: Path, sizes: list[tuple[int, 
 def test_a_record_larger_than_one_read(path: str) -> None:
     records = [b"a", b"b" * (3 << 20), b"c"]
     external = write(path, records)
-    batches = [list(batch) for batch in external.read()]  # each while it is good
+    batches = [list(batch) for batch in external.read()]  # each while it is valid
     assert [record for batch in batches for record in batch] == records
     assert len(batches) > 1
 
@@ -137,7 +137,7 @@ def test_changed_bytes_raise(tmp_path: Path, pieces: None, start: int, size: int
 
 @contextlib.contextmanager
 def small_files() -> Iterator[None]:
-    """Only while the product works: pytest may be writing to a file, too."""
+    """Limit the size only for the product: pytest may be writing to a file, too."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (356, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""Drafts that become files of a log: all of them at once, once, as they are."""
+"""Ingesting external files: all of them together, once, without a copy."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_index_is_made_from_the_entries_at_hand(log: Path) -> None:
 
 
 def test_reading_since_a_time_finds_ingested_records(log: Path) -> None:
-    """Though they were written, and got their names, before it."""
+    """Although the files were written, and named, before that time."""
     import time
 
     with Writer(log) as writer:
@@ -223,7 +223,7 @@ def test_a_file_that_cannot_move_is_copied_or_raises(log: Path, how: str) -> Non
 
 @pytest.mark.parametrize("only_theirs", [True, False])
 def test_external_files_join_a_log_with_foreign_writers(log: Path, only_theirs: bool) -> None:
-    """Also if no file of ours tells the log's UUID."""
+    """Even if no file in the log has the log's UUID."""
     if only_theirs:
         log.mkdir()
     else:
@@ -250,7 +250,7 @@ def test_an_empty_next_file_that_a_dead_cutover_left_comes_first(log: Path) -> N
         writer.append(b"before")
         with Writer(log) as other:
             other.cutover()
-        # As a process leaves it that died between naming the next file and closing this one.
+        # As a process leaves it that died after it named the next file and before it closed this one.
         with open(log / "00000001.dat", "r+b") as file:
             file.seek(6)
             file.write(bytes(2))
@@ -318,7 +318,7 @@ def test_an_external_file_given_twice_is_refused(log: Path, tmp_path: Path) -> N
 def test_an_external_file_that_two_writers_ingest_is_in_one_log(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one, which opened it before the second had it, finds no file under its name."""
+    """The first writer, which opened the file before the second took it, finds no file under its name."""
     with Writer(log) as writer, Writer(tmp_path / "other") as other:
         [made] = external_files(log, [b"1"])
 

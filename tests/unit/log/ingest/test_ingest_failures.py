@@ -1,4 +1,4 @@
-"""Ingests whose calls fail: what is told is what becomes of them."""
+"""Ingests whose calls fail: the error matches the outcome."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_decided_ingest_was_reported_as_not_appended_if_the_lock_was_busy(
 def test_copied_external_files_had_an_unknown_outcome_if_a_later_step_failed(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing comes after: they are in the log, durably, once they were copied."""
+    """No later step matters: the copied records are in the log, durably."""
     resume = Ingestion.resume
     calls = []
 
@@ -111,7 +111,7 @@ def test_copied_external_files_had_an_unknown_outcome_if_a_later_step_failed(
 def test_an_ingest_that_could_not_be_cancelled_was_reported_as_not_appended(
     log: Path, monkeypatch: pytest.MonkeyPatch, decided: bool
 ) -> None:
-    """If the record cannot be removed, it decides.  If it was never there, nothing is decided."""
+    """If the record cannot be removed, it decides.  If it never existed, nothing is decided."""
 
     def broken(*_arguments: object) -> None:
         raise AccessError("removing failed", errno=errno.EIO, path="")

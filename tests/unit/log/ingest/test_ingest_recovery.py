@@ -1,4 +1,4 @@
-"""Ingests that a death interrupts: what readers see then, and who finishes them."""
+"""Ingests interrupted by a death: the records that readers see then, and the writer that finishes them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def hidden(log: Path) -> list[str]:
 
 
 DEATHS = [
-    # the call, how often before, after it; which records are in the log then, and whether all will be
+    # the call, how often before, after it; the records in the log then, and whether all will be
     ("take", 1, False, 0, False),
     ("take", 1, True, 0, False),
     ("take", 2, True, 0, False),
@@ -132,8 +132,8 @@ def test_the_next_writer_finishes_a_decided_ingest(
 def test_another_program_appends_before_a_writer_finishes_the_ingest(
     tmp_path: Path, place: str, times: int, after: bool, seen: int, there: bool
 ) -> None:
-    """It appends, cuts over and appends; nothing of it, or of the ingest, is lost, or there twice."""
-    log = tmp_path / "beside"  # `check` may tell of late records
+    """It appends, cuts over and appends; nothing of it, or of the ingest, is lost or duplicated."""
+    log = tmp_path / "beside"  # `check` may report late records
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, place, after=after, times=times)
@@ -167,7 +167,7 @@ def test_reading_since_a_time_works_without_the_ingested_files_index(log: Path) 
     moment = time.time()
     die_at(log, "index")
     for path in (log / "00000002.dat", *log.glob(".ingest.*.*")):
-        os.utime(path, (moment - 1, moment - 1))  # as though the close had taken a while
+        os.utime(path, (moment - 1, moment - 1))  # as if the close had taken a while
     with Writer(log) as writer:
         writer.append(b"after")
     with Reader(log, Since(moment)) as reader:
@@ -265,7 +265,7 @@ def test_the_ingest_record_has_the_access_of_the_log_files(log: Path) -> None:
 
 
 def test_a_copy_of_the_directory_has_each_file_once(log: Path, tmp_path: Path) -> None:
-    """Though a copy makes two files of one that has two names."""
+    """Although a copy makes two files of one with two names."""
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, "close", after=True)

@@ -1,4 +1,4 @@
-"""What a dead leader's note says together with the file."""
+"""Resolving the note of a dead leader from the file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTE = Note(
 
 
 class Bytes:
-    """A file of which only one thing is asked: whether the group's bytes lie where the note says."""
+    """A file with one property: whether the group's bytes are in the range that the note names."""
 
     def __init__(self, there: bool) -> None:
         self._there = there
@@ -40,7 +40,7 @@ class Bytes:
 
 
 def _header(counter: int, *, nonce: int = 44, tail: int = 1000) -> LogHeader:
-    """A file whose last confirmed commit has this counter, and one before it."""
+    """Return the header of a file whose last confirmed commit has this counter, and one before it."""
     header = new_log_header(number=1, uuid=UUID, first_sequence=0, created_ns=0, boot_id=bytes(16))
     for number in (counter - 1, counter):
         header = header.with_slot(
@@ -73,7 +73,7 @@ def test_an_overtaken_group_is_in_the_file_if_its_bytes_are() -> None:
     assert outcome(NOTE, overtaken, Bytes(True)) is Outcome.IN_FILE
     assert outcome(replace(NOTE, state=PREPARED), overtaken, Bytes(True)) is Outcome.UNKNOWN
     for state in (PREPARED, NOTE_SLOTTED):
-        # Another program wrote over it before anybody rolled it forward; or it never came so far.
+        # Another program overwrote the bytes before recovery, or the commit did not get that far.
         assert outcome(replace(NOTE, state=state), overtaken, Bytes(False)) is Outcome.STAGED_AGAIN
 
 

@@ -1,4 +1,4 @@
-"""The recovery table, over every combination of what it may be asked about, and row by row."""
+"""The recovery table: every combination of its inputs, and each row."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from binlog.log.recovery.recovery_table import Action, Verdict, decide, recovere
 
 UUID = bytes(range(16))
 C = 5  # the last confirmed commit's counter
-START, D = 300, 400  # where that commit starts and ends
-CRC_C, CRC_P, CRC_R = 11, 22, 33  # of its bytes, of the pending commit's, of what follows it
+START, D = 300, 400  # the start and the end of that commit
+CRC_C, CRC_P, CRC_R = 11, 22, 33  # of its bytes, of the pending commit's, of the bytes after it
 
 _ABSENT, _BROKEN, _HOLDS, _SPOILT = range(4)  # _SPOILT: the slot itself, not its bytes
 
@@ -42,15 +42,15 @@ class Case:
     mixed: bool = False
     same_boot: bool = True
     opened_before_unconfirmed: bool = True
-    unconfirmed: bool = False  # O lies beyond D
+    unconfirmed: bool = False  # O is greater than D
     tail: str = "own"  # below, own, pending (P's end), between, beyond
-    pending: int = _ABSENT  # P: there and its bytes hold, or not
+    pending: int = _ABSENT  # P: in the file with valid bytes, or not
     pending_empty: bool = False  # P ends at O: it only confirms
-    running: bool = True  # R holds
+    running: bool = True  # R is valid
     last: int = _HOLDS  # slot C
     chain_exact: bool = True  # of lengths from O, or from a slot's end
     blank: bool = False
-    proven: bool = False  # the index proves what follows D
+    proven: bool = False  # the index proves the bytes after D
 
     @property
     def published_tail(self) -> int:
@@ -69,18 +69,18 @@ class Case:
 
     @property
     def believed(self) -> bool:
-        """Whether the live block is."""
+        """Whether the live block is valid."""
         return self.live_good and self.tail != "below"
 
     @property
     def adoptable(self) -> bool:
-        """Whether P is there, and nobody else wrote where it lies."""
+        """Whether P exists, and no other program wrote to its range."""
         at_end = self.header_tail == self.pending_end and not self.same_boot
         return self.believed and self.pending != _ABSENT and (self.header_tail == self.published_tail or at_end)
 
     @property
     def must_refuse(self) -> bool:
-        """Where the table says so, and nowhere else."""
+        """Whether the table must refuse the file."""
         beyond = self.header_tail > self.published_tail
         if self.live_good and self.poison and self.same_boot:
             return False
@@ -102,7 +102,7 @@ class Case:
         return not self.same_boot and not self.unconfirmed and self.last != _HOLDS
 
     def header(self) -> LogHeader:
-        # What the bytes prove is not in the header.
+        # The proofs in the bytes are not in the header.
         return _header(
             replace(self, opened_before_unconfirmed=True, running=True, chain_exact=True, blank=False, proven=False)
         )
@@ -139,7 +139,7 @@ def _header(case: Case) -> LogHeader:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What the bytes prove."""
+    """The evidence of a case."""
 
     case: Case
 
@@ -179,7 +179,7 @@ def _cases() -> Iterator[Case]:
         )  # fmt: skip
         for pending, empty in ((_ABSENT, False), (_BROKEN, False), (_HOLDS, False), (_BROKEN, True), (_HOLDS, True)):
             if empty and not unconfirmed:
-                continue  # it would start and end at D: there is nothing to confirm
+                continue  # it would start and end at D: it would confirm nothing
             for tail in ("below", "own", "pending", "between", "beyond"):
                 if tail == "pending" and (empty or not pending):
                     continue  # the same as another
@@ -190,21 +190,21 @@ def _cases() -> Iterator[Case]:
                     )  # fmt: skip
                     yield case
                     if not running:
-                        yield replace(case, proven=True)  # the index is asked only then
+                        yield replace(case, proven=True)  # only then is the index read
 
 
 def _hold(case: Case) -> None:
-    """What must be true of the verdict, said without the table."""
+    """Check the verdict without using the table."""
     verdict, header = case.decide(), case.header()
     action, tail = verdict.action, verdict.tail
     assert (action is Action.REFUSE) == case.must_refuse
     if action is Action.REFUSE:
         assert verdict.text
         return
-    # The last confirmed commit is there: nothing of it is given up.
+    # The last confirmed commit is in the file: none of it is dropped.
     if case.last == _HOLDS or (case.live_good and case.tail != "below"):
         assert tail >= D
-    # H is never lowered but by sealing, which leaves none of its offsets to be used again.
+    # H decreases only by sealing, so that none of its offsets is used again.
     if action is Action.SEAL:
         assert verdict.text
         assert tail <= verdict.end
@@ -217,11 +217,11 @@ def _hold(case: Case) -> None:
         assert verdict.end >= max(header.tail, header.published_tail)
         if case.pending:
             assert verdict.end >= case.pending_end
-    # A pending commit that holds is always rolled forward, and nothing else ever is.
+    # A valid pending commit is always rolled forward, and no other commit ever is.
     assert (action is Action.ROLL_FORWARD) == (not poisoned and case.adoptable and case.pending == _HOLDS)
     if action is Action.ROLL_FORWARD:
         assert tail == case.pending_end
-    # What is kept and not confirmed has been verified, and is written again, unless this descriptor vouches for it.
+    # Kept, unconfirmed bytes are verified and written again, unless this descriptor was open before them.
     if action in (Action.KEEP, Action.CONFIRM, Action.ADOPT) and not header.closed:
         opened_before_unconfirmed = action is Action.KEEP and case.same_boot and case.opened_before_unconfirmed
         assert case.running or opened_before_unconfirmed or not case.unconfirmed
@@ -250,7 +250,7 @@ def test_every_combination_of_inputs_keeps_the_confirmed_records(monkeypatch: py
 
 
 def test_the_walk_finds_a_wrong_row() -> None:
-    """The canary: a case in which the table is asked with another header than the one that is judged."""
+    """The canary: the table gets another header than the one that is judged."""
 
     class Forgetful(Case):
         def decide(self) -> Verdict:
@@ -289,7 +289,7 @@ def test_row_4_records_added_after_the_close_are_kept_if_their_lengths_meet_the_
     late = Case(closed=True, tail="beyond")
     assert _row(late) == (4, Action.KEEP, D + 200)
     assert _row(replace(late, chain_exact=False)) == (4, Action.REFUSE, D)
-    # After a power cut that is no damage: the other program had not synced, and its last records are not all there.
+    # After a power loss that is no damage: the other program had not synced, and some of its last records are missing.
     assert _row(replace(late, chain_exact=False, same_boot=False)) == (4, Action.SEAL, D + 100)
 
 
@@ -314,7 +314,7 @@ def test_row_7_another_programs_tail_is_adopted() -> None:
     assert _row(replace(foreign, same_boot=False, blank=True)) == (7, Action.SEAL, D)
     assert _row(replace(foreign, blank=True)) == (7, Action.REFUSE, D)
     assert _row(replace(foreign, blank=True, mixed=True)) == (7, Action.ADOPT, D + 200)
-    # It lies beyond P's end, or at that very place, where ours would have published both tails: P is not there now.
+    # The tail is beyond P's end, or exactly there, where binlog would have published both tails: P is not in the file.
     for case in (replace(foreign, pending=_HOLDS), replace(foreign, pending=_BROKEN, tail="pending")):
         assert _row(case) == (7, Action.ADOPT, case.header_tail)
 
@@ -328,7 +328,7 @@ def test_row_8_a_valid_pending_commit_is_rolled_forward(same_boot: bool, empty: 
     verdict = case.decide()
     assert (verdict.row, verdict.action, verdict.tail) == (8, Action.ROLL_FORWARD, case.pending_end)
     assert verdict.slot == case.header().pending
-    # The tail came to the disk without our copy of it.
+    # The tail reached the disk without the published tail.
     assert _row(replace(case, tail="pending", same_boot=False))[:2] == (8, Action.ROLL_FORWARD)
 
 
@@ -336,7 +336,7 @@ def test_row_8_a_valid_pending_commit_is_rolled_forward(same_boot: bool, empty: 
 def test_row_9_an_invalid_pending_commit_is_dropped(same_boot: bool) -> None:
     case = Case(pending=_BROKEN, same_boot=same_boot, opened_before_unconfirmed=same_boot)
     assert _row(case) == (10, Action.KEEP, D)
-    # What was in the file before it, and visible, is kept, if it is all there.
+    # Visible records before it in the file are kept, if they are complete.
     again = Action.KEEP if same_boot else Action.CONFIRM
     assert _row(replace(case, unconfirmed=True)) == (10, again, D + 100)
     assert _row(replace(case, unconfirmed=True, running=False, opened_before_unconfirmed=False)) == (11, Action.SEAL, D)
@@ -378,9 +378,9 @@ def test_row_14_acknowledged_records_are_never_dropped_silently() -> None:
     for last in (_ABSENT, _BROKEN, _SPOILT):
         case = Case(same_boot=False, opened_before_unconfirmed=False, last=last)
         assert _row(case) == (14, Action.REFUSE, D)
-        # In the same boot nothing was lost with the power, and nobody looks.
+        # In the same boot no power loss has taken anything, so the bytes are not read.
         assert _row(replace(case, same_boot=True)) == (10, Action.KEEP, D)
     assert _row(Case(live_good=False, last=_BROKEN)) == (14, Action.REFUSE, D)
-    # Without the live block, the slot that cannot be read may be the newest: what the other says may be too little.
+    # Without the live block, the damaged slot may be the newest, and the tail of the other may be too low.
     assert _row(Case(live_good=False, last=_SPOILT)) == (14, Action.REFUSE, D)
     assert _row(Case(tail="below", last=_SPOILT)) == (14, Action.REFUSE, D - 20)
