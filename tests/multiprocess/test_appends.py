@@ -1,4 +1,4 @@
-"""Many writers on one directory: every record once, each writer's in order, and at the acknowledged ref."""
+"""Many writers on one directory: every record once, each writer's in order, and acknowledged where it lies."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_eight_threads_append(log: Path, shared: bool) -> None:
 
 
 def test_processes_that_start_on_an_empty_directory_share_its_first_file(log: Path) -> None:
-    """A rename that replaced the first file would lose its acknowledged records."""
+    """A rename that replaced the first file would lose what was acknowledged in it."""
     for round_number in range(5):
         directory = log.with_name(f"round-{round_number}")
         refs = run_all("fork", [(append_jobs, (directory, writer, 5)) for writer in range(6)])

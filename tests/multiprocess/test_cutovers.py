@@ -1,4 +1,4 @@
-"""Cutovers by many processes while others append: none lost, none twice, no dead end."""
+"""Cutovers by many while others append: none lost, none twice, no dead end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_storm_of_cutovers_gives_one_each(log: Path, method: str) -> None:
     assert jobs_by_writer(read_all(log)) == jobs_by_writer(all_raw_records(log))
 
 
-def test_callers_that_expect_a_number_cut_it_over_once(log: Path) -> None:
+def test_those_that_expect_a_number_cut_it_over_once(log: Path) -> None:
     results = run_all("fork", [(cut_over, (log, 20, True)) for _ in range(6)])
     last = max(number for own in results for number in own)
     assert binlog.stat(log).files[-1].number == last
@@ -61,6 +61,6 @@ def test_eight_with_a_limit_cut_over_once_a_file(log: Path, method: str) -> None
     assert jobs_by_writer(all_raw_records(log)) == {writer: list(range(count)) for writer in range(writers)}
     *closed, last = binlog.stat(log).files
     assert len(closed) > 3
-    # No file is closed before it has reached the limit; a file after a double cutover would be.
+    # No file is closed before it has reached the limit, which a file closed twice over would not have.
     assert all(cutover_bytes <= file.tail < cutover_bytes + 2 * writers * record_bytes for file in closed)
     assert last.tail < cutover_bytes + 2 * writers * record_bytes

@@ -1,4 +1,4 @@
-"""A leader that died between system calls: the test forges its traces in shared memory."""
+"""A leader that died at a moment at which it makes no system call: its traces in shared memory are made by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from binlog.log.append.writable_file import WritableFile
 from tests.support.children import Child
 from tests.support.logs import read_all
 
-# Offsets in the staging area, as in native/staging_area.h.
+# native/staging_area.h: where things are, as bytes from the staging area's start.
 NOTE_STATE = 96
 RINGS, RING_BYTES = 1856, 192
 SETTLED = 64  # in a ring
@@ -28,7 +28,7 @@ TAKEN, SLOTTED = 2, 3
 RECORDS = (b"one", b"two")
 
 
-# Hints, after the note.
+# Hints, behind the note.
 LED, DEPUTISED = 1792, 1796
 
 
@@ -57,8 +57,8 @@ def _two_threads(log: Path, ready: int, go: int, told: int) -> None:
             thread.join()
 
 
-def test_a_leader_that_died_while_it_set_outcomes_had_the_rest_set_wrong(log: Path) -> None:
-    """The leader that set the remaining outcomes took the first of them for the first of the group."""
+def test_a_leader_that_died_while_it_told_the_places_had_the_rest_told_wrong(log: Path) -> None:
+    """Whoever told the rest took the first of them for the first of the group."""
     ready, go, told = os.pipe(), os.pipe(), os.pipe()
     with Writer(log) as writer:
         writer.append(b"before")
@@ -91,7 +91,7 @@ def test_a_leader_that_died_while_it_set_outcomes_had_the_rest_set_wrong(log: Pa
 
 
 @pytest.mark.parametrize("hints", [(LED,), (DEPUTISED,), (LED, DEPUTISED)])
-def test_hints_of_a_dead_leader_delay_no_writer(log: Path, hints: tuple[int, ...]) -> None:
+def test_hints_that_the_dead_left_hold_nobody_up(log: Path, hints: tuple[int, ...]) -> None:
     with Writer(log) as writer, Writer(log) as other:
         writer.append(b"before")
         other.append(b"so both have a ring")

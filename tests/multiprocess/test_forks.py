@@ -1,4 +1,4 @@
-"""A fork while a writer is open: both sides continue, nothing is corrupt, no process waits forever."""
+"""A fork while a writer is open: both sides go on, nothing is corrupt, nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 
 
-def test_parent_and_children_continue_with_the_same_writer_object(log: Path) -> None:
+def test_parent_and_children_go_on_with_the_same_writer_object(log: Path) -> None:
     with binlog.Writer(log) as writer:
         writer.append(job(0, 0))
 
@@ -33,7 +33,7 @@ def test_parent_and_children_continue_with_the_same_writer_object(log: Path) -> 
 
 
 def test_a_fork_in_the_middle_of_another_threads_appends(log: Path) -> None:
-    """The child inherits a mutex that is held by a thread that it does not have, and perhaps the file's lock."""
+    """The child inherits a mutex that is held by a thread it does not have, and perhaps the file's lock."""
     with binlog.Writer(log) as writer:
         stop = threading.Event()
         appended = []
@@ -54,7 +54,7 @@ def test_a_fork_in_the_middle_of_another_threads_appends(log: Path) -> None:
     assert found == {number: [0] for number in range(1, 31)}
 
 
-def test_a_surviving_child_does_not_keep_its_dead_parents_lock(log: Path) -> None:
+def test_a_child_that_lives_on_does_not_keep_its_dead_parents_lock(log: Path) -> None:
     """The parent forks while it holds the lock, and dies."""
     with binlog.Writer(log) as outside:
         outside.append(job(0, 0))
@@ -95,17 +95,17 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_child_made_without_fork_handlers_detects_the_fork(log: Path) -> None:
-    """A bare clone(2), as a C library may make: no handler runs, and the writer detects the fork in its first call.
+def test_a_child_made_without_fork_handlers_finds_out(log: Path) -> None:
+    """A bare clone(2), as a C library may make: no handler runs, and the writer learns it on its first call.
 
-    The program has no other thread: CPython itself does not survive more.
+    In a program with no other thread: CPython itself does not survive more.
     """
     subprocess.run([sys.executable, "-c", _CLONE, log], check=True, timeout=60)
     records = read_all(log)
     assert sorted(records) == sorted([b"child 0", *(b"parent %d" % index for index in range(50))])
 
 
-def test_a_reader_continues_in_the_child(log: Path) -> None:
+def test_a_reader_goes_on_in_the_child(log: Path) -> None:
     with binlog.Writer(log) as writer, binlog.Reader(log) as reader:
         writer.append_many([job(0, 0), job(0, 1)])
         next(reader)

@@ -1,4 +1,4 @@
-"""Writers with a lock timeout among writers that wait forever: a fair share, and no record twice or lost."""
+"""Writers with a time limit beside writers that wait for ever: with their share, and no record twice or lost."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.waiting import until
 
-# Offsets in the staging area, as in native/staging_area.h.  The second ring is the child's.
+# native/staging_area.h: where things are, as bytes from the staging area's start.  The second ring is the child's.
 _RING = 1856 + 192
 _ENTRY = 32768 + 262144
 _STAGED, _TAKEN = 1, 2
 
 _PLAIN = 4
-# Long enough for each process to run.
+# Enough that each process has its turns on the processor meanwhile.
 _APPENDS = {Mode.SYNC: 300, Mode.FLUSH: 10_000}
 
 
 class _Counts:
-    """The number of records that each process has appended, in shared memory, and a flag that stops all of them."""
+    """How many records each process has appended, in memory that they share; a place for each, and one to stop all."""
 
     def __init__(self, count: int) -> None:
         self._memory = memoryview(mmap.mmap(-1, 8 * (2 * count + 1))).cast("Q")
@@ -53,7 +53,7 @@ class _Counts:
         return bool(self._memory[self._count])
 
     def ready(self, number: int) -> None:
-        """Wait until every process has called this."""
+        """Wait until every process has come here."""
         ready = self._memory[self._count + 1 :]
         ready[number] = 1
         until(lambda: all(ready))
@@ -95,7 +95,7 @@ def test_a_writer_with_a_time_limit_has_its_share(log: Path, mode: Mode) -> None
 
 
 def test_a_writer_with_a_time_limit_opens_syncs_and_cuts_over_beside_busy_ones(log: Path) -> None:
-    """Each of these calls queues for the lock: polling would hardly ever find it free."""
+    """Each of these waits for the lock itself: by asking now and then it would hardly ever find it free."""
     Writer(log).close()
     counts = _Counts(_PLAIN + 1)
     children = [Child(_append_without_end, log, counts, number) for number in range(2)]
@@ -142,7 +142,7 @@ def _append_told(log: Path, ready: int, go: int, told: int, record: bytes, lock_
 
 @contextmanager
 def _one_that_waits(log: Path, record: bytes, *, lock_timeout: float) -> Iterator[tuple[Writer, int, int]]:
-    """Yield another writer, whose lock is held, a pipe that lets a child append, and a pipe with the child's result."""
+    """Another writer, while whose lock is held, a pipe that lets a child append, and one in which it says what came."""
     ready, go, told = os.pipe(), os.pipe(), os.pipe()
     with Writer(log) as writer:
         child = Child(_append_told, log, ready[1], go[0], told[1], record, lock_timeout)
@@ -155,7 +155,7 @@ def _until_staged(memory: mmap.mmap) -> None:
     until(lambda: struct.unpack_from("=Q", memory, _RING)[0] > 0)
 
 
-def test_a_record_is_withdrawn_at_the_deadline(log: Path) -> None:
+def test_a_record_is_taken_back_when_the_time_is_up(log: Path) -> None:
     with _one_that_waits(log, b"late", lock_timeout=0.2) as (writer, go, told):
         memory = _area(log)
 
@@ -169,7 +169,7 @@ def test_a_record_is_withdrawn_at_the_deadline(log: Path) -> None:
     assert read_all(log) == [b"next"]
 
 
-def test_a_record_that_a_leader_has_taken_is_waited_for_after_the_deadline(log: Path) -> None:
+def test_a_record_that_a_leader_has_taken_is_waited_for_when_the_time_is_up(log: Path) -> None:
     with _one_that_waits(log, b"taken", lock_timeout=0.05) as (writer, go, told):
         memory = _area(log)
 
@@ -219,7 +219,7 @@ def test_signals_do_not_make_the_wait_longer(log: Path) -> None:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[Callable[[], None]]:
-    """Hold the file's lock as another program does, and yield a function that releases it."""
+    """Hold the file's lock as another program does, and give what frees it."""
     fd = os.open(file, os.O_RDWR)
     try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 0, 0))

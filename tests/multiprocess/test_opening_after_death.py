@@ -54,7 +54,7 @@ def _killed_writer(log: Path, mebibytes: int) -> None:
 
 
 def _as_after_a_power_cut(log: Path) -> None:
-    """Change the header as if another boot had written it last."""
+    """Another boot wrote last, by the header."""
     directory = LogDirectory(log)
     try:
         header = directory.read_header(1)
@@ -73,7 +73,7 @@ def _bytes_read_to_open(log: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_the_bytes_read_at_opening_do_not_grow_with_the_log(log: Path, tmp_path: Path, *, power_cut: bool) -> None:
+def test_what_is_read_does_not_grow_with_the_log(log: Path, tmp_path: Path, *, power_cut: bool) -> None:
     read = []
     for place, mebibytes in ((tmp_path / "small", 1), (log, 128)):
         _killed_writer(place, mebibytes)
@@ -85,6 +85,5 @@ def test_the_bytes_read_at_opening_do_not_grow_with_the_log(log: Path, tmp_path:
             pass
     small, large = read
     assert small > 1000
-    # After a power loss recovery reads the index, which has an entry for each range; of the log it reads only bytes
-    # without an entry.
+    # After a power cut the index is read, which has an entry for each range; of the log only what none covers yet.
     assert abs(large - small) <= 128 * _MIB // RANGE_BYTES_MAX * ENTRY_BYTES

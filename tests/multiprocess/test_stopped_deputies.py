@@ -1,4 +1,4 @@
-"""A deputy that is stopped, or blocked on another file's lock: the other waiters continue."""
+"""Who waits for the lock on behalf of all may be stopped, or wait for another file: the others go on."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _WHOLE = (0, 0, 0, 0)
 
 
 class Appender:
-    """A process that appends the given records."""
+    """A process that appends what it is told to."""
 
     def __init__(self, log: Path) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen([sys.executable, "-c", _APPENDS, log], stdin=pipe, stdout=pipe, text=True)
 
     def begin(self, record: str) -> None:
-        """Start an append without waiting for it."""
+        """Have it append, without waiting."""
         assert self.process.stdin is not None
         self.process.stdin.write(record + "\n")
         self.process.stdin.flush()
@@ -47,12 +47,12 @@ class Appender:
         return self.process.stdout.readline().strip()
 
     def append(self, record: str) -> str:
-        """Append, and wait for the ref."""
+        """Both."""
         self.begin(record)
         return self.end()
 
     def until_blocked(self, name: str) -> None:
-        """Wait until the process is blocked in this kernel function."""
+        """Wait until it is in that place of the kernel."""
         where = Path(f"/proc/{self.process.pid}/wchan")
         until = time.monotonic() + 30
         while name not in where.read_text(encoding="ascii") and time.monotonic() < until:
@@ -60,12 +60,12 @@ class Appender:
         assert time.monotonic() < until, where.read_text(encoding="ascii")
 
     def stop(self) -> None:
-        """Stop the process, and wait until it has stopped: until then it could still get a lock that it waits for."""
+        """Stop it, and wait until it is: until then it could still be given a lock that it waits for."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def close(self) -> None:
-        """End the process."""
+        """End it."""
         assert self.process.stdin is not None
         self.process.send_signal(signal.SIGCONT)
         self.process.stdin.close()
@@ -82,7 +82,7 @@ def _locked(file: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def test_a_stopped_deputy_delays_no_writer(log: Path) -> None:
+def test_a_stopped_deputy_holds_up_nobody(log: Path) -> None:
     stopped, other = Appender(log), Appender(log)
     for appender in (stopped, other):
         appender.append("so each has a ring")
@@ -99,7 +99,7 @@ def test_a_stopped_deputy_delays_no_writer(log: Path) -> None:
     assert sorted(read_all(log)[2:]) == [b"and on", b"goes on", b"taken along"]
 
 
-def test_a_deputy_of_a_closed_file_delays_no_writer_of_the_open_one(log: Path) -> None:
+def test_a_deputy_for_a_closed_file_holds_up_nobody_in_the_open_one(log: Path) -> None:
     late, other = Appender(log), Appender(log)
     for appender in (late, other):
         appender.append("so each has a ring")

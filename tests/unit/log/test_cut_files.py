@@ -17,7 +17,7 @@ from tests.support.logs import read_all
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log for which `check` may still report problems at the end."""
+    """A log of which `check` may still tell something in the end."""
     return tmp_path / "log"
 
 
@@ -50,7 +50,7 @@ def test_a_cut_file_is_appended_to_again_after_a_repair(log: Path, size: int, mo
     kept = read_all(log)
     assert kept[-1] == b"after"
     assert kept[:-1] == [b"%d" % number * 10 for number in range(len(kept) - 1)]
-    # Records flushed together have one checksum, so nothing proves a part of them.
+    # What was flushed together has one checksum, so that nothing proves a part of it.
     assert (len(kept) > 1) is (size == 700 and mode is Mode.SYNC)
     assert [each.rule for each in binlog.check(log)] == ["moved"]
     (log / f"{FILE}.1").unlink()
@@ -70,7 +70,7 @@ def test_a_closed_file_that_was_cut_is_readable_after_a_repair(log: Path, size: 
         writer.append(b"more")
     found = read_all(log)
     assert (len(found), found[-2:]) == (52, [b"after", b"more"])
-    # The next file's sequences tell how many records are missing, and fillers take their places.
+    # The next file's numbers tell how many records are missing, and fillers take their places.
     kept = [record for record in found[:-2] if not record.startswith(FILLER)]
     assert kept == [b"%d" % number * 10 for number in range(len(kept))]
     assert found[: len(kept)] == kept
@@ -80,7 +80,7 @@ def test_a_closed_file_that_was_cut_is_readable_after_a_repair(log: Path, size: 
         path.unlink()
 
 
-def test_sequence_numbers_continue_after_a_cut_file(log: Path) -> None:
+def test_sequence_numbers_go_on_after_a_file_that_was_cut(log: Path) -> None:
     with Writer(log) as writer:
         for number in range(5):
             writer.append(b"%d" % number)
@@ -95,7 +95,7 @@ def test_sequence_numbers_continue_after_a_cut_file(log: Path) -> None:
     assert binlog.check(log) == []
 
 
-def test_a_renamed_file_is_reported(log: Path) -> None:
+def test_a_renamed_file_is_told(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
         os.rename(log / FILE, log / f"{FILE}-20261126")

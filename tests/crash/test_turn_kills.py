@@ -1,0 +1,129 @@
+"""Kill: a process dies at each call of its turns.  Tried again, each turn is there once, and whole."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Batch, ExternalFileWriter, Mode, Writer
+from stress.crash.striker import Kind
+from tests.support.logs import read_all
+from tests.support.preloaded import kill_at_each_call, run_preloaded
+
+pytestmark = pytest.mark.slow
+
+# The records of each turn are like those of any other, and of everybody's: no content tells whose they are.
+SAME = b"the same for all"
+A_TURN = 3
+TURNS = 2
+
+Work = Callable[[Path], None]
+
+
+def _take_turns(log: Path) -> None:
+    with Writer(log) as writer:
+        for number in range(TURNS):
+            turn = [Batch.from_records([SAME]), Batch.from_records([SAME] * (A_TURN - 1))]
+            writer.append_idempotent(turn, producer="s", sequence=number)
+
+
+def _take_drafts(log: Path) -> None:
+    """The same turns, each as two files."""
+    folder = log / "aside"
+    folder.mkdir(exist_ok=True)
+    with Writer(log) as writer:
+        for number in range(TURNS):
+            drafts = []
+            for count in (1, A_TURN - 1):
+                with ExternalFileWriter(folder / os.urandom(8).hex()) as draft:
+                    draft.append(Batch.from_records([SAME] * count))
+                    drafts.append(draft.finish())
+            writer.ingest(drafts, producer="s", sequence=number)
+
+
+def _append(log: Path) -> None:
+    with Writer(log) as writer:
+        writer.append(SAME, mode=Mode.FLUSH)
+
+
+def _settle(log: Path) -> None:
+    """Without a thread, which would look at the shared memory of every log on this machine, and be killed at that."""
+    with Writer(log) as writer:
+        writer.append(SAME)
+
+
+def _hold(log: Path, others: int) -> None:
+    """Append as often as somebody else does meanwhile, try the turns again, and see that all is there, once."""
+    assert binlog.check(log) == []
+    for _ in range(others):
+        _append(log)
+    with Writer(log):
+        pass  # which finishes what was decided
+    before = len(read_all(log))
+    _take_turns(log)
+    found = read_all(log)
+    assert len(found) in (before, before + A_TURN, before + 2 * A_TURN)
+    assert set(found) == {SAME}
+    assert binlog.check(log) == []
+    assert list(log.glob("*.next")) == []
+
+
+@pytest.mark.parametrize("others", [0, A_TURN])
+@pytest.mark.parametrize("work", [_take_turns, _take_drafts])
+def test_a_producer_batch_killed_at_each_call_is_in_the_log_once(
+    in_memory: Path, work: Work, others: int, figure: Callable[[str], None]
+) -> None:
+    """others: how many such records somebody appends before the turns are tried again; as many as a turn has."""
+    log, start = in_memory / "log", in_memory / "start"
+    _append(start)
+    died = 0
+    # Of drafts there are three times as many calls.
+    for run in kill_at_each_call(work, start, log, step=1 if work is _take_turns else 2):
+        _hold(log, others)
+        assert len(read_all(log)) == 1 + TURNS * A_TURN + others, died
+        died += run.killed
+    assert died > 100
+    figure(f"turns killed at each call ({work.__name__}), {others} alike appended between: {died} deaths")
+
+
+def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
+    """Leave in `log` what one of these moments of the first turn leaves of `start`.
+
+    named: right after its file has its name.  slotted: at the commit's sync, with the slot written.
+    """
+    run = functools.partial(run_preloaded, kinds=(Kind.LINK, Kind.SYNC, Kind.DATA_SYNC), shared_memory=False)
+    calls = run(_take_turns, shutil.copytree(start, log)).calls
+    # Each turn's file gets its name, and then another one.
+    names = [at for at, call in enumerate(calls) if call is Kind.LINK]
+    assert len(names) == 2 * TURNS
+    slotted = max(at for at in range(names[1]) if calls[at] is Kind.DATA_SYNC)
+    kill_at = names[0] + 1 if moment == "named" else slotted
+    shutil.rmtree(log)
+    shutil.copytree(start, log)
+    assert run(_take_turns, log, kill_at=kill_at).calls == calls[: kill_at + 1]
+
+
+@pytest.mark.parametrize("moment", ["named", "slotted"])
+def test_a_writer_killed_at_each_call_while_it_resolves_a_batch_resolves_it_once(
+    in_memory: Path, moment: str, figure: Callable[[str], None]
+) -> None:
+    log, start = in_memory / "log", in_memory / "killed"
+    _append(in_memory / "start")
+    _kill_first_turn(moment, in_memory / "start", start)
+    there = moment == "slotted"
+    died = 0
+    for run in kill_at_each_call(_settle, start, log):
+        _append(log)
+        found = len(read_all(log)) - 1 - (A_TURN if there else 0)
+        assert found in (1, 2), died
+        _hold(log, 0)
+        assert len(read_all(log)) == 1 + TURNS * A_TURN + found, died
+        died += run.killed
+    assert died > 20
+    figure(f"a turn killed when {moment}, and whoever settles it: {died} deaths")
