@@ -179,7 +179,7 @@ class Writer(Generic[_Place]):
             return None  # it is staged
         if type(begun) is Ref:
             if self._limited:
-                self._session.within_limits(begun, len(record) + LENGTH_BYTES)
+                self._session.cut_over_at_limit(begun, len(record) + LENGTH_BYTES)
             return None if (mode or self._mode) is _STAGE else begun
         if type(record) is not bytes:
             return self.append(plain_bytes(record), mode=mode)

@@ -220,7 +220,7 @@ class CommitFile:
 def commit_failure(number: int, step: int, path: str) -> BinlogError:
     """The error for a commit that failed with the errno `number` at `step`."""
     if number == errno.ETIMEDOUT:
-        return UnknownOutcomeError(f"{path}: it is unknown whether the record is in the log; check before you retry")
+        return UnknownOutcomeError(f"{path}: whether the record is in the log is not known; look before repeating")
     if step in (lib.BINLOG_STEP_DATA, lib.BINLOG_STEP_SLOT) and number != errno.EIO:
         return failure(number, path, "appending")  # nothing was published, and what is beyond the tail means nothing
     if step == lib.BINLOG_STEP_PUBLISH and number in NO_SPACE:

@@ -258,7 +258,7 @@ class Process:
         return header
 
     def _resolve_area(self, file: OpenFile, header: LogHeader) -> None:
-        """Session._with_area."""
+        """Session._enter_area."""
         world = self._world
         if not self._sees_area:
             return

@@ -90,7 +90,7 @@ class OpenFileFinder:
 
     def _finish_cutover(self, number: int, newest: int, *, reopen: bool) -> None:
         """Finish a cutover from `number` to `newest` in which a process died."""
-        if self._closed_and_cut(number, newest):
+        if self._is_finished(number, newest):
             return
         file = self._open(number)
         fd = file.fd
@@ -110,7 +110,7 @@ class OpenFileFinder:
             let_go(fd)
             file.close()
 
-    def _closed_and_cut(self, number: int, newest: int) -> bool:
+    def _is_finished(self, number: int, newest: int) -> bool:
         """Whether the cutover is complete, which is the usual case, and needs no lock."""
         with self._directory.opened(log_file_name(number)) as fd:
             path = self._directory.log_path(number)
@@ -120,10 +120,10 @@ class OpenFileFinder:
                 return False  # part of it is damaged, or another boot wrote it last
             if not header.closed or header.next_number != newest or header.flags & Flag.POISON:
                 return False
-            self._keep_closed(fd, header, path)
+            self._sync_close(fd, header, path)
             return os.fstat(fd).st_size <= header.tail
 
-    def _keep_closed(self, fd: int, header: LogHeader, path: str) -> None:
+    def _sync_close(self, fd: int, header: LogHeader, path: str) -> None:
         """Make the close durable, because the newest file is reachable only through it.
 
         Without write permission, sync is all that a process can do.

@@ -104,7 +104,7 @@ class Session:
 
         append.keep(record)
         place = self._outcome(append, lambda: self._entered(resume))
-        return self.within_limits(place, len(record) + LENGTH_BYTES)
+        return self.cut_over_at_limit(place, len(record) + LENGTH_BYTES)
 
     def append(
         self, data: bytes | bytearray | memoryview, record_count: int, mode: Mode, *, framed: bool
@@ -116,7 +116,7 @@ class Session:
             # Another thread of this writer is in a call: stage the record, so that the next group includes it.
             append.stage(self._area)
         place = self._outcome(append, lambda: self._entered(lambda: self._append(append)))
-        return self.within_limits(place, len(data) + (0 if framed else LENGTH_BYTES))
+        return self.cut_over_at_limit(place, len(data) + (0 if framed else LENGTH_BYTES))
 
     def append_batches(
         self, batches: Iterable[Batch], *, producer: str | None = None, sequence: int = 0
@@ -150,7 +150,7 @@ class Session:
                 _check_room(file, header)
                 runs = framed_all(consumed(files), self._options.record_bytes_max)
                 return file.append_together(runs, self._area, producer=producer, sequence=sequence)
-            if not self._ingestion.is_last(file, header):
+            if not self._ingestion.ensure_last(file, header):
                 return _CUT_OVER
             file.drain(self._area, confirm=True)
             found = self._ingestion.begin(file, file.header(), files, producer=producer, sequence=sequence)
@@ -183,7 +183,7 @@ class Session:
         except CallerError as given:
             raise given.error from given.error.__cause__
         if found is not None:
-            self.within_limits((found.number, found.start), found.end - found.start)
+            self.cut_over_at_limit((found.number, found.start), found.end - found.start)
         return found
 
     def last_producer_batch(self, producer: str) -> ProducerBatch | None:
@@ -194,7 +194,7 @@ class Session:
         recorded, unrecorded = file.last_batch(header, producer), self._ingestion.unrecorded_batch(producer)
         return max(filter(None, (recorded, unrecorded)), key=lambda batch: batch.sequence, default=None)
 
-    def within_limits(self, place: tuple[int, int], size: int) -> tuple[int, int]:
+    def cut_over_at_limit(self, place: tuple[int, int], size: int) -> tuple[int, int]:
         """Return the place of an append, after a cutover if the append brought the file to a limit."""
         limits = self._limits
         if limits is not None and place[1] + size >= limits.offset:
@@ -241,7 +241,7 @@ class Session:
             if append.done():
                 return append.place
             if not append.withdraw():
-                text = "another writer began a commit with this record, and it failed; check the log before you retry"
+                text = "another writer began to commit this record, and failed; read the log before you append it again"
                 raise UnknownOutcomeError(text) from error
             raise
         finally:
@@ -321,18 +321,18 @@ class Session:
                 if not self.closed and self._poison is None and any(self.pending_bytes()):
                     self.drain(confirm=True)
             except BinlogError:
-                self._give_back()
+                self._release()
                 raise
-            self._give_back()
+            self._release()
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         """Close.  If a signal handler raises in the middle, the next call continues."""
         self.closed = True
         if self._area is not None:
             self._area.retire()
             self._area = None
         self.fast_path.stage_in(0, None)
-        self._leave()
+        self._close_file()
         self._cutover.discard()
 
     def _entered(self, call: Callable[[], _Result]) -> _Result:
@@ -388,7 +388,7 @@ class Session:
                 elif (found := self._ingestion.resume(file, header)) is not None:
                     if self._limits is not None:
                         self._limits.track(found)
-                    result = action(file, self._with_area(file, found))
+                    result = action(file, self._enter_area(file, found))
                     break
             except GoneError:
                 removed = True
@@ -409,7 +409,7 @@ class Session:
                 file.sync_moved()
             following = None if removed else self._finder.after(file)
             file.wake()
-            self._leave()
+            self._close_file()
             self._file = following
         if self._area is not None:
             self._area.wake()
@@ -426,7 +426,7 @@ class Session:
     def _drop_closed_descriptors(self) -> None:
         """Release descriptors that a program closed, as a daemon closes them all, so that they are opened again."""
         if self._file is not None and not self._file.intact:
-            self._leave()
+            self._close_file()
         if self._area is not None and not self._area.intact:
             self.fast_path.stage_in(0, None)
             self._area, self._area_tried = None, False
@@ -435,27 +435,27 @@ class Session:
         """Refuse a file whose failed disk could not take the poison flag; if the writer reopens, set the flag now."""
         if self._reopen:
             header = file.header()
-            area = self._joined(file, header) if header.is_native and not header.closed else None
+            area = self._join_area(file, header) if header.is_native and not header.closed else None
         else:
             area = self._area
         number = area.failed(file.number) if area is not None else 0
         if number:
             file.handle_failure(number, reopen=self._reopen)
 
-    def _joined(self, file: WritableFile, header: LogHeader) -> StagingArea | None:
+    def _join_area(self, file: WritableFile, header: LogHeader) -> StagingArea | None:
         if not self._area_tried:
             self._area = StagingArea.join(self.directory.fd, header.uuid, file.access())
             self._area_tried = True
         return self._area
 
-    def _with_area(self, file: WritableFile, header: LogHeader) -> LogHeader:
+    def _enter_area(self, file: WritableFile, header: LogHeader) -> LogHeader:
         """Join the staging area, or resolve the group that a dead leader left in it; return the header as it is
         then."""
         if not header.is_native:
             return header
         if self._area is not None and self._area.uuid != header.uuid:
             header = self._leave_area(self._area, file)
-        area = self._joined(file, header)
+        area = self._join_area(file, header)
         if area is None:
             return header
         if self._reopen:
@@ -469,7 +469,7 @@ class Session:
             if not claimed and not area.linked:
                 # No process would find records staged there after this one died.
                 self._area, self._area_tried = None, False
-                return self._with_area(file, header)
+                return self._enter_area(file, header)
         return header
 
     def _leave_area(self, area: StagingArea, file: WritableFile) -> LogHeader:
@@ -482,7 +482,7 @@ class Session:
         self._area, self._area_tried = None, False
         return file.header()
 
-    def _leave(self) -> None:
+    def _close_file(self) -> None:
         self.fast_path.disarm()
         file, self._file = self._file, None
         if file is not None:

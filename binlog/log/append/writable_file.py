@@ -267,9 +267,7 @@ class WritableFile:
         if append.done():
             return append.place
         if not append.withdraw():
-            text = (
-                "another writer began a commit with this record, and it has not ended; check the log before you retry"
-            )
+            text = "another writer began to commit this record; read the log before you append it again"
             raise UnknownOutcomeError(f"{self.path}: {text}")
         data = append.framed()
         self._make_room(header.tail, header.tail + len(data))

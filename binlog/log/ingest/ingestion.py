@@ -112,7 +112,7 @@ class Ingestion:
             and status.st_dev == os.fstat(self._directory.fd).st_dev
         )
 
-    def is_last(self, file: WritableFile, header: LogHeader) -> bool:
+    def ensure_last(self, file: WritableFile, header: LogHeader) -> bool:
         """Whether no file follows the open one, which is locked; if one does, close the open one.
 
         Raises: CorruptError for a file after a gap; as `Cutover.run`.

@@ -54,10 +54,10 @@ def outcome(note: Note, header: LogHeader, evidence: Evidence) -> Outcome:
     if note.counter:
         return _outcome_of_commit(note, header, evidence)
     # The group has no slot.  Its bytes are in the file, before the tail, or they never will be.
-    return Outcome.IN_FILE if _is_there(note, header, evidence) else Outcome.STAGED_AGAIN
+    return Outcome.IN_FILE if _is_in_file(note, header, evidence) else Outcome.STAGED_AGAIN
 
 
-def _is_there(note: Note, header: LogHeader, evidence: Evidence) -> bool:
+def _is_in_file(note: Note, header: LogHeader, evidence: Evidence) -> bool:
     end = note.offset + note.bytes
     return header.tail >= end and evidence.crc_holds(note.offset, end, note.crc)
 
@@ -71,7 +71,7 @@ def _outcome_of_commit(note: Note, header: LogHeader, evidence: Evidence) -> Out
     # Two or more commits came later, by writers that do not see the note.  If its slot was in the file, the first of
     # them rolled it forward, unless another program overwrote its bytes before.  It is unknown whether the slot was in
     # the file if the leader died before it noted that.
-    if not _is_there(note, header, evidence):
+    if not _is_in_file(note, header, evidence):
         return Outcome.STAGED_AGAIN
     return Outcome.IN_FILE if note.state == NOTE_SLOTTED else Outcome.UNKNOWN
 
