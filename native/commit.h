@@ -29,7 +29,7 @@ int commit_poisons(int result, int step);
 /* Sets the poison flag in the file, for every other process.  If this write fails, its error is dropped, because the caller
  * reports the first one.
  * `live`: the published and confirmed values, as read under this lock.  The header is not read again: if its pages could not be
- *     written, the disk may return an older header, and recovery would keep nothing after the bytes that it confirms. */
+ * written, the disk may return an older header, and recovery would keep nothing after the bytes that it confirms. */
 void commit_write_poison(const struct binlog_file *file, uint8_t *header, struct live *live, int number);
 
 #endif

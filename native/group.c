@@ -36,9 +36,9 @@ static int is_busy(int result)
 }
 
 /* Checks the file and the staging area: 0 if both are as a commit leaves them; BINLOG_NEEDS_SLOW_PATH if Python must recover
- *     them; or -errno. */
+ * them; or -errno. */
 static int check_state(struct binlog_file *file, const struct binlog_area *area, uint8_t *header,
-                   struct live *live)
+                       struct live *live)
 {
     if (!place_leads(&file->place)) /* no process would find bytes written to a file without its name */
         return BINLOG_NEEDS_SLOW_PATH;
@@ -58,7 +58,7 @@ static int check_state(struct binlog_file *file, const struct binlog_area *area,
 
 /* Whether the descriptor is still open on this file.  If a program closed it, its number may be another file's, and so would be
  * the lock. */
-static int is_ours(struct binlog_file *file)
+static int descriptor_is_ours(struct binlog_file *file)
 {
     return place_is_open(&file->place, file->fd);
 }
@@ -72,7 +72,7 @@ static int is_ours(struct binlog_file *file)
  */
 static int lock_queued(struct binlog_file *file, const struct binlog_append *request)
 {
-    if (!is_ours(file))
+    if (!descriptor_is_ours(file))
         return BINLOG_NEEDS_SLOW_PATH;
     int64_t phase = file->must_queue ? area_now_ns() % PAUSE_PERIOD_NS : PAUSE_NS;
     struct timespec rest = {.tv_nsec = PAUSE_NS - phase};
@@ -174,7 +174,7 @@ static int commit_alone(struct binlog_file *file, struct binlog_area *area, uint
 }
 
 /* Leads once, under the lock: 0, BINLOG_NEEDS_SLOW_PATH with nothing done, or -errno, with nothing done if `file->step` is 0.
- *     `rung`: set if the doorbell was rung. */
+ * `rung`: set if the doorbell was rung. */
 static int lead_locked(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request, int flags,
                        int *rung)
 {
@@ -257,13 +257,13 @@ static int lock_as_deputy(struct binlog_file *file, struct binlog_area *area,
 }
 
 /* Called when a sleep timed out: the deputy may be stopped, or blocked on another file's lock, so try the lock.  Returns as
- *     lock_as_deputy. */
+ * lock_as_deputy. */
 static int lock_after_timeout(struct binlog_file *file, struct binlog_area *area,
-                         const struct binlog_append *request)
+                              const struct binlog_append *request)
 {
     int result = lock_as_deputy(file, area, request);
     if (result == -EAGAIN && !file->must_queue)
-        result = is_ours(file) ? binlog_try_lock(file->fd) : BINLOG_NEEDS_SLOW_PATH;
+        result = descriptor_is_ours(file) ? binlog_try_lock(file->fd) : BINLOG_NEEDS_SLOW_PATH;
     else if (result == -EAGAIN)
         result = lock_queued(file, request);
     return is_busy(result) ? -EAGAIN : result;
@@ -344,7 +344,7 @@ int binlog_append(struct binlog_file *file, struct binlog_area *area, struct bin
     request->ticket = -1;
     request->outcome = 0;
     request->step = 0;
-    if (!is_ours(file))
+    if (!descriptor_is_ours(file))
         return BINLOG_NEEDS_SLOW_PATH;
     int can_stage = request->timeout_ns != 0 && area && area->ring >= 0;
     int taken = file->must_queue || (can_stage && atomic_load_explicit(&area->shared->led, memory_order_relaxed));

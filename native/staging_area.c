@@ -296,7 +296,7 @@ void area_remember(struct binlog_area *area, int synced)
 
 /* Takes the staged records, ring by ring; the caller's own ring first if its records must be in the group. */
 void area_gather(struct binlog_area *area, const struct binlog_file *file, int own_first,
-                    struct gathered *gathered)
+                 struct gathered *gathered)
 {
     struct note *note = &area->shared->note;
     uint32_t first = own_first && area->ring >= 0 ? (uint32_t)area->ring : area->next_ring;
@@ -342,7 +342,7 @@ void note_slotted(struct note *note)
 
 /* `offset`: of the range's records in the file.  An earlier leader may have died in this function, at any point. */
 static void set_range_outcomes(struct binlog_area *area, const struct note_range *range, uint64_t offset, int result,
-                         int step)
+                               int step)
 {
     struct ring *ring = &area->shared->rings[range->ring];
     uint32_t number = area->shared->note.number;

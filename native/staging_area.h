@@ -100,7 +100,7 @@ void note_slotted(struct note *note);
 int area_has_memory(struct binlog_area *area, uint32_t ring);
 int64_t area_stage(struct binlog_area *area, const struct binlog_append *request, int awaited);
 void area_gather(struct binlog_area *area, const struct binlog_file *file, int own_first,
-                    struct gathered *gathered);
+                 struct gathered *gathered);
 void area_place(struct binlog_area *area, uint64_t offset, uint32_t crc, size_t bytes);
 void area_set_outcomes(struct binlog_area *area, int result, int step);
 void area_requeue(struct binlog_area *area);

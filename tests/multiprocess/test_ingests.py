@@ -78,7 +78,7 @@ def _follow(log: Path) -> list[bytes]:
 def _check_whole(found: list[bytes], *, until: list[bytes] | None = None) -> None:
     """Check that each batch's records are complete, contiguous and in order, and that a publisher's sequences rise.
 
-    until: the last record, of a batch whose last files may not be in the log yet.
+    until: the last record; the last files of its batch may not be in the log yet.
     """
     if until and until[0].startswith(b"ingested "):
         publisher, sequence, index = map(int, until[0].split()[1:])

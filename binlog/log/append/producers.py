@@ -121,7 +121,7 @@ class Producers:
             else:
                 self._directory.remove(name)
                 # Sync before the flag is cleared: otherwise a power loss could restore the name after other writers
-                #     have appended.
+                # have appended.
                 self._directory.sync()
 
     def _is_in_log(self, batch: ProducerBatch, header: LogHeader, content: Content, path: str) -> bool:

@@ -394,8 +394,8 @@ class Session:
                 removed = True
             except PoisonedError as error:
                 # Not if recovery failed: the next writer to open the log writes again everything that recovery wrote.
-                #     And a mark would limit the log to the bytes that the header says are confirmed, which before
-                #     recovery may be too few.
+                # And a mark would limit the log to the bytes that the header says are confirmed, which before
+                # recovery may be too few.
                 if recovered:
                     file.mark_poisoned(error)
                     cause = error.__cause__

@@ -1,8 +1,8 @@
 """The recovery table: the verdict on a log file, from its header and the evidence of its bytes.
 
 The table is one function for all cases: a killed leader, a dead process, a power loss.  A writer acts on its verdict
-    under the file's lock.  A reader of a file last written before another boot reads as far as the verdict allows.  The
-    rows are those of docs/durability.md; the first row that fits decides.
+under the file's lock.  A reader of a file last written before another boot reads as far as the verdict allows.  The
+rows are those of docs/durability.md; the first row that fits decides.
 
 H is the header's tail, O the published tail, D the end of the last confirmed commit, C its counter, P a pending commit
 (a valid slot with counter C + 1), R the running CRC of the bytes from D to O.
@@ -82,7 +82,7 @@ def decide(header: LogHeader, evidence: Evidence, *, same_boot: bool, opened_bef
     if pending is not None and adoptable and evidence.crc_holds(pending.start, pending.end, pending.group_crc):
         return Verdict(8, Action.ROLL_FORWARD, pending.end, slot=pending)
     # Row 9: a pending commit that does not validate was never acknowledged.  The power failed before its sync, or its
-    #     writer died and another program began to write there.  The bytes that it was to confirm have their own CRC.
+    # writer died and another program began to write there.  The bytes that it was to confirm have their own CRC.
     if header.tail > header.published_tail:
         return _foreign_tail(header, evidence, same_boot=same_boot)
     return _published_tail(header, evidence, same_boot=same_boot, opened_before_unconfirmed=opened_before_unconfirmed)

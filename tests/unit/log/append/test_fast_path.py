@@ -43,7 +43,7 @@ class Watched(Writer):
 
 @contextmanager
 def _warm(log: Path, **options: Any) -> Iterator[Watched]:
-    """Return a writer after a record `first`, whose background thread has ended, so that it never has the mutex."""
+    """Return a writer after a record `first`; its background thread has ended, so it never takes the mutex."""
     with Watched(log, **options) as writer:
         writer.append(b"first", mode=Mode.FLUSH)
         writer._background.stop()
@@ -303,7 +303,7 @@ def test_concurrent_threads_keep_their_order_and_lose_nothing(log: Path) -> None
 
 
 def test_a_fork_during_another_threads_append_leaves_the_child_unlocked(log: Path) -> None:
-    """The child inherits a writer whose mutex is held by a thread that the child does not have."""
+    """The child inherits a locked mutex; the thread that holds it does not exist in the child."""
     with _warm(log) as writer:
         with _locked_by_a_child(log) as release:
             thread = threading.Thread(target=writer.append, args=(b"thread",))

@@ -78,7 +78,7 @@ _CALLS: dict[str, Callable[[Writer], object]] = {
 
 @pytest.fixture(autouse=True)
 def _no_garbage() -> Iterator[None]:
-    """Collect the garbage of interrupted calls within the test, whose mark ignores errors of their finalizers."""
+    """Collect the garbage of interrupted calls within the test, because its mark ignores errors of finalizers."""
     yield
     gc.collect()
 

@@ -1,4 +1,4 @@
-"""Ingests whose calls fail: the error matches the outcome."""
+"""Failing ingests: the error matches the outcome."""
 
 from __future__ import annotations
 
