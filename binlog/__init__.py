@@ -22,11 +22,11 @@ from binlog.errors import (
 from binlog.format.problem import Problem
 from binlog.format.record import Ref
 from binlog.format.values import parse_bytes, parse_seconds
-from binlog.log.append.producers import Turn
+from binlog.log.append.producers import ProducerBatch
 from binlog.log.archive.archive import Archived, archive
 from binlog.log.batch import Batch, Entry, Refs
 from binlog.log.index.index_check import DamagedRange
-from binlog.log.ingest.external_file import Draft, Drafted
+from binlog.log.ingest.external_file import ExternalFile, ExternalFileWriter
 from binlog.log.maintain.backup import Backup, backup
 from binlog.log.maintain.check import check, file_sizes
 from binlog.log.maintain.prune import Pruned, prune
@@ -58,9 +58,9 @@ __all__ = [
     "ClosedError",
     "CorruptError",
     "DamagedRange",
-    "Draft",
-    "Drafted",
     "Entry",
+    "ExternalFile",
+    "ExternalFileWriter",
     "FileStat",
     "FileSystem",
     "FullError",
@@ -73,6 +73,7 @@ __all__ = [
     "OpenedPaging",
     "PoisonedError",
     "Problem",
+    "ProducerBatch",
     "Pruned",
     "RangeReader",
     "Reader",
@@ -85,7 +86,6 @@ __all__ = [
     "StateError",
     "TimedBatch",
     "TimedOutError",
-    "Turn",
     "UnknownOutcomeError",
     "VersionError",
     "Writer",

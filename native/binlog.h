@@ -1,7 +1,7 @@
-/* What Python calls.  Python decides; these make system calls and run hot loops.
+/* The functions that Python calls through cffi.  Python decides; these make system calls and run hot loops.
  *
- * Every function returns 0 or a count on success and -errno on failure, and
- * never retries what a signal interrupted where Python must see the signal.
+ * Every function returns 0 or a count on success and -errno on failure.  None retries a call that a signal interrupted if Python
+ * must see the signal.
  */
 #ifndef BINLOG_H
 #define BINLOG_H
@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* fork.c: what a child must not inherit */
+/* fork.c: descriptors that a child must not inherit */
 int binlog_fork_setup(void);
 uint32_t binlog_fork_generation(void);
 void binlog_fork_hold(void);
@@ -27,7 +27,7 @@ int binlog_fd_close(int fd);
 int binlog_fd_close_own(int fd, uint64_t device, uint64_t inode);
 int binlog_fd_close_serial(int fd, uint64_t serial);
 
-/* descriptors.c: what one object has open */
+/* descriptors.c: the open descriptors of one object */
 struct binlog_descriptors;
 struct binlog_descriptors *binlog_descriptors_new(void);
 int binlog_descriptors_open(struct binlog_descriptors *self, int directory, const char *name, int flags, int mode);
@@ -60,7 +60,7 @@ int binlog_byte_lock_wait(int fd, int64_t byte);
 int binlog_byte_unlock(int fd, int64_t byte);
 int binlog_bytes_locked(int fd, int64_t first, int64_t count);
 
-/* file_status.c: what a file is */
+/* file_status.c: the kind of a file and of its file system */
 int64_t binlog_filesystem(int fd);
 int binlog_has_name(int directory, const char *name);
 
@@ -72,39 +72,39 @@ enum binlog_commit_step {
     BINLOG_STEP_PUBLISH,
     BINLOG_STEP_PUBLISH_SYNC
 };
-/* index.c: the index of an open file, as its writers in one process know it.  Python sets `fd` and which file that is, and all
- * else to 0. */
+/* index.c: the index of an open file, as its writers in one process know it.  Python sets `fd`, `device` and `inode`, and
+ * everything else to 0. */
 struct binlog_index {
     int fd;              /* -1 for none */
     uint64_t device, inode;
     uint32_t from_crc;   /* the header's running CRC at `from` */
-    uint64_t file_bytes; /* its size, with nothing but whole entries, 0 where it is not known */
-    uint64_t end;        /* where the last entry's range ends */
-    uint64_t time_ns;    /* the last entry's */
-    uint64_t from;       /* what follows in the log file is remembered, and has no entry yet ... */
+    uint64_t file_bytes; /* its size, always whole entries; 0 if unknown */
+    uint64_t end;        /* the end of the last entry's range */
+    uint64_t time_ns;    /* of the last entry */
+    uint64_t from;       /* the start of the bytes in the log file that have no entry yet ... */
     uint64_t from_count; /* ... with the records before it ... */
     uint64_t counter;    /* ... the last confirmed commit ... */
-    int64_t since_ns;    /* ... and when that began, by CLOCK_MONOTONIC_COARSE */
-    uint64_t kept_from;  /* entries on their way to the index: they tell of what lies from here ... */
+    int64_t since_ns;    /* ... and the time of the first of them, by CLOCK_MONOTONIC_COARSE */
+    uint64_t kept_from;  /* kept entries, not written yet, cover the range from here ... */
     uint64_t kept_end;   /* ... to here */
     uint64_t kept_time_ns;
     int64_t kept_since_ns;
     uint32_t kept_count;
     uint8_t kept[1280]; /* BINLOG_INDEX_KEPT_MAX of them */
 };
-/* covered.c: entries of an index that is open */
+/* covered.c: entries of an open index */
 enum binlog_index_key { BINLOG_INDEX_BY_END = 0, BINLOG_INDEX_BY_OFFSET, BINLOG_INDEX_BY_SEQUENCE, BINLOG_INDEX_BY_TIME };
 uint64_t binlog_index_search(int fd, uint32_t seed, int key, uint64_t value, uint64_t low, uint64_t count);
 
-/* place.c: where an open log file lies.  Python fills it in; `changed_ns` and `looked_ns` are 0 at first. */
+/* place.c: the directory and the name of an open log file.  Python fills it in; `changed_ns` and `looked_ns` are 0 at first. */
 struct binlog_place {
-    uint64_t device, inode; /* the file's */
+    uint64_t device, inode; /* of the file */
     int directory;          /* the descriptor of its directory ... */
     uint64_t directory_device, directory_inode;
-    int at;           /* the name is looked up from here, AT_FDCWD for a path */
-    const char *name; /* NULL for none, which holds always */
-    uint64_t file_bytes; /* the file's size when the descriptor was last looked at */
-    int64_t changed_ns, looked_ns; /* the directory's time of change, and when the name was looked up */
+    int at;           /* the name is relative to this directory; AT_FDCWD for a path */
+    const char *name; /* NULL for none, which is always valid */
+    uint64_t file_bytes; /* the file's size at the last check of the descriptor */
+    int64_t changed_ns, looked_ns; /* the directory's time of change, and the time of the last check of the name */
 };
 int binlog_fd_is(int fd, uint64_t device, uint64_t inode);
 int binlog_path_is(const char *path, uint64_t device, uint64_t inode);
@@ -112,15 +112,15 @@ int binlog_fd_is_named(int fd, uint64_t device, uint64_t inode, uint64_t *file_b
 
 /* read.c: an open log file as a reader has it, and its index.  Python fills it in. */
 struct binlog_reading {
-    uint64_t device, inode; /* the file's */
+    uint64_t device, inode; /* of the file */
     uint64_t index_device, index_inode;
     int fd;
     int index_fd; /* -1 for none */
     uint32_t record_bytes_max;
-    struct binlog_index_state ranges; /* `end`: where the range of the entry `number` starts, UINT64_MAX where none is known */
+    struct binlog_index_state ranges; /* `end`: the start of the range of the entry `number`; UINT64_MAX if unknown */
     uint64_t number;
-    uint64_t passed, passed_number; /* so many entries tell of ranges that end at or before `passed` */
-    uint64_t first, buffered;        /* which entries these are */
+    uint64_t passed, passed_number; /* this many entries have ranges that end at or before `passed` */
+    uint64_t first, buffered;        /* the first of `entries`, and their count */
     uint8_t entries[20480];
 };
 void binlog_reading_begin(struct binlog_reading *reading, int fd, uint64_t device, uint64_t inode, uint32_t seed,
@@ -134,18 +134,18 @@ struct binlog_file {
     int fd;
     uint32_t number;
     uint32_t seed;          /* of the CRCs of the live block and the slots */
-    uint32_t epoch;         /* another one means that somebody recovered the file */
+    uint32_t epoch;         /* a different one means that a process recovered the file */
     uint64_t counter;       /* the last confirmed commit seen: it never goes back */
     uint64_t file_bytes;    /* its size when last seen */
     uint64_t prepare_bytes; /* the largest step in which it grows */
     uint8_t identity[40];   /* header bytes 24..63 */
     uint8_t boot_id[16];
     int strict;             /* sync again after publishing */
-    int once;               /* who holds the lock has itself said so in the header: see append_once */
-    int queue;              /* always wait in turn for the lock: another program writes here too */
-    int step;               /* where the last commit that failed did so */
+    int has_intent;               /* the holder of the lock has set the intent flag itself: see binlog_commit_written */
+    int must_queue;              /* always queue for the lock: another program appends here too */
+    int step;               /* the step at which the last failed commit failed */
     void *bell;             /* mapped, or NULL */
-    uint8_t *buffer;        /* the group: what is checked is what is written */
+    uint8_t *buffer;        /* the group: the bytes that are checked are the bytes that are written */
     struct binlog_place place;
     struct binlog_index index;
 };
@@ -158,42 +158,42 @@ int binlog_write_out(int fd, int64_t offset, int64_t bytes, int wait);
 
 /* group.c: appending together */
 enum binlog_mode { BINLOG_SYNC = 1, BINLOG_FLUSH = 2, BINLOG_STAGE = 3 };
-enum binlog_answer { BINLOG_LOOK = 1 };
+enum binlog_answer { BINLOG_NEEDS_SLOW_PATH = 1 };
 enum binlog_drain_flags { BINLOG_CONFIRM = 1, BINLOG_DRAIN = 2 };
 enum binlog_group_limits { BINLOG_GROUP_BYTES_MAX = 1048576, BINLOG_COPY_BYTES_MAX = 65536 };
-/* What a caller wants appended, and what became of it. */
+/* A caller's request to append, and its outcome. */
 struct binlog_append {
     const uint8_t *data;
     size_t bytes;
-    uint32_t units;  /* records */
-    int framed;      /* the records have their lengths; else it is one, without */
+    uint32_t record_count;  /* in `data` */
+    int framed;      /* the records have their lengths; otherwise `data` is one record without */
     int mode;        /* enum binlog_mode */
-    int64_t timeout_ns; /* waits so long for the lock; -1 for ever, 0 not at all */
-    int64_t until_ns;   /* by CLOCK_MONOTONIC, once it waits: then it gives up; 0 before */
-    int late;           /* it wanted to give up, and a leader had taken it */
-    int64_t ticket;  /* its place in the ring, -1 for none */
+    int64_t timeout_ns; /* the longest wait for the lock; -1 forever, 0 not at all */
+    int64_t deadline_ns;   /* by CLOCK_MONOTONIC, set when the wait begins; 0 before */
+    int is_past_deadline;           /* the deadline passed after a leader had taken the record */
+    int64_t ticket;  /* the position in the ring, -1 for none */
     int outcome;     /* 0, or -errno ... */
     int step;        /* ... and the step that failed */
-    int answer;      /* what binlog_append gave */
+    int answer;      /* the result of binlog_append */
     uint32_t number; /* the file ... */
-    uint64_t offset; /* ... and where in it */
+    uint64_t offset; /* ... and the offset in it */
 };
 struct binlog_area;
-int binlog_append(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own);
-void binlog_append_record(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own,
+int binlog_append(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request);
+void binlog_append_record(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request,
                           const uint8_t *data, size_t bytes, int mode);
 int binlog_stage_record(struct binlog_area *area, const uint8_t *data, size_t bytes);
-int64_t binlog_stage(struct binlog_area *area, struct binlog_append *own, int awaited);
-int binlog_settle(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own);
-int binlog_outcome(struct binlog_area *area, struct binlog_append *own);
-int binlog_abandon(struct binlog_area *area, struct binlog_append *own);
-int binlog_append_locked(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own);
+int64_t binlog_stage(struct binlog_area *area, struct binlog_append *request, int awaited);
+int binlog_await_outcome(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request);
+int binlog_outcome(struct binlog_area *area, struct binlog_append *request);
+int binlog_abandon(struct binlog_area *area, struct binlog_append *request);
+int binlog_append_locked(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request);
 int binlog_drain(struct binlog_file *file, struct binlog_area *area, int flags);
 int binlog_drain_locked(struct binlog_file *file, struct binlog_area *area, int flags);
 int binlog_commit_written(struct binlog_file *file, struct binlog_area *area, uint64_t bytes, uint32_t crc,
-                          uint32_t units);
+                          uint32_t record_count);
 
-/* staging_area_file.c: a staging area's life */
+/* staging_area_file.c: the life of a staging area */
 enum binlog_note_state { BINLOG_NOTE_IDLE = 0, BINLOG_NOTE_GATHERING, BINLOG_NOTE_PREPARED, BINLOG_NOTE_SLOTTED };
 enum binlog_lock_byte { BINLOG_LOCK_INIT = 0, BINLOG_LOCK_DEPUTY = 1, BINLOG_LOCK_RING_FIRST = 64 };
 struct binlog_note {
@@ -230,15 +230,15 @@ int binlog_bell_wait(void *bell, uint32_t seen, int64_t timeout_ns);
 int binlog_bell_wait_any(void **bells, const uint32_t *seen, uint32_t count, int64_t timeout_ns);
 int binlog_bell_wake(void *bell);
 
-/* header.c: a log file's header as a reader last believed it, and whether it has changed */
+/* header.c: the cached header of a log file, and whether it has changed */
 struct binlog_header_cache {
     uint8_t header[256];
     uint64_t tail;
-    uint32_t doorbell_at_previous_read; /* the bell as the read before the last one gave it */
+    uint32_t doorbell_at_previous_read; /* the doorbell as of the read before the last one */
     uint32_t seed;        /* of the live block's CRC */
     int fd;
     uint64_t device, inode; /* of the file that `fd` was opened on */
-    int64_t read_ns;      /* the clock before a look: what lies beyond `tail` was appended after that */
+    int64_t read_ns;      /* the clock before the last check: bytes after `tail` were appended later */
 };
 enum binlog_header_change { BINLOG_HEADER_SAME = 0, BINLOG_HEADER_APPENDED, BINLOG_HEADER_UNSURE };
 int binlog_header_refresh(struct binlog_header_cache *known);

@@ -1,12 +1,10 @@
 """The header of a log file: 256 bytes, rewritten in place while the file is open.
 
-Bytes 0..23 are those of the jPOS BinLog; 24..247 are ours and zero in a file
-that another program made; 248..255 are always zero, so that a jPOS reader,
-which looks for the first record at 248, sees two empty records there.
+Bytes 0 to 23 are those of the jPOS BinLog.  Bytes 24 to 247 are ours, and zero in a file that another program made.
+Bytes 248 to 255 are always zero: a jPOS reader searches for the first record at 248, and so sees two empty records.
 
-No field lies across a 64-byte line and each group of fields has a CRC of its
-own, because no more than a few bytes of a header may be taken to be written,
-or read, at once.
+No field crosses a 64-byte line, and each group of fields has its own CRC, because a write or a read of a header is
+atomic for no more than a few bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ LAYOUT_VERSION = 1
 SLOT_BYTES = 56
 
 _PARSED_KEPT = 32
-"""Opening a log, and looking at one where nothing happens, parse the same few headers a dozen times."""
+"""Opening a log, or polling an idle one, parses the same few headers a dozen times."""
 
 _MAGIC_NAME = b"BINLOG"
 MAGIC = _MAGIC_NAME + LAYOUT_VERSION.to_bytes(2, "big")
@@ -39,28 +37,28 @@ LOG_HEADER = Layout(
         Field("header_length", "u32", "bytes that follow this word; a reader skips the header as a record", const=252),
         Field("version", "u16", "a reader refuses a version that it does not know", const=VERSION),
         Field("status", "u16", "0 open, 1 closed"),
-        Field("tail", "u64", "where the next record will be written"),
+        Field("tail", "u64", "the offset of the next record"),
         Field("number", "u32", "this file's number, as in its name"),
         Field("next_number", "u32", "the next file's number, 0 until the cutover"),
         Field("magic", "bytes:8", "`BINLOG` and the version of bytes 24 to 247 (u16)", const=MAGIC),
         Field("uuid", "bytes:16", "of the log, the same in all its files"),
         Field("first_sequence", "u64", "the sequence number of the file's first record"),
         Field("created_ns", "u64", "when the file was made, nanoseconds since 1970 UTC"),
-        Field("own_tail", "u64", "the tail as we wrote it; another program's writers change only the tail at 8"),
-        Field("record_count", "u64", "records up to own_tail"),
+        Field("published_tail", "u64", "the tail as binlog published it; other programs change only the tail at 8"),
+        Field("record_count", "u64", "records up to published_tail"),
         Field("confirmed_end", "u64", "the end of what a completed sync covers"),
         Field("confirmed_counter", "u64", "the counter of the last commit that a sync confirmed; 0 for none"),
-        Field("running_crc", "u32", "CRC-32C of the bytes from confirmed_end to own_tail"),
+        Field("running_crc", "u32", "CRC-32C of the bytes from confirmed_end to published_tail"),
         Field("epoch", "u32", "raised by each recovery"),
         Field("boot_id", "bytes:16", "the kernel's boot id when the last writer wrote"),
         Field(
             "flags",
             "u16",
-            "1 poison, 2 mixed (other programs write here too), 4 strict order, 8 once (rule 22)",
+            "1 poison, 2 foreign writers (other programs append too), 4 strict order, 8 intent (rules 22 and 24)",
         ),
         Field("poison_errno", "u16", "the errno of the write or sync that failed"),
         Field("live_crc", "u32", "CRC-32C of 64..123, seeded with uuid and number"),
-        Field("doorbell", "u32", "a futex word, raised after each change that readers wait for"),
+        Field("doorbell", "u32", "a futex word, raised by each change that readers wait for"),
         Field("identity_crc", "u32", "CRC-32C of 0..5, 16..19 and 24..63"),
         Field("slot_0", "bytes:56", "commit slot, for even counters"),
         Field("slot_1", "bytes:56", "commit slot, for odd counters"),
@@ -74,13 +72,13 @@ COMMIT_SLOT = Layout(
     size=SLOT_BYTES,
     fields=(
         Field("counter", "u64", "of the commit"),
-        Field("start", "u64", "where the group starts"),
-        Field("end", "u64", "where it ends"),
+        Field("start", "u64", "the start of the group"),
+        Field("end", "u64", "the end of the group"),
         Field("record_count", "u64", "records up to the end"),
         Field("time_ns", "u64", "of the commit, strictly increasing"),
         Field("group_crc", "u32", "CRC-32C of the group's bytes"),
         Field("epoch", "u32", "as in the header when it was written"),
-        Field("nonce", "u32", "random, tells one attempt from another"),
+        Field("nonce", "u32", "random, distinguishes one attempt from another"),
         Field("slot_crc", "u32", "CRC-32C of the 52 bytes before, seeded with uuid and number"),
     ),
 )
@@ -91,17 +89,17 @@ FIRST_OFFSET_FOREIGN = LOG_HEADER.offset("zero")
 _TAIL = LOG_HEADER.offset("tail")
 _NUMBER = LOG_HEADER.offset("number")
 _NEXT = LOG_HEADER.offset("next_number")
-_OURS = LOG_HEADER.offset("magic")
-_LIVE = LOG_HEADER.offset("own_tail")
+_OWN_PART = LOG_HEADER.offset("magic")
+_LIVE = LOG_HEADER.offset("published_tail")
 _LIVE_CRC = LOG_HEADER.offset("live_crc")
 _BELL = LOG_HEADER.offset("doorbell")
 _IDENTITY_CRC = LOG_HEADER.offset("identity_crc")
 _SLOT_0 = LOG_HEADER.offset("slot_0")
 _STATUS = LOG_HEADER.offset("status")
 
-# What a commit publishes, but for the bell, which comes next and goes down in the same write: tail .. live_crc.
+# tail .. live_crc: the bytes that a commit publishes, before the doorbell, which is in the same write.
 PUBLISHED = slice(_TAIL, _BELL)
-# What recovery writes, in one write: tail .. slot_1.
+# tail .. slot_1: the bytes that recovery writes at once.
 RECOVERED = slice(_TAIL, LOG_HEADER.offset("zero"))
 
 
@@ -113,23 +111,30 @@ class Status(enum.IntEnum):
 
 
 class Flag(enum.IntEnum):
-    """What is special about a file, in the header's `flags`: bits that are combined as plain integers."""
+    """Bits of the header's `flags`, combined as plain integers.
+
+    POISON: a write or sync failed.
+    FOREIGN_WRITERS: another program appends to the log too.
+    STRICT: writers sync again after they publish.
+    INTENT: if the lock is free, a writer died during a producer batch or an ingest, and the next writer must resolve
+        it.
+    """
 
     POISON = 1
-    MIXED = 2
+    FOREIGN_WRITERS = 2
     STRICT = 4
-    ONCE = 8
+    INTENT = 8
 
 
 @lru_cache(maxsize=1024)
 def block_seed(uuid: bytes, number: int) -> int:
-    """What the CRCs of the live block and of the slots start from, so that a block of another file never fits."""
+    """Return the seed for the CRCs of the live block and the slots, so that a block of another file never validates."""
     return crc32c(uuid + number.to_bytes(4, "big"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitSlot:
-    """What a commit says of itself before its sync: which bytes are its group's, and their CRC."""
+    """The description of a group, written before its sync: its byte range and CRC."""
 
     counter: int
     start: int
@@ -141,7 +146,7 @@ class CommitSlot:
     nonce: int
 
     def pack(self, *, uuid: bytes, number: int) -> bytes:
-        """The slot's 56 bytes, with its CRC."""
+        """Return the slot's 56 bytes, with the CRC."""
         values = {name: getattr(self, name) for name in CommitSlot.__slots__}
         data = COMMIT_SLOT.pack({**values, "slot_crc": 0})[:-4]
         return data + crc32c(data, block_seed(uuid, number)).to_bytes(4, "big")
@@ -149,7 +154,7 @@ class CommitSlot:
 
 @lru_cache(maxsize=_PARSED_KEPT)
 def parse_slot(data: bytes, *, uuid: bytes, number: int) -> CommitSlot | None:
-    """A commit slot's values, or None where its CRC does not hold (as in one never written)."""
+    """Return the values of a commit slot, or None if its CRC does not match (as in a slot never written)."""
     values = COMMIT_SLOT.unpack(data)
     if values.pop("slot_crc") != crc32c(data[:-4], block_seed(uuid, number)):
         return None
@@ -158,17 +163,17 @@ def parse_slot(data: bytes, *, uuid: bytes, number: int) -> CommitSlot | None:
 
 @dataclass(frozen=True, slots=True)
 class LogHeader:
-    """A header's values.  In a file that another program made, only the first five are known."""
+    """The values of a header.  If another program made the file, only the first five are known."""
 
     status: int
     tail: int
     number: int
     next_number: int
-    ours: bool
+    is_native: bool
     uuid: bytes = bytes(16)
     first_sequence: int = 0
     created_ns: int = 0
-    own_tail: int = 0
+    published_tail: int = 0
     record_count: int = 0
     confirmed_end: int = 0
     confirmed_counter: int = 0
@@ -185,8 +190,8 @@ class LogHeader:
 
     @property
     def first_offset(self) -> int:
-        """Where the file's first record starts."""
-        return FIRST_OFFSET if self.ours else FIRST_OFFSET_FOREIGN
+        """The offset of the file's first record."""
+        return FIRST_OFFSET if self.is_native else FIRST_OFFSET_FOREIGN
 
     @property
     def closed(self) -> bool:
@@ -194,17 +199,17 @@ class LogHeader:
         return self.status == Status.CLOSED
 
     @property
-    def mixed(self) -> bool:
-        """Whether another program writes here too, as far as this header tells."""
-        return not self.ours or bool(self.flags & Flag.MIXED) or self.tail != self.own_tail
+    def has_foreign_writers(self) -> bool:
+        """Whether another program appends to the log too, if this header can tell."""
+        return not self.is_native or bool(self.flags & Flag.FOREIGN_WRITERS) or self.tail != self.published_tail
 
     @property
     def ingesting(self) -> bool:
-        """Whether the file has all its records from an ingest that is under way, and nobody has appended to it.
+        """Whether the file came from an unfinished ingest and has no records appended since.
 
-        While the file before it is open, it is not in the log yet.
+        It joins the log when the file before it is closed.
         """
-        return self.settled and bool(self.flags & Flag.ONCE) and not self.closed and self.confirmed_counter == 1
+        return self.is_consistent and bool(self.flags & Flag.INTENT) and not self.closed and self.confirmed_counter == 1
 
     @property
     def empty(self) -> bool:
@@ -213,47 +218,47 @@ class LogHeader:
 
     @property
     def unused(self) -> bool:
-        """Whether the file can follow one that is still open: a cutover to it is under way, or its process died."""
+        """Whether the file may follow an open one: a cutover to it is in progress, or its process died."""
         return self.empty or self.ingesting
 
     @property
-    def settled(self) -> bool:
-        """Whether this one read vouches for its tail: our block is whole and names the same tail."""
-        return self.ours and self.live_good and self.own_tail == self.tail
+    def is_consistent(self) -> bool:
+        """Whether this one read proves the tail: the live block is whole and has the same tail."""
+        return self.is_native and self.live_good and self.published_tail == self.tail
 
     def slots(self) -> list[CommitSlot]:
-        """The commit slots whose CRC holds, the newest first."""
+        """Return the commit slots whose CRC matches, the newest first."""
         parsed = (parse_slot(data, uuid=self.uuid, number=self.number) for data in (self.slot_0, self.slot_1))
         return sorted((slot for slot in parsed if slot is not None), key=lambda slot: slot.counter, reverse=True)
 
     @property
-    def slots_spoilt(self) -> bool:
-        """Whether there is a commit slot that was written, and whose CRC does not hold: nobody knows which commit's."""
+    def has_damaged_slot(self) -> bool:
+        """Whether a commit slot was written and its CRC does not match, so that its counter is unknown."""
         return len(self.slots()) < sum(any(data) for data in (self.slot_0, self.slot_1))
 
     def slot(self, counter: int) -> CommitSlot | None:
-        """The commit slot with this counter, where it is there and its CRC holds."""
+        """Return the commit slot with this counter, or None if it is missing or its CRC does not match."""
         slot = parse_slot(self.slot_1 if counter & 1 else self.slot_0, uuid=self.uuid, number=self.number)
         return slot if slot is not None and slot.counter == counter else None
 
     @property
     def pending(self) -> CommitSlot | None:
-        """The commit that was begun after the last confirmed one, as the live block has it."""
+        """The commit that a writer began after the last confirmed one, according to the live block."""
         slot = self.slot(self.confirmed_counter + 1)
         return slot if slot is not None and self.confirmed_end == slot.start <= slot.end else None
 
     def with_slot(self, slot: CommitSlot) -> LogHeader:
-        """The header with the slot in its place."""
+        """Return the header with this slot in its place."""
         data = slot.pack(uuid=self.uuid, number=self.number)
         return replace(self, slot_1=data) if slot.counter & 1 else replace(self, slot_0=data)
 
     def without_slot(self, counter: int) -> LogHeader:
-        """The header with zeros in the slot's place."""
+        """Return the header with zeros in place of the slot."""
         return replace(self, slot_1=bytes(SLOT_BYTES)) if counter & 1 else replace(self, slot_0=bytes(SLOT_BYTES))
 
     def pack(self) -> bytes:
-        """The header's 256 bytes, with its CRCs computed."""
-        if not self.ours:
+        """Return the header's 256 bytes, with the CRCs computed."""
+        if not self.is_native:
             raise ValueError("a header of another program's file is never written as a whole")
         values = {name: getattr(self, name) for name in _OWN_FIELDS}
         header = bytearray(LOG_HEADER.pack({**values, "live_crc": 0, "identity_crc": 0}))
@@ -262,27 +267,28 @@ class LogHeader:
         return bytes(header)
 
     def published(self) -> bytes:
-        """The bytes from the tail to the end of the live block, which one commit writes."""
+        """Return the bytes from the tail to the end of the live block, which a commit writes at once."""
         return self.pack()[PUBLISHED]
 
     def recovered(self) -> bytes:
-        """The bytes from the tail to the end of the slots, which recovery writes."""
+        """Return the bytes from the tail to the end of the slots, which recovery writes at once."""
         return self.pack()[RECOVERED]
 
 
-# The fields that `LogHeader` takes over as they are; constants and CRCs it does not.
+# The fields that `LogHeader` takes unchanged; it has no constants and no CRCs.
 _SHARED_FIELDS = ("status", "tail", "number", "next_number")
-_OWN_FIELDS = tuple(name for name in LogHeader.__slots__ if name not in ("ours", "live_good"))
+_OWN_FIELDS = tuple(name for name in LogHeader.__slots__ if name not in ("is_native", "live_good"))
 
 
 @lru_cache(maxsize=_PARSED_KEPT)
 def parse_log_header(data: bytes, *, path: str, number: int | None = None) -> LogHeader:
-    """The values of a header.
+    """Return the values of a header.
 
-    data: the file's first 256 bytes, fewer where the file is shorter.
-    number: what the file's name says, to compare.
-    The live block's CRC is told by `live_good`, not raised: it may be half-way through being rewritten.
-    Status, next number and tail are given as they lie there: no CRC covers them.
+    data: the file's first 256 bytes, or fewer if the file is shorter.
+    number: the number in the file's name, to compare.
+    A mismatch of the live block's CRC is no error but in `live_good`: a writer may be in the middle of rewriting the
+    block.
+    Status, next number and tail are returned as read: no CRC covers them.
     Raises: CorruptError, VersionError.
     """
     if len(data) < HEADER_BYTES:
@@ -293,21 +299,23 @@ def parse_log_header(data: bytes, *, path: str, number: int | None = None) -> Lo
     if values["version"] != VERSION:
         found = int(values["version"])
         raise VersionError(f"{path}: version {found} of the log file", found=found, known=(VERSION,))
-    ours = any(data[_OURS:FIRST_OFFSET_FOREIGN])
-    if ours:
+    is_native = any(data[_OWN_PART:FIRST_OFFSET_FOREIGN])
+    if is_native:
         _check_identity(data, values["identity_crc"], path)
     if number is not None and values["number"] != number:
         raise CorruptError(path, _NUMBER, "number", f"the header says file {values['number']}, the name {number}")
-    if not ours:
-        return LogHeader(ours=False, own_tail=values["tail"], **{name: values[name] for name in _SHARED_FIELDS})
+    if not is_native:
+        return LogHeader(
+            is_native=False, published_tail=values["tail"], **{name: values[name] for name in _SHARED_FIELDS}
+        )
     live_good = values["live_crc"] == _live_crc(data, values["uuid"], values["number"])
-    return LogHeader(ours=True, live_good=live_good, **{name: values[name] for name in _OWN_FIELDS})
+    return LogHeader(is_native=True, live_good=live_good, **{name: values[name] for name in _OWN_FIELDS})
 
 
 def _check_identity(data: bytes, identity_crc: int, path: str) -> None:
-    magic = data[_OURS : _OURS + 8]
+    magic = data[_OWN_PART : _OWN_PART + 8]
     if not magic.startswith(_MAGIC_NAME):
-        raise CorruptError(path, _OURS, "magic", "bytes 24 to 247 are neither zero nor begin with our magic")
+        raise CorruptError(path, _OWN_PART, "magic", "bytes 24 to 247 are neither zero nor begin with our magic")
     found = int.from_bytes(magic[6:], "big")
     if found != LAYOUT_VERSION:
         raise VersionError(f"{path}: layout {found} of the header", found=found, known=(LAYOUT_VERSION,))
@@ -316,10 +324,10 @@ def _check_identity(data: bytes, identity_crc: int, path: str) -> None:
 
 
 def mended_identity(data: bytes, *, number: int | None) -> bytes | None:
-    """A header whose identity has one flipped bit, with that bit put right; None if it has none, or more of them.
+    """Return a header with the one flipped bit of its identity corrected; None if there is none, or more than one.
 
-    data: 256 bytes.  number: of the file, if that is known.
-    The CRC-32C of so few bytes tells one flipped bit from any other, and from two or three.
+    data: 256 bytes.  number: of the file, if known.
+    For so few bytes, a CRC-32C distinguishes one flipped bit from every other one, and from two or three.
     """
 
     def is_sound(flipped: bytes) -> bool:
@@ -329,23 +337,23 @@ def mended_identity(data: bytes, *, number: int | None) -> bytes | None:
             return False
         return True
 
-    # All of 24..247: in another program's file they are zeros.
+    # All of 24 to 247: in another program's file they are zeros.
     return correct_flipped_bit(
-        data, is_sound, [*range(_STATUS), *range(_NUMBER, _NEXT), *range(_OURS, FIRST_OFFSET_FOREIGN)]
+        data, is_sound, [*range(_STATUS), *range(_NUMBER, _NEXT), *range(_OWN_PART, FIRST_OFFSET_FOREIGN)]
     )
 
 
 def new_log_header(
     *, number: int, uuid: bytes, first_sequence: int, created_ns: int, boot_id: bytes, epoch: int = 0, flags: int = 0
 ) -> LogHeader:
-    """The header of a file that has no records yet: open, its first slot with counter 0 and nothing in it."""
+    """Return the header of an empty file: open, its first slot with counter 0 and an empty group."""
     slot = CommitSlot(
         counter=0, start=FIRST_OFFSET, end=FIRST_OFFSET, record_count=0, time_ns=created_ns, group_crc=0, epoch=epoch,
         nonce=0,
     )  # fmt: skip
     return LogHeader(
-        status=Status.OPEN, tail=FIRST_OFFSET, number=number, next_number=0, ours=True, uuid=uuid,
-        first_sequence=first_sequence, created_ns=created_ns, own_tail=FIRST_OFFSET, confirmed_end=FIRST_OFFSET,
+        status=Status.OPEN, tail=FIRST_OFFSET, number=number, next_number=0, is_native=True, uuid=uuid,
+        first_sequence=first_sequence, created_ns=created_ns, published_tail=FIRST_OFFSET, confirmed_end=FIRST_OFFSET,
         epoch=epoch, boot_id=boot_id, flags=flags, live_good=True,
         slot_0=slot.pack(uuid=uuid, number=number),
     )  # fmt: skip
@@ -356,10 +364,10 @@ def _live_crc(data: bytes, uuid: bytes, number: int) -> int:
 
 
 def _identity_crc(data: bytes) -> int:
-    return _identity_crc_of(data[:_STATUS] + data[_NUMBER:_NEXT] + data[_OURS:_LIVE])
+    return _identity_crc_of(data[:_STATUS] + data[_NUMBER:_NEXT] + data[_OWN_PART:_LIVE])
 
 
 @lru_cache(maxsize=1024)
 def _identity_crc_of(identity: bytes) -> int:
-    # A file's identity never changes while its header is parsed again and again.
+    # A file's identity never changes, and its header is parsed again and again.
     return crc32c(identity)

@@ -193,7 +193,7 @@ class Batch:
         return iterator
 
 
-class GivenError(Exception):
+class CallerError(Exception):
     """An error of the caller's iterable of batches, as opposed to one of this log, which recovery may repair."""
 
     def __init__(self, error: BinlogError) -> None:
@@ -202,12 +202,12 @@ class GivenError(Exception):
 
 
 def framed_all(batches: Iterable[Batch], record_bytes_max: int) -> Iterator[tuple[memoryview, int]]:
-    """Yield the framed records of each batch, and their count.  Raises: GivenError; any error of the iterable."""
+    """Yield the framed records of each batch, and their count.  Raises: CallerError; any error of the iterable."""
     try:
         for batch in batches:
             yield batch.framed(record_bytes_max=record_bytes_max), len(batch)
     except BinlogError as error:
-        raise GivenError(error) from error
+        raise CallerError(error) from error
 
 
 class Refs(Sequence[Ref]):

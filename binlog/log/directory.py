@@ -24,7 +24,7 @@ from binlog.format.names import (
     log_file_name,
     log_file_number,
 )
-from binlog.log.files.header import check_header, read_header, settled_header
+from binlog.log.files.header import check_header, read_header, validated_header
 from binlog.log.recovery.evidence import FileEvidence, Following, believe_status, believe_tail
 from binlog.storage.boot import boot_id
 from binlog.storage.descriptors import AT_FDCWD, Descriptor, Identity, identity_of, is_open_on
@@ -273,14 +273,14 @@ class LogDirectory(Directory):
     def read_header(self, number: int) -> LogHeader:
         """Return the checked header of a log file.  Raises: NotFoundError, CorruptError, VersionError, AccessError."""
         with self.log_file(number) as file:
-            return self.believe(settled_header(file.content, number, file.path))
+            return self.believe(validated_header(file.content, number, file.path))
 
     def nearest_native(self, header: LogHeader) -> LogHeader:
         """Return the header of the nearest native file at or before this one; the first file's if none is native.
 
         Raises: as `read_header`.
         """
-        while not header.ours and self.exists(header.number - 1):
+        while not header.is_native and self.exists(header.number - 1):
             header = self.read_header(header.number - 1)
         return header
 
@@ -318,6 +318,6 @@ class LogDirectory(Directory):
             return Following.MISSING
         except (CorruptError, VersionError):
             return Following.EMPTY  # the file exists, but its header says nothing
-        if found.ours and header.ours and found.uuid != header.uuid:
+        if found.is_native and header.is_native and found.uuid != header.uuid:
             return Following.MISSING  # it belongs to another log
         return Following.EMPTY if found.unused else Following.IN_USE

@@ -1,16 +1,14 @@
-"""How a writer is opened.
+"""The options of a writer, and the limits that close its open file automatically.
 
-When the open file is to be closed by itself: its limit in bytes, its limit in age.
-
-Who looks
-- The append that brings the file to its limit in bytes.  It has its place by then, so nothing that the cutover meets
-  can take it back.
-- The background thread, for both limits, so that the file of an idle log is closed in time, and one that others fill
-  who have no limit.  Where the file is too old it tells the appends too, for they may hardly let it have the mutex.
+The limits are checked by
+- The append that reaches the limit in bytes.  It has its place by then, so an error of the cutover cannot undo it.
+- The background thread, for both limits, so that the file of an idle log is closed in time, and also a file filled by
+  writers without limits.  If the file is too old, the thread makes the next append cut over, because busy appends may
+  hardly leave it the mutex.
 
 Invariants
-- `offset` is a plain number that any thread may read or set at any time; a wrong one costs a look, or a delay until the
-  background thread's next look, and nothing else.
+- `offset` is a plain number that any thread may read or set at any time.  A wrong value costs one useless check, or a
+  delay until the background thread's next one.
 """
 
 from __future__ import annotations
@@ -30,11 +28,11 @@ if TYPE_CHECKING:
 
 
 _NEVER = sys.maxsize
-_LOOK_SECONDS_MAX = 0.2
+_CHECK_SECONDS_MAX = 0.2
 
 
 class Limits:
-    """The limits of one writer, and what it knows of the open file.
+    """The limits of one writer, and its knowledge of the open file.
 
     file_bytes, seconds: the limits; None for none.
     """
@@ -44,35 +42,35 @@ class Limits:
         self._seconds_ns = _NEVER if seconds is None else round(seconds * 1e9)
         self._number = 0
         self._created_ns = 0
-        self.offset = self._file_bytes  # an append that ends here or beyond has brought the file to a limit
+        self.offset = self._file_bytes  # an append that ends at this offset or later has reached a limit
 
-    def know(self, header: LogHeader) -> None:
-        """Take note of which file is open."""
+    def track(self, header: LogHeader) -> None:
+        """Remember which file is open."""
         if header.number != self._number:
             self._number, self._created_ns = header.number, header.created_ns
             self.offset = self._file_bytes
 
-    def leave_to_the_background(self) -> None:
-        """Have no append of this file look again: one has tried."""
+    def disarm(self) -> None:
+        """Stop appends from checking this file: one of them has tried to cut over."""
         self.offset = _NEVER
 
-    def warn_appends(self) -> None:
-        """Where the file known to be open is too old, have the next append cut over."""
+    def require_cutover_if_too_old(self) -> None:
+        """Make the next append cut over if the open file is too old."""
         if self._too_old(self._created_ns, self._seconds_ns):
             self.offset = 0
 
     def reached(self, header: LogHeader) -> bool:
-        """Whether the open file has reached a limit.  One without records never has."""
+        """Whether the open file has reached a limit.  A file without records never has."""
         return self._beyond(header, 1, 1)
 
     def near(self, header: LogHeader) -> bool:
-        """Whether the open file has used up three quarters of a limit."""
+        """Whether the open file has used three quarters of a limit."""
         return self._beyond(header, 3, 4)
 
     @property
-    def look_seconds(self) -> float:
-        """How often the background thread looks."""
-        return min(_LOOK_SECONDS_MAX, self._seconds_ns / 4e9)
+    def check_seconds(self) -> float:
+        """The interval of the background thread's checks."""
+        return min(_CHECK_SECONDS_MAX, self._seconds_ns / 4e9)
 
     def _beyond(self, header: LogHeader, part: int, whole: int) -> bool:
         if header.tail <= header.first_offset:
@@ -82,17 +80,17 @@ class Limits:
         return self._too_old(header.created_ns, self._seconds_ns * part // whole)
 
     def _too_old(self, created_ns: int, age_ns: int) -> bool:
-        # Another program's file does not tell when it was made.  One that was made far in the future tells nothing
-        # either: it is closed, and the next one is made by the clock as it is now.
+        # The file of another program does not record when it was made.  A time far in the future is no information
+        # either: the file is closed, and the next one is made by the clock as it is now.
         return self._seconds_ns != _NEVER and created_ns > 0 and abs(time.time_ns() - created_ns) >= age_ns
 
 
 @dataclass(frozen=True, kw_only=True)
 class Background:
-    """When a writer's background thread works, for records that no caller waits for.
+    """The intervals of a writer's background thread, which handles records that no caller waits for.
 
-    flush_seconds: a staged record is put into the file so much later at most.
-    sync_seconds: what is in the file is synced so much later at most.
+    flush_seconds: a staged record is flushed to the file after this time at the latest.
+    sync_seconds: a flushed record is synced after this time at the latest.
     """
 
     flush_seconds: float = 0.2
@@ -122,16 +120,16 @@ class WriterOptions:
 
     @property
     def limited(self) -> bool:
-        """Whether the open file is to be closed by itself."""
+        """Whether the writer closes the open file automatically."""
         return self.cutover_bytes is not None or self.cutover_seconds is not None
 
     def limits(self) -> Limits | None:
-        """What closes the open file by itself, if anything does."""
+        """Return the limits that close the open file automatically, if there are any."""
         if not self.limited:
             return None
         return Limits(file_bytes=self.cutover_bytes, seconds=self.cutover_seconds)
 
     @property
     def file_bytes_first(self) -> int:
-        """Space that a new file gets before it has a name."""
+        """The space that a new file gets before it has a name."""
         return min(PREPARE_BYTES_FIRST, self.prepare_bytes)

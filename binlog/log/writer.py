@@ -1,4 +1,4 @@
-"""Appending to a log."""
+"""The writer of a log: the object that a program appends through."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from binlog.errors import ClosedError, FullError
 from binlog.format.record import COUNT_MAX, LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref, frame
 from binlog.format.values import byte_count, member, plain_bytes, seconds_of
 from binlog.log.append.background import BackgroundThread
-from binlog.log.append.producers import Turn
+from binlog.log.append.producers import ProducerBatch
 from binlog.log.append.session import Session
 from binlog.log.batch import Batch, Refs
 from binlog.log.directory import LogDirectory
-from binlog.log.ingest.external_file import Drafted
+from binlog.log.ingest.external_file import ExternalFile
 from binlog.log.options import Background, WriterOptions
 from binlog.storage.files import FileSystem, make_directory
 from binlog.storage.group_commit import RECORD_BYTES_COPIED, Append, Mode
@@ -47,7 +47,7 @@ else:
 
 _DEFAULTS = WriterOptions()
 
-# An enum's attributes are slow to fetch in Python 3.11, for a call of a few microseconds.
+# In Python 3.11 an enum's attributes are slow to fetch, and an append takes a few microseconds.
 _SYNC, _FLUSH, _STAGE = Mode.SYNC, Mode.FLUSH, Mode.STAGE
 
 Record = bytes | bytearray | memoryview
@@ -56,26 +56,27 @@ _SECONDS_MAX = 10**9
 
 
 class Writer(Generic[_Place]):
-    """Appends records to the log in a directory; one of any number, in any threads and processes.
+    """Appends records to the log in a directory.  Any number of writers may do so, in any threads and processes.
 
-    path: the directory, made where it is missing (its parent must be there).
-    mode: how far a record is when `append` returns, unless a call says otherwise.
-    strict: sync the tail as well before an append returns, the classic order; a log that another program writes too is
-        strict by itself.
-    background: when what no caller waits for is put into the file, and synced; see Background.
-    record_bytes_max: the largest record accepted, 64 MiB unless told, 2**31-1 at most.
-    prepare_bytes: the largest step in which space is allocated ahead of the tail.
-    cutover_bytes, cutover_seconds: cut over by itself once the open file has so many bytes, or was made so long ago and
-        has records; None for no such limit.  "1G", "12h" and a timedelta stand for such numbers.  An append never fails
-        because of that.
-    lock_timeout: seconds to wait for the lock before BusyError, in turn with everybody else; None waits for ever.  If
-        another process has begun the append's commit by then, it waits for that, 5 s at most, then UnknownOutcomeError.
-    permissions: of new files, exactly; None for those of the newest file, or 0640 for the first one.
+    path: the directory; it is created if it is missing, in a parent that exists.
+    mode: how far a record is when `append` returns, unless the call names another mode.
+    strict: sync the tail as well before an append returns, the classic order.  If another program appends to the log,
+        all writers do so.
+    background: when records that no caller waits for are flushed and synced; see Background.
+    record_bytes_max: the largest record accepted; 64 MiB by default, at most 2**31-1.
+    prepare_bytes: the largest step in which space is allocated after the tail.
+    cutover_bytes, cutover_seconds: cut over automatically if the open file has this many bytes, or has records and this
+        age; None for no limit. "1G", "12h" and a timedelta are accepted too.  An append never fails because of a
+        cutover.
+    lock_timeout: seconds to wait for the lock before BusyError, in the order of arrival; None waits forever.  If
+        another process has begun the append's commit by then, the writer waits for that, 5 s at most, and then raises
+        UnknownOutcomeError.
+    permissions: the exact mode of new files; None for the mode of the newest file, or 0640 for the first.
     file_system: FileSystem.ANY accepts a directory on a file system that other machines may share.
 
-    Where an earlier write or sync failed, opening seals the file at what was confirmed, sets the rest aside, and goes
-    on in the next one.
-    A writer may be shared by threads and used on both sides of a fork.  Leaving its `with` block closes it.
+    If an earlier write or sync failed, opening seals the file at the last confirmed commit, quarantines the rest, and
+    continues in the next file.
+    Threads may share a writer, and both sides of a fork may use it.  Leaving its `with` block closes it.
     Raises: AccessError, CorruptError, VersionError, BusyError, FullError, PoisonedError.
     """
 
@@ -164,11 +165,12 @@ class Writer(Generic[_Place]):
     @overload
     def append(self, record: Record, *, mode: Mode | str | None) -> Ref | _Place | None: ...
     def append(self, record: Record, *, mode: Mode | str | None = None) -> object:
-        """Append one record and return where it lies; None in Mode.STAGE, where it has no place yet.
+        """Append one record and return its ref; None in Mode.STAGE, because a staged record has no place yet.
 
-        record: 0..record_bytes_max bytes, stored exactly as given.
-        Durable on return in Mode.SYNC; see docs/durability.md for the others.
-        Blocks: for the group in progress, then for one sync.  Ctrl-C meanwhile ends the call; the record may appear.
+        record: 0 to record_bytes_max bytes, stored exactly as given.
+        Durable on return in Mode.SYNC; see docs/durability.md for the other modes.
+        Blocks until the current group has committed, then for one sync.  Ctrl-C ends the call; the record may still
+        appear.
         Raises: FullError, ClosedError, BusyError, PoisonedError, CorruptError, AccessError, UnknownOutcomeError.
         """
         quickly = self._append_quickly
@@ -177,14 +179,14 @@ class Writer(Generic[_Place]):
             return None  # it is staged
         if type(begun) is Ref:
             if self._limited:
-                self._session.within_limits(begun, len(record) + LENGTH_BYTES)
+                self._session.cut_over_at_limit(begun, len(record) + LENGTH_BYTES)
             return None if (mode or self._mode) is _STAGE else begun
         if type(record) is not bytes:
             return self.append(plain_bytes(record), mode=mode)
         return self._append_slowly(record, mode, begun)
 
     def _append_slowly(self, record: bytes, mode: Mode | str | None, begun: Append | Literal[False]) -> Ref | None:
-        """Finish what FastPath.append began, or do what it left undone."""
+        """Finish the append that FastPath.append began, or do one that it could not do."""
         mode = self._mode if mode is None else member(Mode, mode, "mode")
         if begun is not False:
             place = self._session.finish(begun, record)
@@ -200,10 +202,10 @@ class Writer(Generic[_Place]):
         return None if mode is _STAGE else Ref(*place)
 
     def append_many(self, records: Iterable[Record], *, mode: Mode | str | None = None) -> Refs:
-        """Append records together and return where each lies; as Mode.FLUSH in Mode.STAGE.
+        """Append records together and return their refs; Mode.STAGE counts as Mode.FLUSH.
 
-        They lie in one file, one after the other, become visible at once, and after a crash either all of them are
-        there or none.  Durable on return in Mode.SYNC.
+        The records are contiguous, in one file, and become visible at once.  After a crash all of them are in the log
+        or none.  Durable on return in Mode.SYNC.
         Blocks and raises: as `append`.
         """
         if isinstance(records, bytes | bytearray | memoryview | str):
@@ -217,84 +219,87 @@ class Writer(Generic[_Place]):
         session = self._open_session()
         if not copied:
             return Refs(0, 0, starts)
-        number, offset = session.append(data, len(copied), self._mode_together(mode, session), framed=True)
+        number, offset = session.append(data, len(copied), self._group_mode(mode, session), framed=True)
         return Refs(number, offset, starts)
 
     def append_batch(self, batch: Batch, *, mode: Mode | str | None = None) -> Ref:
-        """Append the records of a batch together, as `append_many` does, with no Python object for any of them.
+        """Append the records of a batch together, like `append_many`, without a Python object for each record.
 
-        Returns where the first one lies; the others follow it as in the batch.
-        Raises: ValueError for a batch whose data are not the records that its offsets say; otherwise as `append_many`.
+        Returns the ref of the first one; the others follow as in the batch.
+        Raises: ValueError if the batch's offsets do not match its data; otherwise as `append_many`.
         """
         data = batch.framed(record_bytes_max=self._record_bytes_max)
         if not len(batch):
-            raise ValueError("a batch without records lies nowhere")
+            raise ValueError("a batch without records has no ref")
         session = self._open_session()
-        return Ref(*session.append(data, len(batch), self._mode_together(mode, session), framed=True))
+        return Ref(*session.append(data, len(batch), self._group_mode(mode, session), framed=True))
 
     def append_batches(self, batches: Iterable[Batch]) -> Ref | None:
-        """Append the records of batches together, all or none of them, though they be gigabytes.
+        """Append the records of batches, all or none of them, even gigabytes.
 
-        Returns where the first one lies, None for no records.  They lie in one file, one after the other, become
+        Returns the ref of the first record, None for no records.  The records are contiguous, in one file, become
         visible at once, and are durable on return.
-        Blocks: everybody else who appends, while it goes through the batches.
-        Raises: StateError where another program made the open file; ValueError for a batch whose data are not the
-        records that its offsets say; otherwise as `append`.
+        Blocks: all other appends, until it has read the batches.
+        Raises: StateError if another program made the open file; ValueError if a batch's offsets do not match its data;
+        otherwise as `append`.
         """
         found = self._open_session().append_batches(batches)
         return found.ref if found is not None and found.record_count else None
 
-    def append_turn(self, batches: Iterable[Batch], *, source: str, turn: int) -> Turn | None:
-        """Append what a source gives in one of its turns, as `append_batches`, once however often it is tried.
+    def append_idempotent(self, batches: Iterable[Batch], *, producer: str, sequence: int) -> ProducerBatch | None:
+        """Append a producer's batch, like `append_batches`, but once however often the producer retries.
 
-        source: the source's name.  turn: a number from 0 on that rises from turn to turn.
-        A call with the number of a turn that is in the log, or with a lower one, appends nothing and returns None, also
-        where this process or the machine died in the call that appended it.  Blocks and raises: as `append_batches`.
-        After UnknownOutcomeError, PoisonedError or Ctrl-C the same call settles what became of the one before.
+        producer: its name.  sequence: the batch's number, from 0 on, rising from batch to batch.
+        If the batch or a later one is in the log, the call appends nothing and returns None.  That holds even if this
+        process or the machine died in the call that appended it.
+        After UnknownOutcomeError, PoisonedError or Ctrl-C the same call resolves the earlier one.  Blocks and raises:
+        as `append_batches`.
         """
-        _check_turn(turn)
-        return self._open_session().append_batches(batches, source=source, turn=turn)
+        _check_sequence(sequence)
+        return self._open_session().append_batches(batches, producer=producer, sequence=sequence)
 
-    def append_drafts(self, drafts: Iterable[Drafted], *, source: str | None = None, turn: int = 0) -> Turn | None:
-        """Append the records of drafts, all or none of them, one draft after the other, and once as a source's turn.
+    def ingest(
+        self, files: Iterable[ExternalFile], *, producer: str | None = None, sequence: int = 0
+    ) -> ProducerBatch | None:
+        """Add the records of external files, all or none, in this order; once, if they are a producer's batch.
 
-        If all drafts are durable, belong to this user and are on the log's file system, under the same mount, they
-        become the next files of the log as they are: nothing is read or copied, and other writers wait for a few syncs
-        a file.  Readers may see the first files some milliseconds before the last one.  Once the first one is in the
-        log, the others follow, even if this process dies: another writer places them.  Otherwise the records are
-        copied into the open file, as by `append_batches`.
-        source, turn: as in `append_turn`; without a source, nothing tells a second call from the first.
-        Returns where the records are, as far as the first file has them; None if the turn is in the log.
-        Durable on return.  The drafts are used up then, and also if it fails.
-        Raises: as `append_batches`, or as `append_turn`; UnknownOutcomeError if the log cannot take the next file now,
-        and will later; ValueError if one is given twice; NotFoundError or AccessError for one that is gone or has
-        changed, with nothing appended.
+        If all files are durable, belong to this user and are on the log's file system, under the same mount, they
+        become the next files of the log: nothing is read or copied, and other writers wait for a few syncs a file.
+        Readers may see the first files some milliseconds before the last one.  Once the first one is in the log, the
+        others follow even if this process dies: another writer places them.  Otherwise the records are copied to the
+        open file, as by `append_batches`.
+        producer, sequence: as in `append_idempotent`; without a producer, a second call is not recognized as a retry.
+        Returns the place of the records in the first file; None if the batch is in the log already.
+        Durable on return.  The external files are consumed, even if the call fails.
+        Raises: as `append_batches`, or as `append_idempotent`; UnknownOutcomeError if the log cannot take the next file
+        now and will later; ValueError if a file is given twice; NotFoundError or AccessError if a file is missing or
+        has changed, with nothing appended.
         """
-        if source is not None:
-            _check_turn(turn)
-        return self._open_session().append_drafts(list(drafts), source=source, turn=turn)
+        if producer is not None:
+            _check_sequence(sequence)
+        return self._open_session().ingest(list(files), producer=producer, sequence=sequence)
 
-    def last_turn(self, source: str) -> Turn | None:
-        """The last turn of a source that is in the log, or None.  Blocks and raises as `append`."""
-        return self._open_session().last_turn(source)
+    def last_producer_batch(self, producer: str) -> ProducerBatch | None:
+        """Return the last batch of a producer that is in the log, or None.  Blocks and raises as `append`."""
+        return self._open_session().last_producer_batch(producer)
 
-    def _mode_together(self, mode: Mode | str | None, session: Session) -> Mode:
-        """The mode for records that are appended together."""
+    def _group_mode(self, mode: Mode | str | None, session: Session) -> Mode:
+        """Return the mode for records that are appended together."""
         if (self._mode if mode is None else member(Mode, mode, "mode")) is _SYNC:
             return _SYNC
         self._start_background(session)
         return _FLUSH
 
     def cutover(self, *, expected: int | None = None) -> int:
-        """Close the open file and go on in the next; return the number now open.
+        """Close the open file, continue in the next one, and return the number of the open file.
 
-        expected: cut over only where this is the open file's number, so that many callers give one cutover.
+        expected: cut over only if the open file has this number, so that many callers cause one cutover.
         Durable on return.  Raises: FullError, ClosedError, BusyError, PoisonedError, CorruptError, AccessError.
         """
         return self._open_session().cutover(expected)
 
     def sync(self) -> None:
-        """Wait until everything appended before, whoever did and in whatever mode, is on stable storage.
+        """Wait until every earlier append, of any writer and in any mode, is durable.
 
         Raises: as `append`.
         """
@@ -302,14 +307,14 @@ class Writer(Generic[_Place]):
 
     @property
     def path(self) -> str:
-        """The log's directory, as it was given."""
+        """The log's directory, as given."""
         return self._directory.path
 
     def close(self) -> None:
-        """Close the writer, once everything appended is durable, in whatever mode; a second call does nothing.
+        """Close the writer after everything appended is durable, in any mode; a second call does nothing.
 
-        Blocks: for a call of another thread that is in progress; for a sync where one is due.
-        Raises: as `append`; the writer is closed then as well.
+        Blocks: until another thread's call has ended, then for a sync if one is due.
+        Raises: as `append`; the writer is closed then too.
         """
         try:
             self._session.close()
@@ -333,8 +338,8 @@ class Writer(Generic[_Place]):
         if self._session.closed:
             raise ClosedError("the writer is closed")
         if self._session.generation != fork_generation():
-            # A forked child: the parent's descriptors are closed here, and its mutex may be held for ever.
-            self._background = None  # its thread stayed with the parent
+            # A forked child: the parent's descriptors are closed here, and its mutex may stay locked forever.
+            self._background = None  # its thread stayed in the parent
             self._begin_session()
         return self._session
 
@@ -345,7 +350,7 @@ class Writer(Generic[_Place]):
         self._session, self._append_quickly = session, session.fast_path.append
 
     def _start_background(self, session: Session) -> None:
-        """Start the thread that sees to what no caller waits for, unless it runs."""
+        """Start the background thread, unless it runs."""
         if not session.fast_path.has_background:
             self._background = BackgroundThread(session, self._options.background)
             session.fast_path.has_background = True
@@ -361,8 +366,8 @@ class Writer(Generic[_Place]):
         raise FullError(f"a record of {size} bytes; the limit is {limit}", limit=limit, size=size)
 
 
-def _check_turn(turn: object) -> None:
-    if not isinstance(turn, int) or isinstance(turn, bool):
-        raise TypeError(f"a turn is a whole number, not {type(turn).__name__}")
-    if not 0 <= turn <= COUNT_MAX:
-        raise ValueError(f"a turn is 0 to {COUNT_MAX}, not {turn}")
+def _check_sequence(sequence: object) -> None:
+    if not isinstance(sequence, int) or isinstance(sequence, bool):
+        raise TypeError(f"a sequence is a whole number, not {type(sequence).__name__}")
+    if not 0 <= sequence <= COUNT_MAX:
+        raise ValueError(f"a sequence is 0 to {COUNT_MAX}, not {sequence}")

@@ -22,8 +22,8 @@ from binlog.storage.waiting.doorbell import Doorbell
 
 # The C frames and copies records up to this size.
 RECORD_BYTES_COPIED = int(lib.BINLOG_COPY_BYTES_MAX) - LENGTH_BYTES
-_IDENTITY = slice(LOG_HEADER.offset("magic"), LOG_HEADER.offset("own_tail"))
-_LOOK = int(lib.BINLOG_LOOK)
+_IDENTITY = slice(LOG_HEADER.offset("magic"), LOG_HEADER.offset("published_tail"))
+_NEEDS_SLOW_PATH = int(lib.BINLOG_NEEDS_SLOW_PATH)
 _SECONDS_MAX = 10**9
 
 
@@ -45,9 +45,9 @@ class Append:
     file: CommitFile | None = None
 
     def __init__(self, *, timeout: float | None = None) -> None:
-        self.own = ffi.new("struct binlog_append *")
-        self.own.timeout_ns = -1 if timeout is None else int(min(max(timeout, 0), _SECONDS_MAX) * 1e9)
-        self.own.ticket = -1
+        self.request = ffi.new("struct binlog_append *")
+        self.request.timeout_ns = -1 if timeout is None else int(min(max(timeout, 0), _SECONDS_MAX) * 1e9)
+        self.request.ticket = -1
         self._data: bytes | bytearray | memoryview = b""
 
     def __del__(self) -> None:
@@ -56,22 +56,22 @@ class Append:
     def fill(self, data: bytes | bytearray | memoryview, record_count: int, mode: Mode, *, framed: bool) -> None:
         """Set the records.  framed: `data` contains the records' lengths; else it is one record without."""
         self._data = data
-        own = self.own
-        own.data = ffi.from_buffer("uint8_t[]", data)  # `_data` keeps it alive
-        own.bytes = len(data)
-        own.units = record_count
-        own.framed = framed
-        own.mode = mode
+        request = self.request
+        request.data = ffi.from_buffer("uint8_t[]", data)  # `_data` keeps it alive
+        request.bytes = len(data)
+        request.record_count = record_count
+        request.framed = framed
+        request.mode = mode
 
     def stage(self, area: StagingArea | None) -> None:
         """Copy the records to the writer's ring, if it has one and there is room, for the next leader to commit."""
         if area is not None and area.has_ring:
             self.set_area(area)
-            lib.binlog_stage(area.core, self.own, 1)
+            lib.binlog_stage(area.core, self.request, 1)
 
     def set_area(self, area: StagingArea | None) -> None:
         """Set the staging area before staging, so that an exception that ends the staging call can withdraw it."""
-        if self.own.ticket < 0:
+        if self.request.ticket < 0:
             self._area = area
 
     def keep(self, record: bytes) -> None:
@@ -80,22 +80,22 @@ class Append:
 
     def withdraw(self) -> bool:
         """Remove it from the ring, or stop waiting for it; return False if a leader has taken it."""
-        return self._area is None or self.own.ticket < 0 or self._area.take_back(self.own)
+        return self._area is None or self.request.ticket < 0 or self._area.take_back(self.request)
 
     def done(self) -> bool:
         """Return whether it was staged and a leader has committed it."""
-        if self._area is None or self.own.ticket < 0:
+        if self._area is None or self.request.ticket < 0:
             return False
-        return bool(lib.binlog_outcome(self._area.core, self.own)) and self.own.outcome == 0
+        return bool(lib.binlog_outcome(self._area.core, self.request)) and self.request.outcome == 0
 
     @property
     def place(self) -> tuple[int, int]:
         """The file's number, and the offset of the first record in it, after the append is done."""
-        return self.own.number, self.own.offset
+        return self.request.number, self.request.offset
 
     def framed(self) -> bytes | bytearray | memoryview:
         """Return the records with their lengths."""
-        return self._data if self.own.framed else frame(self._data)
+        return self._data if self.request.framed else frame(self._data)
 
 
 class CommitFile:
@@ -116,14 +116,14 @@ class CommitFile:
         if lib.binlog_file_init(self.core) != 0:
             raise MemoryError("no memory for a group of records")
 
-    def watch(self, own: Identity, directory_fd: int, directory: Identity, at: int, name: str) -> None:
+    def watch(self, file: Identity, directory_fd: int, directory: Identity, at: int, name: str) -> None:
         """Make each commit check that the descriptor, the directory and the name still belong to the same file.
 
         at, name: the file's name, and the directory that it is relative to; see LogDirectory.lookup_place.
         """
         self._name = ffi.new("char[]", os.fsencode(name))
         self.core.place = {
-            "device": own.device, "inode": own.inode, "directory": directory_fd, "directory_device": directory.device,
+            "device": file.device, "inode": file.inode, "directory": directory_fd, "directory_device": directory.device,
             "directory_inode": directory.inode, "at": at, "name": self._name,
         }  # fmt: skip
 
@@ -136,14 +136,14 @@ class CommitFile:
         core.file_bytes = 0
         core.identity = header.pack()[_IDENTITY]
         core.boot_id = boot_id()
-        core.queue = bool(header.flags & Flag.MIXED)
+        core.must_queue = bool(header.flags & Flag.FOREIGN_WRITERS)
         core.bell = doorbell.address() or ffi.NULL
 
     def write_index_to(self, index_fd: int) -> None:
         """Write the index with each commit from now on.  index_fd: its descriptor, which the caller closes; -1 for
         none."""
-        own = identity_of(index_fd) if index_fd >= 0 else Identity(0, 0)
-        self.core.index = {"fd": index_fd, "device": own.device, "inode": own.inode}
+        index = identity_of(index_fd) if index_fd >= 0 else Identity(0, 0)
+        self.core.index = {"fd": index_fd, "device": index.device, "inode": index.inode}
 
     def flush_index(self) -> None:
         """Write the index entries that are collected in memory.  The caller holds the file's lock."""
@@ -167,25 +167,25 @@ class CommitFile:
         after a signal; in both cases nothing was done, but the records may be staged.
         Raises: BusyError at the timeout; FullError; AccessError; PoisonedError; UnknownOutcomeError.
         """
-        own, shared = append.own, area.core if area is not None else ffi.NULL
+        request, shared = append.request, area.core if area is not None else ffi.NULL
         append.set_area(area)
         if locked:
-            result = lib.binlog_append_locked(self.core, shared, own)
-        elif own.ticket >= 0:
-            result = lib.binlog_settle(self.core, shared, own)
+            result = lib.binlog_append_locked(self.core, shared, request)
+        elif request.ticket >= 0:
+            result = lib.binlog_await_outcome(self.core, shared, request)
         else:
-            result = lib.binlog_append(self.core, shared, own)
-        return self._answer(result, own.step)
+            result = lib.binlog_append(self.core, shared, request)
+        return self._answer(result, request.step)
 
     def arm(self, fast_path: FastPath, append: Append, area: StagingArea | None) -> None:
         """Let the fast path append to this file, with `append` as the request that it fills in."""
         append.file = self
         append.set_area(area)
-        fast_path.arm(address(self.core), address(append.own), append)
+        fast_path.arm(address(self.core), address(append.request), append)
 
     def check_answer(self, append: Append) -> None:
         """Raise the error of an append that failed on the fast path; return if the slow path must resume it."""
-        self._answer(append.own.answer, append.own.step)
+        self._answer(append.request.answer, append.request.step)
 
     def drain(self, area: StagingArea | None, *, confirm: bool, locked: bool = False) -> bool | None:
         """Commit everything that all processes have staged.  confirm: sync everything in the file.
@@ -198,7 +198,8 @@ class CommitFile:
         return self._answer(run(self.core, shared, lib.BINLOG_CONFIRM if confirm else 0), self.core.step)
 
     def commit_written(self, area: StagingArea | None, *, size: int, crc: int, record_count: int) -> bool | None:
-        """Commit and confirm `size` bytes that are already written after the tail, and clear Flag.ONCE.
+        """Commit and confirm `size` bytes that are already written after the tail, and clear Flag.INTENT back with
+        that.
 
         crc: their CRC-32C.  The caller holds the lock, and has confirmed everything before them.
         Returns and raises as `append`.
@@ -210,7 +211,7 @@ class CommitFile:
     def _answer(self, result: int, step: int) -> bool | None:
         if result == 0:
             return True
-        if result == _LOOK:
+        if result == _NEEDS_SLOW_PATH:
             return False
         if result == -errno.EINTR:
             return None

@@ -1,10 +1,10 @@
-/* One commit, from the data's write to the bell, in one call.
+/* One commit, from writing the data to ringing the doorbell, in one call.
  *
- * No Python runs in between, so neither a signal handler nor Ctrl-C can leave it half done: whatever ends it early
+ * No Python runs in between, so neither a signal handler nor Ctrl-C can leave a commit half done: anything that ends it early
  * counts as the death of the process.  The caller holds the file's lock.
  *
- * The order (docs/durability.md): data; slot; sync; publish; in the strict order a second sync.  Data and slot go down in
- * one sync, and the slot's CRC of the group tells after a crash whether both did.  If nothing is to be confirmed, there is
+ * The order (docs/durability.md): data; slot; sync; publish; in the strict order a second sync.  One sync covers data and slot,
+ * and after a crash the slot's CRC of the group tells whether both are on the disk.  If nothing is to be confirmed, there is
  * neither slot nor sync.
  */
 #include "commit.h"
@@ -34,7 +34,7 @@ int binlog_write(int fd, const uint8_t *data, size_t bytes, int64_t offset)
             return -errno;
         }
         if (written == 0)
-            return -ENOSPC; /* write(2) allows it for a full device; a loop would never end */
+            return -ENOSPC; /* write(2) may return 0 for a full device; retrying would never end */
         data += written;
         bytes -= (size_t)written;
         offset += written;
@@ -42,7 +42,7 @@ int binlog_write(int fd, const uint8_t *data, size_t bytes, int64_t offset)
     return 0;
 }
 
-/* The header whole, whatever a signal does; 0, -ENODATA where the file is shorter, or -errno. */
+/* Reads the whole header, even if a signal interrupts a read: 0, -ENODATA if the file is shorter, or -errno. */
 int commit_read_header(int fd, uint8_t *header)
 {
     for (size_t done = 0; done < LOG_HEADER_BYTES;) {
@@ -56,7 +56,7 @@ int commit_read_header(int fd, uint8_t *header)
     return 0;
 }
 
-/* A failed sync is never tried again: the kernel may have dropped the dirty pages and would answer OK (fsync(2)). */
+/* A failed sync is never retried: the kernel may have dropped the dirty pages, and would report success (fsync(2)). */
 static int sync_data(int fd)
 {
     int result;
@@ -76,11 +76,11 @@ static int allocate(const struct binlog_file *file, uint64_t end)
     int result;
     do
         result = posix_fallocate(file->fd, (off_t)file->file_bytes, (off_t)(end - file->file_bytes));
-    while (result == EINTR); /* fallocate(2) may be interrupted; what was given by then stays */
+    while (result == EINTR); /* fallocate(2) may be interrupted; it keeps the space allocated by then */
     return result;
 }
 
-/* Lets the file reach beyond `end`, in steps that grow with it, so that few syncs must record a new size. */
+/* Extends the file beyond `end`, in steps that grow with it, so that few syncs must record a new size. */
 static int make_room(struct binlog_file *file, uint64_t tail, uint64_t end)
 {
     int known, named;
@@ -95,18 +95,19 @@ static int make_room(struct binlog_file *file, uint64_t tail, uint64_t end)
         step = file->prepare_bytes;
     uint64_t reach = file->file_bytes + step < end ? end : file->file_bytes + step;
     int result = allocate(file, reach);
-    if (result != 0 && reach > end) /* a nearly full disk, or a limit on the file's size, may still have room for this */
+    if (result != 0 && reach > end) /* a nearly full disk, or a limit on the file's size, may have room for this group alone */
         result = allocate(file, end);
     if (result == 0 && file_status(file->fd, &file->file_bytes, &named) != 0)
         file->file_bytes = 0;
     return -result;
 }
 
-/* Writes zeros to what follows the group in its stretch of ZEROED_BYTES, where the group is the first to reach into it.
+/* Writes zeros from the group to the end of its block of ZEROED_BYTES, if the group is the first to enter that block.
  *
- * A page that was allocated and never written costs the sync that writes it a change of the file's extents.  Zeros cost it
- * as much only once a stretch, since they go to the disk along with the group; and they are what stands there anyway.
- * Large groups fill such pages by themselves, and in a file of one stretch it would not pay. */
+ * The sync that first writes an allocated page must change the file's extents.  Zeros have that cost once a block, because they
+ * go to the disk with the group, and the page reads as zeros anyway.  Large groups fill such pages themselves, and for a file of
+ * one block it would not pay.
+ */
 static int write_ahead(const struct binlog_file *file, uint64_t start, uint64_t end)
 {
     static const uint8_t zeros[ZEROED_BYTES];
@@ -125,14 +126,14 @@ static uint64_t time_after(const struct binlog_file *file, const uint8_t *header
     struct slot last;
     clock_gettime(CLOCK_REALTIME, &now);
     uint64_t time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    /* Strictly increasing, whatever is done to the clock. */
+    /* Strictly increasing, even if the clock is set back. */
     if (slot_find(file, header, counter, &last) && last.time_ns >= time_ns)
         return last.time_ns + 1;
     return time_ns;
 }
 
-/* Tells one attempt at a counter from another.  Attempts at one counter never share a nanosecond, for they hold the same
- * lock; mixed (splitmix64) with a seed of this process. */
+/* Distinguishes attempts at one counter.  Two attempts never share a nanosecond, because they hold the same lock.  The time is
+ * mixed (splitmix64) with a seed of this process. */
 static uint32_t new_nonce(uint64_t time_ns)
 {
     static uint64_t seed;
@@ -144,8 +145,8 @@ static uint32_t new_nonce(uint64_t time_ns)
     return (uint32_t)(mixed >> 32);
 }
 
-/* One write changes all that readers see, and the bell is its last word.  So a reader that reads the bell, and the tail in a
- * later call, sees the tail that the bell announced. */
+/* One write changes everything that readers see, and the doorbell is its last word.  So a reader that reads the doorbell, and the
+ * tail in a later call, sees the tail that the doorbell announced. */
 static int publish(const struct binlog_file *file, uint8_t *header, struct live *live, int *step)
 {
     *step = BINLOG_STEP_PUBLISH;
@@ -186,8 +187,8 @@ static int confirm(struct binlog_file *file, uint8_t *header, struct live *live,
     return 0;
 }
 
-/* The CRC of what came before, which has this CRC, and the group. */
-static uint32_t crc_behind(uint32_t crc, const struct group *group)
+/* Returns the CRC of the bytes with this CRC followed by the group. */
+static uint32_t crc_with_group(uint32_t crc, const struct group *group)
 {
     if (group->known_bytes > 0)
         crc = binlog_crc32c_rest(group->known_crc, crc, group->known_bytes);
@@ -216,11 +217,11 @@ int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, c
     *step = BINLOG_STEP_DATA;
     if (!group->written && (result = write_data(file, group, start)) != 0)
         return result;
-    live->tail = live->own_tail = start + group->bytes;
-    live->record_count += group->units;
-    live->running_crc = crc_behind(live->running_crc, group);
+    live->tail = live->published_tail = start + group->bytes;
+    live->record_count += group->record_count;
+    live->running_crc = crc_with_group(live->running_crc, group);
     indexed.crc_after = live->running_crc;
-    int strict = file->strict || (live->flags & (FLAG_MIXED | FLAG_STRICT)) != 0;
+    int strict = file->strict || (live->flags & (FLAG_FOREIGN_WRITERS | FLAG_STRICT)) != 0;
     if (strict)
         live->flags |= FLAG_STRICT;
     if (group->sync && live->confirmed_end < live->tail) {
@@ -228,20 +229,20 @@ int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, c
             return result;
         indexed.confirmed = 1;
     }
-    if (group->written) /* not before: a failure up to here leaves the flag, so that whoever recovers settles the turn */
-        live->flags &= (uint16_t)~FLAG_ONCE;
+    if (group->written) /* not earlier: after a failure, recovery must find the flag and resolve the batch */
+        live->flags &= (uint16_t)~FLAG_INTENT;
     if ((result = publish(file, header, live, step)) != 0)
         return result;
     *step = BINLOG_STEP_PUBLISH_SYNC;
     if (group->sync && strict && (result = sync_data(file->fd)) != 0)
         return result;
-    if (!group->written) /* Python sees to the index, which wants the bytes */
+    if (!group->written) /* Python writes the index, which needs the bytes */
         index_follow(file, live, &indexed);
     return 0;
 }
 
-/* Whether it is not known any more what the disk holds.  Before the slot nothing was announced, and what lies beyond the
- * tail means nothing; a slot that could not be published for want of space is rolled forward later. */
+/* Whether the contents of the disk are unknown.  Before the slot nothing is announced, and bytes after the tail are ignored.  A
+ * slot that could not be published for lack of space is rolled forward later. */
 int commit_poisons(int result, int step)
 {
     if (step == BINLOG_STEP_DATA || step == BINLOG_STEP_SLOT)
@@ -257,7 +258,7 @@ void commit_write_poison(const struct binlog_file *file, uint8_t *header, struct
     (void)binlog_write(file->fd, header + LOG_HEADER_TAIL, PUBLISHED_BYTES, LOG_HEADER_TAIL);
 }
 
-/* The strict classic order for a file that another program made, which has no room for more: data, sync, tail, sync. */
+/* Appends in the classic order to a file that another program made, which has no fields for more: data, sync, tail, sync. */
 int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t offset, uint64_t tail, int *step)
 {
     uint8_t tail_bytes[8];
@@ -277,9 +278,8 @@ int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t off
     return sync_data(fd);
 }
 
-/* Has the kernel write what is dirty of so many bytes from `offset` on, and with `wait` waits until it has.  Nothing is durable
- * by that (the disk's own cache is not flushed, see sync_file_range(2)); it leaves less to the sync that follows.  0 or -errno.
- */
+/* Makes the kernel write the dirty pages of a range, and with `wait` waits for it.  That makes nothing durable (the disk's own
+ * cache is not flushed, see sync_file_range(2)), but shortens the sync that follows. 0 or -errno. */
 int binlog_write_out(int fd, int64_t offset, int64_t bytes, int wait)
 {
     unsigned flags = SYNC_FILE_RANGE_WRITE;

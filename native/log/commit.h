@@ -1,4 +1,4 @@
-/* One commit to an open log file; commit.c. */
+/* One commit to an open log file; see commit.c. */
 #ifndef BINLOG_COMMIT_H
 #define BINLOG_COMMIT_H
 
@@ -6,29 +6,30 @@
 
 struct note;
 
-/* Framed records that go into the file together. */
+/* Framed records that are committed together. */
 struct group {
     const uint8_t *data;
     size_t bytes;
-    size_t known_bytes; /* of which this is known: from the start, and their CRC */
+    size_t known_bytes; /* the CRC of this many bytes, from the start, is known */
     uint32_t known_crc;
-    uint32_t units;    /* records, for the count in the header */
-    int sync;          /* confirm this group, and all before it */
-    int written;       /* the bytes, all of them known, are in the file already; there is no data */
-    struct note *note; /* the leader's note in the staging area, NULL where there is none */
+    uint32_t record_count;    /* for the count in the header */
+    int sync;          /* confirm this group, and everything before it */
+    int written;       /* the file has the bytes already, all of known CRC; there is no data */
+    struct note *note; /* the leader's note in the staging area, NULL if there is none */
 };
 
-/* Commits the group at the live tail.  The lock is held and the header plain.  Returns 0, or -errno with the step that
- * failed, after which `poisons` says whether the disk's bytes are still known. */
+/* Commits the group at the live tail.  The lock is held and the header needs no recovery.  Returns 0, or -errno with the step
+ * that failed; commit_poisons then says whether the contents of the disk are unknown. */
 int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, const struct group *group, int *step);
 
 int commit_read_header(int fd, uint8_t *header);
 
 int commit_poisons(int result, int step);
 
-/* Marks the file as poisoned, for every other process.  What fails here is lost: the error that led here is told.
- * `live`: what is published and confirmed, as it was read under this lock.  It is not read anew: a header whose pages could
- * not be written may come back from the disk as an older one, and nothing beyond what it confirms would be kept. */
+/* Sets the poison flag in the file, for every other process.  If this write fails, its error is dropped, because the caller
+ * reports the first one.
+ * `live`: the published and confirmed values, as read under this lock.  The header is not read again: if its pages could not be
+ * written, the disk may return an older header, and recovery would keep nothing after the bytes that it confirms. */
 void commit_write_poison(const struct binlog_file *file, uint8_t *header, struct live *live, int number);
 
 #endif

@@ -1,15 +1,15 @@
 /* The type FastPath: appends one record without Python in the common case, and knows which thread of a writer is in a call.
  *
- * `append` does all or nothing, or returns the append that it began, and which Python finishes.  A `with` statement of the same
- * object is how Python makes any other call.
+ * `append` does everything or nothing, or returns an append that it began and that Python finishes.  Python makes every other
+ * call of the writer in a `with` statement of the same object.
  *
  * Invariants
- * - The interpreter's lock is held all the time, but for the call that commits.  So nothing changes between a look at this
- *   and what is done by it, and no signal handler runs in here but in what is called of Python.
- * - `owner` is set exactly while the mutex is held for a call.  Both change in one call of C, with no signal handler
- *   between: an exception of one never leaves a mark without its call.
- * - What the call works on is referred to for as long as it takes, whatever becomes of this.
- * - The mutex is Python's own RLock, through its methods, for a library may have put another in its place (green.py).
+ * - The interpreter's lock is held throughout, except during the commit.  So nothing changes between a check of this object and
+ *   the action that relies on it, and a signal handler runs only within a call of Python code.
+ * - `owner` is set exactly while the mutex is held for a call.  Both change in one call of C, with no signal handler between: an
+ *   exception of a handler never leaves `owner` set without its call.
+ * - References keep the objects of a call alive for as long as it takes, even if this object is changed meanwhile.
+ * - The mutex is Python's own RLock, called through its methods, because a library may have replaced it (green.py).
  */
 #include <Python.h>
 
@@ -27,19 +27,19 @@ PyObject *state_error;
 struct fast_path {
     PyObject_HEAD
     PyObject *ref_type; /* a subclass of tuple */
-    PyObject *modes[BINLOG_STAGE + 1]; /* Python's, as enum binlog_mode has them */
+    PyObject *modes[BINLOG_STAGE + 1]; /* Python's, in the order of enum binlog_mode */
     PyObject *acquire; /* methods of the mutex */
     PyObject *release;
-    PyObject *begun;          /* Python's Append, which keeps `file` and `own` alive */
-    struct binlog_file *file; /* NULL where appends are Python's */
-    struct binlog_append *own;
+    PyObject *begun;          /* Python's Append, which keeps `file` and `request` alive */
+    struct binlog_file *file; /* NULL if Python must append */
+    struct binlog_append *request;
     PyObject *area_kept;
     struct binlog_area *area;
     Py_ssize_t bytes_max;
     unsigned long owner; /* the thread that is in a call, 0 for none */
     uint32_t generation;
     int mode;
-    char has_background; /* somebody sees to records that no caller waits for */
+    char has_background; /* a thread handles records that no caller waits for */
 };
 
 static void leave(struct fast_path *self)
@@ -51,11 +51,11 @@ static void leave(struct fast_path *self)
     Py_XDECREF(done);
 }
 
-static void set_file(struct fast_path *self, unsigned long long file, unsigned long long own, PyObject *begun)
+static void set_file(struct fast_path *self, unsigned long long file, unsigned long long request, PyObject *begun)
 {
     PyObject *before = self->begun;
     self->file = (struct binlog_file *)(uintptr_t)file;
-    self->own = (struct binlog_append *)(uintptr_t)own;
+    self->request = (struct binlog_append *)(uintptr_t)request;
     self->begun = Py_XNewRef(begun);
     Py_XDECREF(before);
 }
@@ -68,24 +68,24 @@ static void set_area(struct fast_path *self, unsigned long long area, PyObject *
     Py_XDECREF(before);
 }
 
-/* Appends while this thread is in a call; a Ref, what was begun, or False with nothing done. */
+/* Appends while this thread is in a call; returns a Ref, the append that was begun, or False with nothing done. */
 static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size, int mode)
 {
     struct binlog_file *file = self->file;
-    struct binlog_append *own = self->own;
+    struct binlog_append *request = self->request;
     struct binlog_area *area = self->area;
     PyObject *begun = Py_NewRef(self->begun), *area_kept = Py_XNewRef(self->area_kept);
 
     Py_BEGIN_ALLOW_THREADS
-    binlog_append_record(file, area, own, data, size, mode);
+    binlog_append_record(file, area, request, data, size, mode);
     Py_END_ALLOW_THREADS
-    int done = own->answer == 0, untouched = own->answer == BINLOG_LOOK && own->ticket < 0;
-    uint32_t number = own->number;
-    uint64_t offset = own->offset;
-    if (!done && !untouched && self->begun == begun) /* the next append needs another one */
+    int done = request->answer == 0, untouched = request->answer == BINLOG_NEEDS_SLOW_PATH && request->ticket < 0;
+    uint32_t number = request->number;
+    uint64_t offset = request->offset;
+    if (!done && !untouched && self->begun == begun) /* the next append needs another request */
         set_file(self, 0, 0, NULL);
     leave(self);
-    /* Giving objects back may run anything, and so may making one, which may collect garbage. */
+    /* Releasing objects may run any code, and so may creating one, which may collect garbage. */
     Py_XDECREF(area_kept);
     if (!done && !untouched)
         return begun;
@@ -94,7 +94,7 @@ static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size
                 : Py_NewRef(Py_False);
 }
 
-/* An enum binlog_mode; 0 where Python is to look at it. */
+/* An enum binlog_mode; 0 if Python must check it. */
 static int mode_of(const struct fast_path *self, PyObject *mode)
 {
     if (mode == Py_None)
@@ -147,13 +147,13 @@ static PyObject *fast_enter(PyObject *object, PyObject *unused)
     struct fast_path *self = (struct fast_path *)object;
 
     (void)unused;
-    if (binlog_is_holding()) /* it might wait for its own lock for ever */
+    if (binlog_is_holding()) /* it could wait for its own lock forever */
         return refuse(self);
     PyObject *got = PyObject_CallNoArgs(self->acquire);
     if (!got)
         return NULL;
     Py_DECREF(got);
-    if (self->owner) { /* an RLock lets this thread in again: from a signal handler or __del__ in the middle of a call */
+    if (self->owner) { /* an RLock admits this thread again: a signal handler or __del__ in the middle of a call */
         got = PyObject_CallNoArgs(self->release);
         Py_XDECREF(got);
         return got ? refuse(self) : NULL;
@@ -171,11 +171,11 @@ static PyObject *fast_exit(PyObject *object, PyObject *args)
 
 static PyObject *fast_arm(PyObject *object, PyObject *args)
 {
-    unsigned long long file, own;
+    unsigned long long file, request;
     PyObject *begun;
-    if (!PyArg_ParseTuple(args, "KKO:arm", &file, &own, &begun))
+    if (!PyArg_ParseTuple(args, "KKO:arm", &file, &request, &begun))
         return NULL;
-    set_file((struct fast_path *)object, file, own, begun);
+    set_file((struct fast_path *)object, file, request, begun);
     Py_RETURN_NONE;
 }
 
@@ -260,12 +260,13 @@ static void fast_dealloc(PyObject *object)
 
 static PyMethodDef fast_methods[] = {
     {"append", (PyCFunction)(void (*)(void))fast_append, METH_FASTCALL,
-     "append(record, mode): where it lies, or None if it is staged; False with nothing done, if this is Python's; or the\n"
-     "Append that `arm` was given, which was begun and is Python's to finish."},
+     "append(record, mode): a Ref; None if the record is staged; False if Python must append it; or the Append that `arm`\n"
+     "was given, which was begun and which Python must finish."},
     {"arm", fast_arm, METH_VARARGS,
-     "arm(file, own, append): append to this file; addresses of a binlog_file and a binlog_append, and what keeps them alive."},
+     "arm(file, request, append): append to this file; addresses of a binlog_file and a binlog_append, and their owner."},
     {"disarm", fast_disarm, METH_NOARGS, "Append to no file."},
-    {"stage_in", fast_stage_in, METH_VARARGS, "stage_in(area, kept): its address, 0 for none, and what keeps it alive."},
+    {"stage_in", fast_stage_in, METH_VARARGS,
+     "stage_in(area, kept): stage in this area; its address, 0 for none, and its owner."},
     {"__enter__", fast_enter, METH_NOARGS, "Enter a call, as the one thread of the writer.  Raises: StateError."},
     {"__exit__", fast_exit, METH_VARARGS, "End the call."},
     {NULL, NULL, 0, NULL},
@@ -274,12 +275,12 @@ static PyMethodDef fast_methods[] = {
 static PyMemberDef fast_members[] = {
     {"owner", T_ULONG, offsetof(struct fast_path, owner), READONLY, "The thread that is in a call, 0 for none."},
     {"has_background", T_BOOL, offsetof(struct fast_path, has_background), 0,
-     "Whether somebody sees to records that no caller waits for."},
+     "Whether a thread handles records that no caller waits for."},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot fast_slots[] = {
-    {Py_tp_doc, "FastPath(mutex, ref_type, mode, bytes_max): appends to what `arm` and `stage_in` name."},
+    {Py_tp_doc, "FastPath(mutex, ref_type, mode, bytes_max): appends to the file of `arm` and the area of `stage_in`."},
     {Py_tp_init, fast_init},
     {Py_tp_dealloc, fast_dealloc},
     {Py_tp_traverse, fast_traverse},

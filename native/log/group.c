@@ -1,17 +1,17 @@
-/* Appending as a group: whoever gets the file's lock leads, and commits what everybody has staged; the others wait.
+/* Group commit: the process that gets the file's lock leads and commits everything staged; the others wait.
  *
- * Who finds the lock taken stages its record in its ring.  One of the waiters, the deputy, then waits for the lock
- * itself, and so leads next, whoever held it and however that one ended; the rest sleep until their outcome is there.
- * A waiter sleeps only once it has seen, after it had staged, that somebody is deputy, and a deputy gathers only after
- * it gave that up: so each staged record is seen by some later gathering.  A deputy that finds its own record committed
- * meanwhile does not lead, for it would sync for the others alone while it could append again and go along; it wakes
- * whoever has staged.  A waiter whose time ran out tries the lock itself, for who is deputy may be dead or stopped, or wait
- * for the lock of another file of the log.
+ * A writer that finds the lock taken stages its record in its ring.  One of the waiters, the deputy, waits for the lock itself,
+ * and so leads next, however the current leader ends.  The other waiters sleep until their record has its outcome.  A waiter
+ * sleeps only after it has staged its record and then seen that there is a deputy.  A deputy gathers only after it gave up that
+ * role.  So a later gathering sees each staged record.  If the deputy finds its own record committed, it does not lead: it would
+ * sync for others only, while its next append could join the group.  It wakes the writers that have staged something.  A waiter
+ * whose sleep timed out tries the lock itself, because the deputy may be dead, stopped, or blocked on the lock of another file of
+ * the log.
  *
- * A waiter with a time limit does the same, and takes its record back when its time is up.  If a leader has taken the record by
- * then, it waits for the outcome, as it would for a sync of its own.
+ * A waiter with a time limit does the same, and withdraws its record when the time is up.  If a leader has taken the record by
+ * then, the waiter waits for the outcome, as it would for a sync of its own.
  *
- * Every call but staging comes from one thread at a time of a writer, and none returns with a lock that it took.
+ * A writer makes every call but staging from one thread at a time, and no call returns with a lock that it took.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,74 +26,78 @@
 #include "staging_area.h"
 
 #define AWAIT_NS ((int64_t)20 * 1000 * 1000)
-#define LATE_NS ((int64_t)5000 * 1000 * 1000) /* how long to wait for a commit that has begun when the time is up */
-#define BREATH_NS ((int64_t)40 * 1000 * 1000)
-#define BREATH_PERIOD_NS ((int64_t)400 * 1000 * 1000)
+#define OUTCOME_WAIT_NS ((int64_t)5000 * 1000 * 1000) /* the time to wait for a commit in progress after the deadline */
+#define PAUSE_NS ((int64_t)40 * 1000 * 1000)
+#define PAUSE_PERIOD_NS ((int64_t)400 * 1000 * 1000)
 
 static int is_busy(int result)
 {
     return result == -EAGAIN || result == -EACCES;
 }
 
-/* 0 where file and staging area are as a commit leaves them; BINLOG_LOOK for anything else, which Python looks at; or -errno. */
-static int look_at(struct binlog_file *file, const struct binlog_area *area, uint8_t *header,
-                   struct live *live)
+/* Checks the file and the staging area: 0 if both are as a commit leaves them; BINLOG_NEEDS_SLOW_PATH if Python must recover
+ * them; or -errno. */
+static int check_state(struct binlog_file *file, const struct binlog_area *area, uint8_t *header,
+                       struct live *live)
 {
-    if (!place_leads(&file->place)) /* nobody would find what is written to a file without its name */
-        return BINLOG_LOOK;
+    if (!place_leads(&file->place)) /* no process would find bytes written to a file without its name */
+        return BINLOG_NEEDS_SLOW_PATH;
     int result = commit_read_header(file->fd, header);
     if (result != 0)
-        return result == -ENODATA ? BINLOG_LOOK : result;
+        return result == -ENODATA ? BINLOG_NEEDS_SLOW_PATH : result;
     if (area && (atomic_load(&area->shared->note.state) != BINLOG_NOTE_IDLE ||
                     atomic_load(&area->shared->failed_number) == file->number))
-        return BINLOG_LOOK;
+        return BINLOG_NEEDS_SLOW_PATH;
     if (!live_is_plain(file, header, live))
-        return BINLOG_LOOK;
-    /* Shorter than its tail, it was cut; or room was made since the descriptor was looked at. */
+        return BINLOG_NEEDS_SLOW_PATH;
+    /* Shorter than its tail, the file was cut; or another process has allocated more since the last check of the descriptor. */
     if (!file->place.name || live->tail <= file->place.file_bytes)
         return 0;
-    return place_is_open(&file->place, file->fd) && live->tail <= file->place.file_bytes ? 0 : BINLOG_LOOK;
+    return place_is_open(&file->place, file->fd) && live->tail <= file->place.file_bytes ? 0 : BINLOG_NEEDS_SLOW_PATH;
 }
 
-/* Whether the descriptor was not closed behind our back.  A lock of whatever has its number now would be another's. */
-static int is_ours(struct binlog_file *file)
+/* Whether the descriptor is still open on this file.  If a program closed it, its number may be another file's, and so would be
+ * the lock. */
+static int descriptor_is_ours(struct binlog_file *file)
 {
     return place_is_open(&file->place, file->fd);
 }
 
-/* Waits for the file's lock, -EAGAIN once the time of `own` is up, BINLOG_LOOK if the descriptor is not ours any more.
+/* Waits for the file's lock: 0, -EAGAIN at the request's deadline, BINLOG_NEEDS_SLOW_PATH if the descriptor was closed, or
+ * -errno.
  *
- * In a mixed log nobody of ours asks for it in the first BREATH_NS of each BREATH_PERIOD_NS: a program that polls for it, and
- * never queues, finds it free then, however many of ours are at it.  The clock is the whole kernel's (in a time namespace of
- * its own a process breathes at other times, and takes from the others' breath). */
-static int lock_in_turn(struct binlog_file *file, const struct binlog_append *own)
+ * If another program appends to the log too, no binlog writer asks for the lock in the first PAUSE_NS of each PAUSE_PERIOD_NS. So
+ * a program that polls for the lock, and never queues, finds it free then, however many binlog writers there are.  The clock is
+ * the whole kernel's.  (In a time namespace of its own, a process pauses at other times, and takes from the others' pause.)
+ */
+static int lock_queued(struct binlog_file *file, const struct binlog_append *request)
 {
-    if (!is_ours(file))
-        return BINLOG_LOOK;
-    int64_t phase = file->queue ? area_now_ns() % BREATH_PERIOD_NS : BREATH_NS;
-    struct timespec rest = {.tv_nsec = BREATH_NS - phase};
-    if (phase < BREATH_NS && nanosleep(&rest, NULL) != 0)
+    if (!descriptor_is_ours(file))
+        return BINLOG_NEEDS_SLOW_PATH;
+    int64_t phase = file->must_queue ? area_now_ns() % PAUSE_PERIOD_NS : PAUSE_NS;
+    struct timespec rest = {.tv_nsec = PAUSE_NS - phase};
+    if (phase < PAUSE_NS && nanosleep(&rest, NULL) != 0)
         return -errno;
-    if (!own || own->timeout_ns < 0)
+    if (!request || request->timeout_ns < 0)
         return binlog_lock(file->fd);
-    return binlog_lock_within(file->fd, own->until_ns - area_now_ns());
+    return binlog_lock_within(file->fd, request->deadline_ns - area_now_ns());
 }
 
-static size_t framed_bytes(const struct binlog_append *own)
+static size_t framed_bytes(const struct binlog_append *request)
 {
-    return own->bytes + (own->framed ? 0 : 4);
+    return request->bytes + (request->framed ? 0 : 4);
 }
 
-static void frame(uint8_t *to, const struct binlog_append *own)
+static void frame(uint8_t *to, const struct binlog_append *request)
 {
-    if (!own->framed) {
-        put_u32(to, (uint32_t)own->bytes);
+    if (!request->framed) {
+        put_u32(to, (uint32_t)request->bytes);
         to += 4;
     }
-    memcpy(to, own->data, own->bytes);
+    memcpy(to, request->data, request->bytes);
 }
 
-/* Commits the group, and sees to what its failing means for everybody. */
+/* Commits the group, and tells every process if the commit poisons the file. */
 static int commit(struct binlog_file *file, struct binlog_area *area, uint8_t *header, struct live *live,
                   const struct group *group, int *step)
 {
@@ -102,26 +106,26 @@ static int commit(struct binlog_file *file, struct binlog_area *area, uint8_t *h
     file->step = *step;
     if (result == 0 || !commit_poisons(result, *step))
         return result;
-    /* But for the last sync of the strict order, what failed was not published, though `live` has it. */
+    /* Except at the last sync of the strict order, the failed commit is not published, although `live` has it. */
     commit_write_poison(file, header, *step == BINLOG_STEP_PUBLISH_SYNC ? live : &before, -result);
     if (area)
         binlog_area_fail(area, file->number, -result);
     return result;
 }
 
-/* Commits what is staged and the caller's record behind it, as far as that fits in the buffer. */
+/* Commits everything staged, and after it the caller's record if that fits in the buffer. */
 static int commit_staged(struct binlog_file *file, struct binlog_area *area, uint8_t *header, struct live *live,
-                         struct binlog_append *own, int sync, struct gathered *gathered)
+                         struct binlog_append *request, int sync, struct gathered *gathered)
 {
-    int step = 0, along = own && framed_bytes(own) <= BINLOG_COPY_BYTES_MAX;
+    int step = 0, is_included = request && framed_bytes(request) <= BINLOG_COPY_BYTES_MAX;
     uint64_t start = live->tail;
     struct group group = {.data = file->buffer, .sync = sync};
 
     *gathered = (struct gathered){0};
     if (area) {
-        if (!own || own->mode == BINLOG_SYNC)
-            area_let_stage(area, own != NULL);
-        area_gather(area, file, own != NULL, gathered);
+        if (!request || request->mode == BINLOG_SYNC)
+            area_let_stage(area, request != NULL);
+        area_gather(area, file, request != NULL, gathered);
     }
     if (gathered->bytes > 0) {
         group.known_bytes = gathered->bytes;
@@ -130,47 +134,48 @@ static int commit_staged(struct binlog_file *file, struct binlog_area *area, uin
         group.note = &area->shared->note;
     }
     group.bytes = gathered->bytes;
-    group.units = gathered->units;
+    group.record_count = gathered->record_count;
     group.sync |= gathered->sync;
-    if (along) {
-        if (group.bytes == 0 && own->framed)
-            group.data = own->data; /* nobody else's bytes: it need not be copied */
+    if (is_included) {
+        if (group.bytes == 0 && request->framed)
+            group.data = request->data; /* the only bytes of the group, so do not copy them */
         else
-            frame(file->buffer + group.bytes, own);
-        group.bytes += framed_bytes(own);
-        group.units += own->units;
-        group.sync |= own->mode == BINLOG_SYNC;
+            frame(file->buffer + group.bytes, request);
+        group.bytes += framed_bytes(request);
+        group.record_count += request->record_count;
+        group.sync |= request->mode == BINLOG_SYNC;
     }
     if (area)
         area_remember(area, group.sync);
     int result = commit(file, area, header, live, &group, &step);
-    /* Where the slot is in the file and could not be published, recovery rolls it forward, and then settles the note. */
+    /* If the slot is in the file and could not be published, recovery rolls it forward, and then resolves the note. */
     int pending = result != 0 && step == BINLOG_STEP_PUBLISH && !commit_poisons(result, step);
     if (area && !pending)
-        area_settle(area, result, step);
-    if (along) {
-        own->number = file->number;
-        own->offset = start + gathered->bytes;
-        own->outcome = result;
-        own->step = step;
+        area_set_outcomes(area, result, step);
+    if (is_included) {
+        request->number = file->number;
+        request->offset = start + gathered->bytes;
+        request->outcome = result;
+        request->step = step;
     }
     return result;
 }
 
-/* A caller's framed records too large to be copied are written from where they lie. */
+/* A caller's framed records that are too large to copy are written from the caller's memory. */
 static int commit_alone(struct binlog_file *file, struct binlog_area *area, uint8_t *header, struct live *live,
-                        struct binlog_append *own)
+                        struct binlog_append *request)
 {
-    struct group group = {.data = own->data, .bytes = own->bytes, .units = own->units, .sync = own->mode == BINLOG_SYNC};
-    own->number = file->number;
-    own->offset = live->tail;
-    own->outcome = own->framed ? commit(file, area, header, live, &group, &own->step) : -EINVAL;
-    return own->outcome;
+    struct group group = {.data = request->data, .bytes = request->bytes, .record_count = request->record_count,
+                          .sync = request->mode == BINLOG_SYNC};
+    request->number = file->number;
+    request->offset = live->tail;
+    request->outcome = request->framed ? commit(file, area, header, live, &group, &request->step) : -EINVAL;
+    return request->outcome;
 }
 
-/* One turn under the lock.  0, BINLOG_LOOK with nothing done, or -errno, with nothing done where `file->step` is 0.
- * `rung`: the bell was rung. */
-static int lead_locked(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own, int flags,
+/* Leads once, under the lock: 0, BINLOG_NEEDS_SLOW_PATH with nothing done, or -errno, with nothing done if `file->step` is 0.
+ * `rung`: set if the doorbell was rung. */
+static int lead_locked(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request, int flags,
                        int *rung)
 {
     _Alignas(LOG_HEADER_BYTES) uint8_t header[LOG_HEADER_BYTES]; /* aligned, so that it does not cross a page */
@@ -179,27 +184,27 @@ static int lead_locked(struct binlog_file *file, struct binlog_area *area, struc
     int result;
 
     file->step = 0;
-    if ((result = look_at(file, area, header, &live)) != 0)
+    if ((result = check_state(file, area, header, &live)) != 0)
         return result;
-    if (live.flags & FLAG_MIXED) /* somebody of ours saw another program here: never barge again */
-        file->queue = 1;
+    if (live.flags & FLAG_FOREIGN_WRITERS) /* a binlog writer saw another program here: always queue from now on */
+        file->must_queue = 1;
     uint32_t bell = live.doorbell;
     do
-        result = commit_staged(file, area, header, &live, own, flags & BINLOG_CONFIRM, &gathered);
+        result = commit_staged(file, area, header, &live, request, flags & BINLOG_CONFIRM, &gathered);
     while (result == 0 && gathered.more && (flags & BINLOG_DRAIN));
-    if (result == 0 && own && framed_bytes(own) > BINLOG_COPY_BYTES_MAX)
-        result = commit_alone(file, area, header, &live, own);
+    if (result == 0 && request && framed_bytes(request) > BINLOG_COPY_BYTES_MAX)
+        result = commit_alone(file, area, header, &live, request);
     *rung = live.doorbell != bell;
     return result;
 }
 
-/* One turn with the lock held, which is given back. */
-static int lead(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own, int flags)
+/* Leads once with the lock held, and releases it. */
+static int lead(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request, int flags)
 {
     int rung = 0;
     if (area)
         atomic_store_explicit(&area->shared->led, 1, memory_order_relaxed);
-    int result = lead_locked(file, area, own, flags, &rung);
+    int result = lead_locked(file, area, request, flags, &rung);
     if (area)
         atomic_store_explicit(&area->shared->led, 0, memory_order_relaxed);
     binlog_unlock(file->fd);
@@ -210,222 +215,225 @@ static int lead(struct binlog_file *file, struct binlog_area *area, struct binlo
     return result;
 }
 
-/* Gives the lock back without having led.  Whoever relied on a deputy looks for itself. */
-static void pass_on(const struct binlog_file *file, struct binlog_area *area)
+/* Releases the lock without leading.  Waiters that relied on a deputy must check for themselves. */
+static void release_lock(const struct binlog_file *file, struct binlog_area *area)
 {
     binlog_unlock(file->fd);
     area_wake_staged(area);
 }
 
-/* Its time runs from the first call, though a signal has it make others. */
-static void start_waiting(struct binlog_append *own)
+/* The time starts at the first call, even if a signal causes more calls. */
+static void start_waiting(struct binlog_append *request)
 {
-    if (own->timeout_ns < 0 || own->until_ns != 0)
+    if (request->timeout_ns < 0 || request->deadline_ns != 0)
         return;
-    own->late = 0;
-    own->until_ns = area_now_ns() + own->timeout_ns;
+    request->is_past_deadline = 0;
+    request->deadline_ns = area_now_ns() + request->timeout_ns;
 }
 
-/* Stages the request; its ticket, for binlog_settle or binlog_abandon.  -EAGAIN where the ring is full, -EMSGSIZE for
- * what no ring takes. */
-int64_t binlog_stage(struct binlog_area *area, struct binlog_append *own, int awaited)
+/* Stages the request and returns its ticket, for binlog_await_outcome or binlog_abandon; -EAGAIN if the ring is full, -EMSGSIZE
+ * if the request is too large for every ring. */
+int64_t binlog_stage(struct binlog_area *area, struct binlog_append *request, int awaited)
 {
-    start_waiting(own);
-    return own->ticket = area_stage(area, own, awaited);
+    start_waiting(request);
+    return request->ticket = area_stage(area, request, awaited);
 }
 
-/* Waits for the lock as the deputy: 0 with the lock, -EAGAIN where somebody else is deputy, or -errno. */
+/* Waits for the lock as the deputy: 0 with the lock, -EAGAIN if another waiter is deputy, or -errno. */
 static int lock_as_deputy(struct binlog_file *file, struct binlog_area *area,
-                          const struct binlog_append *own)
+                          const struct binlog_append *request)
 {
     int result = binlog_byte_lock(area->fd, BINLOG_LOCK_DEPUTY);
     if (result != 0)
         return is_busy(result) ? -EAGAIN : result;
     atomic_store(&area->shared->deputised, 1);
-    result = lock_in_turn(file, own);
-    /* Before gathering: who still sees this set has staged what will be gathered. */
+    result = lock_queued(file, request);
+    /* Before gathering: a waiter that still sees this set has staged a record that will be gathered. */
     atomic_store(&area->shared->deputised, 0);
     binlog_byte_unlock(area->fd, BINLOG_LOCK_DEPUTY);
-    if (result != 0) /* such as a signal, or its time is up: whoever relied on a deputy looks for itself */
+    if (result != 0) /* such as a signal or the deadline: waiters that relied on a deputy must check for themselves */
         area_wake_staged(area);
     return result;
 }
 
-/* For a waiter that nobody woke: whoever is deputy may be stopped, or wait for another file's lock.  As lock_as_deputy. */
-static int lock_in_doubt(struct binlog_file *file, struct binlog_area *area,
-                         const struct binlog_append *own)
+/* Called when a sleep timed out: the deputy may be stopped, or blocked on another file's lock, so try the lock.  Returns as
+ * lock_as_deputy. */
+static int lock_after_timeout(struct binlog_file *file, struct binlog_area *area,
+                              const struct binlog_append *request)
 {
-    int result = lock_as_deputy(file, area, own);
-    if (result == -EAGAIN && !file->queue)
-        result = is_ours(file) ? binlog_try_lock(file->fd) : BINLOG_LOOK;
+    int result = lock_as_deputy(file, area, request);
+    if (result == -EAGAIN && !file->must_queue)
+        result = descriptor_is_ours(file) ? binlog_try_lock(file->fd) : BINLOG_NEEDS_SLOW_PATH;
     else if (result == -EAGAIN)
-        result = lock_in_turn(file, own);
+        result = lock_queued(file, request);
     return is_busy(result) ? -EAGAIN : result;
 }
 
-/* 0 while it may wait; -EBUSY with the record taken back; -ETIMEDOUT where a leader has taken it, and does not end. */
-static int give_up_in_time(struct binlog_area *area, struct binlog_append *own)
+/* 0 before the deadline; -EBUSY with the record withdrawn; -ETIMEDOUT if a leader has taken it and its commit does not end. */
+static int check_deadline(struct binlog_area *area, struct binlog_append *request)
 {
-    if (area_now_ns() < own->until_ns)
+    if (area_now_ns() < request->deadline_ns)
         return 0;
-    int withdrawn = area_withdraw(area, own);
-    if (!withdrawn && !own->late) {
-        own->late = 1;
-        own->until_ns = area_now_ns() + LATE_NS;
+    int withdrawn = area_withdraw(area, request);
+    if (!withdrawn && !request->is_past_deadline) {
+        request->is_past_deadline = 1;
+        request->deadline_ns = area_now_ns() + OUTCOME_WAIT_NS;
         return 0;
     }
-    binlog_abandon(area, own);
+    binlog_abandon(area, request);
     return withdrawn ? -EBUSY : -ETIMEDOUT;
 }
 
-/* Sleeps until there may be something to do.  0; -EINTR; or as give_up_in_time.  doubted: nobody woke it. */
-static int sleep_in_ring(struct binlog_area *area, struct binlog_append *own, uint32_t turn, int *doubted)
+/* Sleeps until a leader wakes the ring.  0; -EINTR; or as check_deadline.  timed_out: no leader did. */
+static int sleep_in_ring(struct binlog_area *area, struct binlog_append *request, uint32_t wake_seq, int *timed_out)
 {
     int64_t sleep_ns = AWAIT_NS;
-    if (own->timeout_ns >= 0) {
-        int result = give_up_in_time(area, own);
-        int64_t left_ns = own->until_ns - area_now_ns();
+    if (request->timeout_ns >= 0) {
+        int result = check_deadline(area, request);
+        int64_t left_ns = request->deadline_ns - area_now_ns();
         if (result != 0)
             return result;
         if (left_ns < sleep_ns)
             sleep_ns = left_ns > 0 ? left_ns : 0;
     }
-    int result = area_await(area, turn, sleep_ns);
-    *doubted = result == -ETIMEDOUT;
-    return *doubted ? 0 : result;
+    int result = area_await(area, wake_seq, sleep_ns);
+    *timed_out = result == -ETIMEDOUT;
+    return *timed_out ? 0 : result;
 }
 
-/* Waits until what was staged has its outcome, and leads where that is needed.  0 or -errno as the outcome is; -EBUSY where
- * its time is up and nothing was appended; BINLOG_LOOK or -EINTR with the ticket still good. */
-int binlog_settle(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own)
+/* Waits until the staged request has its outcome, and leads if necessary.  0 or -errno according to the outcome; -EBUSY at the
+ * deadline, with nothing appended; BINLOG_NEEDS_SLOW_PATH or -EINTR with the ticket still valid. */
+int binlog_await_outcome(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request)
 {
-    int doubted = 0; /* waiting was in vain */
-    own->step = 0;
+    int timed_out = 0; /* the last sleep */
+    request->step = 0;
     for (;;) {
-        /* Read before anything is looked at: whoever changes what we see here moves it after. */
-        uint32_t turn = area_turn(area);
-        if (binlog_outcome(area, own))
-            return own->outcome;
-        atomic_thread_fence(memory_order_seq_cst); /* staged, for all to see, before asking whether there is a deputy */
+        /* Read before the outcome: a process that changes the outcome increases wake_seq afterwards. */
+        uint32_t wake_seq = area_wake_seq(area);
+        if (binlog_outcome(area, request))
+            return request->outcome;
+        atomic_thread_fence(memory_order_seq_cst); /* the record must be visible before the check for a deputy */
         int result = -EAGAIN;
-        if (doubted)
-            result = lock_in_doubt(file, area, own);
+        if (timed_out)
+            result = lock_after_timeout(file, area, request);
         else if (!atomic_load(&area->shared->deputised))
-            result = lock_as_deputy(file, area, own);
+            result = lock_as_deputy(file, area, request);
         if (result == -EAGAIN) {
-            if ((result = sleep_in_ring(area, own, turn, &doubted)) != 0)
+            if ((result = sleep_in_ring(area, request, wake_seq, &timed_out)) != 0)
                 return result;
             continue;
         }
         if (result != 0)
             return result;
-        if (binlog_outcome(area, own)) {
-            pass_on(file, area);
-            return own->outcome;
+        if (binlog_outcome(area, request)) {
+            release_lock(file, area);
+            return request->outcome;
         }
-        /* The failure of a commit is in the outcomes of those whom it concerns. */
+        /* If the commit fails, the outcomes of its records say so. */
         result = lead(file, area, NULL, 0);
         if (result != 0 && file->step == 0)
             return result;
     }
 }
 
-/* Appends, alone or with others.  0 with the place in `own`; BINLOG_LOOK or -EINTR with nothing done, or, where
- * the ticket is not negative, with the record staged; -EBUSY where its time is up and nothing was appended; else -errno,
- * and `own->step` says where. */
-int binlog_append(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own)
+/* Appends, alone or in a group.  0 with the place in the request; BINLOG_NEEDS_SLOW_PATH or -EINTR, with the record staged if the
+ * ticket is not negative, and otherwise with nothing done; -EBUSY at the deadline, with nothing appended; else -errno, with the
+ * step in the request. */
+int binlog_append(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request)
 {
-    own->ticket = -1;
-    own->outcome = 0;
-    own->step = 0;
-    if (!is_ours(file))
-        return BINLOG_LOOK;
-    int can_stage = own->timeout_ns != 0 && area && area->ring >= 0;
-    int taken = file->queue || (can_stage && atomic_load_explicit(&area->shared->led, memory_order_relaxed));
+    request->ticket = -1;
+    request->outcome = 0;
+    request->step = 0;
+    if (!descriptor_is_ours(file))
+        return BINLOG_NEEDS_SLOW_PATH;
+    int can_stage = request->timeout_ns != 0 && area && area->ring >= 0;
+    int taken = file->must_queue || (can_stage && atomic_load_explicit(&area->shared->led, memory_order_relaxed));
     int result = taken ? -EAGAIN : binlog_try_lock(file->fd);
     if (is_busy(result)) {
-        if (can_stage && binlog_stage(area, own, 1) >= 0)
-            return binlog_settle(file, area, own);
-        own->ticket = -1;
-        start_waiting(own);
-        result = lock_in_turn(file, own);
+        if (can_stage && binlog_stage(area, request, 1) >= 0)
+            return binlog_await_outcome(file, area, request);
+        request->ticket = -1;
+        start_waiting(request);
+        result = lock_queued(file, request);
         if (is_busy(result))
             return -EBUSY;
     }
-    return result != 0 ? result : lead(file, area, own, 0);
+    return result != 0 ? result : lead(file, area, request, 0);
 }
 
-/* The same for who holds the lock, and keeps it; what is staged goes along.  Wake with binlog_area_wake. */
-int binlog_append_locked(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own)
+/* As binlog_append, for a caller that holds the lock and keeps it; commits everything staged as well.  Wake with
+ * binlog_area_wake. */
+int binlog_append_locked(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request)
 {
     int rung = 0;
-    own->step = 0;
-    if (own->ticket < 0)
-        return lead_locked(file, area, own, 0, &rung);
-    while (!binlog_outcome(area, own)) {
+    request->step = 0;
+    if (request->ticket < 0)
+        return lead_locked(file, area, request, 0, &rung);
+    while (!binlog_outcome(area, request)) {
         int result = lead_locked(file, area, NULL, 0, &rung);
         if (result != 0 && file->step == 0)
             return result;
     }
-    return own->outcome;
+    return request->outcome;
 }
 
-/* The same as binlog_append for one record, unframed; what it gives is in `own->answer`. */
-void binlog_append_record(struct binlog_file *file, struct binlog_area *area, struct binlog_append *own,
+/* As binlog_append, for one unframed record; the result is in `request->answer`. */
+void binlog_append_record(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request,
                           const uint8_t *data, size_t bytes, int mode)
 {
-    own->data = data;
-    own->bytes = bytes;
-    own->units = 1;
-    own->framed = 0;
-    own->mode = mode;
-    own->until_ns = 0;
-    own->answer = binlog_append(file, area, own);
+    request->data = data;
+    request->bytes = bytes;
+    request->record_count = 1;
+    request->framed = 0;
+    request->mode = mode;
+    request->deadline_ns = 0;
+    request->answer = binlog_append(file, area, request);
 }
 
-/* Stages one record that nobody waits for. */
+/* Stages one record that no caller waits for. */
 int binlog_stage_record(struct binlog_area *area, const uint8_t *data, size_t bytes)
 {
-    struct binlog_append own = {.data = data, .bytes = bytes, .units = 1, .mode = BINLOG_STAGE};
+    struct binlog_append request = {.data = data, .bytes = bytes, .record_count = 1, .mode = BINLOG_STAGE};
     if (area->ring < 0 || area->generation != binlog_fork_generation())
         return -EAGAIN;
-    int64_t ticket = area_stage(area, &own, 0);
+    int64_t ticket = area_stage(area, &request, 0);
     return ticket < 0 ? (int)ticket : 0;
 }
 
-/* Commits whatever is staged, and with BINLOG_CONFIRM everything in the file. */
+/* Commits everything staged, and with BINLOG_CONFIRM syncs everything in the file. */
 int binlog_drain(struct binlog_file *file, struct binlog_area *area, int flags)
 {
     file->step = 0;
-    int result = lock_in_turn(file, NULL);
+    int result = lock_queued(file, NULL);
     return result != 0 ? result : lead(file, area, NULL, flags | BINLOG_DRAIN);
 }
 
-/* The same, for who holds the lock already. */
+/* As binlog_drain, for a caller that holds the lock. */
 int binlog_drain_locked(struct binlog_file *file, struct binlog_area *area, int flags)
 {
     int rung = 0;
     return lead_locked(file, area, NULL, flags | BINLOG_DRAIN, &rung);
 }
 
-/* Commits so many bytes that the caller, who holds the lock, has written behind the tail, where all is confirmed, and with
- * them takes back what it has said in the header.  0, BINLOG_LOOK with nothing done, or -errno with the step. */
+/* Commits bytes that the caller, who holds the lock, has written after the confirmed tail, and clears the intent in the same
+ * write. 0, BINLOG_NEEDS_SLOW_PATH with nothing done, or -errno with the step. */
 int binlog_commit_written(struct binlog_file *file, struct binlog_area *area, uint64_t bytes, uint32_t crc,
-                          uint32_t units)
+                          uint32_t record_count)
 {
     _Alignas(LOG_HEADER_BYTES) uint8_t header[LOG_HEADER_BYTES];
-    struct group group = {.bytes = bytes, .known_bytes = bytes, .known_crc = crc, .units = units, .sync = 1, .written = 1};
+    struct group group = {.bytes = bytes, .known_bytes = bytes, .known_crc = crc, .record_count = record_count, .sync = 1,
+                          .written = 1};
     struct live live;
     int step = 0;
 
     file->step = 0;
-    file->once = 1;
-    int result = look_at(file, area, header, &live);
-    file->once = 0;
+    file->has_intent = 1;
+    int result = check_state(file, area, header, &live);
+    file->has_intent = 0;
     if (result != 0)
         return result;
     if (live.confirmed_end != live.tail)
-        return BINLOG_LOOK;
+        return BINLOG_NEEDS_SLOW_PATH;
     return commit(file, area, header, &live, &group, &step);
 }
 

@@ -1,8 +1,8 @@
-/* Looking again at a log file's header that was believed before: the answer to "is there more?", in one call.
+/* Reading a cached log file header again: whether it changed, and how, in one call.
  *
- * What is believed: binlog/log/files/header.py has the rule.  A read may meet a write and see half of it.  Here one
- * read is believed where it gives the same bytes as before, or where our live block is whole, names the same tail, and
- * nothing has changed that an append leaves alone.  All else is for Python to look at, with reads of its own.
+ * binlog/log/files/header.py has the rule for accepting a header.  A read may overlap a write and see half of it.  Here one read
+ * is accepted in two cases: it gives the same bytes as before; or the live block is valid and has the same tail, and nothing has
+ * changed that an append leaves alone.  Python handles all other cases, with reads of its own.
  */
 #include "big_endian.h"
 #include "binlog.h"
@@ -19,22 +19,22 @@ static int same(const uint8_t *one, const uint8_t *other, size_t from, size_t to
     return memcmp(one + from, other + from, to - from) == 0;
 }
 
-/* Whether `now` is what an append of ours makes of `known`: a tail farther on, vouched for by the live block.  The
- * status, the next number, the identity, the epoch and the boot are as they were; slots say nothing to a reader. */
+/* Whether `now` is `known` after an append by binlog: a greater tail, which the live block proves.  The status, the next number,
+ * the identity, the epoch and the boot are unchanged; the slots do not matter to a reader. */
 static int appended(const uint8_t *known, const uint8_t *now, uint32_t seed)
 {
     uint64_t tail = get_u64(now + LOG_HEADER_TAIL), sequence = get_u64(now + LOG_HEADER_FIRST_SEQUENCE);
     uint64_t count = get_u64(now + LOG_HEADER_RECORD_COUNT);
 
     return get_u64(now + LOG_HEADER_MAGIC) != 0 && same(known, now, 0, LOG_HEADER_TAIL) &&
-           same(known, now, LOG_HEADER_NUMBER, LOG_HEADER_OWN_TAIL) &&
+           same(known, now, LOG_HEADER_NUMBER, LOG_HEADER_PUBLISHED_TAIL) &&
            same(known, now, LOG_HEADER_EPOCH, LOG_HEADER_FLAGS) &&
            same(known, now, LOG_HEADER_IDENTITY_CRC, LOG_HEADER_SLOT_0) &&
            same(known, now, LOG_HEADER_ZERO, LOG_HEADER_BYTES) && now[LOG_HEADER_STATUS + 1] == 0 &&
-           tail == get_u64(now + LOG_HEADER_OWN_TAIL) && tail > get_u64(known + LOG_HEADER_TAIL) && tail <= INT64_MAX &&
+           tail == get_u64(now + LOG_HEADER_PUBLISHED_TAIL) && tail > get_u64(known + LOG_HEADER_TAIL) && tail <= INT64_MAX &&
            sequence <= INT64_MAX && count <= INT64_MAX - sequence &&
            get_u32(now + LOG_HEADER_LIVE_CRC) ==
-               binlog_crc32c(seed, now + LOG_HEADER_OWN_TAIL, LOG_HEADER_LIVE_CRC - LOG_HEADER_OWN_TAIL);
+               binlog_crc32c(seed, now + LOG_HEADER_PUBLISHED_TAIL, LOG_HEADER_LIVE_CRC - LOG_HEADER_PUBLISHED_TAIL);
 }
 
 int64_t binlog_coarse_clock_ns(void)
@@ -44,7 +44,7 @@ int64_t binlog_coarse_clock_ns(void)
     return (int64_t)clock.tv_sec * 1000000000 + clock.tv_nsec;
 }
 
-/* Reads the header and compares it with `known`.  Where it is believed, `now` is what will be known instead. */
+/* Reads the header and compares it with `known`.  If it is accepted, `now` is the new value of the cache. */
 int binlog_header_read_again(const struct binlog_header_cache *known, struct binlog_header_cache *now)
 {
     int answer;
@@ -65,7 +65,7 @@ int binlog_header_read_again(const struct binlog_header_cache *known, struct bin
     return answer;
 }
 
-/* The same, and takes what is believed over at once. */
+/* As binlog_header_peek, and updates the cache if the header is accepted. */
 int binlog_header_refresh(struct binlog_header_cache *known)
 {
     struct binlog_header_cache now;

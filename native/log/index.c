@@ -186,7 +186,7 @@ static int entries_add_known(struct entries *entries, const struct index_commit 
 
     if (group->bytes > 0 && length + group->bytes <= BINLOG_INDEX_RANGE_BYTES) {
         crc = binlog_crc32c_rest(commit->crc_after, crc, tail - before->from);
-        uint64_t records = commit->count + group->units - before->count;
+        uint64_t records = commit->count + group->record_count - before->count;
         return entries_add(entries, before->from, tail - before->from, before->count, records, crc);
     }
     if (length > 0)

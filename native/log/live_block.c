@@ -1,15 +1,15 @@
-/* Reading and making the live block and the commit slots.  Offsets come from the tables, by way of layout.h. */
+/* Reading and writing the live block and the commit slots.  The offsets come from the layout tables, through layout.h. */
 #include "live_block.h"
 
 #include "big_endian.h"
 
-#define IDENTITY_BYTES (LOG_HEADER_OWN_TAIL - LOG_HEADER_MAGIC)
-#define LIVE_BYTES (LOG_HEADER_LIVE_CRC - LOG_HEADER_OWN_TAIL)
+#define IDENTITY_BYTES (LOG_HEADER_PUBLISHED_TAIL - LOG_HEADER_MAGIC)
+#define LIVE_BYTES (LOG_HEADER_LIVE_CRC - LOG_HEADER_PUBLISHED_TAIL)
 
 static void live_parse(const uint8_t *header, struct live *live)
 {
     live->tail = get_u64(header + LOG_HEADER_TAIL);
-    live->own_tail = get_u64(header + LOG_HEADER_OWN_TAIL);
+    live->published_tail = get_u64(header + LOG_HEADER_PUBLISHED_TAIL);
     live->record_count = get_u64(header + LOG_HEADER_RECORD_COUNT);
     live->confirmed_end = get_u64(header + LOG_HEADER_CONFIRMED_END);
     live->confirmed_counter = get_u64(header + LOG_HEADER_CONFIRMED_COUNTER);
@@ -22,21 +22,21 @@ static void live_parse(const uint8_t *header, struct live *live)
 
 static uint32_t live_crc(const struct binlog_file *file, const uint8_t *header)
 {
-    return binlog_crc32c(file->seed, header + LOG_HEADER_OWN_TAIL, LIVE_BYTES);
+    return binlog_crc32c(file->seed, header + LOG_HEADER_PUBLISHED_TAIL, LIVE_BYTES);
 }
 
-/* Anything but the common case goes to Python, which judges it by the recovery table: a closed file, another program's
- * tail, a pending commit, poison, another boot or epoch, a counter that went back.  What was read is whole, because the
- * caller holds the file's lock. */
+/* Anything but the common case goes to Python, which applies the recovery table: a closed file, another program's tail, a pending
+ * commit, poison, another boot or epoch, a counter that went back.  The read is not torn, because the caller holds the file's
+ * lock. */
 int live_is_plain(const struct binlog_file *file, const uint8_t *header, struct live *live)
 {
     struct slot pending;
-    uint16_t unusual = file->once ? FLAG_POISON : FLAG_POISON | FLAG_ONCE;
+    uint16_t unusual = file->has_intent ? FLAG_POISON : FLAG_POISON | FLAG_INTENT;
     live_parse(header, live);
     return memcmp(header + LOG_HEADER_MAGIC, file->identity, IDENTITY_BYTES) == 0 &&
            get_u32(header + LOG_HEADER_NUMBER) == file->number && get_u16(header + LOG_HEADER_STATUS) == 0 &&
            get_u32(header + LOG_HEADER_NEXT_NUMBER) == 0 &&
-           get_u32(header + LOG_HEADER_LIVE_CRC) == live_crc(file, header) && live->tail == live->own_tail &&
+           get_u32(header + LOG_HEADER_LIVE_CRC) == live_crc(file, header) && live->tail == live->published_tail &&
            live->confirmed_end <= live->tail && live->tail <= INT64_MAX && (live->flags & unusual) == 0 &&
            live->epoch == file->epoch && live->confirmed_counter >= file->counter &&
            memcmp(header + LOG_HEADER_BOOT_ID, file->boot_id, sizeof file->boot_id) == 0 &&
@@ -46,7 +46,7 @@ int live_is_plain(const struct binlog_file *file, const uint8_t *header, struct 
 void live_pack(const struct binlog_file *file, uint8_t *header, const struct live *live)
 {
     put_u64(header + LOG_HEADER_TAIL, live->tail);
-    put_u64(header + LOG_HEADER_OWN_TAIL, live->own_tail);
+    put_u64(header + LOG_HEADER_PUBLISHED_TAIL, live->published_tail);
     put_u64(header + LOG_HEADER_RECORD_COUNT, live->record_count);
     put_u64(header + LOG_HEADER_CONFIRMED_END, live->confirmed_end);
     put_u64(header + LOG_HEADER_CONFIRMED_COUNTER, live->confirmed_counter);

@@ -5,12 +5,12 @@
 #include "binlog.h"
 #include "layout.h"
 
-enum { FLAG_POISON = 1, FLAG_MIXED = 2, FLAG_STRICT = 4, FLAG_ONCE = 8 }; /* binlog.format.log_header.Flag */
+enum { FLAG_POISON = 1, FLAG_FOREIGN_WRITERS = 2, FLAG_STRICT = 4, FLAG_INTENT = 8 }; /* binlog.format.log_header.Flag */
 
-#define PUBLISHED_BYTES (LOG_HEADER_DOORBELL + 4 - LOG_HEADER_TAIL) /* 8..131: what publishes a commit, the bell last */
+#define PUBLISHED_BYTES (LOG_HEADER_DOORBELL + 4 - LOG_HEADER_TAIL) /* 8..131: what a commit publishes, the doorbell last */
 
 struct live {
-    uint64_t tail, own_tail, record_count, confirmed_end, confirmed_counter;
+    uint64_t tail, published_tail, record_count, confirmed_end, confirmed_counter;
     uint32_t running_crc, epoch, doorbell;
     uint16_t flags, poison_errno;
 };
@@ -20,16 +20,16 @@ struct slot {
     uint32_t group_crc, epoch, nonce;
 };
 
-/* Whether nothing about the header asks for more than the next commit: see live_block.c. */
+/* Whether the header needs no recovery before the next commit: see live_block.c. */
 int live_is_plain(const struct binlog_file *file, const uint8_t *header, struct live *live);
 
-/* Puts the values over the header's bytes 8..127, with the CRC. */
+/* Writes the values over bytes 8..127 of the header, with the CRC. */
 void live_pack(const struct binlog_file *file, uint8_t *header, const struct live *live);
 
 int slot_offset(uint64_t counter);
 void slot_pack(const struct binlog_file *file, uint8_t *bytes, const struct slot *slot);
 
-/* The slot that has this counter; 0 where its place holds another, or its CRC fails. */
+/* Finds the slot with this counter; 0 if its place holds another, or its CRC does not match. */
 int slot_find(const struct binlog_file *file, const uint8_t *header, uint64_t counter, struct slot *slot);
 
 #endif

@@ -1,15 +1,15 @@
-/* Staging in shared memory: a ring for each writer, and the note of whoever leads.
+/* Staging in shared memory: a ring for each writer, and the note of the leader.
  *
  * Invariants
- * - A ring's owner holds a kernel lock on the ring's byte, so that its death is known.  Only the owner moves `head` and
- *   fills entries; it publishes an entry by moving `head` past it, so a half-written entry is never seen.
- * - All else in the staging area is written only by who holds the lock of the open log file, but for an entry's change from
- *   STAGED, a compare-and-swap: to TAKEN by the leader, to WITHDRAWN by the owner.
- * - The note is written before any entry is taken and names all that were, so that a leader's death leaves no entry
- *   whose outcome cannot be told from the file (docs/durability.md).
- * - Nothing here is believed: numbers are read once and checked, a group is copied before it is looked at, and a ring
- *   that makes no sense is left alone.  The log is right without the staging area.
- * Loads and stores that hand over memory are release and acquire; the rest need no order, for the lock gives it.
+ * - A ring's owner holds a kernel lock on the ring's byte, so that its death is known.  Only the owner moves `head` and fills
+ *   entries.  It publishes an entry by moving `head` past it, so no process sees a half-written entry.
+ * - Only the holder of the open log file's lock writes the rest of the staging area, with one exception: an entry leaves the
+ *   state STAGED by a compare-and-swap, to TAKEN by the leader, or to WITHDRAWN by the owner.
+ * - The leader writes the note before it takes an entry, and the note names all taken entries.  So if the leader dies, the file
+ *   tells the outcome of every entry (docs/durability.md).
+ * - The staging area is not trusted: numbers are read once and checked, a group is copied before it is checked, and an invalid
+ *   ring is left alone.  The log is correct without the staging area.
+ * Loads and stores that hand over memory are release and acquire.  The rest need no order, because the lock gives it.
  */
 #include "staging_area.h"
 
@@ -44,7 +44,7 @@ static uint64_t entry_total(uint64_t payload)
     return ENTRY_BYTES + (payload + ENTRY_BYTES - 1) / ENTRY_BYTES * ENTRY_BYTES;
 }
 
-/* The bytes that the entry at `position` takes, or 0 where what stands there cannot be one. */
+/* The size of the entry at `position`, or 0 if it cannot be an entry. */
 static uint64_t entry_size(const struct entry *entry, uint64_t position, uint64_t head, uint32_t *payload)
 {
     *payload = *(const volatile uint32_t *)&entry->bytes;
@@ -68,8 +68,8 @@ static void reclaim(struct binlog_area *area, uint64_t head)
         uint32_t state = atomic_load_explicit(&entry->state, memory_order_acquire), payload;
         if (state == ENTRY_STAGED || state == ENTRY_TAKEN || atomic_load(&entry->awaited))
             return;
-        /* A leader still walks what it has not settled. */
-        if (area->free >= atomic_load_explicit(&own_ring(area)->settled, memory_order_acquire))
+        /* The leader still walks entries without an outcome. */
+        if (area->free >= atomic_load_explicit(&own_ring(area)->resolved, memory_order_acquire))
             return;
         area->free += entry_size(entry, area->free, head, &payload);
     }
@@ -79,7 +79,7 @@ static void fill(struct entry *entry, const struct binlog_append *request, int a
 {
     uint8_t *payload = (uint8_t *)(entry + 1);
     entry->bytes = (uint32_t)request->bytes + (request->framed ? 0 : 4);
-    entry->units = request->units;
+    entry->record_count = request->record_count;
     entry->mode = (uint32_t)request->mode;
     entry->number = 0;
     entry->offset = 0;
@@ -92,7 +92,7 @@ static void fill(struct entry *entry, const struct binlog_append *request, int a
     atomic_store_explicit(&entry->state, ENTRY_STAGED, memory_order_relaxed);
 }
 
-/* The entry's position in the ring; -EAGAIN where the ring is full, -EMSGSIZE for what no ring takes. */
+/* Returns the entry's position in the ring; -EAGAIN if the ring is full, -EMSGSIZE if the record is too large for every ring. */
 int64_t area_stage(struct binlog_area *area, const struct binlog_append *request, int awaited)
 {
     if (request->bytes > PAYLOAD_BYTES_MAX - 4)
@@ -124,7 +124,7 @@ int64_t area_stage(struct binlog_area *area, const struct binlog_append *request
     return position;
 }
 
-/* From now on nothing more is staged by this writer. */
+/* Stops this writer from staging. */
 void binlog_area_retire(struct binlog_area *area)
 {
     pthread_mutex_lock(&area->stage_mutex);
@@ -132,7 +132,7 @@ void binlog_area_retire(struct binlog_area *area)
     pthread_mutex_unlock(&area->stage_mutex);
 }
 
-/* 1 with the outcome in the request, once there is one; the entry is then given up. */
+/* 1 with the outcome in the request, if there is one; the entry is then released. */
 int binlog_outcome(struct binlog_area *area, struct binlog_append *request)
 {
     struct entry *entry = entry_at(area, (uint32_t)area->ring, (uint64_t)request->ticket);
@@ -151,7 +151,7 @@ int binlog_outcome(struct binlog_area *area, struct binlog_append *request)
     return 1;
 }
 
-/* Takes the record back, so that no leader commits it; 0 where one has taken it. */
+/* Withdraws the record, so that no leader commits it; 0 if one has taken it. */
 int area_withdraw(struct binlog_area *area, const struct binlog_append *request)
 {
     struct entry *entry = entry_at(area, (uint32_t)area->ring, (uint64_t)request->ticket);
@@ -159,7 +159,7 @@ int area_withdraw(struct binlog_area *area, const struct binlog_append *request)
     return atomic_compare_exchange_strong(&entry->state, &staged, ENTRY_WITHDRAWN);
 }
 
-/* For a caller that waits no longer: 1 where the record was taken back, 0 where it is left to whoever has taken it. */
+/* For a caller that stops waiting: 1 if the record was withdrawn, 0 if a leader has taken it. */
 int binlog_abandon(struct binlog_area *area, struct binlog_append *request)
 {
     struct entry *entry = entry_at(area, (uint32_t)area->ring, (uint64_t)request->ticket);
@@ -169,10 +169,10 @@ int binlog_abandon(struct binlog_area *area, struct binlog_append *request)
     return withdrawn;
 }
 
-/* To be read before looking whether there is reason to sleep; see area_await. */
-uint32_t area_turn(const struct binlog_area *area)
+/* Read this before the check for a reason to sleep; see area_await. */
+uint32_t area_wake_seq(const struct binlog_area *area)
 {
-    return atomic_load(&area->shared->turn);
+    return atomic_load(&area->shared->wake_seq);
 }
 
 static uint32_t waits_for(uint32_t ring)
@@ -180,15 +180,15 @@ static uint32_t waits_for(uint32_t ring)
     return (uint32_t)1 << ring % 32;
 }
 
-/* Sleeps until somebody wakes this ring, unless there was a turn since one was `seen`; 0, -ETIMEDOUT or -EINTR.  The
- * time-out is not for the impatient: it is what wakes a waiter whose leader died before waking it. */
+/* Sleeps until a process wakes this ring, unless wake_seq has changed since `seen`; 0, -ETIMEDOUT or -EINTR. The timeout is not a
+ * deadline: it wakes a waiter whose leader died before waking it. */
 int area_await(struct binlog_area *area, uint32_t seen, int64_t timeout_ns)
 {
     struct ring *ring = own_ring(area);
-    int64_t until_ns = area_now_ns() + timeout_ns;
-    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    int64_t deadline_ns = area_now_ns() + timeout_ns;
+    struct timespec until = {.tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000};
     atomic_store(&ring->waiting, 1);
-    long result = syscall(SYS_futex, &area->shared->turn, FUTEX_WAIT_BITSET, seen, &until, NULL,
+    long result = syscall(SYS_futex, &area->shared->wake_seq, FUTEX_WAIT_BITSET, seen, &until, NULL,
                           waits_for((uint32_t)area->ring));
     int reason = result == 0 ? 0 : errno;
     atomic_store(&ring->waiting, 0);
@@ -203,28 +203,28 @@ static uint32_t ring_limit(const struct binlog_area *area)
 
 /* ---- the leader's side, under the lock of the open file ---- */
 
-/* Whether the bytes are whole records, one after the other, as many as said. */
-static int is_framed(const uint8_t *data, size_t bytes, uint32_t units)
+/* Whether the bytes are exactly this many whole records. */
+static int is_framed(const uint8_t *data, size_t bytes, uint32_t record_count)
 {
-    while (bytes >= 4 && units > 0) {
+    while (bytes >= 4 && record_count > 0) {
         uint32_t length = get_u32(data);
         if (length > bytes - 4)
             return 0;
         data += 4 + length;
         bytes -= 4 + length;
-        units--;
+        record_count--;
     }
-    return bytes == 0 && units == 0;
+    return bytes == 0 && record_count == 0;
 }
 
-/* Copies what is staged in one ring behind the group, and takes it. */
+/* Copies the staged records of one ring to the end of the group, and takes them. */
 static void gather_ring(struct binlog_area *area, uint32_t index, uint8_t *buffer, struct gathered *gathered)
 {
     struct ring *ring = &area->shared->rings[index];
     struct note *note = &area->shared->note;
-    uint64_t from = atomic_load_explicit(&ring->settled, memory_order_relaxed), at = from;
+    uint64_t from = atomic_load_explicit(&ring->resolved, memory_order_relaxed), at = from;
     size_t before = gathered->bytes;
-    uint64_t head = atomic_load(&ring->head); /* not before `deputised` was cleared: see lock_as_deputy */
+    uint64_t head = atomic_load(&ring->head); /* not before `deputised` is cleared: see lock_as_deputy */
     if (head - from > RING_BYTES || (at < head && !area_has_memory(area, index)))
         return;
     while (at < head) {
@@ -234,20 +234,20 @@ static void gather_ring(struct binlog_area *area, uint32_t index, uint8_t *buffe
         if (total == 0)
             break;
         if (gathered->bytes + payload > BINLOG_GROUP_BYTES_MAX) {
-            /* Its owner may sleep, and nobody else need come by: after this turn it is to look for itself. */
+            /* The owner may sleep, and no other process need come: wake it after this commit, to check for itself. */
             area->wake_rings |= (uint64_t)1 << index;
             gathered->more = 1;
             break;
         }
         uint8_t *copy = buffer + gathered->bytes;
         if (atomic_load_explicit(&entry->state, memory_order_acquire) == ENTRY_STAGED) {
-            uint32_t units = *(volatile uint32_t *)&entry->units;
+            uint32_t record_count = *(volatile uint32_t *)&entry->record_count;
             memcpy(copy, entry + 1, payload);
-            if (!is_framed(copy, payload, units))
+            if (!is_framed(copy, payload, record_count))
                 break;
             if (atomic_compare_exchange_strong(&entry->state, &staged, ENTRY_TAKEN)) {
                 gathered->bytes += payload;
-                gathered->units += units;
+                gathered->record_count += record_count;
                 gathered->sync |= entry->mode == BINLOG_SYNC;
             }
         }
@@ -259,29 +259,29 @@ static void gather_ring(struct binlog_area *area, uint32_t index, uint8_t *buffe
     }
 }
 
-/* Bit i: something is staged in ring i. */
+/* Bit i: ring i has staged records. */
 static uint64_t staged_rings(const struct binlog_area *area)
 {
     uint64_t rings = 0;
     for (uint32_t i = 0; i < ring_limit(area); i++) {
         struct ring *ring = &area->shared->rings[i];
-        rings |= (uint64_t)(atomic_load(&ring->head) != atomic_load(&ring->settled)) << i;
+        rings |= (uint64_t)(atomic_load(&ring->head) != atomic_load(&ring->resolved)) << i;
     }
     return rings;
 }
 
-/* Waits a moment for those who took part in the last two groups: they were woken just now, and a sync for all of them
- * takes no longer than one for half of them.  docs/decisions/0007 has the figures. */
-void area_let_stage(const struct binlog_area *area, int own)
+/* Waits briefly for the writers that had records in the last two groups: they were woken just now, and one sync for all takes no
+ * longer than a sync for half of them. docs/decisions/0007 has the figures. */
+void area_let_stage(const struct binlog_area *area, int has_request)
 {
     const struct shared *shared = area->shared;
     int expected = __builtin_popcountll(shared->recent_rings[0] | shared->recent_rings[1]);
     int64_t until = area_now_ns() + LET_STAGE_NS;
-    while (expected > 1 && __builtin_popcountll(staged_rings(area)) + own < expected && area_now_ns() < until)
+    while (expected > 1 && __builtin_popcountll(staged_rings(area)) + has_request < expected && area_now_ns() < until)
         sched_yield();
 }
 
-/* Remembers whose records were in the group. */
+/* Remembers the rings that had records in the group. */
 void area_remember(struct binlog_area *area, int synced)
 {
     struct shared *shared = area->shared;
@@ -294,9 +294,9 @@ void area_remember(struct binlog_area *area, int synced)
     shared->recent_rings[0] = rings;
 }
 
-/* Takes what is staged, one ring after the other; the caller's own ring first where its records must not be left behind. */
+/* Takes the staged records, ring by ring; the caller's own ring first if its records must be in the group. */
 void area_gather(struct binlog_area *area, const struct binlog_file *file, int own_first,
-                    struct gathered *gathered)
+                 struct gathered *gathered)
 {
     struct note *note = &area->shared->note;
     uint32_t first = own_first && area->ring >= 0 ? (uint32_t)area->ring : area->next_ring;
@@ -314,7 +314,7 @@ void area_gather(struct binlog_area *area, const struct binlog_file *file, int o
     area->next_ring = first + 1;
 }
 
-/* The note is complete: from here on the file tells whether the group is in it. */
+/* Completes the note: from here on the file tells whether the group is in it. */
 void area_place(struct binlog_area *area, uint64_t offset, uint32_t crc, size_t bytes)
 {
     struct note *note = &area->shared->note;
@@ -329,7 +329,7 @@ void note_prepare(struct note *note, uint64_t counter, uint32_t nonce)
     if (note) {
         note->nonce = nonce;
         note->counter = counter;
-        /* The slot must not be in the file before the note can tell that it is ours. */
+        /* The note must identify the slot before the slot is in the file. */
         atomic_thread_fence(memory_order_release);
     }
 }
@@ -340,15 +340,15 @@ void note_slotted(struct note *note)
         atomic_store_explicit(&note->state, BINLOG_NOTE_SLOTTED, memory_order_release);
 }
 
-/* `offset`: where in the file the range's records begin.  Any leader before may have died at this, anywhere. */
-static void settle_range(struct binlog_area *area, const struct note_range *range, uint64_t offset, int result,
-                         int step)
+/* `offset`: of the range's records in the file.  An earlier leader may have died in this function, at any point. */
+static void set_range_outcomes(struct binlog_area *area, const struct note_range *range, uint64_t offset, int result,
+                               int step)
 {
     struct ring *ring = &area->shared->rings[range->ring];
     uint32_t number = area->shared->note.number;
-    uint64_t settled = range->to;
-    if (atomic_load(&ring->settled) >= range->to)
-        return; /* told completely, and its owner may be using the place again */
+    uint64_t resolved = range->to;
+    if (atomic_load(&ring->resolved) >= range->to)
+        return; /* all outcomes are set, and the owner may be reusing the memory */
     if (!area_has_memory(area, range->ring))
         return;
     for (uint64_t at = range->from; at < range->to;) {
@@ -358,10 +358,10 @@ static void settle_range(struct binlog_area *area, const struct note_range *rang
         if (total == 0)
             break;
         if (was == ENTRY_DONE && entry->number == number && entry->offset == offset) {
-            offset += payload; /* of this group, and told already */
+            offset += payload; /* of this group, with its outcome already */
         } else if (was == ENTRY_STAGED) {
-            if (settled > at) /* put back already; it must not be left behind */
-                settled = at;
+            if (resolved > at) /* requeued already, and not to be lost */
+                resolved = at;
         } else if (was == ENTRY_TAKEN) {
             entry->number = number;
             entry->offset = offset;
@@ -369,11 +369,11 @@ static void settle_range(struct binlog_area *area, const struct note_range *rang
             if (result == -ETIMEDOUT) {
                 state = ENTRY_UNKNOWN;
             } else if (result != 0 && entry->mode == BINLOG_STAGE && step != BINLOG_STEP_PUBLISH_SYNC) {
-                /* Nobody waits for it and it was promised to be kept: it goes into the next file, or when there is room.
-                 * After publishing it is there already: confirmed, or as good as what `flush` promises. */
+                /* No caller waits for this record, and it must not be lost: it goes to the next file, or is retried when there is
+                 * room.  After publishing it is in the file already: confirmed, or as safe as `flush` promises. */
                 state = ENTRY_STAGED;
-                if (settled > at)
-                    settled = at;
+                if (resolved > at)
+                    resolved = at;
             } else if (result != 0 && entry->mode != BINLOG_STAGE) {
                 state = ENTRY_FAILED;
                 entry->offset = (uint64_t)step << 16 | (uint32_t)-result;
@@ -382,12 +382,12 @@ static void settle_range(struct binlog_area *area, const struct note_range *rang
         }
         at += total;
     }
-    atomic_store(&ring->settled, settled);
+    atomic_store(&ring->resolved, resolved);
     area->wake_rings |= (uint64_t)1 << range->ring;
 }
 
-/* Gives every entry of the group its outcome: in the file (0), failed (-errno), or not known (-ETIMEDOUT). */
-void area_settle(struct binlog_area *area, int result, int step)
+/* Gives every entry of the group its outcome: in the file (0), failed (-errno), or unknown (-ETIMEDOUT). */
+void area_set_outcomes(struct binlog_area *area, int result, int step)
 {
     struct note *note = &area->shared->note;
     uint64_t offset = note->offset;
@@ -395,7 +395,7 @@ void area_settle(struct binlog_area *area, int result, int step)
     for (uint32_t i = 0; i < count; i++) {
         struct note_range range = note->ranges[i];
         if (range.ring < RING_COUNT && range.to - range.from <= RING_BYTES)
-            settle_range(area, &range, offset, result, step);
+            set_range_outcomes(area, &range, offset, result, step);
         offset += range.bytes;
     }
     if (result == 0 && note->counter) {
@@ -406,22 +406,22 @@ void area_settle(struct binlog_area *area, int result, int step)
     atomic_store_explicit(&note->state, BINLOG_NOTE_IDLE, memory_order_release);
 }
 
-/* A ring in which nothing makes sense, or that is of another history, starts anew. */
+/* Empties the rings, if they are invalid or belong to another history. */
 void binlog_area_drop(struct binlog_area *area)
 {
     for (uint32_t i = 0; i < RING_COUNT; i++) {
         struct ring *ring = &area->shared->rings[i];
-        atomic_store(&ring->settled, atomic_load(&ring->head));
+        atomic_store(&ring->resolved, atomic_load(&ring->head));
     }
     atomic_store(&area->shared->note.state, BINLOG_NOTE_IDLE);
 }
 
-/* Puts back every entry that was taken: none of them is in the file. */
+/* Stages every taken entry again: none of them is in the file. */
 void area_requeue(struct binlog_area *area)
 {
     for (uint32_t i = 0; i < ring_limit(area); i++) {
         struct ring *ring = &area->shared->rings[i];
-        uint64_t at = atomic_load(&ring->settled), head = atomic_load(&ring->head), total;
+        uint64_t at = atomic_load(&ring->resolved), head = atomic_load(&ring->head), total;
         uint32_t payload;
         if (head - at > RING_BYTES || (at < head && !area_has_memory(area, i)))
             continue;
@@ -437,14 +437,14 @@ void area_requeue(struct binlog_area *area)
     atomic_store_explicit(&area->shared->note.state, BINLOG_NOTE_IDLE, memory_order_release);
 }
 
-/* Wakes those who have something staged. */
+/* Wakes the writers that have staged records. */
 void area_wake_staged(struct binlog_area *area)
 {
     area->wake_rings |= staged_rings(area);
     area_wake(area);
 }
 
-/* Wakes those whose outcome is there.  After the unlock: they would only wait for us. */
+/* Wakes the writers whose outcome is set.  After the unlock, or they would wait for the lock. */
 void area_wake(struct binlog_area *area)
 {
     struct shared *shared = area->shared;
@@ -453,10 +453,10 @@ void area_wake(struct binlog_area *area)
     if (rings == 0)
         return;
     area->wake_rings = 0;
-    atomic_fetch_add(&shared->turn, 1);
+    atomic_fetch_add(&shared->wake_seq, 1);
     for (uint32_t i = 0; rings != 0; i++, rings >>= 1)
         if ((rings & 1) && atomic_load(&shared->rings[i].waiting))
             sleepers |= waits_for(i);
     if (sleepers)
-        syscall(SYS_futex, &shared->turn, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, sleepers);
+        syscall(SYS_futex, &shared->wake_seq, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, sleepers);
 }

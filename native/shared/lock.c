@@ -1,9 +1,8 @@
-/* The lock that decides: exclusive, over the whole file, of the open file description.
+/* The lock that decides which process leads: exclusive, over the whole file, of the open file description.
  *
- * fcntl(2): F_OFD locks conflict with the classic locks of other processes,
- * exclude threads that opened the file for themselves, and are not dropped when
- * another descriptor of the file closes.  Length 0 means to the end, for ever:
- * the range that a Java FileChannel.lock() takes.  l_pid must be 0.
+ * fcntl(2): F_OFD locks conflict with the classic locks of other processes, exclude threads that opened the file separately, and
+ * are not dropped when another descriptor of the file closes.  Length 0 means to the end, however far: the range that a Java
+ * FileChannel.lock() takes. l_pid must be 0.
  */
 #include "binlog.h"
 
@@ -26,7 +25,7 @@ static int file_lock(int fd, int command, short type)
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0, .l_pid = 0};
     int result = fcntl(fd, command, &range);
     if (result != 0 && errno == EBADF && type == F_WRLCK) {
-        /* A file opened only to be read takes only a shared lock (fcntl(2)), which keeps writers out as well. */
+        /* A file opened for reading takes only a shared lock (fcntl(2)), which keeps writers out as well. */
         range.l_type = F_RDLCK;
         result = fcntl(fd, command, &range);
     }
@@ -48,8 +47,8 @@ int binlog_unlock(int fd)
     return file_lock(fd, F_OFD_SETLK, F_UNLCK);
 }
 
-/* Whether this thread has a file's lock while Python runs: a signal handler or __del__ that runs in the middle of that must not
- * wait for the same lock, through whatever writer.  The mark goes with the lock, in one call. */
+/* Whether this thread has a file's lock while Python runs.  A signal handler or __del__ that runs meanwhile must not wait for the
+ * same lock, through any writer.  The mark changes with the lock, in one call. */
 static _Thread_local int holds;
 
 void binlog_hold(void)
@@ -83,7 +82,7 @@ struct queued {
 static void *queue_for_lock(void *argument)
 {
     struct queued *queued = argument;
-    /* pthread_cancel(3) sends this thread alone a signal of the C library's own, so that the wait ends at once. */
+    /* pthread_cancel(3) sends this thread a signal of the C library, so the wait ends at once. */
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
     int result = binlog_lock(queued->fd);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
@@ -93,7 +92,7 @@ static void *queue_for_lock(void *argument)
     return NULL;
 }
 
-/* 1 once the thread is done; -ETIMEDOUT or -EINTR where the caller is to wait no longer. */
+/* 1 after the thread is done; -ETIMEDOUT or -EINTR if the caller must stop waiting. */
 static int wait_for_queued(struct queued *queued, int64_t timeout_ns)
 {
     struct timespec until;
@@ -108,7 +107,7 @@ static int wait_for_queued(struct queued *queued, int64_t timeout_ns)
     return 1;
 }
 
-/* The same where the process may start no more threads: by asking again and again, out of turn. */
+/* As binlog_lock_within, if the process cannot start a thread: polls, without a place in the queue. */
 static int poll_for_lock(int fd, int64_t timeout_ns)
 {
     const struct timespec pause = {.tv_nsec = POLL_NS};
@@ -119,9 +118,9 @@ static int poll_for_lock(int fd, int64_t timeout_ns)
     return result;
 }
 
-/* As binlog_lock, for so long at most, and then -EAGAIN.  In turn, as the kernel serves those who queue; asking again and
- * again would find the lock taken each time, where others queue for it.  F_OFD_SETLKW takes no time-out, and an alarm signal
- * is not ours to use: so a thread queues, on this descriptor, for the lock is the open file's and no thread's. */
+/* As binlog_lock, but returns -EAGAIN after this time.  The wait is fair, as the kernel serves a queue in order; polling would
+ * find the lock taken each time if others queue for it.  F_OFD_SETLKW has no timeout, and an alarm signal belongs to the program.
+ * So a thread queues, on this descriptor, because the lock belongs to the open file and to no thread. */
 int binlog_lock_within(int fd, int64_t timeout_ns)
 {
     struct queued queued = {.fd = fd};
@@ -130,11 +129,11 @@ int binlog_lock_within(int fd, int64_t timeout_ns)
     int result;
 
     for (int i = 0; is_busy(result = binlog_try_lock(fd)) && timeout_ns > 0 && i < TRIES; i++)
-        sched_yield(); /* a commit that is not synced ends sooner than a thread starts */
+        sched_yield(); /* an unsynced commit ends sooner than a thread starts */
     if (!is_busy(result) || timeout_ns <= 0)
         return result;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread is to run no signal handler of the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread must not run signal handlers of the program */
     int failed = pthread_create(&thread, NULL, queue_for_lock, &queued);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed)
@@ -145,12 +144,12 @@ int binlog_lock_within(int fd, int64_t timeout_ns)
     pthread_join(thread, NULL);
     if (atomic_load(&queued.done))
         return queued.result;
-    /* It may have been cancelled just after it was given the lock, which is then ours, and is given to us again. */
+    /* The thread may have been cancelled just after it got the lock.  The lock is then ours, and taking it again succeeds. */
     result = binlog_try_lock(fd);
     return is_busy(result) && waited == -EINTR ? -EINTR : result;
 }
 
-/* The process id of who holds a conflicting lock, -1 where the kernel knows none (an F_OFD lock), 0 for nobody. */
+/* Returns the process id of the holder of a conflicting lock, -1 if the kernel does not know it (an F_OFD lock), 0 for none. */
 int64_t binlog_lock_owner(int fd)
 {
     struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0, .l_pid = 0};
@@ -159,7 +158,7 @@ int64_t binlog_lock_owner(int fd)
     return range.l_type == F_UNLCK ? 0 : range.l_pid;
 }
 
-/* Locks on single bytes, by which the staging area's rings have owners. */
+/* Locks on single bytes, through which the staging area's rings have owners. */
 static int byte_lock(int fd, int command, short type, int64_t first, int64_t count)
 {
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = first, .l_len = count, .l_pid = 0};
@@ -183,7 +182,7 @@ int binlog_byte_unlock(int fd, int64_t byte)
     return byte_lock(fd, F_OFD_SETLK, F_UNLCK, byte, 1);
 }
 
-/* Whether somebody else holds one of the bytes: 1 or 0. */
+/* Whether another open file holds one of the bytes: 1 or 0. */
 int binlog_bytes_locked(int fd, int64_t first, int64_t count)
 {
     return byte_lock(fd, F_OFD_GETLK, F_WRLCK, first, count);

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from binlog.errors import CorruptError
 from binlog.format.log_header import FIRST_OFFSET, Flag
-from binlog.log.files.header import settled_header
+from binlog.log.files.header import validated_header
 from stress.model.disk import SimFile
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Audit:
         seen, durable = self._seen.get(file.number, (FIRST_OFFSET, FIRST_OFFSET))
         for _ in self._records(file, min(seen, header.tail), header.tail):
             pass
-        if not header.flags & (Flag.MIXED | Flag.STRICT):
+        if not header.flags & (Flag.FOREIGN_WRITERS | Flag.STRICT):
             durable = self._confirmed(file, durable, header.confirmed_end)
         self._seen[file.number] = (header.tail, durable)
 
@@ -188,11 +188,11 @@ class Audit:
         for number, file in sorted(self._world.directory.logs.items()):
             try:
                 with self._world.directory.log_file(number) as opened:
-                    header = settled_header(opened, number, opened.path)
+                    header = validated_header(opened, number, opened.path)
             except CorruptError as error:
                 raise ViolationError(f"the log is refused: {error}") from error
             tail = header.tail
-            if header.live_good and header.record_count != _count(file, header.own_tail):
+            if header.live_good and header.record_count != _count(file, header.published_tail):
                 raise ViolationError(f"file {number}: the header's count of {header.record_count} records is wrong")
             for offset, key in self._records(file, FIRST_OFFSET, tail):
                 if key in found:

@@ -42,8 +42,8 @@ def is_plain(world: World, area: SimStagingArea | None, file: OpenFile) -> bool:
         not header.closed
         and not header.next_number
         and header.live_good
-        and header.tail == header.own_tail
-        and not header.flags & (Flag.POISON | Flag.ONCE)
+        and header.tail == header.published_tail
+        and not header.flags & (Flag.POISON | Flag.INTENT)
         and header.epoch == file.epoch
         and header.confirmed_counter >= file.counter
         and header.boot_id == world.boot_id
@@ -81,11 +81,11 @@ def commit_staged(
         world.step()
         if area is not None:
             area.failed_number = file.number if not world.has("poison-untold") else 0
-            area.resolve(None, confirmed=file.confirmed is not None)
+            area.set_outcomes(None, confirmed=file.confirmed is not None)
         raise
     if area is not None:
         world.step()
-        area.resolve(Outcome.IN_FILE)
+        area.set_outcomes(Outcome.IN_FILE)
     if own is not None:
         own.place = (file.number, place)
 
@@ -110,8 +110,8 @@ def commit_group(
         file.write(data, header.tail)
     tail = header.tail + len(data)
     crc = crc32c(data, header.running_crc)
-    header = replace(header, tail=tail, own_tail=tail, record_count=header.record_count + count, running_crc=crc)
-    strict = file.strict or bool(header.flags & (Flag.MIXED | Flag.STRICT))
+    header = replace(header, tail=tail, published_tail=tail, record_count=header.record_count + count, running_crc=crc)
+    strict = file.strict or bool(header.flags & (Flag.FOREIGN_WRITERS | Flag.STRICT))
     if strict:
         header = replace(header, flags=header.flags | Flag.STRICT)
     if world.has("tail-before-data"):

@@ -14,9 +14,9 @@ from binlog.errors import CorruptError, InternalError, PoisonedError
 from binlog.format.checksums import crc32c
 from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, PUBLISHED, Flag, LogHeader, Status, new_log_header
 from binlog.format.names import log_file_name
-from binlog.log.append.producers import Turn, Turns
-from binlog.log.files.header import settled_header
-from binlog.log.recovery.dead_leader import settle_orphans
+from binlog.log.append.producers import ProducerBatch, Producers
+from binlog.log.files.header import validated_header
+from binlog.log.recovery.dead_leader import resolve_dead_leader
 from binlog.log.recovery.recovery_table import Action
 from stress.model.commit import DOORBELL, SLOTS, Request, commit_group, commit_staged, is_plain, mark_poisoned
 from stress.model.disk import FILE_BYTES, SimDescriptor, SimFile
@@ -43,7 +43,7 @@ class OpenFile(SimDescriptor):
         self.number = file.number
         self.strict = strict
         self.confirmed: LogHeader | None = None  # of the last commit, after it is published and before its second sync
-        self.vouched = world.has("fresh-vouches")
+        self.opened_before_unconfirmed = world.has("fresh-vouches")
         self.epoch = self.counter = -1
         self.skips_sync = self.skips_slot = False
 
@@ -96,8 +96,8 @@ class Process:
         """Session.append, if the lock is free."""
         self._lead(request)
 
-    def resolve_ticket(self) -> None:
-        """binlog_settle, for a process whose record is staged."""
+    def await_outcome(self) -> None:
+        """binlog_await_outcome, for a process whose record is staged."""
         self._lead(None)
 
     def append_batch(self, request: Request, turn: int) -> None:
@@ -121,34 +121,34 @@ class Process:
 
     def _append_recovered(self, file: OpenFile, own: Request | None) -> None:
         if not is_plain(self._world, self.area, file):
-            raise InternalError("the file takes no commit right after its recovery")
+            raise InternalError("the file takes no commit right after its recovered")
         commit_staged(self._world, file, self.area, own=own, ring=self.ring)
 
     def _append_turn(self, file: OpenFile, request: Request, turn: int) -> None:
-        """Session._has_taken and WritableFile.append_together."""
-        world, turns = self._world, self._turns(file)
-        turns.settle(file.header(), file, file.path)
-        last = turns.last(SOURCE)
-        if last is not None and last.turn >= turn:
+        """Session._is_in_log and WritableFile.append_together."""
+        world, producers = self._world, self._producers(file)
+        producers.resolve_intents(file.header(), file, file.path)
+        last = producers.last(SOURCE)
+        if last is not None and last.sequence >= turn:
             request.place = last.ref
             return
         commit_staged(world, file, self.area, confirm=True)
         header = file.header()
         data, end = request.payload, header.tail + len(request.payload)
         file.write(data, header.tail)
-        file.write(replace(header, flags=header.flags | Flag.ONCE).published(), PUBLISHED.start)
+        file.write(replace(header, flags=header.flags | Flag.INTENT).published(), PUBLISHED.start)
         file.sync()
-        taken = Turn(SOURCE, turn, len(request.ids), file.number, header.tail, end, crc32c(data))
+        taken = ProducerBatch(SOURCE, turn, len(request.ids), file.number, header.tail, end, crc32c(data))
         if not world.has("turn-late"):
-            turns.begin(taken)
+            producers.begin(taken)
         commit_group(world, file, header, data, len(request.ids), sync=True, written=True)
         request.place = (file.number, header.tail)
         if world.has("turn-late"):
-            turns.begin(taken)
-        turns.finish(SOURCE)
+            producers.begin(taken)
+        producers.finish(SOURCE)
 
-    def _turns(self, file: OpenFile) -> Turns:
-        return Turns(self._world.directory, file.access())
+    def _producers(self, file: OpenFile) -> Producers:
+        return Producers(self._world.directory, file.access())
 
     def _run(self, action: _Action | None) -> None:
         """Session._run."""
@@ -159,7 +159,7 @@ class Process:
             assert file is not None
             if self._world.has("note-first"):
                 self._resolve_area(file, file.header())
-            self._look_for_failure(file)
+            self._check_failed(file)
             header = self._recover(file)
             try:
                 if header.next_number and not header.closed:
@@ -182,8 +182,8 @@ class Process:
 
     # ---- its steps ----
 
-    def _look_for_failure(self, file: OpenFile) -> None:
-        """Session._look_for_failure: the cache may have dropped the poison flag."""
+    def _check_failed(self, file: OpenFile) -> None:
+        """Session._check_failed: the cache may have dropped the poison flag."""
         area = self._world.area if self.reopen and self._sees_area else self.area
         if area is None or area.failed_number != file.number:
             return
@@ -206,14 +206,14 @@ class Process:
         return OpenFile(self._world, logs[number], strict=self.strict)
 
     def _find_open_file(self) -> None:
-        """Session._find_open_file and _settle."""
+        """Session._find_open_file and _recover."""
         world = self._world
         if not world.has("name-unsynced"):
             world.directory.sync()
         newest = max(world.directory.numbers())
         if newest > 1:
             file = self._open(newest - 1)
-            header = settled_header(file, file.number, file.path)
+            header = validated_header(file, file.number, file.path)
             if header.closed and header.next_number == newest:
                 self._keep_closed(file, header)
             else:
@@ -234,7 +234,7 @@ class Process:
         file.sync()
 
     def _recover(self, file: OpenFile) -> LogHeader:
-        """`WritableFile.settle`."""
+        """`WritableFile.recover."""
         world, header = self._world, file.header()
         verdict = verdict_on(world, file, header)
         same_boot = header.boot_id == world.boot_id
@@ -243,22 +243,22 @@ class Process:
         tail = header.tail
         if verdict.action is Action.SEAL and file.file.errors:
             world.audit.failed()
-        unsettled = not header.closed and (header.flags & Flag.ONCE or verdict.action is not Action.KEEP)
+        may_have_intents = not header.closed and (header.flags & Flag.INTENT or verdict.action is not Action.KEEP)
         recovery = SimRecovery(world, file)
-        header = recovery.carry_out(header, verdict, vouched=file.vouched)
+        header = recovery.carry_out(header, verdict, opened_before_unconfirmed=file.opened_before_unconfirmed)
         if header.tail < tail:
             world.audit.dropped(file.number, header.tail)
-        if unsettled:
-            self._turns(file).settle(header, file, file.path)
-            if header.flags & Flag.ONCE:
-                header = recovery.write(replace(header, flags=header.flags & ~Flag.ONCE))
-        file.vouched = True
+        if may_have_intents:
+            self._producers(file).resolve_intents(header, file, file.path)
+            if header.flags & Flag.INTENT:
+                header = recovery.write(replace(header, flags=header.flags & ~Flag.INTENT))
+        file.opened_before_unconfirmed = True
         file.file.recovered_boot = world.boot_id
         file.epoch, file.counter = header.epoch, header.confirmed_counter
         return header
 
     def _resolve_area(self, file: OpenFile, header: LogHeader) -> None:
-        """Session._with_area."""
+        """Session._enter_area."""
         world = self._world
         if not self._sees_area:
             return
@@ -269,7 +269,7 @@ class Process:
         assert area is not None
         if self.reopen:
             area.failed_number = 0
-        settle_orphans(world.directory, JoinedStagingArea(world, area, self.key), header, file.sync)
+        resolve_dead_leader(world.directory, JoinedStagingArea(world, area, self.key), header, file.sync)
         if joined:
             commit_staged(world, file, area)
             self.ring = area.claim(self.key, RING_COUNT_MAX)
@@ -279,11 +279,11 @@ class Process:
         world = self._world
         if header.confirmed_end < header.tail:
             if not is_plain(world, None, file):
-                raise InternalError("the file cannot be confirmed right after its recovery")
+                raise InternalError("the file cannot be confirmed right after its recovered")
             commit_staged(world, file, None, confirm=True)
             header = file.header()
         number = file.number + 1
-        flags = Flag.MIXED if header.mixed else 0
+        flags = Flag.FOREIGN_WRITERS if header.has_foreign_writers else 0
         fresh = new_log_header(
             number=number, uuid=header.uuid, first_sequence=0, created_ns=0,
             boot_id=world.boot_id, epoch=header.epoch, flags=flags,

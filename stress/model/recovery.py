@@ -39,9 +39,11 @@ def verdict_on(world: World, file: OpenFile, header: LogHeader) -> Verdict:
     pending = header.pending if header.live_good else None
     if pending is not None and world.has("pending-dropped") and not same_boot:
         header = header.without_slot(pending.counter)
-    if pending is not None and world.has("slot-over-foreign") and header.tail > header.own_tail:
-        header = replace(header, tail=header.own_tail)
-    return decide(header, _Evidence(world, file), same_boot=same_boot, vouched=file.vouched)
+    if pending is not None and world.has("slot-over-foreign") and header.tail > header.published_tail:
+        header = replace(header, tail=header.published_tail)
+    return decide(
+        header, _Evidence(world, file), same_boot=same_boot, opened_before_unconfirmed=file.opened_before_unconfirmed
+    )
 
 
 class SimRecovery(Recovery):
@@ -52,11 +54,15 @@ class SimRecovery(Recovery):
         self._world = world
         self._open = file
 
-    def carry_out(self, header: LogHeader, verdict: Verdict, *, vouched: bool = False) -> LogHeader:
+    def carry_out(self, header: LogHeader, verdict: Verdict, *, opened_before_unconfirmed: bool = False) -> LogHeader:
         self._open.skips_sync = verdict.action is Action.ADOPT and self._world.has("foreign-unsynced")
         self._open.skips_slot = self._world.has("slot-late")
         try:
-            return super().carry_out(header, verdict, vouched=vouched or self._world.has("foreign-believed"))
+            return super().carry_out(
+                header,
+                verdict,
+                opened_before_unconfirmed=opened_before_unconfirmed or self._world.has("foreign-believed"),
+            )
         finally:
             self._open.skips_sync = self._open.skips_slot = False
 
@@ -84,7 +90,7 @@ class SimRecovery(Recovery):
 
 
 class JoinedStagingArea:
-    """The staging area as `settle_orphans` uses it.  key: of the process."""
+    """The staging area as `resolve_dead_leader` uses it.  key: of the process."""
 
     def __init__(self, world: World, area: SimStagingArea, key: int) -> None:
         self._world = world
@@ -114,7 +120,7 @@ class JoinedStagingArea:
         if outcome is Outcome.STAGED_AGAIN or (outcome is Outcome.IN_FILE and has("staged-twice")):
             self._area.requeue()
         else:
-            self._area.resolve(outcome)
+            self._area.set_outcomes(outcome)
 
     def drop(self) -> None:
         self._area.drop()

@@ -43,7 +43,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Ring:
-    """The ring of one writer; `settled` counts the entries that have an outcome."""
+    """The ring of one writer; `resolved` counts the entries that have an outcome."""
 
     owner: int | None = None
     entries: list[Entry] = field(default_factory=list)
@@ -120,8 +120,9 @@ class SimStagingArea:
         note.offset, note.crc, note.bytes = offset, crc32c(data), len(data)
         note.state = NOTE_PREPARED
 
-    def resolve(self, outcome: Outcome | None, *, confirmed: bool = False) -> None:
-        """area_settle; outcome: None for a commit that failed, with `confirmed` if that was after its own sync."""
+    def set_outcomes(self, outcome: Outcome | None, *, confirmed: bool = False) -> None:
+        """area_set_outcomes; outcome: None for a commit that failed, with `confirmed` if that was after its own
+        sync."""
         note = self.note
         offset = note.offset
         for ring, start, end, taken in note.ranges:
@@ -148,11 +149,11 @@ class SimStagingArea:
                     resolved = min(resolved, index)
                 elif entry.state is State.DONE and (entry.number, entry.offset) == place:
                     # Already resolved, by a process that died here.
-                    offset += 0 if self._has("half-settled") else len(entry.payload)
+                    offset += 0 if self._has("half-resolved") else len(entry.payload)
             self._step()
             if ring.resolved < end:
                 ring.resolved = resolved
-            if not self._has("half-settled"):
+            if not self._has("half-resolved"):
                 offset = first + taken
         if outcome is Outcome.IN_FILE and note.counter:
             self.last = (note.number, note.counter, note.nonce)

@@ -192,7 +192,7 @@ class World:
     def _hold(self, process: Process, what: str) -> None:
         """Give the process the lock for one call."""
         request = self._request(process, what) if what in ("appends", "appends a batch") else None
-        calls = {"opens": process.open, "resolves": process.resolve_ticket, "cuts over": process.cutover}
+        calls = {"opens": process.open, "resolves": process.await_outcome, "cuts over": process.cutover}
         calls |= {"syncs": process.sync}
         self._say(f"process {process.key} {what} {request.ids if request else ''}")
         if request is None:
@@ -330,7 +330,7 @@ class World:
         header = file.header()
         # After a power cut only the strict order, and a tail as new as the block next to it, keep it from overwriting
         # our last records.
-        strict = header.flags & (Flag.MIXED | Flag.STRICT) and not self._conditions.torn_lines
+        strict = header.flags & (Flag.FOREIGN_WRITERS | Flag.STRICT) and not self._conditions.torn_lines
         if not (file.recovered_boot == self.boot_id or strict) or not header.live_good:
             return
         self._ended(partial(self._jpos_appends, file))

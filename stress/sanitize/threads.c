@@ -133,15 +133,15 @@ static struct binlog_area *joined(void)
 
 static void append(struct binlog_file *file, struct binlog_area *area, const char *record, int mode)
 {
-    struct binlog_append own = {.data = (const uint8_t *)record, .bytes = strlen(record), .units = 1, .timeout_ns = -1,
+    struct binlog_append request = {.data = (const uint8_t *)record, .bytes = strlen(record), .record_count = 1, .timeout_ns = -1,
                                 .mode = mode, .ticket = -1};
-    if (mode == BINLOG_STAGE && binlog_stage_record(area, own.data, own.bytes) == 0)
+    if (mode == BINLOG_STAGE && binlog_stage_record(area, request.data, request.bytes) == 0)
         return;
-    int result = binlog_append(file, area, &own);
-    while (result == -EINTR || result == BINLOG_LOOK) {
-        if (result == BINLOG_LOOK && own.ticket < 0)
+    int result = binlog_append(file, area, &request);
+    while (result == -EINTR || result == BINLOG_NEEDS_SLOW_PATH) {
+        if (result == BINLOG_NEEDS_SLOW_PATH && request.ticket < 0)
             stop("a file that should have been plain", result);
-        result = binlog_settle(file, area, &own);
+        result = binlog_await_outcome(file, area, &request);
     }
     if (result != 0)
         stop("appending", result);

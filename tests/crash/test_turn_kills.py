@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Batch, Draft, Mode, Writer
+from binlog import Batch, ExternalFileWriter, Mode, Writer
 from stress.crash.preloaded.injector import Kind
 from tests.support.logs import read_all
 from tests.support.preloaded import kill_at_each_call, run_preloaded
@@ -30,7 +30,7 @@ def _take_turns(log: Path) -> None:
     with Writer(log) as writer:
         for number in range(TURNS):
             turn = [Batch.from_records([SAME]), Batch.from_records([SAME] * (A_TURN - 1))]
-            writer.append_turn(turn, source="s", turn=number)
+            writer.append_idempotent(turn, producer="s", sequence=number)
 
 
 def _take_drafts(log: Path) -> None:
@@ -41,10 +41,10 @@ def _take_drafts(log: Path) -> None:
         for number in range(TURNS):
             drafts = []
             for count in (1, A_TURN - 1):
-                with Draft(folder / os.urandom(8).hex()) as draft:
+                with ExternalFileWriter(folder / os.urandom(8).hex()) as draft:
                     draft.append(Batch.from_records([SAME] * count))
                     drafts.append(draft.finish())
-            writer.append_drafts(drafts, source="s", turn=number)
+            writer.ingest(drafts, producer="s", sequence=number)
 
 
 def _append(log: Path) -> None:

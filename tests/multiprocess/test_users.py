@@ -55,7 +55,7 @@ def test_files_that_root_makes_in_a_log_belong_to_its_owner(log: Path) -> None:
     as_user(_append, log, *(b"%d" % number for number in range(200)))
     (log / "00000001.idx").unlink()
     with Writer(log) as writer:
-        writer.append_turn([binlog.Batch.from_framed(b"\0\0\0\1x")], source="s", turn=0)
+        writer.append_idempotent([binlog.Batch.from_framed(b"\0\0\0\1x")], producer="s", sequence=0)
         writer.cutover()
         writer.append(b"y" * 100)
         writer.cutover()
@@ -67,7 +67,7 @@ def test_files_that_root_makes_in_a_log_belong_to_its_owner(log: Path) -> None:
     names = {path.name for path in log.iterdir()}
     assert {".repair.lock", "00000001.dat.zst", "00000003.dat", "00000001.idx"} <= names
     assert any(name.endswith(".damaged") for name in names)
-    assert any("once" in name for name in names)
+    assert any("producer" in name for name in names)
     _owned(log)
     as_user(_append, log, b"2")
     as_user(binlog.repair, log)

@@ -18,7 +18,12 @@ from stress.crash.flips.logs import IntactLog, make_intact_logs
 
 ARCHIVE = Path(__file__).parents[1] / "unit" / "log" / "golden-1.tar.xz"
 
-_LOGS = {"archive": "archive 1 of 3", "turn": "turn named, 3", "ingest": "ingest half, 1", "set-aside": "set aside, 1"}
+_LOGS = {
+    "archive": "archive 1 of 3",
+    "producer": "turn named, 3",
+    "ingest": "ingest half, 1",
+    "set-aside": "set aside, 1",
+}
 
 
 class Golden(NamedTuple):
@@ -26,7 +31,7 @@ class Golden(NamedTuple):
 
     records: list[bytes]
     later: list[bytes]
-    turn: int | None
+    sequence: int | None
 
 
 def unpack(folder: Path) -> dict[str, Golden]:
@@ -35,8 +40,8 @@ def unpack(folder: Path) -> dict[str, Golden]:
         tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     about = json.loads((folder / "about.json").read_text())
     return {
-        name: Golden([text.encode() for text in records], [text.encode() for text in later], turn)
-        for name, (records, later, turn) in about.items()
+        name: Golden([text.encode() for text in records], [text.encode() for text in later], sequence)
+        for name, (records, later, sequence) in about.items()
     }
 
 

@@ -1,1 +1,1 @@
-"""How a record gets into the log: a writer's session, the open file, the background thread, idempotent producers."""
+"""Appending to a log: sessions, the open file, the background thread, idempotent producers."""

@@ -1,13 +1,12 @@
-"""The thread that puts into the file what is staged, and syncs what is in the file, for records no caller waits for.
+"""The background thread of a writer: flushes and syncs records that no caller waits for.
 
-It belongs to one writer, and starts with the first record of that kind; for a writer with limits on the open file,
-which it keeps as well, at once.  If it meets an error, such as a full disk, a failed sync or a directory that was
-removed, it tries again, and no record is staged meanwhile: so the writer's next call meets the same error, and raises
-it.  The interpreter prints an error at its end.  As it has the time, the thread also sweeps away the shared memory of
-writers that were killed.
+A writer starts it with the first such record; a writer with limits on the open file starts it at once, because the
+thread enforces them as well.  If the thread meets an error, such as a full disk, a failed sync or a removed directory,
+it retries, and disables staging meanwhile.  So the writer's next call meets the same error and raises it.  At its end,
+the interpreter prints the error.  When idle, the thread also removes the shared memory of killed writers.
 
-`threading.Event` and `threading.Thread` are written in Python, and a lock of theirs stays locked if a signal handler
-raises within them.  So one call of C starts the thread, and locks of C tell it to stop and others that it has ended.
+`threading.Event` and `threading.Thread` are written in Python, and their locks stay locked if a signal handler raises
+within them.  So one call of C starts the thread, and locks of C tell it to stop and report that it has ended.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ from binlog.log.options import Background
 from binlog.storage.native import fork_generation
 from binlog.storage.staging_area import sweep
 
-# While so much waits for a sync, the kernel is told so often to begin writing it.  docs/decisions/0017 has the figures.
-_WRITTEN_OUT_BYTES = 4 << 20
-_WRITTEN_OUT_SECONDS = 0.05
+# While at least this much waits for a sync, the thread asks the kernel at this interval to start writing it.
+# docs/decisions/0017 has the figures.
+_WRITE_OUT_BYTES = 4 << 20
+_WRITE_OUT_SECONDS = 0.05
 
 
 class BackgroundThread:
@@ -40,7 +40,7 @@ class BackgroundThread:
         self._is_stopped = False
         self._until_stopped = threading.Lock()
         self._until_stopped.acquire()
-        self._running = threading.Lock()  # until the thread ends, also before it begins
+        self._running = threading.Lock()  # held until the thread ends, also before it begins
         self._running.acquire()
         self._ident = 0
         self._generation = fork_generation()
@@ -48,7 +48,7 @@ class BackgroundThread:
         _running.add(self)
 
     def _start(self) -> None:
-        """Raises: StateError where it cannot be started, or the process would be aborted because of it."""
+        """Start the thread.  Raises: StateError if it cannot start, or if the process would abort because of it."""
         if sys.version_info < (3, 12) and _in_a_subinterpreter():
             text = "Python 3.11 aborts the process if a subinterpreter ends with a thread.  All but Mode.SYNC needs one"
             raise StateError(f"{text}, and so do limits on the open file; use Mode.SYNC without limits, or Python 3.12")
@@ -58,7 +58,7 @@ class BackgroundThread:
             raise StateError(f"all but Mode.SYNC needs a thread, and so do limits on the open file: {error}") from error
 
     def stop(self) -> None:
-        """End the thread, once it has finished what it is at."""
+        """Stop the thread, after it has finished its current step."""
         if self._generation == fork_generation():
             self._is_stopped = True
             with suppress(RuntimeError):  # it was stopped before
@@ -68,7 +68,7 @@ class BackgroundThread:
                     pass
 
     def finish(self) -> None:
-        """Stop, and put everything into the file and have it synced: the interpreter ends."""
+        """Stop, commit everything staged, and sync it, because the interpreter ends."""
         self.stop()
         session = self._session()
         if session is not None and self._generation == fork_generation():
@@ -82,7 +82,7 @@ class BackgroundThread:
             self._running.release()
 
     def _wait(self, seconds: float) -> bool:
-        """Wait until it is stopped, or for so long; whether it is."""
+        """Wait until the thread is stopped, or for this time; return whether it is stopped."""
         return self._until_stopped.acquire(timeout=seconds) or self._is_stopped
 
     def _work(self) -> None:
@@ -90,8 +90,8 @@ class BackgroundThread:
         intervals = self._intervals
         limits_due = time.monotonic()
         flush_due, sync_due = limits_due + intervals.flush_seconds, limits_due + intervals.sync_seconds
-        much, seen = False, 0  # waits for a sync
-        while not self._wait(self._seconds_to(min(flush_due, sync_due, limits_due), much=much)):
+        writes_out, seen = False, 0  # about the bytes that wait for a sync
+        while not self._wait(self._seconds_to(min(flush_due, sync_due, limits_due), writes_out=writes_out)):
             session = self._session()
             if session is None:
                 return
@@ -102,23 +102,23 @@ class BackgroundThread:
                     flush_due = now + intervals.flush_seconds
                     if staged:
                         _drain(session, confirm=False)
-                much, seen = _WRITTEN_OUT_BYTES <= unconfirmed != seen, unconfirmed
-                if much:
+                writes_out, seen = _WRITE_OUT_BYTES <= unconfirmed != seen, unconfirmed
+                if writes_out:
                     _write_out(session, wait=now >= sync_due)
                 if now >= sync_due:
                     sync_due = now + intervals.sync_seconds
                     if unconfirmed:
                         _drain(session, confirm=True)
                 if now >= limits_due:
-                    limits_due = now + session.limits_look_seconds
+                    limits_due = now + session.limits_check_seconds
                     _keep_limits(session)
             except ClosedError:
                 return
-            del session  # while it waits, nothing here keeps a writer alive that was dropped
+            del session  # while the thread waits, it must not keep a dropped writer alive
 
-    def _seconds_to(self, due: float, *, much: bool) -> float:
+    def _seconds_to(self, due: float, *, writes_out: bool) -> float:
         seconds = max(due - time.monotonic(), 0)
-        return min(seconds, _WRITTEN_OUT_SECONDS) if much else seconds
+        return min(seconds, _WRITE_OUT_SECONDS) if writes_out else seconds
 
 
 def _pending(session: Session) -> tuple[int, int]:
@@ -127,11 +127,11 @@ def _pending(session: Session) -> tuple[int, int]:
     except ClosedError:
         raise
     except BinlogError:
-        return sys.maxsize, sys.maxsize  # there may be something, and whoever tries to commit it meets the same
+        return sys.maxsize, sys.maxsize  # there may be some, and the commit will meet the same error
 
 
 def _write_out(session: Session, *, wait: bool) -> None:
-    with suppress(BinlogError):  # the sync that follows meets the same
+    with suppress(BinlogError):  # the sync that follows meets the same error
         session.write_out(wait=wait)
 
 
@@ -141,9 +141,9 @@ def _drain(session: Session, *, confirm: bool) -> None:
     except ClosedError:
         raise
     except BusyError:
-        return  # tried again; nothing is wrong
+        return  # nothing is wrong; it retries
     except BinlogError:
-        session.stage_no_more()
+        session.stop_staging()
 
 
 def _keep_limits(session: Session) -> None:
@@ -152,7 +152,7 @@ def _keep_limits(session: Session) -> None:
     except ClosedError:
         raise
     except BinlogError:
-        return  # the same
+        return  # the writer's next call meets the same error
 
 
 def _in_a_subinterpreter() -> bool:
@@ -177,6 +177,6 @@ def _finish_all() -> None:
         except BinlogError as error:
             failed.append(error)
     if failed:
-        # The interpreter prints it: no caller is left who could be told.
+        # The interpreter prints it: no caller is left to raise to.
         text = "; ".join(map(str, failed))
         raise PoisonedError(f"records that were staged or flushed may be lost with this process: {text}") from failed[0]

@@ -1,14 +1,13 @@
-"""Appending what a source gives exactly once, however often it is given again.
+"""Idempotent producers: each batch is appended once, however often the producer retries.
 
-A source numbers its turns.  The last one that is in the log stands in a file beside it; the one that is being appended
-stands in another, durably, before the turn's records are published.  After a death that file alone does not tell
-whether they were, for others may have appended since.  So while a turn is being appended the log file's header says so
-(Flag.ONCE), and the records are published and the flag taken back in one write.  Invariants:
+A producer numbers its batches.  A file next to the log holds the last batch that is in the log.  A second file holds
+the pending batch, and is durable before the records are published.  After a crash that file alone does not say whether
+they were, because other writers may have appended since.  So the log file's header has Flag.INTENT while a batch is
+being appended, and one write publishes the records and clears the flag.  Invariants:
 
-- Where the flag is set and the lock is free, whoever appended died, and nobody has appended since: every writer looks
-  at the flag under the lock before anything else, settles all turns by whether their bytes are there, and then takes it
-  back.
-- Where the flag is not set, a turn that stands as being appended is in the log.
+- If the flag is set and the lock is free, the writer died and nothing was appended since.  Every writer checks the flag
+  under the lock before anything else.  It resolves each pending batch by comparing the bytes, and then clears the flag.
+- If the flag is not set, a pending batch is in the log.
 """
 
 from __future__ import annotations
@@ -20,29 +19,35 @@ from dataclasses import asdict, dataclass
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.checksums import pack_text, parse_text
 from binlog.format.log_header import LogHeader
-from binlog.format.names import NEXT_SUFFIX, NUMBER_MAX, is_next_file, is_once_file, next_file_name, once_file_name
+from binlog.format.names import (
+    NUMBER_MAX,
+    PENDING_SUFFIX,
+    is_pending_file,
+    is_producer_file,
+    pending_file_name,
+    producer_file_name,
+)
 from binlog.format.record import COUNT_MAX, OFFSET_MAX, Ref
-from binlog.log.files.header import settled_header
+from binlog.log.files.header import validated_header
 from binlog.log.recovery.evidence import FileEvidence
 from binlog.log.recovery.file_operations import Directory, replace_file
 from binlog.storage.file_access import FileAccess
 from binlog.storage.files import ByteSource
 
 _BYTES_MAX = 1 << 16
-_UNCHECKED = b"{"
-"""What begins a file of before these had a checksum.  No flipped bit makes it of a hex digit, or one of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What a source gave at once, and where in the log it lies.
+class ProducerBatch:
+    """A batch of a producer, and its place in the log.
 
-    source: its name.  turn: which of its turns, counted upwards.  number, start, end: the file, and the range there.
-    crc: CRC-32C of those bytes.
+    producer: the name.  sequence: the batch's number, rising from batch to batch.
+    number, start, end: the log file, and the range in it.
+    crc: CRC-32C of these bytes.
     """
 
-    source: str
-    turn: int
+    producer: str
+    sequence: int
     record_count: int
     number: int
     start: int
@@ -51,112 +56,114 @@ class Turn:
 
     @property
     def ref(self) -> Ref:
-        """Where the first record lies."""
+        """The ref of the first record."""
         return Ref(self.number, self.start)
 
 
-def turn_of(values: object) -> Turn:
-    """The turn that parsed JSON says.  Raises: ValueError."""
-    if not isinstance(values, dict) or set(values) != set(Turn.__slots__):
-        raise ValueError("it has not the keys of a turn")
-    source, *numbers = (values[name] for name in Turn.__slots__)
-    if not isinstance(source, str) or not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError("its values are not those of a turn")
-    turn = Turn(source, *numbers)
-    within = 1 <= turn.number <= NUMBER_MAX and turn.start <= turn.end <= OFFSET_MAX
-    if not within or turn.crc >= 1 << 32 or turn.record_count > COUNT_MAX:
-        raise ValueError("it lies nowhere in a log")
-    return turn
+def parse_producer_batch(values: object) -> ProducerBatch:
+    """Return the batch that parsed JSON describes.  Raises: ValueError."""
+    if not isinstance(values, dict) or set(values) != set(ProducerBatch.__slots__):
+        raise ValueError("its keys are not those of a producer batch")
+    producer, *numbers = (values[name] for name in ProducerBatch.__slots__)
+    if not isinstance(producer, str) or not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError("its values are not those of a producer batch")
+    batch = ProducerBatch(producer, *numbers)
+    within = 1 <= batch.number <= NUMBER_MAX and batch.start <= batch.end <= OFFSET_MAX
+    if not within or batch.crc >= 1 << 32 or batch.record_count > COUNT_MAX:
+        raise ValueError("its range is outside every log file")
+    return batch
 
 
-class Turns:
-    """The turns that stand beside a log.  access: of the files in which they stand.
+class Producers:
+    """The producers of a log, in files next to it.  The caller holds the open file's lock for each change.
 
-    What changes them wants the open file's lock held."""
+    access: owner and mode of these files.
+    """
 
     def __init__(self, directory: Directory, access: FileAccess) -> None:
         self._directory = directory
         self._access = access
 
-    def last(self, source: str) -> Turn | None:
-        """The last turn of a source that is in the log.  Nothing of that source may be being appended."""
-        return self._read(once_file_name(source))
+    def last(self, producer: str) -> ProducerBatch | None:
+        """Return the last batch of a producer that is in the log.  The producer must have no pending batch."""
+        return self._read(producer_file_name(producer))
 
-    def begin(self, turn: Turn) -> None:
-        """Have it stand as being appended, durably."""
-        self._write(turn, next_file_name(once_file_name(turn.source)))
+    def begin(self, batch: ProducerBatch) -> None:
+        """Record durably that this batch is about to be appended."""
+        self._write(batch, pending_file_name(producer_file_name(batch.producer)))
 
-    def record(self, turn: Turn) -> None:
-        """Record a turn that is in the log as the last one of its source, durably, unless a later one is recorded."""
-        last = self.last(turn.source)
-        if last is None or last.turn < turn.turn:
-            self._write(turn, once_file_name(turn.source))
+    def record(self, batch: ProducerBatch) -> None:
+        """Record durably that this batch is the producer's last one, unless a later one is recorded."""
+        last = self.last(batch.producer)
+        if last is None or last.sequence < batch.sequence:
+            self._write(batch, producer_file_name(batch.producer))
 
-    def _write(self, turn: Turn, name: str) -> None:
-        data = pack_text(json.dumps(asdict(turn)).encode())
+    def _write(self, batch: ProducerBatch, name: str) -> None:
+        data = pack_text(json.dumps(asdict(batch)).encode())
         replace_file(self._directory, name, f".{name}", data, self._access)
 
-    def finish(self, source: str) -> None:
-        """Have the one that is being appended stand as the last, durably."""
-        name = once_file_name(source)
-        self._directory.rename(next_file_name(name), name)
+    def finish(self, producer: str) -> None:
+        """Make the pending batch the producer's last one, durably."""
+        name = producer_file_name(producer)
+        self._directory.rename(pending_file_name(name), name)
 
-    def settle(self, header: LogHeader, content: ByteSource, path: str) -> None:
-        """Settle every turn that stands as being appended.
+    def resolve_intents(self, header: LogHeader, content: ByteSource, path: str) -> None:
+        """Resolve every pending batch: keep it if its records are in the log, otherwise discard it.
 
-        header, content, path: of the open file, which was found and put right.
+        header, content, path: of the open file, after its recovery.
         """
-        for name in filter(is_next_file, self._directory.names()):
-            turn = self._read(name)
-            if turn is None:
+        for name in filter(is_pending_file, self._directory.names()):
+            batch = self._read(name)
+            if batch is None:
                 continue
-            if self._is_there(turn, header, content, path):
-                self.finish(turn.source)
+            if self._is_in_log(batch, header, content, path):
+                self.finish(batch.producer)
             else:
                 self._directory.remove(name)
-                # Before the flag is taken back: else a power cut might bring the name back after others have appended.
+                # Sync before the flag is cleared: otherwise a power loss could restore the name after other writers
+                # have appended.
                 self._directory.sync()
 
-    def _is_there(self, turn: Turn, header: LogHeader, content: ByteSource, path: str) -> bool:
-        """Whether a turn's records are in the log, by their bytes.
+    def _is_in_log(self, batch: ProducerBatch, header: LogHeader, content: ByteSource, path: str) -> bool:
+        """Whether a batch's records are in the log, by their bytes.
 
-        Where another program has appended in the middle of it, or cut over, others lie in their place.
+        If another program appended or cut over in the middle of the batch, other bytes are in that range.
         """
-        if turn.number == header.number:
-            return _holds(turn, header, FileEvidence(content, path))
-        if turn.number > header.number:
+        if batch.number == header.number:
+            return _holds(batch, header, FileEvidence(content, path))
+        if batch.number > header.number:
             return False
         try:
-            with self._directory.log_file(turn.number) as file:
-                before = settled_header(file.content, turn.number, file.path)
-                return _holds(turn, before, FileEvidence(file.content, file.path))
+            with self._directory.log_file(batch.number) as file:
+                before = validated_header(file.content, batch.number, file.path)
+                return _holds(batch, before, FileEvidence(file.content, file.path))
         except NotFoundError:
-            return True  # retention removed it, and that is for closed files
+            return True  # retention removed it, and retention removes only closed files
 
-    def mend(self) -> list[str]:
-        """Write again each file of which a bit is flipped, durably; their names.  What else is wrong is left."""
-        found = [name for name, problem in damaged_turns(self._directory).items() if problem is None]
+    def repair(self) -> list[str]:
+        """Rewrite each file that has one flipped bit, durably; return their names.  Other damage stays."""
+        found = [name for name, problem in damaged_producer_files(self._directory).items() if problem is None]
         for name in found:
-            turn = self._read(name)
-            if turn is not None:
-                self._write(turn, name)
+            batch = self._read(name)
+            if batch is not None:
+                self._write(batch, name)
         return found
 
-    def _read(self, name: str) -> Turn | None:
-        found = read_turn(self._directory, name)
+    def _read(self, name: str) -> ProducerBatch | None:
+        found = read_producer_batch(self._directory, name)
         return None if found is None else found[0]
 
 
-def _holds(turn: Turn, header: LogHeader, evidence: FileEvidence) -> bool:
-    return header.tail >= turn.end and evidence.crc_holds(turn.start, turn.end, turn.crc)
+def _holds(batch: ProducerBatch, header: LogHeader, evidence: FileEvidence) -> bool:
+    return header.tail >= batch.end and evidence.crc_holds(batch.start, batch.end, batch.crc)
 
 
-def damaged_turns(directory: Directory) -> dict[str, CorruptError | None]:
-    """The files of turns of which something is wrong, by name: the error, or None if a bit is flipped, and known."""
+def damaged_producer_files(directory: Directory) -> dict[str, CorruptError | None]:
+    """Return the damaged files by name: the error, or None if the damage is one flipped bit, which can be corrected."""
     found: dict[str, CorruptError | None] = {}
-    for name in sorted(filter(is_once_file, directory.names())):
+    for name in sorted(filter(is_producer_file, directory.names())):
         try:
-            read = read_turn(directory, name)
+            read = read_producer_batch(directory, name)
         except CorruptError as error:
             found[name] = error
         else:
@@ -165,22 +172,21 @@ def damaged_turns(directory: Directory) -> dict[str, CorruptError | None]:
     return found
 
 
-def read_turn(directory: Directory, name: str) -> tuple[Turn, bool] | None:
-    """The turn that a file says, and whether a flipped bit of it was put right in memory; None for no such file.
+def read_producer_batch(directory: Directory, name: str) -> tuple[ProducerBatch, bool] | None:
+    """Return the batch in a file, and whether one flipped bit was corrected in memory; None if the file does not exist.
 
     Raises: CorruptError; AccessError.
     """
     path = os.path.join(directory.path, name)
     try:
-        data, is_mended = directory.read(name, _BYTES_MAX), False
+        data = directory.read(name, _BYTES_MAX)
     except NotFoundError:
         return None
     try:
-        if not data.startswith(_UNCHECKED):
-            data, is_mended = parse_text(data)
-        turn = turn_of(json.loads(data))
+        body, is_corrected = parse_text(data)
+        batch = parse_producer_batch(json.loads(body))
     except (ValueError, RecursionError) as error:
-        raise CorruptError(path, 0, "once", f"it is no turn ({error})") from error
-    if once_file_name(turn.source) != name.removesuffix(NEXT_SUFFIX):
-        raise CorruptError(path, 0, "once", f"it is of {turn.source!r}")
-    return turn, is_mended
+        raise CorruptError(path, 0, "producer", f"it is no producer batch ({error})") from error
+    if producer_file_name(batch.producer) != name.removesuffix(PENDING_SUFFIX):
+        raise CorruptError(path, 0, "producer", f"it is a batch of {batch.producer!r}, whose file has another name")
+    return batch, is_corrected

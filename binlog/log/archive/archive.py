@@ -22,7 +22,7 @@ from datetime import timedelta
 from binlog.errors import BusyError, CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.archive_file import RAW_BYTES_MAX
 from binlog.format.log_header import Flag, LogHeader
-from binlog.format.names import archive_draft_name, archive_draft_number, archive_file_name, log_file_name
+from binlog.format.names import archive_file_name, log_file_name, unfinished_archive_name, unfinished_archive_number
 from binlog.format.values import seconds_of
 from binlog.log.directory import LogDirectory
 from binlog.log.files.closed_files import ClosedFile, closed_files, is_written, list_files
@@ -116,7 +116,7 @@ def _check_arguments(keep_last: int, keep_seconds: float | None, level: int) -> 
 def _wanted(directory: LogDirectory, keep_last: int, keep_seconds: float | None) -> tuple[Sequence[ClosedFile], bool]:
     """Return the files to archive, oldest first, and whether other programs write to the log."""
     files = list(list_files(directory))
-    mixed = any(file.header.mixed for file in files)
+    mixed = any(file.header.has_foreign_writers for file in files)
     now_ns = time.time_ns()
     closed = [file.header.number for file in files if file.header.closed]
     kept = set(closed[-keep_last:] if keep_last else [])
@@ -136,7 +136,8 @@ def _report(closed: ClosedFile) -> Archived:
     header = closed.file.header
     return Archived(
         number=header.number, name=archive_file_name(header.number),
-        record_count=header.record_count if header.ours else None, closed_ns=closed.closed_ns, raw_bytes=header.tail,
+        record_count=header.record_count if header.is_native else None, closed_ns=closed.closed_ns,
+        raw_bytes=header.tail,
     )  # fmt: skip
 
 
@@ -155,7 +156,7 @@ def _archive(directory: LogDirectory, closed: ClosedFile, *, level: int, mixed: 
 def _remove_unfinished(directory: LogDirectory) -> None:
     """Remove archives that are unfinished because their process died."""
     for name in directory.names():
-        if archive_draft_number(name) is not None:
+        if unfinished_archive_number(name) is not None:
             directory.remove(name)
 
 
@@ -192,7 +193,7 @@ class _RawFile:
                 left = self._verified(source, index)
                 self._replace_file(header, None, mixed=mixed)
                 return left
-            name = archive_draft_name(self._number)
+            name = unfinished_archive_name(self._number)
             try:
                 with directory.created(name, access_like(os.fstat(self._fd))) as draft:
                     write_archive(draft, source, index, level=level)
@@ -207,7 +208,9 @@ class _RawFile:
         found, header = self._directory.believed_header(fd, self._number)
         if os.fstat(fd).st_nlink == 0 or not header.closed:
             raise GoneError(f"{self._path} is not what it was when it was listed")
-        verdict = decide(header, FileEvidence(fd, self._path), same_boot=header.boot_id == boot_id(), vouched=False)
+        verdict = decide(
+            header, FileEvidence(fd, self._path), same_boot=header.boot_id == boot_id(), opened_before_unconfirmed=False
+        )
         if verdict.action is not Action.KEEP or header.flags & Flag.POISON:
             text = f"it needs recovery ({verdict.text or verdict.action.value}): open the log with a writer"
             raise CorruptError(self._path, verdict.tail, f"recovery-{verdict.row}", text)

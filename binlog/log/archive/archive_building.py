@@ -20,11 +20,11 @@ from binlog.errors import CorruptError
 from binlog.format.archive_file import frame_bytes_for, pack_end, pack_start
 from binlog.format.index_file import INDEX_ENTRY
 from binlog.format.log_header import HEADER_BYTES, LogHeader
-from binlog.format.names import archive_draft_name, archive_file_name
+from binlog.format.names import archive_file_name, unfinished_archive_name
 from binlog.log.archive.archive_reader import ArchiveReader
 from binlog.log.archive.zstd import Compressor, checksum_of
 from binlog.log.directory import LogDirectory, OpenedFile
-from binlog.log.files.header import read_header, settled_header
+from binlog.log.files.header import read_header, validated_header
 from binlog.log.index.index import Index, index_path, opened_index
 from binlog.log.index.index_building import complete_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck, Verified
@@ -143,7 +143,7 @@ def repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> li
     with directory.log_file(number) as file:
         if file.archive is None:
             return []  # it was restored as a file meanwhile, which the next repair handles
-        header = settled_header(file.content, number, file.path)
+        header = validated_header(file.content, number, file.path)
         done = _repair_parts(directory, file, number, dry_run=dry_run)
         contradicts = _contradicts(directory, file, header)
         if contradicts is None or next(_archive(file).lost_frames(), None) is not None:
@@ -166,7 +166,7 @@ def _repair_parts(
     if not faults:
         return []
     if not dry_run:
-        name = archive_draft_name(number)
+        name = unfinished_archive_name(number)
         status = os.fstat(file.fd)
         directory.remove(name)
         try:

@@ -1,1 +1,1 @@
-"""Which files a log has: the open one, the next one and how it is prepared, the closed ones, and what a header says."""
+"""The files of a log: the headers, the prepared next file, cutovers, the closed files."""

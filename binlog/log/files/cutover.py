@@ -1,10 +1,9 @@
-"""Closing the open file and going on in the next.
+"""Cutover: closing the open file and continuing in the next one.
 
-The order, under the open file's lock, leaves at each step either the old file
-open or the next one reachable: the next file gets its name, complete and
-synced; the directory is synced; the old file names it; the old file is closed,
-synced, its readers told, and cut to its tail.  A file that is there already
-under the next name was left by a cutover that died, and is adopted.
+All of it is under the open file's lock.  The next file gets its name, complete and synced.  The directory is synced.
+The old file names the next one.  The old file is closed and synced, its readers are woken, and it is cut to its tail.
+So at each step the old file is open or the next one is reachable.  If a file with the next name exists already, a
+cutover died there, and this one adopts the file.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, Flag, LogHeader
 from binlog.format.names import NUMBER_MAX, log_file_name
 from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
-from binlog.log.files.header import read_header, settled_header
+from binlog.log.files.header import read_header, validated_header
 from binlog.log.files.prepared_file import PreparedFile, new_header, sweep
 from binlog.log.files.sequences import RecordCounts, missing_between
 from binlog.log.ingest.ingest_record import sweep_ingests
@@ -27,7 +26,9 @@ from binlog.storage.files import sync, write_at
 
 
 def gap_error(path: str, number: int, missing: int) -> CorruptError:
-    """The error for file `number`, at `path`, which lacks its last records, by the number of the next file's first."""
+    """Return the error for file `number`, at `path`, whose last records are missing, according to the next file's first
+    sequence.
+    """
     records = "1 record is" if missing == 1 else f"{missing} records are"
     text = f"{records} missing between file {number} and file {number + 1}: the two are of different moments"
     repair = f"`binlog repair {shlex.quote(os.path.dirname(path) or '.')}` puts fillers in their places"
@@ -36,24 +37,24 @@ def gap_error(path: str, number: int, missing: int) -> CorruptError:
 
 
 def missing_next_error(path: str, header: LogHeader) -> CorruptError:
-    """The error for a closed file, at `path`, whose next one is not there."""
+    """Return the error for a closed file, at `path`, whose next file is missing."""
     text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
     text = f"{text}; `binlog repair {shlex.quote(os.path.dirname(path) or '.')}` makes an empty one"
     return CorruptError(path, LOG_HEADER.offset("next_number"), "missing-next", text)
 
 
 class NextFile(Protocol):
-    """A file that is complete but for its number: a PreparedFile, or one that already has records."""
+    """A file that is complete but for its number: a PreparedFile, or one that has records already."""
 
     def give_name(self, number: int, *, log_uuid: bytes | None, first_sequence: int, epoch: int, flags: int) -> bool:
-        """Write the header, durably, and give the file its name, durably; False if the name is taken.
+        """Write the header durably and give the file its name, durably; False if the name is taken.
 
-        log_uuid: None if no file of ours tells it.
+        log_uuid: None if no file of the log has it.
         """
 
 
 class Cutover:
-    """Cuts a log over, with a next file prepared beforehand and kept until it is used or useless."""
+    """Cuts a log over, with a prepared next file that is kept until it is used or useless."""
 
     def __init__(self, directory: LogDirectory, *, file_bytes: int, permissions: int | None) -> None:
         self._directory = directory
@@ -63,14 +64,14 @@ class Cutover:
         self._prepared: PreparedFile | None = None
 
     def prepare(self, file: WritableFile) -> None:
-        """Do, without the lock, what the cutover of `file` need not do under it."""
+        """Prepare the cutover of `file` without the lock, to keep the locked part short."""
         number = file.number + 1
         if number > NUMBER_MAX:
             raise FullError(f"{file.path}: there are no more file numbers", limit=NUMBER_MAX)
-        header = self._directory.believe(settled_header(file.fd, file.number, file.path))
+        header = self._directory.believe(validated_header(file.fd, file.number, file.path))
         if header.closed:
-            return  # somebody was quicker, as most are where many meet a limit at once
-        if not header.ours:
+            return  # another writer was faster, the usual case if many reach a limit at once
+        if not header.is_native:
             self._counts.sequence_after(header, file.fd)
         if self._prepared is not None and not (self._prepared.number == number and self._prepared.intact):
             self.discard()
@@ -80,9 +81,9 @@ class Cutover:
             )
 
     def run(self, file: WritableFile, header: LogHeader, *, following: NextFile | None = None) -> int:
-        """Cut over from `file`, whose lock is held and which is open; the number now open.
+        """Cut over from `file`, which is open and locked; return the number of the open file.
 
-        following: what to go on in, instead of an empty file, unless the next number is taken.
+        following: the file to continue in instead of an empty one, unless the next number is taken.
         """
         header = file.confirm(header)
         names = self._directory.names()
@@ -92,7 +93,7 @@ class Cutover:
             if self._directory.exists(number) or not self._give_name(file, header, number, following):
                 self._adopt(file, header, number)
         finally:
-            # Named, useless, or half written and not synced: it is never used again.
+            # Named, useless, or half written and not synced: in each case it is never used again.
             self.discard()
         file.complete_index(header)
         file.close_at(header, number)
@@ -100,13 +101,13 @@ class Cutover:
         return number
 
     def discard(self) -> None:
-        """Remove the prepared file, unless it got its name."""
+        """Remove the prepared file, unless it has its name."""
         prepared, self._prepared = self._prepared, None
         if prepared is not None:
             prepared.discard()
 
     def sequence_after(self, file: WritableFile, header: LogHeader) -> int:
-        """The sequence number of the first record behind `file`, whose lock is held."""
+        """Return the sequence of the first record after `file`, which is locked."""
         return self._counts.sequence_after(header, file.fd)
 
     def _give_name(self, file: WritableFile, header: LogHeader, number: int, following: NextFile | None) -> bool:
@@ -123,11 +124,11 @@ class Cutover:
             log_uuid=self.log_uuid(header),
             first_sequence=self.sequence_after(file, header),
             epoch=header.epoch,
-            flags=Flag.MIXED if header.mixed else 0,
+            flags=Flag.FOREIGN_WRITERS if header.has_foreign_writers else 0,
         )
 
     def _adopt(self, file: WritableFile, header: LogHeader, number: int) -> None:
-        """Take over the next file that is there already, if it can be it; never replace it."""
+        """Adopt the existing next file if it fits; never replace it."""
         path = self._directory.path_of(number)
         if not self._directory.is_file(number) and self._directory.exists(number):
             raise CorruptError(
@@ -136,20 +137,20 @@ class Cutover:
         self._directory.sync()
         with self._directory.opened(log_file_name(number), writable=True) as fd:
             found = self._directory.believe(read_header(fd, number, path))
-            if found.closed or (found.ours and header.ours and found.uuid != header.uuid):
+            if found.closed or (found.is_native and header.is_native and found.uuid != header.uuid):
                 raise CorruptError(path, 0, "next-file", f"it cannot be the file that follows {file.path}")
             if missing := missing_between(self._directory, header, file.fd, found):
                 raise gap_error(file.path, file.number, missing)
             sequence = self.sequence_after(file, header)
-            flags = Flag.MIXED if header.mixed else 0
+            flags = Flag.FOREIGN_WRITERS if header.has_foreign_writers else 0
             if found.ingesting and found.first_sequence != sequence:
                 again = replace(found, first_sequence=sequence, flags=found.flags | flags)
                 write_at(fd, again.pack(), 0, path)
                 sync(fd, path)
-            elif found.ours and found.tail == FIRST_OFFSET and found.pending is None:
-                # Records may have come to the old file since this one was named; nobody writes here before the old
-                # file is closed, so its header may be written again.  (Where the close was lost with the power, the
-                # first commit here may be there, and not be published.)
+            elif found.is_native and found.tail == FIRST_OFFSET and found.pending is None:
+                # The old file may have received records after this file was named.  No process appends here before the
+                # old file is closed, so the header may be written again.  (If a power loss took the close, the first
+                # commit here may exist, and not be published.)
                 again = new_header(
                     number, log_uuid=found.uuid, first_sequence=sequence, epoch=header.epoch, flags=flags
                 )
@@ -158,6 +159,6 @@ class Cutover:
                 sync(fd, path)
 
     def log_uuid(self, header: LogHeader) -> bytes | None:
-        """The log's identity: that of the nearest file of ours; None if another program made them all."""
+        """Return the log's identity from the nearest native file; None if another program made them all."""
         header = self._directory.nearest_native(header)
-        return header.uuid if header.ours else None
+        return header.uuid if header.is_native else None

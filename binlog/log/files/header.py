@@ -1,10 +1,8 @@
-"""Reading a log file's header while others rewrite it, and whether its tail can be believed.
+"""A log file's header as a reader uses it: validated without the lock, and cached between polls.
 
-The header of a log file as a reader last believed it, and looking whether it has changed.
-
-A reader looks before each wait and after each wake-up, and nearly always finds the same header or one append more.  So
-these two are told in one call of C (native/log/header.c), and only what it is unsure of is read and parsed here, as
-header_reading says.  What C believes, that would believe as well.
+A reader checks the header before each wait and after each wake-up, and nearly always finds it unchanged or one append
+further.  One call of C recognizes these two cases (native/log/header.c).  All others are read and parsed here, by
+`validated_bytes`, which would accept every header that C accepts.
 """
 
 from __future__ import annotations
@@ -30,23 +28,23 @@ _BELL = LOG_HEADER.offset("doorbell")
 
 
 def read_header(content: ByteSource, number: int, path: str) -> LogHeader:
-    """The header as one read gives it, which is right under the lock; see `settled_header` for elsewhere."""
+    """Return the header from one read, which is enough under the lock; without it use `validated_header`."""
     return parse_log_header(read_at(content, HEADER_BYTES, 0, path), path=path, number=number)
 
 
-def settled_header(content: ByteSource, number: int, path: str) -> LogHeader:
-    """A checked header, read without the lock; see `settled_bytes`."""
-    return settled_bytes(content, number, path)[0]
+def validated_header(content: ByteSource, number: int, path: str) -> LogHeader:
+    """Return a header that was read without the lock and validated; see `validated_bytes`."""
+    return validated_bytes(content, number, path)[0]
 
 
-def settled_bytes(
+def validated_bytes(
     content: ByteSource, number: int, path: str, known: LogHeader | None = None
 ) -> tuple[LogHeader, bytes]:
-    """A checked header, read without the lock, and its bytes.
+    """Return a header that was read without the lock and validated, and its bytes.
 
-    known: one that was checked before; where nothing has changed since, one read is all.
-    A read that meets a write may see half of it.  So one read is believed where our live block vouches for its tail;
-    anything else, damage too, only once two reads in a row give the same bytes.
+    known: an earlier validated header; if nothing has changed since, one read is enough.
+    A read that overlaps a write may see half of it.  So one read is accepted if the live block proves its tail;
+    everything else, including damage, only if two reads in a row give the same bytes.
     """
     before = b""
     while True:
@@ -61,31 +59,31 @@ def settled_bytes(
             continue
         if known is not None and header == replace(known, doorbell=header.doorbell):
             return header, data
-        if header.settled or again:
+        if header.is_consistent or again:
             break
     evidence = FileEvidence(content, path)
     same_boot = is_this_boot(header.boot_id)
     believed = believe_tail(header, evidence, file_bytes=lambda: content_bytes(content), same_boot=same_boot)
     check_header(believed, path)
-    if header.ours and not (same_boot and header.live_good and believed.tail >= header.own_tail):
+    if header.is_native and not (same_boot and header.live_good and believed.tail >= header.published_tail):
         believed = _recovered(believed, evidence, path, same_boot=same_boot)
     elif is_unproven(believed, evidence):
-        believed = replace(believed, tail=believed.own_tail)
-    # What is on the disk says something else: no later look may find it unchanged, and believe it.
+        believed = replace(believed, tail=believed.published_tail)
+    # The disk has another tail: a later check must not find these bytes unchanged and accept them.
     return believed, data if believed.tail == header.tail else _bell_alone(data)
 
 
 def check_header(header: LogHeader, path: str) -> None:
-    """Raise CorruptError where the header's tail or its count cannot be right, whatever happened to the file."""
+    """Raise CorruptError if the header's tail or record count is impossible, whatever happened to the file."""
     if not header.first_offset <= header.tail <= OFFSET_MAX:
         raise CorruptError(path, _TAIL, "tail", f"the tail {header.tail} is not a place for a record")
-    # Where the live block's CRC does not hold, recovery may still find the count in a commit slot.
+    # If the live block's CRC does not match, recovery may still find the count in a commit slot.
     if header.live_good and header.first_sequence + header.record_count > COUNT_MAX:
         raise CorruptError(path, _COUNT, "record-count", f"{header.record_count} records cannot be")
 
 
 def check_size(tail: int, content: ByteSource, path: str) -> None:
-    """Raise CorruptError where the file ends before its tail.  A reader finds out when it comes there."""
+    """Raise CorruptError if the file ends before its tail.  A reader notices when it gets there."""
     file_bytes = content_bytes(content)
     if tail > file_bytes:
         raise CorruptError(path, file_bytes, "truncated", f"the tail is {tail}, the file has {file_bytes} bytes")
@@ -96,12 +94,12 @@ def _bell_alone(data: bytes) -> bytes:
 
 
 def _recovered(header: LogHeader, evidence: FileEvidence, path: str, *, same_boot: bool) -> LogHeader:
-    """The header as recovery would leave it, in memory alone.
+    """Return the header as recovery would leave it, in memory only.
 
-    Either another boot wrote it last, so that what the page cache held is gone, and no writer has been here since; or
-    the live block or the tail is damaged, for a read that met a write was repeated.
+    Either another boot wrote it last, so that its page cache is lost, and no writer has been here since; or the live
+    block or the tail is damaged, because a read that overlapped a write was repeated.
     """
-    verdict = decide(header, evidence, same_boot=same_boot, vouched=False)
+    verdict = decide(header, evidence, same_boot=same_boot, opened_before_unconfirmed=False)
     if verdict.action is Action.REFUSE:
         raise CorruptError(path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
     return recovered(header, verdict)
@@ -109,19 +107,19 @@ def _recovered(header: LogHeader, evidence: FileEvidence, path: str, *, same_boo
 
 # The low byte of the flags, which are big-endian.
 _FLAGS = LOG_HEADER.offset("flags") + 1
-_MIXED = int(Flag.MIXED)
+_MIXED = int(Flag.FOREIGN_WRITERS)
 _UNSURE = int(lib.BINLOG_HEADER_UNSURE)
 
 
 class HeaderCache:
-    """See the module.
+    """The header of a log file as last validated.
 
-    believe: gives a header the status and the next number that are believed (witnesses.py).
-    `begin` comes first.
-    closed, next_number: as they were at the last look.
-    after_close_from: what lies there or farther on was added by another program after the close.
+    `begin` must be called first.
+    believe: gives a header the status and the next number that are validated (evidence.py).
+    closed, next_number: as of the last check.
+    after_close_from: the offset from which another program added records after the close.
     seed: of the checksums of the live block, the slots and the index's entries.
-    address: of what the C knows, valid as long as this is.
+    address: of the C structure, valid for the lifetime of this object.
     """
 
     _header: LogHeader
@@ -139,59 +137,59 @@ class HeaderCache:
         self.address = int(ffi.cast("uintptr_t", self._cache))
 
     def begin(self, content: ByteSource, identity: Identity) -> None:
-        """Read it for the first time; `identity` is of the file or archive.
+        """Read the header for the first time; `identity` is of the file or archive.
 
         Raises: CorruptError; VersionError; AccessError.
         """
-        header, data = settled_bytes(content, self._number, self._path)
+        header, data = validated_bytes(content, self._number, self._path)
         self._content = content
         self._identity = identity
-        # Without a descriptor the C is unsure of everything, and asks us: an archive's header never changes.
+        # Without a descriptor C leaves everything to Python: an archive's header never changes.
         self._cache.fd = content if isinstance(content, int) else -1
         self._cache.device, self._cache.inode = identity
         self.seed = self._cache.seed = block_seed(header.uuid, self._number)
         self._take(header, data)
 
     def refresh(self) -> int:
-        """Read the header again; its tail.  Raises: CorruptError."""
+        """Read the header again and return its tail.  Raises: CorruptError."""
         if lib.binlog_header_refresh(self._cache) == _UNSURE:
             self._read_carefully()
         return self.tail
 
     @property
     def tail(self) -> int:
-        """Where the next record will be written, as it was at the last look."""
+        """The offset of the next record, as of the last check."""
         tail: int = self._cache.tail
         return tail
 
     @property
     def header(self) -> LogHeader:
-        """All of it."""
+        """All of the header."""
         if self._header.tail != self.tail:
-            # The C saw an append, which is all that it believes without us.
+            # C saw an append, which is the only change that it accepts.
             found = parse_log_header(ffi.buffer(self._cache.header)[:], path=self._path, number=self._number)
             self._header = self._believe(found)
         return self._header
 
     @property
     def mixed(self) -> bool:
-        """Whether another program writes here too, as far as this header tells."""
+        """Whether another program appends to the log too, if this header can tell."""
         if self._header.tail != self.tail:
-            # Without parsing all of it: a waiting reader asks each time.
+            # A waiting reader asks each time, so do not parse all of the header.
             return bool(self._cache.header[_FLAGS] & _MIXED)
-        return self._header.mixed
+        return self._header.has_foreign_writers
 
     @property
     def doorbell_at_previous_read(self) -> int:
-        """The doorbell as it was before the last look.
+        """The doorbell as of the check before the last one.
 
-        What is waited on must have been read before the tail is, and one read gives no order: so it is the last one's.
+        A reader must read the doorbell that it waits on before it reads the tail, and one read has no order within it.
         """
         bell: int = self._cache.doorbell_at_previous_read
         return bell
 
     def reconsider(self) -> bool:
-        """Whether the file is closed, by what the directory holds now.  Raises: CorruptError."""
+        """Whether the file is closed, according to the directory as it is now.  Raises: CorruptError."""
         self._read_carefully()
         return self.closed
 
@@ -199,7 +197,7 @@ class HeaderCache:
         if isinstance(self._content, int) and not is_open_on(self._content, self._identity):
             raise failure(errno.EBADF, self._path, "reading")
         before = self.header
-        header, data = settled_bytes(self._content, self._number, self._path, known=before)
+        header, data = validated_bytes(self._content, self._number, self._path, known=before)
         if header.tail < before.tail:
             raise CorruptError(self._path, _TAIL, "tail", f"the tail went back from {before.tail}")
         self._take(header, data)
@@ -209,12 +207,12 @@ class HeaderCache:
         self._header = header = self._believe(header)
         self.closed = header.closed
         self.next_number = header.next_number
-        self.after_close_from = header.own_tail if header.closed else OFFSET_MAX
+        self.after_close_from = header.published_tail if header.closed else OFFSET_MAX
         cache.doorbell_at_previous_read = int.from_bytes(ffi.buffer(cache.header)[_BELL : _BELL + 4], "big")
         cache.tail = header.tail
-        # Last: as long as these are the old ones, a next look is as good as this one, should Ctrl-C have ended it.
+        # Last: if Ctrl-C comes before this line, the old bytes make the next check repeat the work.
         cache.header = data
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop reading the header."""
         self._content = self._cache.fd = -1

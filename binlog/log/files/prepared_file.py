@@ -1,8 +1,7 @@
-"""A log file before it has its name.
+"""A prepared file: the next log file before it has its name.
 
-Made under a random name that only its maker knows, complete and synced before
-it is named, and named without ever replacing a file that is there.  What a
-maker left that died is only ever removed, never used.
+It has a random name that only its maker knows.  It is complete and synced before it is named, and the naming never
+replaces an existing file.  If the maker dies, other processes remove the file and never use it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class PreparedFile:
 
     def __init__(self, directory: LogDirectory, number: int, *, file_bytes: int, access: FileAccess) -> None:
         self.number = number
-        self._fd = -1  # what `discard` finds where making it fails
+        self._fd = -1  # for `discard`, if creating the file fails
         self._generation = fork_generation()
         self._directory = directory
         self._name = prepared_file_name(number)
@@ -43,13 +42,13 @@ class PreparedFile:
 
     @property
     def intact(self) -> bool:
-        """Whether the descriptor was not closed behind our back."""
+        """Whether the descriptor is still open on this file: a program may have closed it."""
         return is_open_on(self._fd, self._identity)
 
     def give_name(
         self, number: int, *, log_uuid: bytes | None, first_sequence: int, epoch: int = 0, flags: int = 0
     ) -> bool:
-        """Write the header, sync it, and give the file its name; False where the name is taken.
+        """Write the header, sync it, and give the file its name; False if the name is taken.
 
         log_uuid: None for a new one.
         """
@@ -70,7 +69,7 @@ class PreparedFile:
             allocate(self._fd, 0, HEADER_BYTES, self._path)
 
     def discard(self) -> None:
-        """Close the file, and remove it where it did not get its name."""
+        """Close the file, and remove it if it has no name."""
         fd, self._fd = self._fd, -1
         if fd < 0:
             return
@@ -102,7 +101,7 @@ def make_file(
 
 
 def new_header(number: int, *, log_uuid: bytes, first_sequence: int, epoch: int = 0, flags: int = 0) -> LogHeader:
-    """The header of an empty file, made now."""
+    """Return the header of an empty file that is made now."""
     return new_log_header(
         number=number, uuid=log_uuid, first_sequence=first_sequence, created_ns=time.time_ns(), boot_id=boot_id(),
         epoch=epoch, flags=flags,
@@ -110,12 +109,12 @@ def new_header(number: int, *, log_uuid: bytes, first_sequence: int, epoch: int 
 
 
 def new_log_uuid() -> bytes:
-    """The identity of a new log."""
+    """Return the identity of a new log."""
     return uuid.uuid4().bytes
 
 
 def sweep(directory: LogDirectory, open_number: int, names: Iterable[str]) -> None:
-    """Remove the prepared files of numbers up to the open one's: their makers died, or can only lose the race.
+    """Remove the prepared files up to the open one's number: their makers died, or can only lose the race.
 
     names: a listing of the directory.
     """

@@ -1,20 +1,21 @@
-"""Ingest: drafts become the next files of a log, without a copy, through ordinary cutovers.
+"""Ingestion: external files become the next files of a log, without a copy, through ordinary cutovers.
 
-The order, under the open file's lock: each draft gets its header, is synced, and moves into the log's directory under a
-hidden name; the record of the ingest is written, durably, which decides it.  Then each of the files in turn is what a
-prepared file is to a cutover: it gets the next number, durably, and the open file is closed and leads to it.  Only then
-does it lose its hidden name.  Invariants:
+The order, under the open file's lock: each external file gets its header, is synced, and moves to a hidden name in the
+log's directory.  The ingest record is written durably, which decides the ingest.  Then each file serves one cutover as
+its prepared file: it gets the next number, durably, and the open file is closed and names it.  Only then does it lose
+its hidden name.  Invariants:
 
-- At each system call the log's files are in a state that an ordinary cutover can leave.  So a program that knows
-  nothing of ingests (jPOS), and every reader, agrees with us on what is in the log.
-- Before the record is durable, a death leaves hidden files, which the next cutover removes.  After that, every writer
-  that takes the open file's lock places the next file before it does anything else: when it opens the log, when it
-  moves on to another file, and when it finds Flag.ONCE in the header, which the open file has until all are placed.
-- Once all are placed, only the turn is left to be written down.  Appends do not wait for that: the flag goes, and the
-  record, which tells the turn, stays until a writer has written it down.
-- A hidden file is in the log if it is closed, or if the log has a file with its number and its time of creation.  The
-  two may be different inodes: a copy of the directory has made two files of one.
-- A file that another program gave the next number meanwhile is never replaced: ours is placed after it.
+- At each system call the log's files are in a state that an ordinary cutover can leave.  So every reader, and a program
+  that knows nothing of ingests (jPOS), agrees with binlog on the contents of the log.
+- If a process dies before the record is durable, it leaves hidden files, which the next cutover removes.  After that,
+  every writer that takes the open file's lock places the next file before it does anything else: when it opens the log,
+  when it moves to another file, and when it sees Flag.INTENT in the header, which the open file has until all files are
+  placed.
+- When all files are placed, only the producer's batch remains to be recorded.  Appends do not wait for that: the flag
+  is cleared, and the ingest record, which holds the batch, stays until a writer has recorded it.
+- A hidden file is in the log if it is closed, or if the log has a file with its number and its creation time.  The two
+  may be different inodes, because a copy of the directory makes two files of one.
+- A file that another program gave the next number meanwhile is never replaced: the ingested file is placed after it.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ from binlog.format.log_header import (
     parse_log_header,
 )
 from binlog.format.names import INGEST_FILE, NUMBER_MAX, ingest_part, log_file_name
-from binlog.log.append.producers import Turn
+from binlog.log.append.producers import ProducerBatch
 from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
 from binlog.log.files.cutover import Cutover
 from binlog.log.files.prepared_file import new_header, new_log_uuid
 from binlog.log.index.index_building import IndexWriter
-from binlog.log.ingest.external_file import Drafted
+from binlog.log.ingest.external_file import ExternalFile
 from binlog.log.ingest.ingest_record import (
     IngestRecord,
     part_names,
@@ -77,13 +78,13 @@ _NONCE_BYTES = 4
 
 
 def unknown_outcome(directory: LogDirectory, error: BinlogError) -> UnknownOutcomeError:
-    """What to raise if an ingest is decided and `error` ends the call."""
-    text = f"{directory.path}: the drafts become files of the log once a writer can go on with it: {error}"
+    """Return the error to raise if `error` ends the call after the ingest was decided."""
+    text = f"{directory.path}: the external files join the log as soon as a writer can resume the ingest: {error}"
     return UnknownOutcomeError(text)
 
 
-class Ingest:
-    """Ingests drafts for one writer, and finishes the ingests of others.
+class Ingestion:
+    """Ingests external files for one writer, and finishes the ingests of other writers.
 
     permissions: of the files; None for those of the open file.
     """
@@ -92,79 +93,86 @@ class Ingest:
         self._directory = directory
         self._cutover = cutover
         self._permissions = permissions
-        self._entries: dict[str, bytes] = {}  # by a hidden name, of the index of a file that this writer ingests
+        self._entries: dict[str, bytes] = {}  # the index entries of files that this writer ingests, by hidden name
 
-    def can_take(self, drafts: Sequence[Drafted]) -> bool:
-        """Whether each is a file that can move: synced, ours, whole, and on the log's file system."""
-        return bool(drafts) and all(draft.durable and self._is_own(draft) for draft in drafts)
+    def can_take(self, files: Sequence[ExternalFile]) -> bool:
+        """Whether each file can move into the log: synced, owned by this user, whole, and on the log's file system."""
+        return bool(files) and all(each.durable and self._is_own(each) for each in files)
 
-    def _is_own(self, draft: Drafted) -> bool:
+    def _is_own(self, file: ExternalFile) -> bool:
         try:
-            status = os.lstat(draft.path)
+            status = os.lstat(file.path)
         except OSError:
             return False  # reading it raises the error
         return (
             stat.S_ISREG(status.st_mode)
             and status.st_nlink == 1
             and status.st_uid == os.geteuid()
-            and status.st_size == draft.end
+            and status.st_size == file.end
             and status.st_dev == os.fstat(self._directory.fd).st_dev
         )
 
-    def is_last(self, file: WritableFile, header: LogHeader) -> bool:
-        """Whether no file follows the open one, whose lock is held; if one does, the open one is closed now.
+    def ensure_last(self, file: WritableFile, header: LogHeader) -> bool:
+        """Whether no file follows the open one, which is locked; if one does, close the open one.
 
-        Raises: CorruptError for a file behind a gap; as `Cutover.run`.
+        Raises: CorruptError for a file after a gap; as `Cutover.run`.
         """
         beyond = [number for number in self._directory.listed() if number > file.number]
         if file.number + 1 in beyond:
-            self._cutover.run(file, header)  # whoever cut over died before it closed this file
+            self._cutover.run(file, header)  # a process died in a cutover before it closed this file
             return False
         if beyond:
-            text = f"file {file.number} is open, and file {beyond[0]} lies behind a gap"
+            text = f"file {file.number} is open, and file {beyond[0]} follows a gap"
             raise CorruptError(file.path, LOG_HEADER.offset("next_number"), "missing-next", text)
         return True
 
     def begin(
-        self, file: WritableFile, header: LogHeader, drafts: Sequence[Drafted], *, source: str | None, turn: int
-    ) -> Turn:
-        """Decide that the drafts follow `file`, and place the first of them; `go_on` places the others.
+        self,
+        file: WritableFile,
+        header: LogHeader,
+        files: Sequence[ExternalFile],
+        *,
+        producer: str | None,
+        sequence: int,
+    ) -> ProducerBatch:
+        """Decide that the external files follow `file`, and place the first of them; `resume` places the others.
 
-        file: the open one, whose lock is held; confirmed, and the last.  source: None if this is no turn.
+        file: the open one, locked, confirmed, and the last.  producer: None if the files are no producer's
+            batch.
         Raises: FullError or AccessError with nothing appended; PoisonedError; UnknownOutcomeError.
         """
-        directory, first = self._directory, drafts[0]
-        count = sum(draft.record_count for draft in drafts)
-        found = Turn(source or "", turn, count, file.number + 1, FIRST_OFFSET, first.end, first.crc)
-        if file.number + len(drafts) > NUMBER_MAX:
+        directory, first = self._directory, files[0]
+        count = sum(each.record_count for each in files)
+        found = ProducerBatch(producer or "", sequence, count, file.number + 1, FIRST_OFFSET, first.end, first.crc)
+        if file.number + len(files) > NUMBER_MAX:
             raise FullError(f"{file.path}: there are no more file numbers", limit=NUMBER_MAX)
         before = read_ingest(directory)
         if before is not None:
             self._end(file, before)
         sweep_ingests(directory, directory.names())
-        record = IngestRecord(secrets.token_hex(8), None if source is None else found)
-        names = part_names(record.identity, len(drafts))
-        if header.ours:
-            file.mark_once(header)
+        record = IngestRecord(secrets.token_hex(8), None if producer is None else found)
+        names = part_names(record.identity, len(files))
+        if header.is_native:
+            file.set_intent(header)
         try:
             access = file.access(self._permissions)
-            for name, draft, new in zip(names, drafts, self._headers(file, header, drafts), strict=True):
-                self._take(draft, name, new, access)
-            # Before the record: a hidden name that is not there means that its file is in the log.
+            for name, each, new in zip(names, files, self._headers(file, header, files), strict=True):
+                self._take(each, name, new, access)
+            # Before the record: from then on, a missing hidden name means that its file is in the log.
             directory.sync()
             write_ingest(directory, record, file.access())
-            self._entries = {name: draft.entries for name, draft in zip(names, drafts, strict=True)}
+            self._entries = {name: each.entries for name, each in zip(names, files, strict=True)}
             self._place(file, header, names[0], record)
         except PoisonedError:
             raise
         except BinlogError as error:
-            if not self._is_called_off(file):
+            if not self._cancel(file):
                 raise unknown_outcome(directory, error) from error
             raise
         return found
 
-    def _is_called_off(self, file: WritableFile) -> bool:
-        """Call an ingest off, durably, if it has placed no file after `file`; False if it goes on.
+    def _cancel(self, file: WritableFile) -> bool:
+        """Cancel an ingest durably if it has placed no file after `file`; return False if it must go through.
 
         Raises: PoisonedError.
         """
@@ -175,20 +183,20 @@ class Ingest:
             try:
                 remove_ingest(directory)
             except BinlogError:
-                return False  # the record decides, and it is still there
+                return False  # the record still exists, and decides the ingest
         directory.sync()
-        # What cannot be done now is left as after a death, for the next writer and the next cutover.
+        # If this fails, the state is as after a crash, and the next writer and the next cutover clean up.
         with suppress(FullError, AccessError):
             sweep_ingests(directory, directory.names())
         with suppress(FullError, AccessError, CorruptError, GoneError):
-            file.settle(reopen=False)
+            file.recover(reopen=False)
         return True
 
-    def go_on(self, file: WritableFile, header: LogHeader) -> LogHeader | None:
-        """Place the next file of an ingest that is decided, or finish it if all are placed.
+    def resume(self, file: WritableFile, header: LogHeader) -> LogHeader | None:
+        """Place the next file of a decided ingest, or finish the ingest if all files are placed.
 
-        file: the open one, whose lock is held, settled.
-        Returns the header to go on with; None if `file` is closed now.
+        file: the open one, locked, after its recovery.
+        Returns the header to continue with; None if `file` is closed now.
         Raises: FullError, AccessError, CorruptError, PoisonedError.
         """
         record = read_ingest(self._directory)
@@ -200,53 +208,53 @@ class Ingest:
                 return None
             self._directory.remove(name)
         with suppress(FullError, AccessError):
-            self._end(file, record)  # else whoever comes next tries again
-        return file.forget_once()
+            self._end(file, record)  # otherwise the next writer tries again
+        return file.clear_intent()
 
-    def unrecorded_turn(self, source: str) -> Turn | None:
-        """The turn of an ingest that is finished but for its record; right after `go_on`."""
+    def unrecorded_batch(self, producer: str) -> ProducerBatch | None:
+        """Return the producer's batch of an ingest that is finished but for its record; right after `resume`."""
         record = read_ingest(self._directory)
-        turn = None if record is None else record.turn
-        return turn if turn is not None and turn.source == source else None
+        batch = None if record is None else record.batch
+        return batch if batch is not None and batch.producer == producer else None
 
-    def _headers(self, file: WritableFile, before: LogHeader, drafts: Sequence[Drafted]) -> Iterator[LogHeader]:
-        """The headers of the drafts as the files that follow `file`."""
+    def _headers(self, file: WritableFile, before: LogHeader, files: Sequence[ExternalFile]) -> Iterator[LogHeader]:
+        """Iterate over the headers that make the external files follow `file`."""
         sequence = self._cutover.sequence_after(file, before)
         log_uuid = self._cutover.log_uuid(before) or new_log_uuid()
-        flags = Flag.ONCE | (Flag.MIXED if before.mixed else 0)
-        for number, draft in enumerate(drafts, file.number + 1):
+        flags = Flag.INTENT | (Flag.FOREIGN_WRITERS if before.has_foreign_writers else 0)
+        for number, each in enumerate(files, file.number + 1):
             empty = new_header(number, log_uuid=log_uuid, first_sequence=sequence, epoch=before.epoch, flags=flags)
             slot = CommitSlot(
-                counter=1, start=FIRST_OFFSET, end=draft.end, record_count=draft.record_count,
-                time_ns=empty.created_ns + 1, group_crc=draft.crc, epoch=empty.epoch,
+                counter=1, start=FIRST_OFFSET, end=each.end, record_count=each.record_count,
+                time_ns=empty.created_ns + 1, group_crc=each.crc, epoch=empty.epoch,
                 nonce=int.from_bytes(os.urandom(_NONCE_BYTES), "big"),
             )  # fmt: skip
             yield replace(
-                empty.with_slot(slot), tail=draft.end, own_tail=draft.end, record_count=draft.record_count,
-                confirmed_end=draft.end, confirmed_counter=slot.counter,
+                empty.with_slot(slot), tail=each.end, published_tail=each.end, record_count=each.record_count,
+                confirmed_end=each.end, confirmed_counter=slot.counter,
             )  # fmt: skip
-            sequence += draft.record_count
+            sequence += each.record_count
 
-    def _take(self, draft: Drafted, name: str, header: LogHeader, access: FileAccess) -> None:
-        """Write the draft's header, durably, and move the file into the log's directory under a hidden name."""
-        directory, path = self._directory, draft.path
+    def _take(self, file: ExternalFile, name: str, header: LogHeader, access: FileAccess) -> None:
+        """Write the external file's header, durably, and move the file to a hidden name in the log's directory."""
+        directory, path = self._directory, file.path
         with closing(Descriptor(AT_FDCWD, path, path)) as descriptor:
             fd = descriptor.fd
-            # Two writers may have been given the same draft: the second one finds that its name is gone.
+            # If two writers were given the same file, the second finds that its name is gone.
             lock(fd, path, 0)
-            with own_errors(path, "looking for it again"):
+            with own_errors(path, "checking it again"):
                 same = os.path.samestat(os.fstat(fd), os.lstat(path))
-            if not same or not self._is_own(draft):
-                raise AccessError(f"{path} is not what it was when it was given", errno=errno.ESTALE, path=path)
+            if not same or not self._is_own(file):
+                raise AccessError(f"{path} has changed since it was finished", errno=errno.ESTALE, path=path)
             if any(read_at(fd, HEADER_BYTES, 0, path)):
-                raise AccessError(f"{path} is no draft: it has a header", errno=errno.EINVAL, path=path)
+                raise AccessError(f"{path} is no external file: it has a header", errno=errno.EINVAL, path=path)
             check_can_give(directory.fd, access, path)
             give_access(fd, access, path)
             try:
                 write_at(fd, header.pack(), 0, path)
                 sync(fd, path)
             except PoisonedError as error:
-                # The disk failed for the draft alone; the log is as it was.
+                # The disk failed for this file alone; the log is unchanged.
                 number = error.__cause__.errno if isinstance(error.__cause__, OSError) else None
                 text = f"{path} could not be made a file of the log: {os.strerror(number or 0)}"
                 raise AccessError(text, errno=number or errno.EIO, path=path) from error
@@ -254,17 +262,17 @@ class Ingest:
                 os.rename(path, name, dst_dir_fd=directory.fd)
 
     def _place(self, file: WritableFile, header: LogHeader, name: str, record: IngestRecord) -> None:
-        """Cut over from the open file to a file of the ingest, or to what has the next number already."""
+        """Cut over from the open file to a file of the ingest, or to the file that has the next number already."""
         number = file.number + 1
-        turn = record.turn
-        if turn is not None and ingest_part(name) == (record.identity, 0) and turn.number != number:
-            # Others have gone on since it was decided.
-            write_ingest(self._directory, replace(record, turn=replace(turn, number=number)), file.access())
+        batch = record.batch
+        if batch is not None and ingest_part(name) == (record.identity, 0) and batch.number != number:
+            # Other programs cut over after the ingest was decided.
+            write_ingest(self._directory, replace(record, batch=replace(batch, number=number)), file.access())
         part = IngestedFile(self._directory, name)
         try:
             self._cutover.run(file, header, following=part)
             if part.named:
-                # Under its lock, so that nobody makes another index meanwhile.
+                # Under its lock, so that no other process makes another index meanwhile.
                 part.write_index(self._entries.pop(name, None))
                 self._directory.remove(name)
         finally:
@@ -277,23 +285,23 @@ class Ingest:
         except NotFoundError:
             return True
         if found.status != Status.OPEN and found.next_number:
-            return True  # two witnesses: before it is closed, both are zero
+            return True  # two fields must agree, because both are zero before the file is closed
         if found.number > open_number:
-            return False  # it may have that number already, but the file before it is open
+            return False  # it may have that number already, but the file before it is still open
         try:
-            there = self._directory.read_header(found.number)
+            existing = self._directory.read_header(found.number)
         except NotFoundError:
             return False
-        return (there.uuid, there.created_ns) == (found.uuid, found.created_ns)
+        return (existing.uuid, existing.created_ns) == (found.uuid, found.created_ns)
 
     def _end(self, file: WritableFile, record: IngestRecord) -> None:
-        if record.turn is not None:
-            file.turns.record(record.turn)
+        if record.batch is not None:
+            file.producers.record(record.batch)
         remove_ingest(self._directory)
 
 
 class IngestedFile:
-    """A file of an ingest that is decided, to be given its number: what a PreparedFile is to an ordinary cutover."""
+    """A file of a decided ingest that waits for its number, in the role of a PreparedFile in an ordinary cutover."""
 
     def __init__(self, directory: LogDirectory, name: str) -> None:
         self.named = False
@@ -302,9 +310,9 @@ class IngestedFile:
         self._path = directory.file_path(name)
         with ExitStack() as opened:
             self._descriptor = opened.enter_context(closing(directory.descriptor(name)))
-            # From before it has a number until its index is written.  Only a process that is dying can have it still.
+            # Held until the index is written.  Only a dying process may still have the lock.
             lock(self._descriptor.fd, self._path)
-            self._header, self._is_mended = read_unnamed_header(self._descriptor.fd, self._path)
+            self._header, self._is_corrected = read_unnamed_header(self._descriptor.fd, self._path)
             opened.pop_all()
 
     def give_name(self, number: int, *, log_uuid: bytes | None, first_sequence: int, epoch: int, flags: int) -> bool:
@@ -315,7 +323,7 @@ class IngestedFile:
         header = replace(found, number=number, first_sequence=first_sequence, flags=found.flags | flags)
         for slot in found.slots():
             header = header.with_slot(slot)  # its CRC depends on the number
-        if header != found or self._is_mended:
+        if header != found or self._is_corrected:
             write_at(fd, header.pack(), 0, self._path)
             sync(fd, self._path)
         self._header = header
@@ -330,7 +338,7 @@ class IngestedFile:
         return True
 
     def write_index(self, entries: bytes | None) -> None:
-        """Write the index, after the file before it was closed; without `entries` only its beginning."""
+        """Write the index, after the file before it was closed; without `entries` only its header."""
         directory, number, fd = self._directory, self._header.number, self._descriptor.fd
         with suppress(BinlogError, OSError):
             os.utime(fd)  # entries that are made later have this time, or a later one
@@ -339,12 +347,12 @@ class IngestedFile:
                     index.add(bytearray(entries), first_sequence=self._header.first_sequence, time_ns=time.time_ns())
 
     def discard(self) -> None:
-        """Give the file back, and so its lock.  Its hidden name stays."""
+        """Close the file, which releases its lock.  Its hidden name stays."""
         self._descriptor.close()
 
 
 def read_unnamed_header(fd: int, path: str) -> tuple[LogHeader, bool]:
-    """The header of a file of an ingest, which nobody has appended to, and whether a flipped bit of it was put right.
+    """Return the header of an ingest's file that has no records appended, and whether one flipped bit was corrected.
 
     Raises: CorruptError; VersionError.
     """
@@ -359,14 +367,14 @@ def read_unnamed_header(fd: int, path: str) -> tuple[LogHeader, bool]:
 
 
 def _is_unnamed(data: bytes, size: int) -> bool:
-    """Whether a header is as an ingest leaves it, and the file ends where the header says."""
+    """Whether a header is as an ingest leaves it, and the file ends at the header's tail."""
     try:
         header = parse_log_header(data, path="")
     except (CorruptError, VersionError):
         return False
     first, last = header.slot(0), header.slot(1)
     return (
-        header.settled
+        header.is_consistent
         and header.status == Status.OPEN
         and not header.next_number
         and not any(header.zero)
@@ -378,7 +386,8 @@ def _is_unnamed(data: bytes, size: int) -> bool:
 
 
 def _parse_header(data: bytes, path: str) -> LogHeader:
-    """A header, with one flipped bit of its identity put right in memory.  Raises: CorruptError; VersionError."""
+    """Return a header, with one flipped bit of its identity corrected in memory.  Raises: CorruptError;
+    VersionError."""
     try:
         return parse_log_header(data, path=path)
     except (CorruptError, VersionError):

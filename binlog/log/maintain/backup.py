@@ -20,7 +20,7 @@ from binlog.format.names import (
     INGEST_FILE,
     damaged_file_range,
     index_file_name,
-    is_once_file,
+    is_producer_file,
     log_file_name,
 )
 from binlog.format.record import Ref
@@ -87,7 +87,7 @@ def backup(
         directory.log_numbers()
         _check_free(target)
         with closing(Session(directory, WriterOptions(lock_timeout=lock_timeout, file_system=file_system))) as session:
-            moment = session.at_one_moment(lambda file: _read_moment(directory, file))
+            moment = session.while_locked(lambda file: _read_moment(directory, file))
         return _copy(directory, moment, target)
 
 
@@ -105,7 +105,7 @@ def _read_moment(directory: LogDirectory, file: WritableFile) -> _Moment:
     header = file.header()
     small = {}
     for name in directory.names():
-        if name == INGEST_FILE or is_once_file(name) or name == index_file_name(file.number):
+        if name == INGEST_FILE or is_producer_file(name) or name == index_file_name(file.number):
             small[name] = directory.read(name)
     data = read_at(file.fd, HEADER_BYTES, 0, file.path)
     return _Moment(file.number, directory.open(log_file_name(file.number)), data, header.tail, small)

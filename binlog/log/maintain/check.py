@@ -23,21 +23,21 @@ from binlog.format.log_header import (
 )
 from binlog.format.names import (
     INGEST_FILE,
-    archive_draft_number,
     archive_file_name,
     archive_file_number,
     damaged_file_range,
     log_file_name,
+    unfinished_archive_number,
 )
 from binlog.format.problem import Problem, problem_of
-from binlog.log.append.producers import damaged_turns
+from binlog.log.append.producers import damaged_producer_files
 from binlog.log.directory import LogDirectory, OpenedFile
 from binlog.log.files.cutover import gap_error, missing_next_error
-from binlog.log.files.header import check_size, read_header, settled_header
+from binlog.log.files.header import check_size, read_header, validated_header
 from binlog.log.files.sequences import missing_between
 from binlog.log.index.index import index_path, index_times, opened_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck
-from binlog.log.ingest.ingest_record import look_at_ingest
+from binlog.log.ingest.ingest_record import inspect_ingest
 from binlog.log.recovery.record_walk import count_records
 from binlog.storage.files import ByteSource, LostFrameError
 
@@ -93,7 +93,7 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
         try:
             with directory.log_file(number) as file:
                 path = file.path
-                settled = settled_header(file.content, number, path)
+                settled = validated_header(file.content, number, path)
                 header = directory.believe(settled)
                 if wanted:
                     yield from _check_witnesses(file, settled, header)
@@ -119,7 +119,7 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
 
 def _check_ingest(directory: LogDirectory) -> Iterator[Problem]:
     try:
-        found = look_at_ingest(directory)
+        found = inspect_ingest(directory)
     except CorruptError as error:
         yield problem_of(error, directory.path)
         return
@@ -128,9 +128,9 @@ def _check_ingest(directory: LogDirectory) -> Iterator[Problem]:
 
 
 def _check_turns(directory: LogDirectory) -> Iterator[Problem]:
-    for name, error in damaged_turns(directory).items():
+    for name, error in damaged_producer_files(directory).items():
         path = directory.file_path(name)
-        yield Problem(path, 0, "once", FLIPPED) if error is None else problem_of(error, path)
+        yield Problem(path, 0, "producer", FLIPPED) if error is None else problem_of(error, path)
 
 
 def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) -> Iterator[Problem]:
@@ -145,13 +145,13 @@ def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) 
         text = f"the next number is {settled.next_number}, which can only be {believed.next_number}"
         yield Problem(path, at, "next-number", text)
     found = read_header(file.content, believed.number, path)
-    if not found.ours or (found.live_good and found.tail == found.own_tail):
+    if not found.is_native or (found.live_good and found.tail == found.published_tail):
         return
     if found != read_header(file.content, believed.number, path):
         return  # a write was in progress
     if not found.live_good:
         yield Problem(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not match")
-    elif found.tail < found.own_tail or settled.tail == settled.own_tail == found.own_tail:
+    elif found.tail < found.published_tail or settled.tail == settled.published_tail == found.published_tail:
         text = f"the tail is {found.tail}, but only {settled.tail} can be right"
         yield Problem(path, LOG_HEADER.offset("tail"), "tail", text)
 
@@ -170,15 +170,15 @@ def _check_one(directory: LogDirectory, file: OpenedFile, header: LogHeader) -> 
 
 
 def _check_file(content: ByteSource, header: LogHeader, path: str) -> Iterator[Problem]:
-    if header.ours:
+    if header.is_native:
         yield from _check_blocks(header, path)
     check_size(header.tail, content, path)
-    if not header.ours:
+    if not header.is_native:
         count_records(content, header.first_offset, header.tail, header.tail, path)
         return
-    count, end = count_records(content, FIRST_OFFSET, header.own_tail, header.tail, path)
-    if end != header.own_tail:
-        yield Problem(path, end, "chain", f"the records' lengths do not meet our tail {header.own_tail}")
+    count, end = count_records(content, FIRST_OFFSET, header.published_tail, header.tail, path)
+    if end != header.published_tail:
+        yield Problem(path, end, "chain", f"the records' lengths do not meet our tail {header.published_tail}")
     elif count != header.record_count:
         at = LOG_HEADER.offset("record_count")
         yield Problem(path, at, "record-count", f"the header counts {header.record_count} records, there are {count}")
@@ -205,7 +205,7 @@ def _check_index(
 
 def _check_times(directory: LogDirectory, header: LogHeader, path: str) -> Iterator[Problem]:
     """Report times that contradict the clock or each other by more than an adjustment of a clock does."""
-    if not header.ours:
+    if not header.is_native:
         return
     now_ns = time.time_ns() + _CLOCK_NS
     times = index_times(directory, header)
@@ -223,7 +223,7 @@ def _check_quarantined(directory: LogDirectory, header: LogHeader, names: Iterab
     for name in names:
         _, start, end = damaged_file_range(name) or (0, 0, 0)
         # Recovery quarantines only bytes that were never acknowledged, after the tail of the file that it cut.
-        if start < header.own_tail:
+        if start < header.published_tail:
             text = f"the records from {start} to {end} were damaged and are quarantined in {name}; fillers replace them"
             status = directory.status(name)
             if status is not None and status.st_size == 0:
@@ -268,12 +268,12 @@ def _pair_problems(before: LogHeader, header: LogHeader, directory: LogDirectory
     elif not before.closed and (header.number != before.number + 1 or not header.unused):
         text = f"file {before.number} is open, and is followed by file {header.number}, which is in use"
         yield Problem(directory.path_of(before.number), LOG_HEADER.offset("status"), "two-open", text)
-    if not (before.ours and header.ours):
+    if not (before.is_native and header.is_native):
         return
-    if before.closed and before.own_tail < before.tail:
+    if before.closed and before.published_tail < before.tail:
         # A native writer closed the file, because the next one is native too: these bytes came later.
-        text = f"{before.tail - before.own_tail} bytes of records that another program appended after the close"
-        yield Problem(directory.path_of(before.number), before.own_tail, "late", text)
+        text = f"{before.tail - before.published_tail} bytes of records that another program appended after the close"
+        yield Problem(directory.path_of(before.number), before.published_tail, "late", text)
     if before.uuid != header.uuid:
         yield Problem(path, LOG_HEADER.offset("uuid"), "uuid", "the file belongs to another log than the one before it")
     expected = before.first_sequence + before.record_count
@@ -302,7 +302,7 @@ def _check_renamed(directory: LogDirectory) -> Iterator[Problem]:
         if (
             not _RENAMED.match(name)
             or archive_file_number(name)
-            or archive_draft_number(name)
+            or unfinished_archive_number(name)
             or damaged_file_range(name)
         ):
             continue

@@ -54,9 +54,9 @@ def rebuilt_header(directory: LogDirectory, number: int) -> tuple[LogHeader, str
         found = _from_index(index, number)
     uuid, first, end = found if found is not None else (None, None, None)
     for each in (before, after):
-        if each is not None and each.ours:
+        if each is not None and each.is_native:
             uuid = uuid or each.uuid
-    if before is not None and before.ours:
+    if before is not None and before.is_native:
         first = before.first_sequence + before.record_count
     header = new_log_header(
         number=number, uuid=uuid or new_log_uuid(), first_sequence=first or 0, created_ns=time.time_ns(),
@@ -134,11 +134,11 @@ class FileRepair:
             write_at(fd, corrected[at : at + 1], at, path)
         found, header = self._directory.believed_header(fd, self._number)
         if is_unproven(header, FileEvidence(fd, path)):
-            header = replace(header, tail=header.own_tail)
+            header = replace(header, tail=header.published_tail)
         if header != found:
             text = "the header's status, next number or tail cannot be right, and is rewritten"
             self.report(LOG_HEADER.offset("status"), "header", text)
-        if header.ours and any(header.zero):
+        if header.is_native and any(header.zero):
             header = replace(header, zero=bytes(len(header.zero)))
             self.report(_ZERO, "header", "the header's last eight bytes are reset to zero")
         if not self._dry_run:
@@ -166,7 +166,7 @@ class FileRepair:
     def check_cut(self, header: LogHeader) -> bool:
         """If the file ends before its tail, seal it at the last whole record and return True."""
         size = os.fstat(self._fd).st_size
-        if not header.ours or size >= header.tail:
+        if not header.is_native or size >= header.tail:
             return False
         text = f"the file was cut to {size} bytes, and the records from there to {header.tail} are lost"
         if not header.closed:
@@ -197,9 +197,9 @@ class FileRepair:
         end = last_whole_record_end(self._fd, sound_to, header.tail, self._path)
         if end < header.tail:
             header = self._cut(header, end)
-        elif filled and header.ours and not header.closed:
+        elif filled and header.is_native and not header.closed:
             self.commit_in_new_epoch(header)
-        elif header.ours and header.slots_spoilt and header.tail == header.own_tail:
+        elif header.is_native and header.has_damaged_slot and header.tail == header.published_tail:
             self.report(LOG_HEADER.offset("slot_0"), "header", "a commit slot whose CRC does not match is replaced")
             self.commit_in_new_epoch(_without_spoilt(header))
         if not self._dry_run or not filled:
@@ -255,9 +255,9 @@ class FileRepair:
         sync(fd, path)
         # The index may be a later copy than the file, with entries of other records here.
         complete_index(self._directory, header, fd)
-        if header.ours:
+        if header.is_native:
             before = RecordCounts(self._directory).sequence_after(header, fd) - header.first_sequence
-            header = replace(header, tail=end, own_tail=end, record_count=before + count)
+            header = replace(header, tail=end, published_tail=end, record_count=before + count)
             self.commit_in_new_epoch(header)
         else:
             write_at(fd, end.to_bytes(8, "big"), LOG_HEADER.offset("tail"), path)
@@ -342,7 +342,7 @@ class FileRepair:
     def _cut(self, header: LogHeader, end: int) -> LogHeader:
         """Quarantine everything from `end` on, and close the file there, or leave it closed."""
         text = f"a record is damaged, and the start of the next is not known: {header.tail - end} bytes are quarantined"
-        if not header.ours:
+        if not header.is_native:
             return header  # in a foreign file only the tail is ever moved, and never back
         self.report(end, "sealed", f"{text}, the file ends at {end}")
         if self._dry_run:
@@ -358,7 +358,7 @@ class FileRepair:
         if good < end:
             self._recovery.set_aside(good, end)
         confirmed = min(header.confirmed_end, good)
-        cut = replace(header, tail=good, own_tail=good, record_count=count, confirmed_end=confirmed)
+        cut = replace(header, tail=good, published_tail=good, record_count=count, confirmed_end=confirmed)
         self.commit_in_new_epoch(cut)
         os.ftruncate(self._fd, good)
         return cut
@@ -366,11 +366,12 @@ class FileRepair:
     def _seal(self, header: LogHeader, good: int, end: int) -> None:
         slots = [slot for slot in header.slots() if slot.end <= good]
         counter = max([header.confirmed_counter if header.live_good else 0, *(slot.counter for slot in header.slots())])
+        kept_flags = Flag.FOREIGN_WRITERS | Flag.STRICT | Flag.INTENT
         base = replace(
             _without_spoilt(header), live_good=True,
-            own_tail=slots[0].end if slots else header.first_offset,
+            published_tail=slots[0].end if slots else header.first_offset,
             record_count=slots[0].record_count if slots else 0, confirmed_end=good, confirmed_counter=counter,
-            flags=header.flags & (Flag.MIXED | Flag.STRICT | Flag.ONCE) if header.live_good else Flag.ONCE,
+            flags=header.flags & kept_flags if header.live_good else Flag.INTENT,
         )  # fmt: skip
         self._recovery.carry_out(base, Verdict(14, Action.SEAL, good, end=end))
 

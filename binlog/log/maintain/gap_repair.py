@@ -70,7 +70,7 @@ class GapRepair:
         """Return whether the first of two files may need to be closed, or filled."""
         if not self._directory.is_file(before.number):
             return False  # nothing is added to an archive
-        if before.ours and following.ours and before.uuid != following.uuid:
+        if before.is_native and following.is_native and before.uuid != following.uuid:
             return False
         if not before.closed and (not following.unused or following.number < last):
             return True
@@ -102,7 +102,9 @@ class GapRepair:
         """Recover a file whose lock is held, and return its header; None if recovery refuses it."""
         directory, path = self._directory, self._directory.log_path(number)
         _, header = directory.believed_header(fd, number)
-        verdict = decide(header, FileEvidence(fd, path), same_boot=header.boot_id == boot_id(), vouched=False)
+        verdict = decide(
+            header, FileEvidence(fd, path), same_boot=header.boot_id == boot_id(), opened_before_unconfirmed=False
+        )
         if verdict.action is Action.REFUSE:
             return None
         if self._dry_run:
@@ -121,7 +123,7 @@ class GapRepair:
             return new_header(number, log_uuid=uuid, first_sequence=before.first_sequence + before.record_count)
         with directory.log_file(before.number) as file:
             sequence = RecordCounts(directory).sequence_after(before, file.content)
-        flags = Flag.MIXED if before.mixed else 0
+        flags = Flag.FOREIGN_WRITERS if before.has_foreign_writers else 0
         make_file(
             directory, number, file_bytes=HEADER_BYTES, access=directory.access(),
             log_uuid=uuid, first_sequence=sequence, epoch=before.epoch, flags=flags,
@@ -131,4 +133,4 @@ class GapRepair:
     def _log_uuid(self) -> bytes | None:
         """Return the log's uuid; None if other programs made all of its files."""
         headers = (self._header(number) for number in reversed(self._directory.listed()))
-        return next((header.uuid for header in headers if header is not None and header.ours), None)
+        return next((header.uuid for header in headers if header is not None and header.is_native), None)

@@ -19,13 +19,13 @@ from datetime import timedelta
 
 from binlog.errors import BusyError, NotFoundError
 from binlog.format.names import (
-    archive_draft_name,
-    archive_draft_number,
     archive_file_name,
     damaged_file_range,
     index_file_name,
     index_file_number,
     log_file_name,
+    unfinished_archive_name,
+    unfinished_archive_number,
 )
 from binlog.format.record import Ref
 from binlog.format.values import coerce_options
@@ -121,7 +121,7 @@ def prune(
             _remove_leftovers(directory, damaged=damaged)
         pruned = []
         quarantined = directory.quarantined() if damaged else {}
-        mixed = any(file.header.mixed for file in files)
+        mixed = any(file.header.has_foreign_writers for file in files)
         for closed in _removable(files, retention, mixed=mixed, now_ns=time.time_ns()):
             if mixed and is_written(directory, closed.file.header.number):
                 break
@@ -147,12 +147,12 @@ def _report(directory: LogDirectory, closed: ClosedFile, quarantined: list[str])
     file = closed.file
     number = file.header.number
     own = archive_file_name(number) if file.archived else log_file_name(number)
-    with_it = [archive_file_name(number), archive_draft_name(number), index_file_name(number)]
+    with_it = [archive_file_name(number), unfinished_archive_name(number), index_file_name(number)]
     sidecars = sorted([*(name for name in with_it if name != own and directory.has(name)), *quarantined])
     return Pruned(
         number=number,
         names=(own, *sidecars),
-        record_count=file.header.record_count if file.header.ours else None,
+        record_count=file.header.record_count if file.header.is_native else None,
         closed_ns=closed.closed_ns,
         disk_bytes=file.disk_bytes + sum(map(directory.disk_bytes, sidecars)),
     )
@@ -182,6 +182,6 @@ def _remove_leftovers(directory: LogDirectory, *, damaged: bool) -> None:
     lowest = min(directory.numbers(), default=0)
     for name in directory.names():
         taken = damaged_file_range(name) if damaged else None
-        number = taken[0] if taken is not None else index_file_number(name) or archive_draft_number(name)
+        number = taken[0] if taken is not None else index_file_number(name) or unfinished_archive_number(name)
         if number is not None and number < lowest:
             directory.remove(name)

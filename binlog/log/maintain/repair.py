@@ -15,7 +15,7 @@ from binlog.errors import CorruptError, NotFoundError, VersionError
 from binlog.format.log_header import LogHeader
 from binlog.format.names import log_file_name
 from binlog.format.values import member, seconds_of
-from binlog.log.append.producers import damaged_turns
+from binlog.log.append.producers import damaged_producer_files
 from binlog.log.append.session import Session
 from binlog.log.directory import LogDirectory
 from binlog.log.maintain.file_repair import FileRepair
@@ -83,10 +83,14 @@ def repair(
                     continue  # pruned after the listing, or the header is unusable, as `check` reports
             done += [Repair(*each) for each in GapRepair(directory, dry_run=dry_run, lock_timeout=lock_timeout).run()]
             if numbers and dry_run:
-                done += [_turn_mended(directory, name) for name, error in damaged_turns(directory).items() if not error]
+                done += [
+                    _repaired_producer(directory, name)
+                    for name, error in damaged_producer_files(directory).items()
+                    if not error
+                ]
             elif numbers:
                 options = WriterOptions(lock_timeout=lock_timeout, file_system=file_system)
-                done += [_turn_mended(directory, name) for name in _open_and_close(directory, options)]
+                done += [_repaired_producer(directory, name) for name in _open_and_close(directory, options)]
             return done
 
 
@@ -108,14 +112,14 @@ def _open_and_close(directory: LogDirectory, options: WriterOptions) -> list[str
     """Let a writer finish recovery, cutovers and ingests; return the producer files that were rewritten."""
     try:
         with closing(Session(directory, options)) as session:
-            return session.run(lambda file, header: file.turns.mend())
+            return session.run(lambda file, header: file.producers.repair())
     except (CorruptError, VersionError):
         return []  # `check` reports it
 
 
-def _turn_mended(directory: LogDirectory, name: str) -> Repair:
-    text = "a flipped bit of the file that tells a turn of a source is put right"
-    return Repair(directory.file_path(name), 0, "once", text)
+def _repaired_producer(directory: LogDirectory, name: str) -> Repair:
+    text = "a flipped bit in the file of a producer's last batch is corrected"
+    return Repair(directory.file_path(name), 0, "producer", text)
 
 
 def _repair_file(directory: LogDirectory, number: int, *, dry_run: bool, lock_timeout: float | None) -> list[Repair]:
@@ -131,7 +135,7 @@ def _repair_records(header: LogHeader, fd: int, path: str, file: FileRepair) -> 
     if file.check_cut(header):
         return
     same_boot = header.boot_id == boot_id()
-    verdict = decide(header, FileEvidence(fd, path), same_boot=same_boot, vouched=False)
+    verdict = decide(header, FileEvidence(fd, path), same_boot=same_boot, opened_before_unconfirmed=False)
     if verdict.action is Action.REFUSE:
         file.salvage(header, verdict.text)
     elif verdict.action is Action.KEEP or (verdict.action is Action.CONFIRM and same_boot):

@@ -10,7 +10,7 @@ from binlog.format.log_header import LogHeader
 from binlog.format.names import FileKind, file_kind
 from binlog.format.record import Ref
 from binlog.log.directory import LogDirectory
-from binlog.log.files.header import settled_header
+from binlog.log.files.header import validated_header
 from binlog.storage.staging_area import staging_area_usage
 
 
@@ -161,9 +161,9 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
 def _file_stat(directory: LogDirectory, number: int) -> tuple[LogHeader, FileStat]:
     with directory.log_file(number) as file:
         path, archived = file.path, file.archive is not None
-        header = directory.believe(settled_header(file.content, number, path))
+        header = directory.believe(validated_header(file.content, number, path))
         status = os.fstat(file.fd)
-    ours = header.ours
+    is_native = header.is_native
     disk_bytes = 512 * status.st_blocks
     used_bytes = -(-header.tail // status.st_blksize) * status.st_blksize
     return header, FileStat(
@@ -173,14 +173,14 @@ def _file_stat(directory: LogDirectory, number: int) -> tuple[LogHeader, FileSta
         next_number=header.next_number,
         first_offset=header.first_offset,
         tail=header.tail,
-        record_count=header.record_count if ours and header.tail == header.own_tail else None,
-        first_sequence=header.first_sequence if ours else None,
-        created_ns=header.created_ns if ours else None,
-        uuid=header.uuid.hex() if ours else None,
-        mixed=header.mixed,
+        record_count=header.record_count if is_native and header.tail == header.published_tail else None,
+        first_sequence=header.first_sequence if is_native else None,
+        created_ns=header.created_ns if is_native else None,
+        uuid=header.uuid.hex() if is_native else None,
+        mixed=header.has_foreign_writers,
         file_bytes=status.st_size,
         disk_bytes=disk_bytes,
         prepared_bytes=0 if archived else max(disk_bytes - used_bytes, 0),
-        durable_end=header.tail if archived else header.confirmed_end if ours else None,
+        durable_end=header.tail if archived else header.confirmed_end if is_native else None,
         archived=archived,
     )

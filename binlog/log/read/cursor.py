@@ -281,7 +281,7 @@ class Cursor:
             return True
         self._check_gap(place.file, following)
         header = cache.header
-        if not (self.follow and header.ours and following.ours and header.uuid == following.uuid):
+        if not (self.follow and header.is_native and following.is_native and header.uuid == following.uuid):
             return False
         # This file was copied just before the cutover: it has all records, but not the close.
         self._open_next(place, number)
@@ -303,7 +303,7 @@ class Cursor:
                 raise GoneError(f"{place.file.path}: {text}") from None
             raise missing_next_error(place.file.path, header) from None
         try:
-            if file.header.ours and header.ours and file.header.uuid != header.uuid:
+            if file.header.is_native and header.is_native and file.header.uuid != header.uuid:
                 text = f"the file belongs to another log than {place.file.path}"
                 raise CorruptError(file.path, LOG_HEADER.offset("uuid"), "uuid", text)
             self._check_gap(place.file, file.header)
@@ -343,7 +343,7 @@ class Cursor:
         if self._start is Start.END:
             file = self._open_newest(numbers)
             return FilePosition(
-                file, file.header.tail, file.sequence_at(file.header.tail) if file.header.settled else None
+                file, file.header.tail, file.sequence_at(file.header.tail) if file.header.is_consistent else None
             )
         return FilePosition.first(self._open(numbers[0]))
 

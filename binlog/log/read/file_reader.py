@@ -148,7 +148,7 @@ class FileReader:
         Raises: ValueError if no record starts there; CorruptError.
         """
         header = self.header
-        if offset == header.tail == header.own_tail and header.ours:
+        if offset == header.tail == header.published_tail and header.is_native:
             return header.first_sequence + header.record_count
         if header.first_offset <= offset <= header.tail:
             for place in self._places(lambda search: search.before(offset)):
@@ -158,7 +158,7 @@ class FileReader:
                     self._check_behind_lost(offset)
                     return None
                 if end == offset:
-                    return place.sequence + count if header.ours else None
+                    return place.sequence + count if header.is_native else None
         raise ValueError(f"{self.number}:{offset} is not the start of a record; the file's tail is {header.tail}")
 
     def offset_of(self, sequence: int) -> int:
@@ -168,9 +168,9 @@ class FileReader:
         """
         header = self.header
         if sequence >= header.first_sequence + header.record_count:
-            return header.own_tail
+            return header.published_tail
         place = self._places(lambda search: search.before_sequence(sequence))[0]
-        return skip_records(self.content, place.offset, sequence - place.sequence, header.own_tail, self.path)
+        return skip_records(self.content, place.offset, sequence - place.sequence, header.published_tail, self.path)
 
     def _check_behind_lost(self, offset: int) -> None:
         """Check that a record starts at `offset`, although frames before it, and so their record counts, are lost.

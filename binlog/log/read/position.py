@@ -32,7 +32,7 @@ class FilePosition:
     def first(cls, file: FileReader) -> FilePosition:
         """Return the position of the file's first record."""
         header = file.header
-        return cls(file, header.first_offset, header.first_sequence if header.ours else None)
+        return cls(file, header.first_offset, header.first_sequence if header.is_native else None)
 
     @property
     def has_more(self) -> bool:

@@ -80,12 +80,12 @@ class RangeReader:
     def uuid(self) -> str | None:
         """The log's uuid, in hexadecimal; None for a file that another program made."""
         header = self._file.header
-        return header.uuid.hex() if header.ours else None
+        return header.uuid.hex() if header.is_native else None
 
     def __iter__(self) -> Iterator[TimedBatch | DamagedRange]:
         """Yield the records in order.  Raises: CorruptError, FullError; ValueError if start or end is not a bound."""
         header = self._file.header
-        close_end = min(self.end, header.own_tail) if header.ours and header.closed else self.end
+        close_end = min(self.end, header.published_tail) if header.is_native and header.closed else self.end
         at, sequence = yield from self._verified(close_end)
         if at < close_end:
             at, sequence = yield from self._plain(at, close_end, sequence)
@@ -127,11 +127,11 @@ class RangeReader:
                             yield found
                             at = found.end
                         elif isinstance(found, Unproven):
-                            sequence = check.sequence if header.ours else None
+                            sequence = check.sequence if header.is_native else None
                             yield from self._plain(max(at, self.start), min(found.end, end), sequence)
                             at = found.end
                     if at > self.start:
-                        return min(at, end), check.sequence if header.ours else None
+                        return min(at, end), check.sequence if header.is_native else None
         return self.start, file.sequence_at(self.start)
 
     def _timed_batch(self, found: Verified, at: int, end: int) -> TimedBatch:
@@ -148,7 +148,7 @@ class RangeReader:
         before = sequences[0] + first
         among = slice(bisect_right(sequences, before) - 1, bisect_left(sequences, before + last - first))
         ends = array("Q", [*(each - before for each in sequences[among][1:]), last - first])
-        sequence = before if header.ours else None
+        sequence = before if header.is_native else None
         batch = Batch(header.number, at, found.data, places.offsets[first : last + 1], sequence)
         return TimedBatch(batch, ends, times_ns[among])
 

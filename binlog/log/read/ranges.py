@@ -82,7 +82,7 @@ def narrow_range(
         if (before is not None and before >= end) or (beyond is not None and beyond < start):
             return start, start
         lowest, highest = sequences
-        if header.ours and header.tail == header.own_tail:
+        if header.is_native and header.tail == header.published_tail:
             if highest is not None and highest < header.first_sequence:
                 return start, start
             if lowest is not None and lowest >= header.first_sequence + header.record_count:
@@ -95,10 +95,10 @@ def narrow_range(
         if beyond is not None:
             place = search.after(beyond)
             ends += [place.offset] if place else []
-        if lowest is not None and header.ours:
+        if lowest is not None and header.is_native:
             place = search.before_sequence(lowest)
             starts += [place.offset] if place else []
-        if highest is not None and header.ours:
+        if highest is not None and header.is_native:
             place = search.after_sequence(highest)
             ends += [place.offset] if place else []
         earliest, latest = times_ns
@@ -131,7 +131,7 @@ def limit_range(
         if records_max is None:
             return found, None
         first = file.sequence_at(start)
-        if first is None or file.header.tail != file.header.own_tail:
+        if first is None or file.header.tail != file.header.published_tail:
             at = skip_records(file.content, start, records_max, found, file.path)
             return at, count_records(file.content, start, at, found, file.path)[0]
         if (found - start) // LENGTH_BYTES > records_max:

@@ -112,7 +112,7 @@ def find_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> File
         kept = False
         try:
             header = file.header
-            if header.ours and header.first_sequence <= start.number:
+            if header.is_native and header.first_sequence <= start.number:
                 end = header.first_sequence + header.record_count
                 if start.number > end or (start.number == end and foreign):
                     text = f"after them are those of another program in file {foreign}" if foreign else "so far"
@@ -120,7 +120,7 @@ def find_sequence(start: Sequence, numbers: list[int], open_file: _Open) -> File
                 place = FilePosition(file, file.offset_of(start.number), start.number)
                 kept = True
                 return place
-            foreign = foreign if header.ours else number
+            foreign = foreign if header.is_native else number
         finally:
             if not kept:
                 file.close()
@@ -141,7 +141,7 @@ def find_time(start: Since, numbers: list[int], open_file: _Open) -> FilePositio
         try:
             if following is None or _last_time_ns(file, following, open_file) >= time_ns:
                 found = file.since(time_ns)
-                place = FilePosition(file, found.offset, found.sequence if file.header.ours else None)
+                place = FilePosition(file, found.offset, found.sequence if file.header.is_native else None)
                 kept = True
                 return place
         finally:

@@ -1,1 +1,1 @@
-"""Recovering a log file after a crash: the decision table, the evidence it takes, and carrying it out."""
+"""Recovery of a log file after a crash: the decision table, its evidence, and carrying it out."""

@@ -1,9 +1,8 @@
-"""What a log file's bytes prove to recovery: see recovery_table.Evidence.
+"""The evidence for recovery: bytes that checksums prove, and header fields that a second witness confirms.
 
-The three header fields that no checksum covers, each believed only where a second witness agrees.
-
-Another program writes the status, the next number and the tail, and knows nothing of our checksums; so none can cover
-them.  docs/format.md numbers the rules.  A writer writes what is believed into the header again, under the lock.
+Another program writes the status, the next number and the tail, and knows nothing of our checksums, so none can cover
+these three fields.  Each is accepted only if a second witness agrees; docs/format.md numbers the rules.  A writer
+corrects the header accordingly, under the lock.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _READ_BYTES = 1 << 20
 
 
 class FileEvidence:
-    """Reads a file through the page cache, a MiB at a time."""
+    """The Evidence in a file, read through the page cache, a MiB at a time."""
 
     def __init__(self, content: ByteSource, path: str) -> None:
         self._content = content
         self._path = path
 
     def crc_holds(self, start: int, end: int, crc: int) -> bool:
-        """Whether the bytes are all there and have this CRC-32C."""
+        """Whether the bytes exist and have this CRC-32C."""
         found = 0
         while start < end:
             data = read_at(self._content, min(_READ_BYTES, end - start), start, self._path)
@@ -46,7 +45,7 @@ class FileEvidence:
         return found == crc
 
     def chain_end(self, start: int, end: int) -> int:
-        """Where the longest run of whole records ends."""
+        """Return the end of the longest run of whole records."""
         return last_whole_record_end(self._content, start, end, self._path)
 
     def blank(self, start: int, end: int) -> bool:
@@ -54,7 +53,7 @@ class FileEvidence:
         return is_blank(self._content, start, end, self._path)
 
     def proven_end(self, start: int, end: int) -> int:
-        """How far the index proves the bytes."""
+        """Return the end of the bytes that the index proves."""
         path = self._path
         try:
             header = parse_log_header(read_at(self._content, HEADER_BYTES, 0, path), path=path)
@@ -74,7 +73,7 @@ _NEXT = LOG_HEADER.offset("next_number")
 
 
 class Following(enum.Enum):
-    """What the directory says of the file with the next number."""
+    """The state of the file with the next number, according to the directory."""
 
     MISSING = enum.auto()
     EMPTY = enum.auto()
@@ -82,11 +81,11 @@ class Following(enum.Enum):
 
 
 def believe_status(header: LogHeader, following: Callable[[], Following]) -> LogHeader:
-    """The header with the status and the next number that are believed.
+    """Return the header with the validated status and next number.
 
-    A file is closed if two of these three hold: its status says so; it names the file with the number after its own;
-    that file is in the log.  An open file may have named a next one that is empty: then a cutover is under way.
-    following: asked only if the header's two fields disagree.
+    A file is closed if two of these three hold: its status is closed; it names the file with the next number; that file
+    is in the log.  An open file may name a next file that is empty: then a cutover is in progress.
+    following: called only if the header's two fields disagree.
     """
     says_closed, names_next = header.status == Status.CLOSED, header.next_number == header.number + 1
     closed = says_closed and names_next
@@ -102,36 +101,41 @@ def believe_status(header: LogHeader, following: Callable[[], Following]) -> Log
 
 
 def believe_tail(header: LogHeader, evidence: Evidence, *, file_bytes: Callable[[], int], same_boot: bool) -> LogHeader:
-    """The header, with our own copy of the tail in place of one that cannot be right.
+    """Return the header, with the published tail in place of a tail that is impossible.
 
-    The copy has a checksum, and so have the bytes before it.  A tail before the copy is damaged if those bytes are
-    sound.  A tail beyond it is damaged if it lies beyond the end of the file, with nothing but zeros between.
-    same_boot: otherwise a power cut may have taken the end of the file, and recovery judges that (row 7).
+    The published tail has a checksum, and so have the bytes before it.  A tail before the published one is damaged if
+    those bytes are valid.  A tail after it is damaged if it is beyond the end of the file, with only zeros between.
+    same_boot: otherwise a power loss may have taken the end of the file, which recovery decides (row 7).
     """
-    if not header.ours or not header.live_good or header.tail == header.own_tail:
+    if not header.is_native or not header.live_good or header.tail == header.published_tail:
         return header
-    if header.tail < header.own_tail:
+    if header.tail < header.published_tail:
         damaged = _own_holds(header, evidence)
     else:
         size = file_bytes()
         beyond = header.tail > OFFSET_MAX or (same_boot and header.tail > size)
-        damaged = beyond and evidence.blank(header.own_tail, min(header.tail, size))
-    return replace(header, tail=header.own_tail) if damaged else header
+        damaged = beyond and evidence.blank(header.published_tail, min(header.tail, size))
+    return replace(header, tail=header.published_tail) if damaged else header
 
 
 def is_unproven(header: LogHeader, evidence: Evidence) -> bool:
-    """Whether the tail moved over nothing but zeros, in a log where no other program is known to write.
+    """Whether the tail moved over zeros only, in a log with no known foreign writer.
 
-    Prepared space is all zeros, and zeros are a chain of empty records: this is a damaged tail, or the first records
-    of another program.  A reader stops at our own copy, a writer refuses the file.
+    Prepared space is all zeros, and zeros are a chain of empty records.  So the tail is damaged, or another program
+    appended its first records.  A reader stops at the published tail; a writer refuses the file.
     """
-    if not header.ours or not header.live_good or header.flags & Flag.MIXED or header.tail <= header.own_tail:
+    if (
+        not header.is_native
+        or not header.live_good
+        or header.flags & Flag.FOREIGN_WRITERS
+        or header.tail <= header.published_tail
+    ):
         return False
-    return evidence.blank(header.own_tail, header.tail)
+    return evidence.blank(header.published_tail, header.tail)
 
 
 def _own_holds(header: LogHeader, evidence: Evidence) -> bool:
-    start, end = header.confirmed_end, header.own_tail
+    start, end = header.confirmed_end, header.published_tail
     last = header.slot(header.confirmed_counter)
     if start < end:
         return evidence.crc_holds(start, end, header.running_crc)
@@ -139,9 +143,9 @@ def _own_holds(header: LogHeader, evidence: Evidence) -> bool:
 
 
 def heal(fd: int, found: LogHeader, believed: LogHeader, path: str) -> None:
-    """Write the fields that are believed in place of those found.  The file's lock is held.
+    """Write the validated fields over those found.  The caller holds the file's lock.
 
-    Each write leaves a header of which the same is believed, so a death in between does no harm.
+    After each write the validated fields are the same as before, so a crash in between does no harm.
     """
     if believed.tail != found.tail:
         write_at(fd, believed.tail.to_bytes(8, "big"), _TAIL, path)

@@ -1,6 +1,7 @@
-"""What recovery does to files and to names: on the disk, or in the crash model, where a process dies in between.
+"""The file operations of recovery, as protocols: on the disk, or in the crash model.
 
-DiskFile (storage/files.py) is a File, and LogDirectory a Directory; stress/model/disk.py has the other ones.
+DiskFile (storage/files.py) is a File, and LogDirectory a Directory. stress/model/disk.py has the others, in which a
+process may die between any two operations.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from binlog.storage.files import ByteSource
 
 
 class Readable(Protocol):
-    """A log file.  content: what it is read from.  path: for messages."""
+    """A log file.  content: its bytes.  path: for messages."""
 
     @property
     def content(self) -> ByteSource: ...
@@ -45,13 +46,13 @@ class Directory(Protocol):
     def sync(self) -> None: ...
 
 
-def replace_file(directory: Directory, name: str, draft: str, data: bytes, access: FileAccess) -> None:
-    """Have a file hold `data`, durably, whatever it held.  draft: its name until then.
+def replace_file(directory: Directory, name: str, unfinished: str, data: bytes, access: FileAccess) -> None:
+    """Replace the contents of a file, durably and atomically.  unfinished: its name until it is complete.
 
     Raises: FullError; PoisonedError; AccessError.
     """
-    directory.remove(draft)
-    with directory.created(draft, access) as file:
+    directory.remove(unfinished)
+    with directory.created(unfinished, access) as file:
         file.write(data, 0)
         file.sync()
-    directory.rename(draft, name)
+    directory.rename(unfinished, name)

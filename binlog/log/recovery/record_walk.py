@@ -1,7 +1,4 @@
-"""Walking the lengths of a range of a file, in large reads, without keeping what lies between.
-
-The refusal of a record that is larger than a reader is willing to hold in memory.
-"""
+"""Walking the record lengths in a range of a file, in large reads, without keeping the data."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ _COUNT_MAX = _READ_BYTES
 
 
 def count_records(content: ByteSource, start: int, until: int, tail: int, path: str) -> tuple[int, int]:
-    """The number of records that begin at `start` or after it and before `until`, and where the last of them ends.
+    """Return the number of records that begin in `start` to `until`, and the end of the last of them.
 
-    The end equals `until` where that is a record's bound, as the tail always is, and lies beyond it otherwise.
+    The end equals `until` if that is a record boundary, as the tail always is; otherwise it is greater.
     Raises: CorruptError at a length that leads past the tail.
     """
     at, count = start, 0
@@ -34,14 +31,14 @@ def count_records(content: ByteSource, start: int, until: int, tail: int, path: 
         elif len(data) < LENGTH_BYTES:
             raise CorruptError(path, at, "truncated", f"the file ends before its tail {tail}")
         else:
-            # Longer than one read: step over it by its length alone.
+            # Longer than one read: skip it by its length.
             count += 1
             at += LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
     return count, at
 
 
 def last_whole_record_end(content: ByteSource, start: int, end: int, path: str) -> int:
-    """Where the last whole record ends that lies between `start` and `end`."""
+    """Return the end of the last whole record in `start` to `end`."""
     at = start
     while at < end:
         data = read_at(content, min(_READ_BYTES, end - at), at, path)
@@ -53,13 +50,13 @@ def last_whole_record_end(content: ByteSource, start: int, end: int, path: str) 
         else:
             size = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
             if len(data) < _READ_BYTES and at + size > at + len(data):
-                break  # the file ends within it
+                break  # the file ends within the record
             at += size
     return at
 
 
 def is_blank(content: ByteSource, start: int, end: int, path: str) -> bool:
-    """Whether the range holds nothing but zeros, as far as the file reaches."""
+    """Whether the range holds only zeros, up to the end of the file."""
     while start < end and (data := read_at(content, min(_READ_BYTES, end - start), start, path)):
         if data.count(0) != len(data):
             return False
@@ -68,7 +65,7 @@ def is_blank(content: ByteSource, start: int, end: int, path: str) -> bool:
 
 
 def skip_records(content: ByteSource, start: int, count: int, tail: int, path: str) -> int:
-    """Where the record starts that comes `count` records after the one at `start`; the tail where there are fewer.
+    """Return the offset of the record `count` records after the one at `start`; the tail if there are fewer.
 
     Raises: CorruptError at a length that leads past the tail.
     """
@@ -86,5 +83,5 @@ def skip_records(content: ByteSource, start: int, count: int, tail: int, path: s
 
 
 def too_large(number: int, offset: int, size: int, limit: int) -> FullError:
-    """The error, for a record of `size` bytes at `number:offset`."""
+    """Return the error for a record of `size` bytes at `number:offset` that is larger than a reader accepts."""
     return FullError(f"{number}:{offset} is a record of {size} bytes; the limit is {limit}", limit=limit, size=size)

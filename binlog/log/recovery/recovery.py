@@ -1,11 +1,12 @@
-"""Carrying out the verdict on a log file, under its lock.
+"""Carrying out the verdict of the recovery table on a log file, under its lock.
 
-Every row ends the same way: the bytes that are kept and not known to be confirmed are written again and synced; then
-all the header's fields change in one write, which is synced as well.  So each step may be repeated: a process that dies
-here, or a power cut, leaves a file on which the verdict is the same, or one on which it is KEEP.
+Every row ends in the same way.  The kept bytes that are not known to be confirmed are written again and synced.  Then
+one write changes all header fields, and is synced as well.  So each step may be repeated: if the process dies or the
+power fails, the file has the same verdict again, or KEEP.
 
-Bytes are written again although they are there because a descriptor vouches only for pages made dirty since it was
-opened: a sync error is told once, perhaps to a process that is gone (fsync(2); docs/durability.md).
+The bytes are written again although the file has them, because a descriptor reports only errors of pages that became
+dirty after it was opened: a sync error is reported once, perhaps to a process that is gone (fsync(2);
+docs/durability.md).
 """
 
 from __future__ import annotations
@@ -31,37 +32,39 @@ _SLOTS = (LOG_HEADER.offset("slot_0"), LOG_HEADER.offset("slot_1"))
 
 
 class Recovery:
-    """Brings one file to where a commit can follow, or where it can be closed."""
+    """Brings one file to a state in which a commit can follow, or in which it can be closed."""
 
     def __init__(self, directory: Directory, number: int, file: File) -> None:
         self._directory = directory
         self._number = number
         self._file = file
 
-    def carry_out(self, header: LogHeader, verdict: Verdict, *, vouched: bool = False) -> LogHeader:
-        """Do what the verdict asks for; the header as it is then.
+    def carry_out(self, header: LogHeader, verdict: Verdict, *, opened_before_unconfirmed: bool = False) -> LogHeader:
+        """Carry out the verdict and return the header as it is then.
 
-        vouched: the descriptor was open before anything unconfirmed was written, by whatever program.
-        After Action.SEAL the file names the next one and is not closed yet: that is the cutover's.
-        Raises: CorruptError for Action.REFUSE; FullError with the file as it was; PoisonedError.
+        opened_before_unconfirmed: the descriptor was open before any program wrote the unconfirmed bytes.
+        After Action.SEAL the file names the next one and is still open; the cutover closes it.
+        Raises: CorruptError for Action.REFUSE; FullError with the file unchanged; PoisonedError.
         """
         match verdict.action:
             case Action.REFUSE:
                 raise CorruptError(self._file.path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
             case Action.KEEP:
                 settled = header.boot_id == boot_id() and header.slot(header.confirmed_counter + 1) is None
-                if not header.ours or header.closed or settled:
+                if not header.is_native or header.closed or settled:
                     return header
                 return self.write(_of_this_boot(header))
             case Action.CONFIRM:
-                return self._confirmed(header, verdict.tail, header.own_tail, slot_first=True)
+                return self._confirmed(header, verdict.tail, header.published_tail, slot_first=True)
             case Action.ADOPT:
-                # An empty commit of ours marks where another program's bytes end, and confirms them: so they are
-                # written again where an error of its sync would not be told here.
-                self.rewrite(header.confirmed_end, header.own_tail if vouched else verdict.tail)
+                # Our empty commit marks the end of another program's bytes and confirms them.  If an error of that
+                # program's sync would not be reported here, the bytes are written again.
+                self.rewrite(header.confirmed_end, header.published_tail if opened_before_unconfirmed else verdict.tail)
                 header = header.without_slot(header.confirmed_counter + 1)
-                header = replace(header, confirmed_end=verdict.tail, flags=header.flags | Flag.MIXED | Flag.STRICT)
-                return self._confirmed(header, verdict.tail, header.own_tail, slot_first=True)
+                header = replace(
+                    header, confirmed_end=verdict.tail, flags=header.flags | Flag.FOREIGN_WRITERS | Flag.STRICT
+                )
+                return self._confirmed(header, verdict.tail, header.published_tail, slot_first=True)
             case Action.ROLL_FORWARD | Action.RESTORE:
                 assert verdict.slot is not None
                 header = self._from_slot(header, verdict.slot)
@@ -70,29 +73,29 @@ class Recovery:
                 return self._sealed(header, verdict)
 
     def _from_slot(self, header: LogHeader, slot: CommitSlot) -> LogHeader:
-        """The header with the slot's commit confirmed, once its bytes are written again."""
+        """Return the header with the slot's commit confirmed, after writing its bytes again."""
         self.rewrite(slot.start, slot.end)
         believed = header.live_good
         return replace(
             header.with_slot(slot),
             tail=slot.end,
-            own_tail=slot.end,
+            published_tail=slot.end,
             record_count=slot.record_count,
             confirmed_end=slot.end,
             confirmed_counter=slot.counter,
             running_crc=0,
             epoch=header.epoch if believed else slot.epoch,
-            # What is not believed may have said that a turn was being appended; so all turns are settled anew.
-            flags=header.flags if believed else Flag.ONCE,
+            # The damaged flags may have included an intent, so resolve every pending batch.
+            flags=header.flags if believed else Flag.INTENT,
             boot_id=header.boot_id if believed else bytes(16),
         )
 
     def _confirmed(self, header: LogHeader, tail: int, counted: int, *, slot_first: bool = False) -> LogHeader:
-        """The header with everything up to `tail` confirmed, by a commit of its own where bytes follow the last one.
+        """Return the header with everything up to `tail` confirmed, by a new commit if bytes follow the last one.
 
-        counted: up to where `header.record_count` counts.
-        slot_first: as in a commit, the slot goes down with the bytes, before the live block that counts on it.  Not
-        where bytes are dropped: the slot alone would look like a commit that ends there.
+        counted: the offset up to which `header.record_count` counts.
+        slot_first: as in a commit, write the slot with the bytes, before the live block that relies on it.  Not if
+            bytes are dropped: the slot alone would describe a commit that ends there.
         """
         header = self._up_to(header, tail, counted)
         slot = header.slot(header.confirmed_counter)
@@ -109,11 +112,11 @@ class Recovery:
         count = header.record_count
         if counted != tail:
             count = self._count(header, counted, tail)
-        header = replace(header, tail=tail, own_tail=tail, record_count=count, confirmed_end=tail, running_crc=0)
+        header = replace(header, tail=tail, published_tail=tail, record_count=count, confirmed_end=tail, running_crc=0)
         last = header.slot(header.confirmed_counter)
         if last is not None and last.end == tail:
             return header
-        # An empty commit where no bytes follow: what is confirmed always ends where the last slot does.
+        # An empty commit if no bytes follow: the last slot always ends at the end of the confirmed bytes.
         slot = CommitSlot(
             counter=header.confirmed_counter + 1,
             start=start,
@@ -127,7 +130,7 @@ class Recovery:
         return replace(header.with_slot(slot), confirmed_counter=slot.counter)
 
     def _sealed(self, header: LogHeader, verdict: Verdict) -> LogHeader:
-        """Keep what is proven, set the rest aside, and lead on to the next file, so that no offset is used twice."""
+        """Keep the proven bytes, quarantine the rest, and name the next file, so that no offset is used twice."""
         if verdict.slot is not None:
             header = self._from_slot(header, verdict.slot)
         end = min(verdict.end, content_bytes(self._file.content))
@@ -137,17 +140,17 @@ class Recovery:
         flags = header.flags & ~Flag.POISON
         header = replace(header, epoch=_after(header.epoch), flags=flags, poison_errno=0)
         if header.closed:
-            # What came after the close is counted by nobody; what is kept of it stays beyond our own tail.
+            # No count covers records added after the close; those that are kept stay after the published tail.
             header = self.write(_of_this_boot(replace(header, tail=verdict.tail)))
             self._file.sync()
             return header
         header = replace(header, next_number=header.number + 1)
-        return self._confirmed(header, verdict.tail, header.own_tail)
+        return self._confirmed(header, verdict.tail, header.published_tail)
 
     def _free_end(self, start: int, end: int) -> int:
-        """Where the range that is set aside ends, by its name: farther on, if other bytes have that name.
+        """Return the end for the name of the quarantined range; later than `end` if other bytes have that name.
 
-        A recovery that died set them aside, and another program has appended in their place since.
+        That happens if a recovery that died quarantined them, and another program has appended in their place since.
         """
         named, names = end, self._directory.names()
         while (name := damaged_file_name(self._number, start, named)) in names:
@@ -157,7 +160,7 @@ class Recovery:
         return named
 
     def _count(self, header: LogHeader, counted: int, tail: int) -> int:
-        """The records before `tail`, from the nearest place before it where the count is known."""
+        """Return the number of records before `tail`, counted from the nearest offset with a known count."""
         start, count = HEADER_BYTES, 0
         slots = (slot for slot in header.slots() if slot.counter <= header.confirmed_counter)
         for at, known in [(counted, header.record_count), *((slot.end, slot.record_count) for slot in slots)]:
@@ -167,16 +170,16 @@ class Recovery:
         return count + more
 
     def write(self, header: LogHeader) -> LogHeader:
-        """Write the header from the tail to the slots, and ring; the header as it is then.  Not synced."""
+        """Write the header from the tail to the slots, ring the doorbell, and return the header.  Not synced."""
         if header.slot(header.confirmed_counter + 1) is not None:
-            # What did not hold, or is another's: left there, it would be judged again, in this boot.
+            # This slot did not validate, or is not ours; if it stayed, it would be judged again in this boot.
             header = header.without_slot(header.confirmed_counter + 1)
         header = replace(header, doorbell=_after(header.doorbell), live_good=True)
         self._file.write(header.recovered(), RECOVERED.start)
         return header
 
     def rewrite(self, start: int, end: int) -> None:
-        """Write again what is there, so that a sync through this descriptor vouches for it."""
+        """Write existing bytes again, so that a sync through this descriptor reports errors of them."""
         for at, data in self._blocks(start, end):
             self._file.write(data, at)
 
@@ -195,13 +198,13 @@ class Recovery:
             start += len(data)
 
     def set_aside(self, start: int, end: int, *, copied_end: int | None = None) -> None:
-        """Copy a range to a file of its own, durably.  One that has the name already is complete: a recovery died.
+        """Copy a range to a quarantine file, durably.  If the name exists, its file is complete: a recovery died.
 
-        copied_end: where what is copied ends, if that is not the range's end.
-        Raises: BusyError where a cutover swept the copy away before it had its name; FullError; PoisonedError.
+        copied_end: the end of the copied bytes, if it is not the end of the range.
+        Raises: BusyError if a cutover removed the copy before it had its name; FullError; PoisonedError.
         """
         directory = self._directory
-        # Under a name that nobody sweeps away while this file is the newest.
+        # No cutover sweeps this name while this file is the newest.
         name = prepared_file_name(max([self._number, *directory.numbers()]) + 1)
         kept = damaged_file_name(self._number, start, end)
         with directory.created(name, self._file.access()) as copy:
@@ -223,7 +226,7 @@ def _after(value: int) -> int:
 
 
 def _of_this_boot(header: LogHeader) -> LogHeader:
-    """The header as this boot's; another boot's page cache is gone, and with it what was poison there."""
+    """Return the header as of this boot: another boot's page cache is gone, and with it the poison there."""
     if header.boot_id == boot_id():
         return header
     flags = header.flags & ~Flag.POISON

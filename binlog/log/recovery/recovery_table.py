@@ -1,11 +1,11 @@
-"""What is to be made of a log file's header and bytes, whoever wrote them last and however that ended.
+"""The recovery table: the verdict on a log file, from its header and the evidence of its bytes.
 
-One function of what the header says and what the bytes prove, the same for a leader that was killed, a process that
-died and a power cut.  Writers act on its verdict under the file's lock; readers of a file that was last written before
-another boot read as far as it says.  The rows are those of docs/durability.md; the first that fits decides.
+The table is one function for all cases: a killed leader, a dead process, a power loss.  A writer acts on its verdict
+under the file's lock.  A reader of a file last written before another boot reads as far as the verdict allows.  The
+rows are those of docs/durability.md; the first row that fits decides.
 
-H is the header's tail, O our own copy of it, D the end of the last confirmed commit and C its counter, P a pending
-commit (a valid slot with counter C + 1), R the running CRC of the bytes from D to O.
+H is the header's tail, O the published tail, D the end of the last confirmed commit, C its counter, P a pending commit
+(a valid slot with counter C + 1), R the running CRC of the bytes from D to O.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from binlog.format.log_header import CommitSlot, Flag, LogHeader
 
 
 class Evidence(Protocol):
-    """What the file's bytes prove.  Asked only where a row depends on it, for it costs reading."""
+    """The proofs in the file's bytes.  They cost reading, so a row asks only if its decision depends on them."""
 
     def crc_holds(self, start: int, end: int, crc: int) -> bool:
-        """Whether the bytes from `start` to `end` are all there and have this CRC-32C."""
+        """Whether the bytes from `start` to `end` exist and have this CRC-32C."""
 
     def chain_end(self, start: int, end: int) -> int:
-        """Where the longest run of whole records from `start` ends that does not lead beyond `end`."""
+        """Return the end of the longest run of whole records from `start` that does not pass `end`."""
 
     def blank(self, start: int, end: int) -> bool:
         """Whether all bytes from `start` to `end` are zero."""
 
     def proven_end(self, start: int, end: int) -> int:
-        """How far from `start`, up to `end`, the index's CRCs prove the bytes; `start` where it knows nothing."""
+        """Return the end of the bytes from `start`, up to `end`, that the index's CRCs prove; `start` if none."""
 
 
 class Action(enum.Enum):
-    """What a writer does about a file, under its lock."""
+    """A writer's action on a file, under its lock."""
 
     KEEP = "nothing"
     CONFIRM = "write the unconfirmed bytes again, and commit them"
     ROLL_FORWARD = "write the pending commit again, sync, publish"
-    ADOPT = "take over another program's tail: sync, commit an empty group there"
+    ADOPT = "adopt another program's tail: sync, commit an empty group there"
     RESTORE = "take the tail from a commit slot"
-    SEAL = "set the rest aside, close the file at the tail, go on in the next"
+    SEAL = "quarantine the rest, close the file at the tail, continue in the next"
     REFUSE = "nothing, for acknowledged records would be lost"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The row that fits, what it asks for, and where the file's records end by it.
+    """The row that fits, its action, and the end of the file's records.
 
-    slot: the commit to write again, where there is one.
-    end: SEAL sets the bytes from `tail` to here aside.
-    text: what is wrong, where something is.
+    slot: the commit to write again, if any.
+    end: SEAL quarantines the bytes from `tail` to here.
+    text: a description of the damage, if any.
     """
 
     row: int
@@ -62,75 +62,77 @@ class Verdict:
     text: str = ""
 
 
-def decide(header: LogHeader, evidence: Evidence, *, same_boot: bool, vouched: bool) -> Verdict:
-    """The verdict on a file whose identity holds.
+def decide(header: LogHeader, evidence: Evidence, *, same_boot: bool, opened_before_unconfirmed: bool) -> Verdict:
+    """Return the verdict on a file whose identity is valid.
 
-    same_boot: the kernel that wrote the file last is still running, so its page cache may hold what the disk does not.
-    vouched: whoever asks had the file open before its unconfirmed bytes were written.
+    same_boot: the kernel that wrote the file last still runs, so its page cache may hold bytes that the disk does not.
+    opened_before_unconfirmed: the caller had the file open before its unconfirmed bytes were written.
     """
-    if not header.ours:
+    if not header.is_native:
         return Verdict(1, Action.KEEP, header.tail)
     pending = header.pending if header.live_good else None
     if header.live_good and header.flags & Flag.POISON and same_boot:
-        end = max(header.tail, header.own_tail, pending.end if pending is not None else 0)
+        end = max(header.tail, header.published_tail, pending.end if pending is not None else 0)
         return Verdict(5, Action.SEAL, header.confirmed_end, end=end, text="a write or sync failed")
-    if not header.live_good or header.tail < header.own_tail:
+    if not header.live_good or header.tail < header.published_tail:
         return _from_slots(header, evidence)
     adoptable = pending is not None and _adoptable(header, pending, same_boot=same_boot)
     if header.closed and not adoptable:
         return _closed(header, evidence, same_boot=same_boot)
     if pending is not None and adoptable and evidence.crc_holds(pending.start, pending.end, pending.group_crc):
         return Verdict(8, Action.ROLL_FORWARD, pending.end, slot=pending)
-    # Row 9: a pending commit that does not hold was never acknowledged.  Power failed before its sync, or its writer
-    # died, and then another program that had begun to write there.  Whatever it was to confirm has a CRC of its own.
-    if header.tail > header.own_tail:
+    # Row 9: a pending commit that does not validate was never acknowledged.  The power failed before its sync, or its
+    # writer died and another program began to write there.  The bytes that it was to confirm have their own CRC.
+    if header.tail > header.published_tail:
         return _foreign_tail(header, evidence, same_boot=same_boot)
-    return _own_tail(header, evidence, same_boot=same_boot, vouched=vouched)
+    return _published_tail(header, evidence, same_boot=same_boot, opened_before_unconfirmed=opened_before_unconfirmed)
 
 
 def _adoptable(header: LogHeader, pending: CommitSlot, *, same_boot: bool) -> bool:
-    """Whether nobody else wrote where the pending commit lies.
+    """Whether no other program wrote to the range of the pending commit.
 
-    We write the tail and our copy of it together, so that in the boot that wrote them they differ only where another
-    program moved the tail, though it be to the very place where the pending commit ends.
+    A commit writes the tail and the published tail together.  So in the boot that wrote them they differ only if
+    another program moved the tail, even if it moved it to the very end of the pending commit.
     """
-    return header.tail == header.own_tail or (header.tail == pending.end and not same_boot)
+    return header.tail == header.published_tail or (header.tail == pending.end and not same_boot)
 
 
 def _closed(header: LogHeader, evidence: Evidence, *, same_boot: bool) -> Verdict:
-    if header.tail == header.own_tail:
+    if header.tail == header.published_tail:
         return Verdict(3, Action.KEEP, header.tail)
-    good = evidence.chain_end(header.own_tail, header.tail)
+    good = evidence.chain_end(header.published_tail, header.tail)
     if good == header.tail:
         return Verdict(4, Action.KEEP, header.tail)
     text = "records added after the close do not meet the tail"
     if same_boot:
-        return Verdict(4, Action.REFUSE, header.own_tail, text=text)
+        return Verdict(4, Action.REFUSE, header.published_tail, text=text)
     return Verdict(4, Action.SEAL, good, end=header.tail, text=text)
 
 
 def _foreign_tail(header: LogHeader, evidence: Evidence, *, same_boot: bool) -> Verdict:
-    """Row 7: another program moved the tail, or says so."""
+    """Row 7: another program moved the tail, or the tail is damaged."""
     if _unconfirmed_lost(header, evidence):
         return _unproven(header, evidence)
-    blank = evidence.blank(header.own_tail, header.tail)
-    if blank and not header.flags & Flag.MIXED and same_boot:
-        # Prepared space is all zeros, and zeros are a chain of empty records.  Where no other program ever wrote, this
-        # is a damaged tail, not somebody's first record.
-        text = f"the tail {header.tail} lies beyond {header.own_tail} with nothing between"
-        return Verdict(7, Action.REFUSE, header.own_tail, text=text)
+    blank = evidence.blank(header.published_tail, header.tail)
+    if blank and not header.flags & Flag.FOREIGN_WRITERS and same_boot:
+        # Prepared space is all zeros, and zeros are a chain of empty records.  If no other program ever appended, this
+        # is a damaged tail, not another program's first record.
+        text = f"the tail {header.tail} lies beyond {header.published_tail} with nothing between"
+        return Verdict(7, Action.REFUSE, header.published_tail, text=text)
     if same_boot:
         return Verdict(7, Action.ADOPT, header.tail)
-    good = header.own_tail if blank else evidence.chain_end(header.own_tail, header.tail)
+    good = header.published_tail if blank else evidence.chain_end(header.published_tail, header.tail)
     if good == header.tail:
         return Verdict(7, Action.ADOPT, header.tail)
     return Verdict(7, Action.SEAL, good, end=header.tail, text="another program's records are not all there")
 
 
-def _own_tail(header: LogHeader, evidence: Evidence, *, same_boot: bool, vouched: bool) -> Verdict:
-    """Rows 10, 11 and 14: nothing is pending, and the tail is ours."""
-    if same_boot and vouched and header.tail > header.confirmed_end:
-        # Nothing is asked of the bytes, which may be many: should the disk lose them, the next sync tells this
+def _published_tail(
+    header: LogHeader, evidence: Evidence, *, same_boot: bool, opened_before_unconfirmed: bool
+) -> Verdict:
+    """Rows 10, 11 and 14: no commit is pending, and the tail is the published one."""
+    if same_boot and opened_before_unconfirmed and header.tail > header.confirmed_end:
+        # The bytes, which may be many, are not read: if the disk loses them, the next sync reports it to this
         # descriptor, which was open before they were written (fsync(2), ERRORS).
         return Verdict(10, Action.KEEP, header.tail)
     if _unconfirmed_lost(header, evidence):
@@ -146,21 +148,21 @@ def _own_tail(header: LogHeader, evidence: Evidence, *, same_boot: bool, vouched
 
 
 def _unconfirmed_lost(header: LogHeader, evidence: Evidence) -> bool:
-    start, end = header.confirmed_end, header.own_tail
+    start, end = header.confirmed_end, header.published_tail
     return start < end and not evidence.crc_holds(start, end, header.running_crc)
 
 
 def _unproven(header: LogHeader, evidence: Evidence) -> Verdict:
-    """Row 11: what was in the file and not confirmed is not all there."""
-    proven = evidence.proven_end(header.confirmed_end, header.own_tail)
+    """Row 11: some of the flushed, unconfirmed bytes are missing."""
+    proven = evidence.proven_end(header.confirmed_end, header.published_tail)
     text = "bytes that were not synced yet are not what was written"
     return Verdict(11, Action.SEAL, proven, end=header.tail, text=text)
 
 
 def _from_slots(header: LogHeader, evidence: Evidence) -> Verdict:
-    """Rows 12 to 14: the live block is not believed."""
-    if header.slots_spoilt:
-        # They lie in one sector, which a power cut keeps whole: so this is damage, and the slot may be the newest.
+    """Rows 12 to 14: the live block is not valid."""
+    if header.has_damaged_slot:
+        # Both are in one sector, which a power loss keeps whole.  So this is damage, and the slot may be the newest.
         text = "neither the live block nor one of the commit slots holds"
         return Verdict(14, Action.REFUSE, header.tail, text=text)
     for slot in header.slots():
@@ -176,17 +178,17 @@ def _from_slots(header: LogHeader, evidence: Evidence) -> Verdict:
 
 
 def recovered(header: LogHeader, verdict: Verdict) -> LogHeader:
-    """The header as far as a reader needs it, with the verdict applied in memory alone."""
+    """Return the header with the verdict applied in memory, as far as a reader needs it."""
     tail = verdict.tail
     if verdict.action in (Action.KEEP, Action.CONFIRM, Action.ADOPT):
         return header
-    # Our own tail is the nearest place before it up to which the records are known to be counted.
+    # The published tail is the nearest offset before it with a known record count.
     known = [(slot.end, slot.record_count) for slot in header.slots() if slot.counter <= header.confirmed_counter]
     if not header.live_good:
         known = []
-    elif header.own_tail <= tail:
-        known.append((header.own_tail, header.record_count))
+    elif header.published_tail <= tail:
+        known.append((header.published_tail, header.record_count))
     if verdict.slot is not None:
         known.append((verdict.slot.end, verdict.slot.record_count))
-    own_tail, count = max((place for place in known if place[0] <= tail), default=(tail, header.record_count))
-    return replace(header, tail=tail, own_tail=own_tail, record_count=count, live_good=True)
+    published_tail, count = max((place for place in known if place[0] <= tail), default=(tail, header.record_count))
+    return replace(header, tail=tail, published_tail=published_tail, record_count=count, live_good=True)

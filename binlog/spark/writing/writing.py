@@ -32,7 +32,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 import binlog
-from binlog import Batch, Draft, Drafted, Ref, Turn, Writer
+from binlog import Batch, ExternalFile, ExternalFileWriter, ProducerBatch, Ref, Writer
 from binlog.errors import AccessError, StateError
 from binlog.spark.shared_fs import this_machine, wait_until_visible
 from binlog.spark.worker import tune_worker
@@ -41,7 +41,7 @@ from binlog.spark.writing.write_options import WriteOptions
 
 def write_task_output(
     path: str, batches: Iterable[Batch], *, record_bytes_max: int, file_bytes_min: int
-) -> Drafted | None:
+) -> ExternalFile | None:
     """Write records into a new file and return it, or None if there are no records.
 
     record_bytes_max: a larger record is an error.  file_bytes_min: a file of this size can become a file of the log.
@@ -49,35 +49,35 @@ def write_task_output(
     """
     left = iter(batches)
     for first in left:
-        with Draft(path, durable_from=file_bytes_min, record_bytes_max=record_bytes_max) as draft:
+        with ExternalFileWriter(path, durable_from=file_bytes_min, record_bytes_max=record_bytes_max) as draft:
             for batch in chain((first,), left):
                 draft.append(batch)
             return draft.finish()
     return None
 
 
-def files_to_append(path: str, written: Sequence[Drafted]) -> list[Drafted]:
+def files_to_append(path: str, written: Sequence[ExternalFile]) -> list[ExternalFile]:
     """Return the files to append: the same records in the same order, with small files merged between large ones.
 
     path: the start of the new files' names.  Raises: AccessError, CorruptError, FullError.
     """
     if not any(each.durable for each in written):
         return list(written)
-    found: list[Drafted] = []
+    found: list[ExternalFile] = []
     for durable, group in groupby(written, key=lambda each: each.durable):
         run = list(group)
         found += run if durable else [_merged(f"{path}.{len(found)}", run)]
     return found
 
 
-def _merged(path: str, written: Iterable[Drafted]) -> Drafted:
-    with Draft(path) as draft:
+def _merged(path: str, written: Iterable[ExternalFile]) -> ExternalFile:
+    with ExternalFileWriter(path) as draft:
         for batch in _drain(written):
             draft.append(batch)
         return draft.finish()
 
 
-def _drain(written: Iterable[Drafted]) -> Iterator[Batch]:
+def _drain(written: Iterable[ExternalFile]) -> Iterator[Batch]:
     for each in written:
         yield from each.read()
         each.remove()
@@ -100,7 +100,7 @@ class Written(WriterCommitMessage):
 
     partition: int
     folder: str
-    draft: Drafted | None
+    draft: ExternalFile | None
     query: str
     machine: str
 
@@ -142,7 +142,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
         wait_for_files(written)
         with open_writer(self._options) as writer:
             if self._options.source is None:
-                writer.append_drafts(_drafts(written))
+                writer.ingest(_drafts(written))
             else:
                 append_task_output(writer, written, source=self._options.source, turn=self._options.turn)
         remove_task_output(written)
@@ -157,15 +157,15 @@ def open_writer(options: WriteOptions) -> Writer[Ref]:
     return Writer(options.path, record_bytes_max=options.record_bytes_max, file_system=options.file_system)
 
 
-def append_task_output(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> Turn | None:
+def append_task_output(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> ProducerBatch | None:
     """Append a producer batch once.
 
     Raises: StateError if the log has this batch with another number of records: then the producer has lost its
     position, and it is unknown which of its records are in the log.
     """
-    appended = writer.append_drafts(_drafts(written), source=source, turn=turn)
-    last = writer.last_turn(source)
-    if appended is None and last is not None and last.turn == turn:
+    appended = writer.ingest(_drafts(written), producer=source, sequence=turn)
+    last = writer.last_producer_batch(source)
+    if appended is None and last is not None and last.sequence == turn:
         count = sum(each.draft.record_count for each in written if each.draft is not None)
         if last.record_count != count:
             text = f"batch {turn} of {source} is in the log with {last.record_count} records, but now has {count}"
@@ -194,7 +194,7 @@ def _batches(values: pa.Array, column: str) -> Iterator[Batch]:
         at = end
 
 
-def _drafts(written: Sequence[Written]) -> list[Drafted]:
+def _drafts(written: Sequence[Written]) -> list[ExternalFile]:
     """Return the files of all tasks, in the order of the tasks.  Raises: AccessError, CorruptError, FullError."""
     folder = next((each.folder for each in written), "")
     drafts = [each.draft for each in written if each.draft is not None]

@@ -260,7 +260,7 @@ def _compare(
 def _shared_with_others(header: bytes) -> bool:
     """Whether other programs write this log too: they move only the tail, so nothing vouches for it."""
     flags = LOG_HEADER.offset("flags")
-    return not any(header[24:248]) or bool(int.from_bytes(header[flags : flags + 2], "big") & Flag.MIXED)
+    return not any(header[24:248]) or bool(int.from_bytes(header[flags : flags + 2], "big") & Flag.FOREIGN_WRITERS)
 
 
 def _use(log: Path) -> None:

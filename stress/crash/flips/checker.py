@@ -77,11 +77,11 @@ class Checker:
             self._appended.append(b"appended after a repair")
             if turn is None:
                 return
-            last = writer.last_turn(SOURCE)
-            self._require(last is not None and last.turn == turn, f"the last producer batch {when}: {last}")
-            again = writer.append_turn([Batch.from_records([b"again"])], source=SOURCE, turn=turn)
+            last = writer.last_producer_batch(SOURCE)
+            self._require(last is not None and last.sequence == turn, f"the last producer batch {when}: {last}")
+            again = writer.append_idempotent([Batch.from_records([b"again"])], producer=SOURCE, sequence=turn)
             self._require(again is None, f"a producer batch is appended twice {when}")
-            taken = writer.append_turn([Batch.from_records([b"next"])], source=SOURCE, turn=turn + 1)
+            taken = writer.append_idempotent([Batch.from_records([b"next"])], producer=SOURCE, sequence=turn + 1)
             self._require(taken is not None, f"a producer batch is not appended {when}")
             self._appended.append(b"next")
 
@@ -124,11 +124,11 @@ class Checker:
 
     def _check_last_batch(self, when: str, writer: Writer) -> None:
         try:
-            last = writer.last_turn(SOURCE)
+            last = writer.last_producer_batch(SOURCE)
         except CorruptError:
             self._require(self._intact.promise is not Promise.READ, f"{when}: the last producer batch is not known")
             return
-        sequence = None if last is None else last.turn
+        sequence = None if last is None else last.sequence
         self._require(sequence == self._intact.turn, f"{when}: the last producer batch is {sequence}, without an error")
 
     def _writer(self) -> Writer:

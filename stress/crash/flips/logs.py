@@ -14,11 +14,11 @@ import binlog
 from binlog import Batch, Mode, Writer
 from binlog.format.archive_file import START_BYTES, table_bytes
 from binlog.format.log_header import HEADER_BYTES
-from binlog.log.append.producers import Turns
+from binlog.log.append.producers import Producers
 from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
 from binlog.log.files.prepared_file import PreparedFile
-from binlog.log.ingest.ingestion import Ingest, IngestedFile
+from binlog.log.ingest.ingestion import IngestedFile, Ingestion
 from stress.crash.systems.log.actor import draft_of
 
 PREPARE_BYTES = 4096
@@ -161,7 +161,7 @@ def _turn_records(turn: int) -> list[bytes]:
 
 
 def _append_turn(writer: Writer, turn: int) -> None:
-    writer.append_turn([Batch.from_records(_turn_records(turn))], source=SOURCE, turn=turn)
+    writer.append_idempotent([Batch.from_records(_turn_records(turn))], producer=SOURCE, sequence=turn)
 
 
 def _turn(name: str, log: Path, *, files: int, dies: str) -> IntactLog:
@@ -171,12 +171,12 @@ def _turn(name: str, log: Path, *, files: int, dies: str) -> IntactLog:
         _append_turn(writer, 1)
     turn = 1
     if dies == "named":  # published, but not recorded yet
-        _die(log, Turns, "finish", lambda writer: _append_turn(writer, 2))
+        _die(log, Producers, "finish", lambda writer: _append_turn(writer, 2))
         records, turn = records + _turn_records(2), 2
     elif dies == "written":  # written, but not published
-        _die(log, WritableFile, "_do", lambda writer: _append_turn(writer, 2))
+        _die(log, WritableFile, "_require", lambda writer: _append_turn(writer, 2))
     found = _read(log)
-    targets = _whole(found, *(each for each in found if ".once" in each))
+    targets = _whole(found, *(each for each in found if ".producer" in each))
     return IntactLog(name, Promise.READ, found, targets, records, turn=turn)
 
 
@@ -188,7 +188,7 @@ def _turn_header(name: str, log: Path, *, files: int) -> IntactLog:
 
 def _append_drafts(log: Path, turn: int, writer: Writer) -> None:
     drafts = [draft_of(log / "aside", Batch.from_records([record])) for record in _turn_records(turn)]
-    writer.append_drafts(drafts, source=SOURCE, turn=turn)
+    writer.ingest(drafts, producer=SOURCE, sequence=turn)
 
 
 _INGEST_DEATHS: dict[str, tuple[object, str, int, int]] = {
@@ -196,7 +196,7 @@ _INGEST_DEATHS: dict[str, tuple[object, str, int, int]] = {
     "decided": (IngestedFile, "give_name", 1, 0),
     "named": (WritableFile, "close_at", 1, 0),
     "half": (IngestedFile, "give_name", 2, 1),
-    "placed": (Ingest, "_end", 1, 2),
+    "placed": (Ingestion, "_end", 1, 2),
 }
 
 

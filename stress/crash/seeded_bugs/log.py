@@ -48,7 +48,7 @@ BUGS = (
     ),
     bug_in_function(
         "drafts-hidden-names-not-synced", "power", "an ingest is decided before the names of its files are synced",
-        _INGEST, "Ingest.begin",
+        _INGEST, "Ingestion.begin",
         "directory.sync()",
         "",
     ),
@@ -66,27 +66,27 @@ BUGS = (
     ),
     bug_in_function(
         "drafts-header-not-synced", "power", "an external file gets its name before its header is synced",
-        _INGEST, "Ingest._take",
+        _INGEST, "Ingestion._take",
         "sync(fd, path)",
         "",
     ),
     bug_in_function(
         "lock-not-taken-again", "kill", "a deputy leads without the lock that it waited for",
         _GROUP, "lock_as_deputy",
-        "result = lock_in_turn(file, own);",
-        "(void)file;\n(void)own;",
+        "result = lock_queued(file, request);",
+        "(void)file;\n(void)request;",
     ),
     SeededBug(
         "stale-tail", "kill", "a header read before another writer came and died is trusted",
         (
             Change(
-                _GROUP, "look_at",
-                "static int look_at(",
+                _GROUP, "check_state",
+                "static int check_state(",
                 "static uint8_t kept[LOG_HEADER_BYTES];\nstatic const struct binlog_file *kept_of;\n\n"
-                "static int look_at(",
+                "static int check_state(",
             ),
             Change(
-                _GROUP, "look_at",
+                _GROUP, "check_state",
                 "int result = commit_read_header(file->fd, header);",
                 "int result = 0;\n"
                 "if (area && kept_of == file && binlog_area_alone(area->fd))\n"
@@ -119,13 +119,13 @@ BUGS = (
     ),
     bug_in_function(
         "drafts-placed-twice", "kill", "an external file that has a number gets another one after a death",
-        _INGEST, "Ingest._is_placed",
-        "return (there.uuid, there.created_ns) == (found.uuid, found.created_ns)",
-        "return there is None",
+        _INGEST, "Ingestion._is_placed",
+        "return (existing.uuid, existing.created_ns) == (found.uuid, found.created_ns)",
+        "return existing is None",
     ),
     bug_in_function(
         "drafts-rest-forgotten", "kill", "after a death the external files without a number stay without one",
-        _INGEST, "Ingest.go_on",
+        _INGEST, "Ingestion.resume",
         "self._place(file, header, name, record)\nreturn None",
         "continue",
     ),
@@ -153,20 +153,21 @@ BUGS = (
         "tail-not-compared", "damage", "a tail is trusted without comparing our own copy of it",
         (
             Change(
-                "binlog/log/files/header.py", "settled_bytes",
+                "binlog/log/files/header.py", "validated_bytes",
                 "believed = believe_tail("
                 "header, evidence, file_bytes=lambda: content_bytes(content), same_boot=same_boot)",
                 "believed = header",
             ),
             Change(
-                "binlog/log/files/header.py", "settled_bytes",
-                "if header.ours and not (same_boot and header.live_good and believed.tail >= header.own_tail):",
-                "if header.ours and not (same_boot and header.live_good):",
+                "binlog/log/files/header.py", "validated_bytes",
+                "if header.is_native and not ("
+                "same_boot and header.live_good and believed.tail >= header.published_tail):",
+                "if header.is_native and not (same_boot and header.live_good):",
             ),
             Change(
-                "binlog/log/files/header.py", "settled_bytes",
+                "binlog/log/files/header.py", "validated_bytes",
                 "elif is_unproven(believed, evidence):\n"
-                "    believed = replace(believed, tail=believed.own_tail)",
+                "    believed = replace(believed, tail=believed.published_tail)",
                 "",
             ),
         ),

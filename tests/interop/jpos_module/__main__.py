@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import binlog
-from binlog import Batch, Draft, Drafted, Ref, Writer
+from binlog import Batch, ExternalFile, ExternalFileWriter, Ref, Writer
 from tests.interop.jpos_module.peer import Added, JposPeer, compile_module
 from tests.support.preloaded import run_preloaded
 
@@ -49,10 +49,10 @@ def main() -> None:
                       flush=True)  # fmt: skip
 
 
-def _drafts(log: Path, count: int) -> list[Drafted]:
+def _drafts(log: Path, count: int) -> list[ExternalFile]:
     made = []
     for file in range(count):
-        with Draft(log / f".{os.urandom(8).hex()}.aside") as draft:
+        with ExternalFileWriter(log / f".{os.urandom(8).hex()}.aside") as draft:
             draft.append(Batch.from_records([b"draft-%d-%d" % (file, index) for index in range(_RECORDS)]))
             made.append(draft.finish())
     return made
@@ -74,7 +74,7 @@ def _race(peer: JposPeer, log: Path, chance: random.Random, cutover_every: int) 
         drafts = _drafts(log, _FILES)
         peer.begin_adding(log, "java", 12, cutover_every=cutover_every)
         _spend(chance.random() * 0.004)
-        writer.append_drafts(drafts, source="s", turn=0)
+        writer.ingest(drafts, producer="s", sequence=0)
         for index in range(3):
             own.append(b"after-%d" % index)
             writer.append(own[-1])
@@ -86,12 +86,12 @@ def _race(peer: JposPeer, log: Path, chance: random.Random, cutover_every: int) 
     return late
 
 
-def _ingest(log: Path, drafts: list[Drafted]) -> None:
+def _ingest(log: Path, drafts: list[ExternalFile]) -> None:
     with Writer(log) as writer:
-        writer.append_drafts(drafts, source="s", turn=0)
+        writer.ingest(drafts, producer="s", sequence=0)
 
 
-def _prepare(log: Path) -> list[Drafted]:
+def _prepare(log: Path) -> list[ExternalFile]:
     _remove(log)
     with Writer(log) as writer:
         writer.append(b"own-0")
@@ -108,7 +108,7 @@ def _kill_at_each_call(peer: JposPeer, scratch: Path, cutover_every: int) -> int
         peer.begin_adding(log, "java", 3, cutover_every=cutover_every)
         added = peer.added()
         with Writer(log) as writer:
-            there = writer.last_turn("s") is not None
+            there = writer.last_producer_batch("s") is not None
             writer.append(b"after")
         if any(not _is_there(log, each) for each in added):
             raise LostError(f"{log}, killed at call {died}: a record is not where the module said that it lies")

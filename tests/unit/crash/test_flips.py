@@ -33,7 +33,17 @@ def test_every_bit_is_in_the_table_once(intact_logs: dict[str, IntactLog]) -> No
     index = intact_logs["index 2 of 3"]
     assert len(index.bits()) == 8 * len(index.files["00000002.idx"])
     targets = [name for intact in intact_logs.values() for name in intact.targets]
-    for kind in (".dat", ".idx", ".zst", ".once", ".once.next", ".ingest", ".ingest.new", ".damaged", ".new"):
+    for kind in (
+        ".dat",
+        ".idx",
+        ".zst",
+        ".producer",
+        ".producer.pending",
+        ".ingest",
+        ".ingest.new",
+        ".damaged",
+        ".new",
+    ):
         assert any(name.endswith(kind) for name in targets), kind
     assert {intact.name for intact in intact_logs.values()} >= {
         flip.intact.name for flip in quick_flips(list(intact_logs.values()))

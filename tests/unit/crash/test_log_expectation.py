@@ -11,7 +11,7 @@ import pytest
 import binlog
 from binlog import Mode, Reader, Ref, Writer
 from binlog.errors import FullError, UnknownOutcomeError
-from binlog.log.ingest.ingestion import Ingest
+from binlog.log.ingest.ingestion import Ingestion
 from stress.crash.failure_modes.case import round_robin
 from stress.crash.marks import Ledger, values_of
 from stress.crash.records import identity_of, record_bytes
@@ -204,13 +204,13 @@ def test_external_files_are_the_next_files_and_are_promised_despite_an_unknown_o
     actor = LogActor(log, ProcessContext(marks, 1, random.Random(1)))
     actor.append()
     actor.turn(3, How.DRAFTS)
-    begin = Ingest.begin
+    begin = Ingestion.begin
 
-    def begun(self: Ingest, *arguments: object, **named: object) -> None:
+    def begun(self: Ingestion, *arguments: object, **named: object) -> None:
         begin(self, *arguments, **named)  # type: ignore[arg-type]
         raise UnknownOutcomeError("no space for the next name")
 
-    monkeypatch.setattr(Ingest, "begin", begun)
+    monkeypatch.setattr(Ingestion, "begin", begun)
     with pytest.raises(UnknownOutcomeError):
         actor.turn(3, How.DRAFTS)
     monkeypatch.undo()

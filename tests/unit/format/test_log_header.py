@@ -39,7 +39,7 @@ def test_a_new_header_is_these_bytes() -> None:
     first_sequence=_NUMBERS,
     number=st.integers(1, 2**32 - 1),
     uuid=st.binary(min_size=16, max_size=16),
-    flags=st.sampled_from([0, Flag.MIXED, Flag.POISON | Flag.STRICT]),
+    flags=st.sampled_from([0, Flag.FOREIGN_WRITERS, Flag.POISON | Flag.STRICT]),
     doorbell=st.integers(0, 2**32 - 1),
 )
 def test_a_header_reads_back_as_it_was_written(
@@ -48,10 +48,10 @@ def test_a_header_reads_back_as_it_was_written(
     header = new_log_header(
         number=number, uuid=uuid, first_sequence=first_sequence, created_ns=5, boot_id=uuid, flags=flags
     )
-    header = replace(header, tail=tail, own_tail=tail, record_count=record_count, doorbell=doorbell)
+    header = replace(header, tail=tail, published_tail=tail, record_count=record_count, doorbell=doorbell)
     again = parse_log_header(header.pack(), path="x", number=number)
     assert again == header
-    assert again.settled
+    assert again.is_consistent
 
 
 def test_what_a_commit_publishes_is_a_part_of_the_header() -> None:
@@ -94,7 +94,12 @@ def _flip(at: int, bit: int) -> None:
 def test_another_programs_header_is_recognized_by_its_zeros() -> None:
     data = _header().pack()[:24] + bytes(232)
     header = parse_log_header(data, path="x", number=3)
-    assert (header.ours, header.first_offset, header.mixed, header.settled) == (False, 248, True, False)
+    assert (header.is_native, header.first_offset, header.has_foreign_writers, header.is_consistent) == (
+        False,
+        248,
+        True,
+        False,
+    )
     with pytest.raises(ValueError, match="another program"):
         header.pack()
 

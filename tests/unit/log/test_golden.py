@@ -14,7 +14,7 @@ from binlog.format.archive_file import START_BYTES, pack_end, pack_start
 from binlog.format.checksums import pack_text
 from binlog.format.index_file import ENTRY_BYTES, HEADER_BYTES, IndexEntry, entry_seed, pack_header, parse_entry
 from binlog.format.log_header import parse_log_header
-from binlog.log.append.producers import read_turn
+from binlog.log.append.producers import read_producer_batch
 from binlog.log.archive.archive_reader import ArchiveReader
 from binlog.log.directory import LogDirectory
 from binlog.log.ingest.ingest_record import read_ingest
@@ -23,7 +23,7 @@ from tests.support.golden_log import Golden, unpack
 from tests.support.indexes import check_entries
 from tests.support.logs import read_all
 
-LOGS = ("archive", "turn", "ingest", "set-aside")
+LOGS = ("archive", "producer", "ingest", "set-aside")
 
 
 @pytest.fixture
@@ -44,11 +44,14 @@ def test_a_golden_log_is_read_and_appended_to(tmp_path: Path, golden: dict[str, 
     assert read_all(log) == expected.records
     assert [problem.rule for problem in binlog.check(log)] == told
     with Writer(log) as writer:
-        if expected.turn is not None:
-            last = writer.last_turn(SOURCE)
+        if expected.sequence is not None:
+            last = writer.last_producer_batch(SOURCE)
             assert last is not None
-            assert last.turn == expected.turn
-            assert writer.append_turn([Batch.from_records([b"again"])], source=SOURCE, turn=last.turn) is None
+            assert last.sequence == expected.sequence
+            assert (
+                writer.append_idempotent([Batch.from_records([b"again"])], producer=SOURCE, sequence=last.sequence)
+                is None
+            )
         writer.append(b"appended")
     assert read_all(log) == [*expected.records, *expected.later, b"appended"]
     assert [problem.rule for problem in binlog.check(log)] == told
@@ -76,7 +79,7 @@ def test_indexes_are_written_as_the_same_bytes(tmp_path: Path, golden: dict[str,
 
 def test_an_index_is_made_again_with_the_same_bytes_but_for_times(tmp_path: Path, golden: dict[str, Golden]) -> None:
     """By the compiled code."""
-    log = tmp_path / "turn"
+    log = tmp_path / "producer"
     before = {number: _without_times(log, number) for number in (1, 2)}
     for number in before:
         (log / f"{number:08d}.idx").unlink()
@@ -100,10 +103,10 @@ def _without_times(log: Path, number: int) -> list[tuple[int, int, int, int, int
     return found
 
 
-def test_turns_and_ingests_are_written_as_the_same_bytes(tmp_path: Path, golden: dict[str, Golden]) -> None:
-    for path in _files(tmp_path, "*.once*"):
+def test_producer_batches_and_ingests_are_written_as_the_same_bytes(tmp_path: Path, golden: dict[str, Golden]) -> None:
+    for path in _files(tmp_path, "*.producer*"):
         directory = LogDirectory(path.parent)
-        found = read_turn(directory, path.name)
+        found = read_producer_batch(directory, path.name)
         directory.close()
         assert found is not None
         assert pack_text(json.dumps(asdict(found[0])).encode()) == path.read_bytes()
@@ -112,8 +115,8 @@ def test_turns_and_ingests_are_written_as_the_same_bytes(tmp_path: Path, golden:
     record = read_ingest(directory)
     directory.close()
     assert record is not None
-    assert record.turn is not None
-    body = json.dumps({"id": record.identity, "turn": asdict(record.turn)}).encode()
+    assert record.batch is not None
+    body = json.dumps({"id": record.identity, "batch": asdict(record.batch)}).encode()
     assert pack_text(body) == path.read_bytes()
 
 

@@ -18,40 +18,40 @@ from tests.support.children import Child
 
 # What a few KB may cost, with what zstd takes for itself.
 MEMORY_BYTES = 96 << 20
-TURN = {"source": "source", "turn": 1, "record_count": 1, "number": 1, "start": 256, "end": 264, "crc": 1}
+BATCH = {"producer": "source", "sequence": 1, "record_count": 1, "number": 1, "start": 256, "end": 264, "crc": 1}
 
-HOSTILE_TURNS: dict[str, bytes] = {
+HOSTILE_BATCHES: dict[str, bytes] = {
     **{
-        f"{name} is {value!r}": json.dumps({**TURN, name: value}).encode()
+        f"{name} is {value!r}": json.dumps({**BATCH, name: value}).encode()
         for name, value in [
-            ("turn", "1"), ("turn", 1.5), ("turn", True), ("turn", None), ("turn", [1]), ("number", 0), ("number", -1),
-            ("number", 1e300), ("start", -1), ("end", 2**70), ("end", 10), ("crc", -1), ("crc", 2**32), ("crc", 1.0),
-            ("record_count", -5), ("source", 7), ("source", None), ("source", {}),
+            ("sequence", "1"), ("sequence", 1.5), ("sequence", True), ("sequence", None), ("sequence", [1]),
+            ("number", 0), ("number", -1), ("number", 1e300), ("start", -1), ("end", 2**70), ("end", 10), ("crc", -1),
+            ("crc", 2**32), ("crc", 1.0), ("record_count", -5), ("producer", 7), ("producer", None), ("producer", {}),
         ]
     },
-    "infinite": json.dumps({**TURN, "turn": float("inf")}).encode(),
-    "lacks one": json.dumps({name: TURN[name] for name in list(TURN)[1:]}).encode(),
-    "has one more": json.dumps({**TURN, "more": 1}).encode(),
+    "infinite": json.dumps({**BATCH, "sequence": float("inf")}).encode(),
+    "lacks one": json.dumps({name: BATCH[name] for name in list(BATCH)[1:]}).encode(),
+    "has one more": json.dumps({**BATCH, "more": 1}).encode(),
     "deep arrays": b"[" * 60_000,
     "deep objects": b'{"a":' * 10_000,
     "many digits": b"1" * 60_000,
     "no text": b"\xff\xfe\x00",
     "empty": b"",
     "null": b"null",
-    "too large": json.dumps({**TURN, "source": "x" * 70_000}).encode(),
+    "too large": json.dumps({**BATCH, "producer": "x" * 70_000}).encode(),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", HOSTILE_TURNS)
-def test_a_turn_that_is_none_is_an_error_of_ours(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("what", HOSTILE_BATCHES)
+def test_a_hostile_producer_file_raises_corrupt_error(tmp_path: Path, what: str) -> None:
     with Writer(tmp_path) as writer:
-        writer.append_turn([Batch.from_records([b"record"])], source="source", turn=1)
-    [path] = tmp_path.glob("*.once")
-    path.write_bytes(HOSTILE_TURNS[what])
+        writer.append_idempotent([Batch.from_records([b"record"])], producer="source", sequence=1)
+    [path] = tmp_path.glob("*.producer")
+    path.write_bytes(HOSTILE_BATCHES[what])
     with Writer(tmp_path) as writer:
         with pytest.raises(CorruptError) as caught:
-            writer.last_turn("source")
-        assert (caught.value.path, caught.value.rule) == (str(path), "once")
+            writer.last_producer_batch("source")
+        assert (caught.value.path, caught.value.rule) == (str(path), "producer")
         writer.append(b"others go on")
     assert len(list(Reader(tmp_path))) == 2
 
@@ -71,11 +71,11 @@ def _make(log: Path) -> dict[str, bytes]:
         for file in range(3):
             for index in range(8):
                 writer.append(b"%d %d" % (file, index) * (30 * index + 1), mode=Mode.SYNC if index % 3 else Mode.FLUSH)
-            writer.append_turn([Batch.from_records([b"turn"])], source="source", turn=file + 1)
+            writer.append_idempotent([Batch.from_records([b"turn"])], producer="source", sequence=file + 1)
             if file < 2:
                 writer.cutover()
     binlog.archive(log, keep_last=1)
-    [once] = log.glob("*.once")
+    [once] = log.glob("*.producer")
     (log / f"{once.name}.next").write_bytes(once.read_bytes())
     return {path.name: path.read_bytes() for path in log.iterdir() if path.name != ".repair.lock"}
 
@@ -103,7 +103,7 @@ def _uses(log: Path) -> Iterator[Callable[[], object]]:
     def append() -> None:
         with Writer(log, prepare_bytes=4096) as writer:
             writer.append(b"more")
-            writer.last_turn("source")
+            writer.last_producer_batch("source")
 
     yield lambda: list(Reader(log))
     yield lambda: list(Reader(log, Since(1)))

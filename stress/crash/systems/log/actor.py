@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from binlog import Batch, Draft, Drafted, Entry, Mode, Reader, Ref, Writer
+from binlog import Batch, Entry, ExternalFile, ExternalFileWriter, Mode, Reader, Ref, Writer
 from binlog.errors import UnknownOutcomeError
 from binlog.format.log_header import FIRST_OFFSET
 from binlog.storage.files import make_directory
@@ -97,24 +97,24 @@ def append_producer_batch(writer: Writer[Any], log: Path, turn: Turn) -> list[tu
     records = [record_bytes(turn.writer, turn.first + at) for at in range(turn.record_count)]
     if turn.how is How.TURN:
         batches = [Batch.from_records(part) for part in (records[:1], records[1:])]
-        taken = writer.append_turn(batches, source=turn.source, turn=turn.first)
+        taken = writer.append_idempotent(batches, producer=turn.source, sequence=turn.first)
         return [] if taken is None else [(turn.record_count, taken.ref)]
-    writer.last_turn(turn.source)  # a poisoned log refuses here, before the external files are touched
+    writer.last_producer_batch(turn.source)  # a poisoned log refuses here, before the external files are touched
     batches = [Batch.from_records(part) for part in (records[:1], records[1:]) if part]
     drafts = [draft_of(log / ASIDE, batch) for batch in batches]
-    taken = writer.append_drafts(drafts, source=turn.source, turn=turn.first)
+    taken = writer.ingest(drafts, producer=turn.source, sequence=turn.first)
     if taken is None:
         return []
     return [(len(batch), Ref(number, FIRST_OFFSET)) for number, batch in enumerate(batches, taken.number)]
 
 
-def draft_of(folder: Path, batch: Batch) -> Drafted:
+def draft_of(folder: Path, batch: Batch) -> ExternalFile:
     """Write a batch as a synced external file, in a folder that is made if it is missing.
 
     The name is a new one each time, because a dead process may have left a file there.
     """
     make_directory(str(folder))
-    with Draft(folder / os.urandom(_NAME_BYTES).hex()) as draft:
+    with ExternalFileWriter(folder / os.urandom(_NAME_BYTES).hex()) as draft:
         draft.append(batch)
         return draft.finish()
 

@@ -18,7 +18,7 @@ import binlog
 from binlog import Background, Entry, Mode, Writer
 from binlog.errors import BinlogError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Flag
-from binlog.log.files.active_file import Succession
+from binlog.log.append.open_file import OpenFileFinder
 from stress.crash.failure_modes.fault import NO_SPACE, Fault, FaultOutcome
 from stress.crash.marks import Values
 from stress.crash.preloaded.injector import Kind
@@ -149,7 +149,7 @@ class LogSystem(System[Expectation, Observation]):
 
         Then nothing was appended, and the process that finds the file next writes and syncs again what this one was to.
         """
-        return any(frame.f_code is Succession.find.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
+        return any(frame.f_code is OpenFileFinder.find.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
     def wrong_errors(self, fault: Fault, outcome: FaultOutcome, expected: Expectation) -> list[str]:
         """Return the violations in the errors that a fault caused.
@@ -242,9 +242,9 @@ def _take_again(writer: Writer[Any], log: Path, turn: Turn) -> bool:
     """Retry a producer batch; return whether it must be in the log now, because no later one of its producer was before
     it.
     """
-    last = writer.last_turn(turn.source)
+    last = writer.last_producer_batch(turn.source)
     append_producer_batch(writer, log, turn)
-    return last is None or last.turn <= turn.first
+    return last is None or last.sequence <= turn.first
 
 
 def _not_taken(turns: Sequence[Turn], entries: Entries) -> list[str]:

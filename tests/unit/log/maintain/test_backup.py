@@ -15,7 +15,7 @@ from binlog.errors import AccessError, NotFoundError
 from binlog.log.maintain import backup as backup_module
 from tests.interop import jpos_peer
 from tests.support.children import Child
-from tests.support.drafts import drafts
+from tests.support.external_files import external_files
 from tests.support.logs import job, jobs_by_writer, jpos_file, read_all
 
 
@@ -26,7 +26,7 @@ def _named(path: Path) -> list[str]:
 def test_a_backup_has_everything_that_the_log_has(log: Path, tmp_path: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"%d" % number for number in range(1000)])
-        writer.append_turn([Batch.from_records([b"turn"])], source="s", turn=4)
+        writer.append_idempotent([Batch.from_records([b"turn"])], producer="s", sequence=4)
         writer.cutover()
         writer.append(b"staged", mode=Mode.STAGE)
         made = binlog.backup(log, tmp_path / "copy")
@@ -43,7 +43,7 @@ def test_a_backup_has_everything_that_the_log_has(log: Path, tmp_path: Path) -> 
         (log / "00000001.dat").stat().st_mode,
     )
     with Writer(copy) as writer:
-        assert writer.append_turn([Batch.from_records([b"turn"])], source="s", turn=4) is None
+        assert writer.append_idempotent([Batch.from_records([b"turn"])], producer="s", sequence=4) is None
         assert writer.append(b"its own") == Ref(2, 266)
     assert read_all(log)[-1] == b"later"
     assert binlog.check(copy) == []
@@ -59,7 +59,7 @@ def _append(log: Path, writer: int, mode: Mode) -> None:
                 opened.cutover()
             if writer == 1 and sequence % 50 == 0:
                 records = [job(writer, number) for number in range(sequence, sequence + 4)]
-                opened.append_drafts(drafts(log, records[:2], records[2:]))
+                opened.ingest(external_files(log, records[:2], records[2:]))
                 sequence += 4
 
 

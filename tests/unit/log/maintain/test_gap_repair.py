@@ -20,7 +20,7 @@ from binlog.log.maintain.file_repair import FILLER
 from binlog.log.maintain.gap_repair import GapRepair
 from stress.crash.preloaded.injector import Kind
 from tests.interop import jpos_peer
-from tests.support.drafts import drafts
+from tests.support.external_files import external_files
 from tests.support.indexes import check_entries
 from tests.support.logs import jpos_file, read_all
 from tests.support.preloaded import kill_at_each_call
@@ -218,7 +218,7 @@ def test_an_older_file_before_one_that_was_ingested(log: Path, tmp_path: Path) -
         writer.append(b"0")
         shutil.copytree(log, copy)
         writer.append(b"lost")
-        writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=1)
+        writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=1)
         for name in (FILE_2, "00000003.dat"):
             shutil.copy(log / name, copy)
     shutil.rmtree(log / "aside")
@@ -235,7 +235,7 @@ def test_an_older_file_before_the_only_one_that_was_ingested(log: Path, tmp_path
         writer.append(b"0")
         shutil.copytree(log, copy)
         writer.append(b"lost")
-        writer.append_drafts(drafts(log, [b"1"]))
+        writer.ingest(external_files(log, [b"1"]))
         shutil.copy(log / FILE_2, copy)
     shutil.rmtree(log / "aside")
     with pytest.raises(CorruptError, match="1 record is missing between file 1 and file 2"):

@@ -31,7 +31,9 @@ def _as_it_is(header: LogHeader) -> LogHeader:
 
 
 def _appended(header: LogHeader, *, tail: int, record_count: int, boot_id: bytes) -> LogHeader:
-    return replace(header, tail=tail, own_tail=tail, confirmed_end=tail, record_count=record_count, boot_id=boot_id)
+    return replace(
+        header, tail=tail, published_tail=tail, confirmed_end=tail, record_count=record_count, boot_id=boot_id
+    )
 
 
 KNOWN = _appended(NEW, tail=1000, record_count=5, boot_id=BOOT)
@@ -83,7 +85,7 @@ CASES: dict[str, tuple[bytes, int]] = {
     "an append": (MORE.pack(), APPENDED),
     "an append and its bell": (RUNG, APPENDED),
     "an append and its slots": (replace(MORE, slot_0=bytes(56), slot_1=b"x" * 56).pack(), APPENDED),
-    "an append that marks the log as mixed": (replace(MORE, flags=MORE.flags | Flag.MIXED).pack(), APPENDED),
+    "an append that marks the log as mixed": (replace(MORE, flags=MORE.flags | Flag.FOREIGN_WRITERS).pack(), APPENDED),
     "half an append: the tail without the block": (_at(KNOWN, "tail", MORE.pack()[8:16]), UNSURE),
     "half an append: the block without the tail": (_at(MORE, "tail", KNOWN.pack()[8:16]), UNSURE),
     "half an append: the block without its CRC": (_at(MORE, "live_crc", KNOWN.pack()[124:128]), UNSURE),
@@ -96,7 +98,7 @@ CASES: dict[str, tuple[bytes, int]] = {
     "another boot": (_appended(KNOWN, tail=2000, record_count=9, boot_id=bytes(16)).pack(), UNSURE),
     "a recovery": (replace(MORE, epoch=1).pack(), UNSURE),
     "a count that cannot be": (replace(MORE, record_count=2**63 - 1).pack(), UNSURE),
-    "a tail that cannot be": (replace(MORE, tail=2**63, own_tail=2**63).pack(), UNSURE),
+    "a tail that cannot be": (replace(MORE, tail=2**63, published_tail=2**63).pack(), UNSURE),
     "another log": (replace(MORE, uuid=bytes(range(16))).pack(), UNSURE),
     "another number": (replace(MORE, number=4).pack(), UNSURE),
     "the identity's CRC": (_at(MORE, "identity_crc", b"abcd"), UNSURE),
@@ -128,7 +130,7 @@ def _believable(known: LogHeader, data: bytes) -> LogHeader | None:
     header = parse_log_header(data, path="", number=known.number)
     if header == replace(known, doorbell=header.doorbell):
         return header
-    if not header.settled or header.tail < known.tail:
+    if not header.is_consistent or header.tail < known.tail:
         return None
     check_header(header, "")
     return header
@@ -184,9 +186,14 @@ def test_a_header_cache_follows_appends_and_the_close() -> None:
         assert (known.tail, known.closed, known.mixed, known.header.record_count) == (1000, False, False, 5)
         assert known.refresh() == 1000
         assert known.doorbell_at_previous_read == 5
-        rewrite(replace(MORE, flags=MORE.flags | Flag.MIXED).pack())
+        rewrite(replace(MORE, flags=MORE.flags | Flag.FOREIGN_WRITERS).pack())
         assert known.refresh() == 2000
-        assert (known.mixed, known.doorbell_at_previous_read, known.header.record_count, known.header.settled) == (
+        assert (
+            known.mixed,
+            known.doorbell_at_previous_read,
+            known.header.record_count,
+            known.header.is_consistent,
+        ) == (
             True,
             5,
             9,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import binlog
-from binlog import Batch, Drafted, Writer
+from binlog import Batch, ExternalFile, Writer
 from binlog.spark.writing.writing import files_to_append, write_task_output
 from tests.support.examples import examples
 from tests.support.logs import read_all
@@ -20,7 +20,7 @@ from tests.support.logs import read_all
 FILE_BYTES = 100
 
 
-def write(path: Path, *batches: list[bytes]) -> Drafted | None:
+def write(path: Path, *batches: list[bytes]) -> ExternalFile | None:
     made = (Batch.from_records(records) for records in batches if records)
     return write_task_output(str(path), made, record_bytes_max=1000, file_bytes_min=FILE_BYTES)
 
@@ -50,7 +50,7 @@ def test_large_output_becomes_a_file_and_small_output_is_merged(tmp_path: Path, 
             assert len(appended) == sum(len(list(run)) if durable else 1 for durable, run in groupby(large))
         else:
             assert appended == drafts
-        writer.append_drafts(appended)
+        writer.ingest(appended)
     assert read_all(log) == [b"%d" % number * 20 for number, count in enumerate(counts) for _ in range(count)]
     assert len(binlog.stat(log).files) == 1 + (len(appended) if any(large) else 0)
     assert list((log / "output").iterdir()) == []

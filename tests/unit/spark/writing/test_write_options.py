@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog import Drafted, FileSystem
+from binlog import ExternalFile, FileSystem
 from binlog.errors import AccessError, StateError
 from binlog.spark.writing.write_options import WriteOptions, parse_write_options
 from binlog.storage.directory import _REMOTE, Directory
@@ -58,7 +58,7 @@ def test_a_directory_that_is_not_shared_is_an_error(tmp_path: Path) -> None:
     writer = BatchWriter(parse_write_options({"path": str(tmp_path / "log")}), "data")
     folder = str(tmp_path / "log" / ".task-output" / "job")
     elsewhere = f"{folder}/0-x"
-    draft = Drafted(elsewhere, 5, 306, 0, durable=True, entries=b"")
+    draft = ExternalFile(elsewhere, 5, 306, 0, durable=True, entries=b"")
     with pytest.raises(StateError, match=f"^{elsewhere}, written by a task, is not visible on the driver's machine"):
         writer.commit([Written(0, folder, draft, "", this_machine())])
 

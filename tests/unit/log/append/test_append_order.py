@@ -1,4 +1,4 @@
-"""One writer's records lie in the order in which it appended them, however each was appended."""
+"""One writer's records are in the log in the order of its calls, in every mixture of methods."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 
 import binlog
 from binlog import Batch, Mode, Writer
-from tests.support.drafts import draft, drafts
+from tests.support.external_files import external_file, external_files
 from tests.support.logs import read_all
 
 
 class Appends:
-    """Appends numbered records in many ways.  Each way appends at least one, but for `cutover` and `sync`."""
+    """Appends numbered records in many ways.  Each way but `cutover` and `sync` appends at least one."""
 
     def __init__(self, log: Path, writer: Writer[Any]) -> None:
         self.log = log
@@ -38,7 +38,7 @@ class Appends:
         self.writer.append(*self._next())
 
     def large(self) -> None:
-        """Larger than a ring, so that it does not go through shared memory."""
+        """A record larger than a ring, so that it does not go through shared memory."""
         self.writer.append(*self._next(size=3 << 20))
 
     def large_staged(self) -> None:
@@ -56,17 +56,17 @@ class Appends:
     def batches(self) -> None:
         self.writer.append_batches([Batch.from_records(self._next(2)), Batch.from_records(self._next(2))])
 
-    def turn(self) -> None:
+    def idempotent(self) -> None:
         number = next(self.numbers)
         records = [b"%06d" % number]
-        self.writer.append_turn([Batch.from_records(records)], source="s", turn=number)
+        self.writer.append_idempotent([Batch.from_records(records)], producer="s", sequence=number)
 
     def ingest(self) -> None:
-        self.writer.append_drafts(drafts(self.log, self._next(2), self._next(2)))
+        self.writer.ingest(external_files(self.log, self._next(2), self._next(2)))
 
     def ingest_copied(self) -> None:
         name = f"small-{next(self.numbers)}"
-        self.writer.append_drafts([draft(self.log / "aside", name, self._next(2), durable_from=1 << 30)])
+        self.writer.ingest([external_file(self.log / "aside", name, self._next(2), durable_from=1 << 30)])
 
     def cutover(self) -> None:
         self.writer.cutover()
@@ -87,7 +87,7 @@ def _in_order(log: Path) -> bool:
 
 @pytest.fixture(params=["alone", "beside"])
 def beside(request: pytest.FixtureRequest, log: Path) -> Iterator[bool]:
-    """Whether another writer has the log open as well, with a ring of its own."""
+    """Whether another writer has the log open as well, with its own ring."""
     if request.param == "alone":
         yield False
     else:

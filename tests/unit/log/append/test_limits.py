@@ -1,4 +1,4 @@
-"""Limits on the open file's bytes and age: who cuts over, when, and what that may not do."""
+"""Limits on the open file's size and age: which writer cuts over, when, and that no append fails of it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_records_that_go_together_stay_together_beyond_the_limit(log: Path) -> N
     assert {ref.number for ref in refs} == {1}
 
 
-def test_a_record_too_large_for_the_short_way_counts(log: Path) -> None:
+def test_a_record_too_large_for_the_fast_path_counts(log: Path) -> None:
     with Writer(log, cutover_bytes=100_000) as writer:
         writer.append(b"x" * 200_000)
         assert writer.append(RECORD) == Ref(2, 256)
 
 
-def test_what_is_staged_counts_once_it_is_in_the_file(log: Path) -> None:
+def test_a_staged_record_counts_after_its_flush(log: Path) -> None:
     with Writer(log, mode=Mode.STAGE, cutover_bytes=300) as writer:
         writer.append(RECORD)
         wait_for(lambda: log.joinpath("00000002.dat").exists())
@@ -55,7 +55,7 @@ def test_what_is_staged_counts_once_it_is_in_the_file(log: Path) -> None:
     assert binlog.stat(log).files[1].record_count == 1
 
 
-def test_a_file_that_others_fill_is_closed_by_who_has_a_limit(log: Path) -> None:
+def test_a_file_that_others_fill_is_closed_by_the_writer_with_a_limit(log: Path) -> None:
     with Writer(log, cutover_bytes=500) as limited, Writer(log) as other:
         for _ in range(5):
             other.append(RECORD)
@@ -72,7 +72,7 @@ def test_an_idle_file_is_closed_in_time(log: Path) -> None:
         assert writer.append(RECORD).number == 2
 
 
-def test_a_file_without_records_is_not_closed_however_old(log: Path) -> None:
+def test_an_old_file_without_records_is_not_closed(log: Path) -> None:
     with Writer(log, cutover_seconds=0.01, cutover_bytes=1) as writer:
         session = writer._open_session()
         made_ns = binlog.stat(log).files[0].created_ns
@@ -100,7 +100,7 @@ def test_a_writer_in_a_loop_meets_the_limit_of_age(log: Path) -> None:
 
 def test_an_append_does_not_fail_because_the_cutover_does(log: Path) -> None:
     with Writer(log, cutover_bytes=300, prepare_bytes=4096) as writer:
-        # What cannot follow this file: the next number is taken by a file of another log.
+        # The next number is taken by a file of another log, which cannot follow this file.
         with Writer(log.parent / "other") as other:
             other.append(b"other")
             other.cutover()
@@ -152,7 +152,7 @@ def test_a_forked_child_keeps_the_limits(log: Path) -> None:
 
 
 @pytest.mark.parametrize("limits", [{"cutover_bytes": 0}, {"cutover_seconds": 0.0}, {"cutover_seconds": float("nan")}])
-def test_limits_that_are_none_are_refused(log: Path, limits: dict[str, float]) -> None:
+def test_invalid_limits_are_refused(log: Path, limits: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="cutover"):
         Writer(log, **limits)  # type: ignore[call-overload]
     assert not log.exists()

@@ -1,4 +1,4 @@
-"""Where the records of one call lie, without an object for each."""
+"""Refs: the refs of one call's records, without an object for each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _refs(log: Path) -> Refs:
 PLACES = [Ref(1, 266), Ref(1, 270), Ref(1, 275)]
 
 
-def test_they_are_a_sequence(log: Path) -> None:
+def test_refs_are_a_sequence(log: Path) -> None:
     refs = _refs(log)
     assert len(refs) == 3
     assert list(refs) == PLACES
@@ -33,12 +33,12 @@ def test_they_are_a_sequence(log: Path) -> None:
 
 
 @pytest.mark.parametrize("index", [3, -4])
-def test_there_is_none_beyond_the_last(log: Path, index: int) -> None:
+def test_an_index_after_the_last_ref_raises(log: Path, index: int) -> None:
     with pytest.raises(IndexError):
         _refs(log)[index]
 
 
-def test_they_are_equal_to_the_same_refs_in_any_sequence(log: Path) -> None:
+def test_refs_equal_the_same_refs_in_any_sequence(log: Path) -> None:
     refs = _refs(log)
     assert refs == PLACES
     assert refs == PLACES
@@ -50,13 +50,13 @@ def test_they_are_equal_to_the_same_refs_in_any_sequence(log: Path) -> None:
         hash(refs)
 
 
-def test_they_say_what_they_are(log: Path) -> None:
+def test_refs_have_a_readable_repr(log: Path) -> None:
     assert repr(_refs(log)) == "<binlog.Refs of 3 from 1:266 to 1:275>"
     with Writer(log) as writer:
         assert repr(writer.append_many([])) == "<binlog.Refs of 0>"
 
 
-def test_they_may_be_pickled_and_copied(log: Path) -> None:
+def test_refs_can_be_pickled_and_copied(log: Path) -> None:
     refs = _refs(log)
     for other in (pickle.loads(pickle.dumps(refs)), copy.copy(refs), copy.deepcopy(refs)):
         assert type(other) is Refs

@@ -1,4 +1,4 @@
-"""How far a record is when append returns, and what becomes of it after."""
+"""The modes: how far a record is when append returns, and its fate afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.preloaded import run_preloaded
 from tests.support.waiting import until
 
-# A thread that does nothing by itself while a test looks.
+# A background thread that never acts during a test.
 _NEVER = Background(flush_seconds=600, sync_seconds=600)
 
 
@@ -36,7 +36,7 @@ def _header(log: Path, number: int = 1) -> LogHeader:
         directory.close()
 
 
-def test_a_synced_record_is_confirmed_by_a_commit_of_its_own(log: Path) -> None:
+def test_a_synced_record_is_confirmed_by_its_own_commit(log: Path) -> None:
     with Writer(log) as writer:
         for count in (1, 2, 3):
             assert writer.append(b"x" * 10) == Ref(1, 256 + 14 * (count - 1))
@@ -63,15 +63,15 @@ def test_a_flushed_record_is_visible_and_confirmed_by_the_next_sync(log: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [Mode.FLUSH, Mode.STAGE])
-def test_what_no_caller_waits_for_is_synced_soon_however_little_it_is(log: Path, mode: Mode) -> None:
-    """A single byte waited for ten seconds: less than four pages were not worth a sync."""
+def test_a_single_record_that_no_caller_waits_for_is_synced_soon(log: Path, mode: Mode) -> None:
+    """A single byte waited for ten seconds, because fewer than four pages were not worth a sync."""
     with Writer(log, mode=mode) as writer:
         for _ in range(3):
             before = stat(log).files[-1].tail
             writer.append(b"x")
             since = time.monotonic()
             until(lambda before=before: (stat(log).files[-1].durable_end or 0) > before)  # type: ignore[misc]
-            assert time.monotonic() - since < 5  # half a second, and what a busy machine adds
+            assert time.monotonic() - since < 5  # half a second, and some time for a busy machine
 
 
 def test_a_synced_record_makes_all_before_it_durable(log: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_synced_record_makes_all_before_it_durable(log: Path) -> None:
     assert read_all(log) == [b"flushed", b"staged", b"synced"]
 
 
-def test_a_staged_record_has_no_place_and_is_not_seen_until_it_is_flushed(log: Path) -> None:
+def test_a_staged_record_has_no_ref_and_is_not_seen_until_it_is_flushed(log: Path) -> None:
     with Writer(log, mode=Mode.STAGE, background=_NEVER) as writer:
         assert writer.append(b"one") is None
         assert writer.append(b"two") is None  # the first may have gone to the file, before the ring was ready
@@ -93,7 +93,7 @@ def test_a_staged_record_has_no_place_and_is_not_seen_until_it_is_flushed(log: P
         assert read_all(log) == [b"one", b"two"]
 
 
-def test_what_is_staged_is_flushed_and_synced_without_anybody_asking(log: Path) -> None:
+def test_a_staged_record_is_flushed_and_synced_by_the_background_thread(log: Path) -> None:
     quick = Background(flush_seconds=0.01, sync_seconds=0.01)
     with Writer(log, mode=Mode.STAGE, background=quick) as writer, Reader(log) as reader:
         for count in range(20):
@@ -138,7 +138,7 @@ def test_threads_that_share_a_writer_keep_their_order_in_every_mode(log: Path) -
     assert jobs_by_writer(read_all(log)) == {number: list(range(400)) for number in range(6)}
 
 
-def test_another_process_flushes_what_a_killed_one_had_staged(log: Path) -> None:
+def test_another_process_flushes_the_records_that_a_killed_one_had_staged(log: Path) -> None:
     staged_read, staged_write = os.pipe()
 
     def stage() -> None:
@@ -158,7 +158,7 @@ def test_another_process_flushes_what_a_killed_one_had_staged(log: Path) -> None
     assert jobs_by_writer(read_all(log)) == {0: list(range(100))}
 
 
-def test_whoever_commits_next_takes_along_what_a_living_writer_has_staged(log: Path) -> None:
+def test_the_next_commit_includes_the_records_that_a_living_writer_has_staged(log: Path) -> None:
     with Writer(log, background=_NEVER) as lazy, Writer(log) as other:
         lazy.append(b"first", mode=Mode.FLUSH)
         lazy.append(b"staged", mode=Mode.STAGE)
@@ -201,7 +201,7 @@ def test_a_staged_record_over_the_limit_is_refused(log: Path) -> None:
             writer.append(bytes(11))
 
 
-def test_a_forked_child_stages_in_a_ring_of_its_own(log: Path) -> None:
+def test_a_forked_child_stages_in_its_own_ring(log: Path) -> None:
     with Writer(log, mode=Mode.STAGE, background=_NEVER) as writer:
         for count in range(10):
             writer.append(job(0, count))
@@ -217,7 +217,7 @@ def test_a_forked_child_stages_in_a_ring_of_its_own(log: Path) -> None:
     assert jobs_by_writer(read_all(log)) == {0: list(range(20)), 1: list(range(10))}
 
 
-def test_a_cutover_confirms_what_was_only_flushed(log: Path) -> None:
+def test_a_cutover_confirms_flushed_records(log: Path) -> None:
     with Writer(log, mode=Mode.FLUSH, background=_NEVER) as writer:
         writer.append(b"one")
         writer.cutover()
@@ -228,12 +228,12 @@ def test_a_cutover_confirms_what_was_only_flushed(log: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"flush_seconds": 0}, {"sync_seconds": -1}, {"sync_seconds": float("nan")}])
-def test_intervals_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_intervals_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Background(**wrong)  # type: ignore[arg-type]
 
 
-def test_what_is_not_a_mode_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="not 9"):
         Writer(tmp_path / "log", mode=9)  # type: ignore[call-overload]
     assert not (tmp_path / "log").exists()
@@ -254,14 +254,14 @@ def _append_much(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_much_that_waits_for_a_sync_is_written_out_before(log: Path) -> None:
+def test_many_bytes_that_wait_for_a_sync_are_written_out_early(log: Path) -> None:
     calls = run_preloaded(_append_much, log, kinds=(Kind.OTHER, Kind.DATA_SYNC), names_end=".dat").calls
     assert calls.count(Kind.OTHER) >= 3
     sync = calls.index(Kind.DATA_SYNC, calls.index(Kind.OTHER))
     assert calls[sync - 1] is Kind.OTHER
 
 
-def test_garbage_where_the_tail_stands_does_not_end_the_background_thread(log: Path) -> None:
+def test_a_garbage_tail_does_not_end_the_background_thread(log: Path) -> None:
     quick = Background(flush_seconds=0.005, sync_seconds=0.01)
     with Writer(log, mode=Mode.FLUSH, background=quick) as writer, Reader(log) as reader:
         writer.append(b"first")

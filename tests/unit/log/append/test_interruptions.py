@@ -1,4 +1,4 @@
-"""Ctrl-C at each place of a writer's calls: the exception comes out, and the writer, and all others, go on."""
+"""Ctrl-C at each point of a writer's calls: the exception is raised, and all writers continue."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from binlog import Background, Batch, Draft, Mode, Writer
+from binlog import Background, Batch, ExternalFileWriter, Mode, Writer
 from binlog.errors import ClosedError
 from tests.support.interruptions import Interruption
 from tests.support.logs import read_all
 
-# What comes in the middle of a finalizer is told and lost, by Python.
+# Python prints and drops an exception that is raised within a finalizer.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 _OPTIONS: dict[str, Any] = {
@@ -25,22 +25,22 @@ _OPTIONS: dict[str, Any] = {
     "lock_timeout": 5,
 }
 _HANG_SECONDS = 20
-_ALL_MAX = 60  # of a call that has more places, so many are tried
+_ALL_MAX = 60  # if a call has more points, this many are tried
 _LARGE = bytes(70_000)
-_DRAFTS = itertools.count()
+_FILE_NUMBERS = itertools.count()
 
 
-def _append_turn(writer: Writer) -> None:
-    last = writer.last_turn("source")
-    turn = 0 if last is None else last.turn + 1
-    records = [b"turn %d, first" % turn, b"turn %d, last" % turn]
-    writer.append_turn([Batch.from_records(records)], source="source", turn=turn)
+def _append_idempotent(writer: Writer) -> None:
+    last = writer.last_producer_batch("source")
+    sequence = 0 if last is None else last.sequence + 1
+    records = [b"batch %d, first" % sequence, b"batch %d, last" % sequence]
+    writer.append_idempotent([Batch.from_records(records)], producer="source", sequence=sequence)
 
 
-def _append_drafts(writer: Writer) -> None:
-    with Draft(f"{writer.path}-draft-{next(_DRAFTS)}") as draft:
-        draft.append(Batch.from_records([b"x", b"y"]))
-        writer.append_drafts([draft.finish()])
+def _ingest(writer: Writer) -> None:
+    with ExternalFileWriter(f"{writer.path}-external-{next(_FILE_NUMBERS)}") as external:
+        external.append(Batch.from_records([b"x", b"y"]))
+        writer.ingest([external.finish()])
 
 
 def _append_together(writer: Writer) -> None:
@@ -67,9 +67,9 @@ _CALLS: dict[str, Callable[[Writer], object]] = {
     "append-closed": lambda writer: writer.append(b"x"),
     "append-limit": lambda writer: writer.append(b"x"),
     "append-together": _append_together,
-    "append-turn": _append_turn,
+    "append-idempotent": _append_idempotent,
     "append-batches": lambda writer: writer.append_batches([Batch.from_records([b"x"])] * 2),
-    "append-drafts": _append_drafts,
+    "ingest": _ingest,
     "open": _open_and_append,
     "cutover": lambda writer: writer.cutover(),
     "sync": _sync,
@@ -78,7 +78,7 @@ _CALLS: dict[str, Callable[[Writer], object]] = {
 
 @pytest.fixture(autouse=True)
 def _no_garbage() -> Iterator[None]:
-    """Have what is left of interrupted calls go within the test, whose mark is about the finalizers of that."""
+    """Collect the garbage of interrupted calls within the test, because its mark ignores errors of finalizers."""
     yield
     gc.collect()
 
@@ -98,7 +98,7 @@ def _no_hang() -> Iterator[None]:
 
 
 def _interrupted(call: Callable[[], object], at: int, kept: list[BaseException]) -> bool:
-    """Interrupt the call at a place; False where it has fewer.  kept: the exception, with all that it keeps."""
+    """Interrupt the call at a point; return False if it has fewer.  kept: the exception, and its references."""
 
     def keeping() -> None:
         try:
@@ -119,7 +119,7 @@ def _places(call: Callable[[], object]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", _CALLS)
-def test_a_writer_goes_on_after_ctrl_c_at_any_place_of_a_call(log: Path, name: str) -> None:
+def test_a_writer_continues_after_ctrl_c_at_any_point_of_a_call(log: Path, name: str) -> None:
     call = _CALLS[name]
     limit = {"cutover_bytes": 1} if name == "append-limit" else {}
     with Writer(log, **_OPTIONS) as other, Writer(log, **_OPTIONS, **limit) as writer:
@@ -141,12 +141,12 @@ def test_a_writer_goes_on_after_ctrl_c_at_any_place_of_a_call(log: Path, name: s
     for at in places:
         assert found.count(b"after %d" % at) == len(Mode)
         assert found.count(b"other %d" % at) == 1
-    turns = [record for record in found if record.startswith(b"turn")]
-    whole = [(b"turn %d, first" % turn, b"turn %d, last" % turn) for turn in range(len(turns) // 2)]
-    assert turns == list(itertools.chain(*whole))
+    batches = [record for record in found if record.startswith(b"batch")]
+    whole = [(b"batch %d, first" % sequence, b"batch %d, last" % sequence) for sequence in range(len(batches) // 2)]
+    assert batches == list(itertools.chain(*whole))
 
 
-def test_a_writer_that_was_interrupted_while_it_closed_can_be_closed_again(log: Path) -> None:
+def test_a_writer_interrupted_in_close_can_be_closed_again(log: Path) -> None:
     with Writer(log, **_OPTIONS) as other:
         at = 0
         kept: list[BaseException] = []

@@ -26,7 +26,7 @@ def test_a_cutover_closes_one_file_cut_to_its_tail_and_opens_the_next(log: Path)
     assert read_all(log) == [b"hello", b"next"]
 
 
-def test_expected_gives_one_cutover_however_many_ask(log: Path) -> None:
+def test_many_callers_with_the_same_expected_number_cause_one_cutover(log: Path) -> None:
     with Writer(log) as first, Writer(log) as second:
         assert first.cutover(expected=1) == 2
         assert second.cutover(expected=1) == 2
@@ -36,7 +36,7 @@ def test_expected_gives_one_cutover_however_many_ask(log: Path) -> None:
         assert first.cutover(expected=3) == 4
 
 
-def test_empty_files_are_cut_over_and_stepped_over(log: Path) -> None:
+def test_empty_files_are_cut_over_and_skipped(log: Path) -> None:
     with Writer(log) as writer:
         for number in range(2, 6):
             assert writer.cutover() == number
@@ -53,7 +53,7 @@ def test_a_writer_that_slept_through_cutovers_catches_up(log: Path) -> None:
         assert sleeper.append(b"2") == Ref(4, 256)
 
 
-def test_sequence_numbers_go_on_over_the_cutover(log: Path) -> None:
+def test_sequence_numbers_continue_after_a_cutover(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"x"] * 5)
         writer.cutover()
@@ -63,7 +63,7 @@ def test_sequence_numbers_go_on_over_the_cutover(log: Path) -> None:
 
 
 def test_a_next_file_left_by_a_cutover_that_died_is_adopted(log: Path, tmp_path: Path) -> None:
-    """It was named, and nothing more; then records came to the old file, by writers that had it open."""
+    """The cutover only named it; then writers that had the old file open appended to that."""
     with Writer(log) as writer:
         writer.append(b"1")
         name_next_file_only(log, tmp_path / "other")
@@ -84,7 +84,7 @@ def test_a_writer_that_opens_finishes_a_cutover_that_died(log: Path, tmp_path: P
     assert read_all(log) == [b"1", b"2"]
 
 
-def test_a_file_in_the_next_ones_place_that_cannot_be_it_is_never_replaced(log: Path) -> None:
+def test_a_wrong_file_with_the_next_number_is_never_replaced(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"1")
         (log / "00000002.dat").write_bytes(b"somebody's notes")

@@ -1,4 +1,4 @@
-"""What a dead leader's note says together with the file."""
+"""Resolving the note of a dead leader from the file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTE = Note(
 
 
 class Bytes:
-    """A file of which only one thing is asked: whether the group's bytes lie where the note says."""
+    """A file with one property: whether the group's bytes are in the range that the note names."""
 
     def __init__(self, there: bool) -> None:
         self._there = there
@@ -40,7 +40,7 @@ class Bytes:
 
 
 def _header(counter: int, *, nonce: int = 44, tail: int = 1000) -> LogHeader:
-    """A file whose last confirmed commit has this counter, and one before it."""
+    """Return the header of a file whose last confirmed commit has this counter, and one before it."""
     header = new_log_header(number=1, uuid=UUID, first_sequence=0, created_ns=0, boot_id=bytes(16))
     for number in (counter - 1, counter):
         header = header.with_slot(
@@ -60,7 +60,7 @@ def _header(counter: int, *, nonce: int = 44, tail: int = 1000) -> LogHeader:
 
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("state", [PREPARED, NOTE_SLOTTED])
-def test_a_group_with_a_slot_is_in_the_file_where_the_slot_is(state: int, there: bool) -> None:
+def test_a_group_with_a_slot_is_in_the_file_if_the_slot_is(state: int, there: bool) -> None:
     note, there_or_not = replace(NOTE, state=state), Bytes(there)
     assert outcome(note, _header(3), there_or_not) is Outcome.STAGED_AGAIN
     for counter in (4, 5):
@@ -68,21 +68,21 @@ def test_a_group_with_a_slot_is_in_the_file_where_the_slot_is(state: int, there:
         assert outcome(note, _header(counter, nonce=99), there_or_not) is Outcome.STAGED_AGAIN
 
 
-def test_a_group_that_was_overtaken_is_in_the_file_where_its_bytes_are() -> None:
+def test_an_overtaken_group_is_in_the_file_if_its_bytes_are() -> None:
     overtaken = _header(6)
     assert outcome(NOTE, overtaken, Bytes(True)) is Outcome.IN_FILE
     assert outcome(replace(NOTE, state=PREPARED), overtaken, Bytes(True)) is Outcome.UNKNOWN
     for state in (PREPARED, NOTE_SLOTTED):
-        # Another program wrote over it before anybody rolled it forward; or it never came so far.
+        # Another program overwrote the bytes before recovery, or the commit did not get that far.
         assert outcome(replace(NOTE, state=state), overtaken, Bytes(False)) is Outcome.STAGED_AGAIN
 
 
-def test_a_group_without_a_slot_is_in_the_file_where_its_bytes_are_below_the_tail() -> None:
+def test_a_group_without_a_slot_is_in_the_file_if_its_bytes_are_before_the_tail() -> None:
     note = replace(NOTE, state=PREPARED, counter=0)
     assert outcome(note, _header(3), Bytes(True)) is Outcome.IN_FILE
     assert outcome(note, _header(3), Bytes(False)) is Outcome.STAGED_AGAIN
     assert outcome(note, _header(3, tail=349), Bytes(True)) is Outcome.STAGED_AGAIN
 
 
-def test_what_was_not_yet_written_is_staged_again() -> None:
+def test_a_group_that_was_not_written_is_staged_again() -> None:
     assert outcome(replace(NOTE, state=NOTE_GATHERING), _header(4), Bytes(True)) is Outcome.STAGED_AGAIN

@@ -1,4 +1,4 @@
-"""Ingests that a death interrupts: what readers see then, and who finishes them."""
+"""Ingests interrupted by a death: the records that readers see then, and the writer that finishes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Drafted, Mode, Reader, Ref, Since, Writer
+from binlog import ExternalFile, Mode, Reader, Ref, Since, Writer
 from binlog.errors import AccessError, BinlogError, CorruptError, UnknownOutcomeError
 from binlog.format.checksums import crc32c
 from binlog.format.log_header import LOG_HEADER
@@ -19,27 +19,27 @@ from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
 from binlog.log.files.prepared_file import PreparedFile
 from binlog.log.ingest import ingestion as ingest
-from binlog.log.ingest.ingestion import Ingest, IngestedFile
+from binlog.log.ingest.ingestion import IngestedFile, Ingestion
 from binlog.storage.file_access import access_of_directory
 from tests.interop import jpos_peer
-from tests.support.drafts import drafts
+from tests.support.external_files import external_files
 from tests.support.indexes import check_entries
 from tests.support.logs import read_all
 
-TURN = [b"1"] * 50 + [b"2"] * 50
+RECORDS = [b"1"] * 50 + [b"2"] * 50
 
 _PLACES = {
-    "take": (Ingest, "_take"),
+    "take": (Ingestion, "_take"),
     "record": (ingest, "write_ingest"),
     "name": (IngestedFile, "give_name"),
     "close": (WritableFile, "close_at"),
     "index": (IngestedFile, "write_index"),
-    "end": (Ingest, "_end"),
+    "end": (Ingestion, "_end"),
 }
 
 
 def die_at(log: Path, place: str, *, after: bool = False, times: int = 1) -> None:
-    """Have a process die in the middle of a turn of two drafts, at a call of the ingest.
+    """Let a process die in the middle of an ingest of two files, at a call of the ingest.
 
     after: right after the call.  times: at which of such calls.
     """
@@ -59,7 +59,7 @@ def die_at(log: Path, place: str, *, after: bool = False, times: int = 1) -> Non
 
         setattr(owner, name, dying)
         with Writer(log) as writer:
-            writer.append_drafts(drafts(log, [b"1"] * 50, [b"2"] * 50), source="s", turn=0)
+            writer.ingest(external_files(log, [b"1"] * 50, [b"2"] * 50), producer="s", sequence=0)
 
     pid = os.fork()
     if pid == 0:
@@ -75,7 +75,7 @@ def hidden(log: Path) -> list[str]:
 
 
 DEATHS = [
-    # the call, how often before, after it; which records are in the log then, and whether all will be
+    # the call, how often before, after it; the records in the log then, and whether all will be
     ("take", 1, False, 0, False),
     ("take", 1, True, 0, False),
     ("take", 2, True, 0, False),
@@ -100,7 +100,7 @@ DEATHS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("beside", [False, True], ids=["opened again", "beside an open writer"])
 @pytest.mark.parametrize(("place", "times", "after", "seen", "there"), DEATHS)
-def test_the_next_writer_finishes_what_was_decided(
+def test_the_next_writer_finishes_a_decided_ingest(
     log: Path, place: str, times: int, after: bool, seen: int, there: bool, beside: bool
 ) -> None:
     with Writer(log) as writer:
@@ -109,29 +109,31 @@ def test_the_next_writer_finishes_what_was_decided(
             writer.append(b"beside")
         die_at(log, place, after=after, times=times)
         before = [b"before", b"beside"][: 1 + beside]
-        assert read_all(log) == [*before, *TURN[:seen]]
+        assert read_all(log) == [*before, *RECORDS[:seen]]
         assert binlog.check(log) == []
         if beside:
             writer.append(b"after")
-            assert read_all(log) == [*before, *(TURN if there else []), b"after"]
+            assert read_all(log) == [*before, *(RECORDS if there else []), b"after"]
     with Writer(log) as writer:
         if not beside:
             writer.append(b"after")
-        assert (writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0) is None) == there
-        last = writer.last_turn("s")
+        assert (
+            writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=0) is None
+        ) == there
+        last = writer.last_producer_batch("s")
         assert last is not None
         assert (last.ref, last.record_count) == (Ref(2, 256), 100)
-    assert read_all(log) == [*before, *([*TURN, b"after"] if there else [b"after", *TURN])]
+    assert read_all(log) == [*before, *([*RECORDS, b"after"] if there else [b"after", *RECORDS])]
     assert hidden(log) == []
     assert binlog.check(log) == []
 
 
 @pytest.mark.parametrize(("place", "times", "after", "seen", "there"), DEATHS)
-def test_another_program_goes_on_before_anybody_finishes(
+def test_another_program_appends_before_a_writer_finishes_the_ingest(
     tmp_path: Path, place: str, times: int, after: bool, seen: int, there: bool
 ) -> None:
-    """It appends, cuts over and appends; nothing of it, or of the ingest, is lost, or there twice."""
-    log = tmp_path / "beside"  # `check` may tell of late records
+    """It appends, cuts over and appends; nothing of it, or of the ingest, is lost or duplicated."""
+    log = tmp_path / "beside"  # `check` may report late records
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, place, after=after, times=times)
@@ -142,12 +144,14 @@ def test_another_program_goes_on_before_anybody_finishes(
     theirs.close()
     with Writer(log) as writer:
         writer.append(b"after")
-        writer.cutover()  # a turn needs a file of ours
-        assert (writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0) is None) == there
-        last = writer.last_turn("s")
+        writer.cutover()  # a producer batch needs a native file
+        assert (
+            writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=0) is None
+        ) == there
+        last = writer.last_producer_batch("s")
         assert last is not None
     found = read_all(log)
-    assert sorted(found) == sorted([b"before", b"theirs 1", b"theirs 2", b"after", *TURN])
+    assert sorted(found) == sorted([b"before", b"theirs 1", b"theirs 2", b"after", *RECORDS])
     assert found.index(b"theirs 1") < found.index(b"theirs 2") < found.index(b"after")
     with Reader(log) as reader:
         at = {entry.ref: entry.data for entry in reader}
@@ -157,55 +161,55 @@ def test_another_program_goes_on_before_anybody_finishes(
     assert {problem.rule for problem in binlog.check(log)} <= {"late"}
 
 
-def test_since_a_time_before_the_close_though_the_index_was_never_written(log: Path) -> None:
+def test_reading_since_a_time_works_without_the_ingested_files_index(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     moment = time.time()
     die_at(log, "index")
     for path in (log / "00000002.dat", *log.glob(".ingest.*.*")):
-        os.utime(path, (moment - 1, moment - 1))  # as though the close had taken a while
+        os.utime(path, (moment - 1, moment - 1))  # as if the close had taken a while
     with Writer(log) as writer:
         writer.append(b"after")
     with Reader(log, Since(moment)) as reader:
-        assert [entry.data for entry in reader] == [*TURN, b"after"]
+        assert [entry.data for entry in reader] == [*RECORDS, b"after"]
 
 
-def test_a_file_behind_a_gap_is_told_and_stays(log: Path) -> None:
+def test_a_file_after_a_gap_is_reported_and_stays(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
         stray = log / "00000003.dat"
         stray.write_bytes((log / "00000001.dat").read_bytes())
-        with pytest.raises(CorruptError, match="file 3 lies behind a gap"):
-            writer.append_drafts(drafts(log, [b"1"], [b"2"]))
+        with pytest.raises(CorruptError, match="file 3 follows a gap"):
+            writer.ingest(external_files(log, [b"1"], [b"2"]))
         assert stray.exists()
         stray.unlink()
         writer.append(b"after")
     assert read_all(log) == [b"before", b"after"]
 
 
-def test_a_file_with_a_header_is_no_draft(log: Path) -> None:
+def test_a_file_with_a_header_is_no_external_file(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"one")
         writer.cutover()
         writer.append(b"two")
         path = str(log / "00000001.dat")
-        forged = Drafted(path, 1, os.stat(path).st_size, 0, durable=True, entries=b"")
-        with pytest.raises(AccessError, match="is no draft"):
-            writer.append_drafts([forged])
+        forged = ExternalFile(path, 1, os.stat(path).st_size, 0, durable=True, entries=b"")
+        with pytest.raises(AccessError, match="is no external file"):
+            writer.ingest([forged])
     assert read_all(log) == [b"one", b"two"]
 
 
-def test_what_was_flushed_is_still_synced_behind_a_turn_that_is_there(log: Path) -> None:
+def test_flushed_records_are_synced_when_a_batch_is_in_the_log_already(log: Path) -> None:
     with Writer(log) as writer:
-        writer.append_drafts(drafts(log, [b"1"]), source="s", turn=0)
+        writer.ingest(external_files(log, [b"1"]), producer="s", sequence=0)
         writer.append(b"flushed", mode=Mode.FLUSH)
-        assert writer.append_drafts(drafts(log, [b"1"]), source="s", turn=0) is None
+        assert writer.ingest(external_files(log, [b"1"]), producer="s", sequence=0) is None
     last = binlog.stat(log).files[-1]
     assert last.durable_end == last.tail
 
 
 @pytest.mark.parametrize("place", ["record", "name"])
-def test_a_repair_that_seals_the_file_before_them_loses_none(log: Path, place: str) -> None:
+def test_a_repair_that_seals_the_file_before_an_ingest_loses_no_record(log: Path, place: str) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, place, after=True)
@@ -218,14 +222,14 @@ def test_a_repair_that_seals_the_file_before_them_loses_none(log: Path, place: s
     binlog.repair(log)
     with Writer(log) as writer:
         writer.append(b"after")
-        assert writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=0) is None
-    assert read_all(log)[-101:] == [*TURN, b"after"]
+        assert writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=0) is None
+    assert read_all(log)[-101:] == [*RECORDS, b"after"]
     for path in log.glob("*.damaged"):
         path.unlink()
     assert not binlog.check(log)
 
 
-def test_a_stale_listing_sweeps_nothing_that_is_of_use(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_listing_removes_no_needed_file(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
         directory = LogDirectory(log)
@@ -239,19 +243,19 @@ def test_a_stale_listing_sweeps_nothing_that_is_of_use(log: Path, monkeypatch: p
         prepared.discard()
 
 
-def test_indexes_that_a_death_left_out_are_made_again(log: Path) -> None:
+def test_indexes_missing_after_a_death_are_made_again(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, "index")
     for _ in range(3):
         with Writer(log):
             pass
-    assert read_all(log) == [b"before", *TURN]
+    assert read_all(log) == [b"before", *RECORDS]
     binlog.repair(log)
     assert [check_entries(log, number) for number in (2, 3)] == [0, 0]
 
 
-def test_the_record_is_for_whom_the_files_are(log: Path) -> None:
+def test_the_ingest_record_has_the_access_of_the_log_files(log: Path) -> None:
     with Writer(log, permissions=0o644) as writer:
         writer.append(b"before")
     die_at(log, "record", after=True)
@@ -261,7 +265,7 @@ def test_the_record_is_for_whom_the_files_are(log: Path) -> None:
 
 
 def test_a_copy_of_the_directory_has_each_file_once(log: Path, tmp_path: Path) -> None:
-    """Though a copy makes two files of one that has two names."""
+    """Although a copy makes two files of one with two names."""
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, "close", after=True)
@@ -271,7 +275,7 @@ def test_a_copy_of_the_directory_has_each_file_once(log: Path, tmp_path: Path) -
     for each in (tmp_path / "copy", log):
         with Writer(each) as writer:
             writer.append(b"after")
-        assert read_all(each) == [b"before", *TURN, b"after"]
+        assert read_all(each) == [b"before", *RECORDS, b"after"]
         assert binlog.check(each) == []
 
 
@@ -287,7 +291,7 @@ def test_retention_between_a_death_and_the_next_writer_brings_nothing_back(log: 
     binlog.prune(log, before=Ref(3, 248))
     with Writer(log) as writer:
         writer.append(b"after")
-    assert read_all(log)[-53:] == [b"theirs 1", b"theirs 2", *TURN[50:], b"after"]
+    assert read_all(log)[-53:] == [b"theirs 1", b"theirs 2", *RECORDS[50:], b"after"]
 
 
 def forge(log: Path, text: bytes) -> None:
@@ -297,20 +301,20 @@ def forge(log: Path, text: bytes) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{}", b"[1]", b'{"id": 5, "turn": null}', b'{"id": "../../etc/passwd", "turn": null}',
-        b'{"id": "0123456789abcdef", "turn": 1}', b'{"id": "0123456789abcdef", "turn": {"source": 1}}',
+        b"", b"{}", b"[1]", b'{"id": 5, "batch": null}', b'{"id": "../../etc/passwd", "batch": null}',
+        b'{"id": "0123456789abcdef", "batch": 1}', b'{"id": "0123456789abcdef", "batch": {"producer": 1}}',
         b'{"id": "0123456789abcdef"}', b"[" * 100_000, b"\xff\xfe",
-        (b'{"id": "0123456789abcdef", "turn": {"source": "s", "turn": 0.5, "record_count": 1, "number": 1, "start": 1, '
-         b'"end": 2, "crc": 3}}'),
+        (b'{"id": "0123456789abcdef", "batch": {"producer": "s", "sequence": 0.5, "record_count": 1, "number": 1, '
+         b'"start": 1, "end": 2, "crc": 3}}'),
     ],
 )  # fmt: skip
-def test_a_damaged_record_is_told_and_changes_nothing(log: Path, body: bytes) -> None:
+def test_a_damaged_ingest_record_raises_and_changes_nothing(log: Path, body: bytes) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     for text in (body, b"%08x %s" % (crc32c(body), body), b"%08x %s" % (crc32c(body) ^ 1, body)):
         forge(log, text)
         before = {path.name: path.read_bytes() for path in log.iterdir()}
-        with pytest.raises(CorruptError, match="no record of an ingest") as raised:
+        with pytest.raises(CorruptError, match="no ingest record") as raised:
             Writer(log)
         assert raised.value.path == str(log / ".ingest")
         assert {path.name: path.read_bytes() for path in log.iterdir()} == before
@@ -322,10 +326,10 @@ def test_a_damaged_record_is_told_and_changes_nothing(log: Path, body: bytes) ->
         writer.append(b"after")
 
 
-def test_a_record_of_no_files_is_removed(log: Path) -> None:
+def test_an_ingest_record_without_files_is_removed(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
-    body = json.dumps({"id": "0123456789abcdef", "turn": None}).encode()
+    body = json.dumps({"id": "0123456789abcdef", "batch": None}).encode()
     forge(log, b"%08x %s\n" % (crc32c(body), body))
     with Writer(log) as writer:
         writer.append(b"after")
@@ -334,7 +338,7 @@ def test_a_record_of_no_files_is_removed(log: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "longer", "header", "symlink", "other log"])
-def test_a_file_of_an_ingest_that_is_damaged_is_told(log: Path, tmp_path: Path, how: str) -> None:
+def test_a_damaged_file_of_an_ingest_raises(log: Path, tmp_path: Path, how: str) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, "record", after=True)
@@ -352,7 +356,7 @@ def test_a_file_of_an_ingest_that_is_damaged_is_told(log: Path, tmp_path: Path, 
     else:
         with Writer(tmp_path / "other") as writer:
             writer.append(b"1")
-            writer.append_drafts(drafts(tmp_path / "other", [b"1"] * 50))
+            writer.ingest(external_files(tmp_path / "other", [b"1"] * 50))
         path.write_bytes((tmp_path / "other" / "00000002.dat").read_bytes())
     with pytest.raises((CorruptError, AccessError)):
         Writer(log)
@@ -362,10 +366,10 @@ def test_a_file_of_an_ingest_that_is_damaged_is_told(log: Path, tmp_path: Path, 
     path.write_bytes(data)
     with Writer(log) as writer:
         writer.append(b"after")
-    assert read_all(log) == [b"before", *TURN, b"after"]
+    assert read_all(log) == [b"before", *RECORDS, b"after"]
 
 
-def test_where_the_rest_cannot_be_placed_the_outcome_is_unknown_and_a_second_try_finds_it(
+def test_if_the_other_files_cannot_be_placed_the_outcome_is_unknown_and_a_retry_finds_it(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = IngestedFile.give_name
@@ -379,35 +383,37 @@ def test_where_the_rest_cannot_be_placed_the_outcome_is_unknown_and_a_second_try
     monkeypatch.setattr(IngestedFile, "give_name", full)
     with Writer(log) as writer:
         writer.append(b"before")
-        with pytest.raises(UnknownOutcomeError, match="once a writer can go on with it"):
-            writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0)
+        with pytest.raises(UnknownOutcomeError, match="as soon as a writer can resume the ingest"):
+            writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=0)
         with pytest.raises(BinlogError, match="no space"):
             writer.append(b"not yet")
-        assert writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0) is None
+        assert writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=0) is None
         writer.append(b"after")
-    assert read_all(log) == [b"before", *TURN, b"after"]
+    assert read_all(log) == [b"before", *RECORDS, b"after"]
     assert binlog.check(log) == []
 
 
-def test_where_the_turn_cannot_be_recorded_it_is_known_all_the_same(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end = Ingest._end
+def test_a_batch_that_cannot_be_recorded_is_known_from_the_ingest_record(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = Ingestion._end
     failing = [True] * 4
 
-    def full(self: Ingest, *arguments: object) -> None:
+    def full(self: Ingestion, *arguments: object) -> None:
         if failing and failing.pop():
             raise binlog.errors.FullError("no space", limit=0)
         end(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Ingest, "_end", full)
+    monkeypatch.setattr(Ingestion, "_end", full)
     with Writer(log) as writer:
-        turn = writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=3)
-        assert turn is not None
-        assert writer.last_turn("s") == turn
-        assert writer.append_drafts(drafts(log, [b"again"]), source="s", turn=3) is None
+        batch = writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=3)
+        assert batch is not None
+        assert writer.last_producer_batch("s") == batch
+        assert writer.ingest(external_files(log, [b"again"]), producer="s", sequence=3) is None
     with Writer(log) as writer:
-        assert writer.last_turn("s") == turn
+        assert writer.last_producer_batch("s") == batch
     assert hidden(log) == []
-    assert read_all(log) == TURN
+    assert read_all(log) == RECORDS
 
 
 @pytest.mark.parametrize(
@@ -415,7 +421,7 @@ def test_where_the_turn_cannot_be_recorded_it_is_known_all_the_same(log: Path, m
     [(".ingest", 0), (".ingest", 30), (".ingest.*0", 7), (".ingest.*1", 7), (".ingest.*0", 20), (".ingest.*1", 40)]
     + [(".ingest.*1", byte) for byte in (10, 70, 140, 200, 250)],
 )
-def test_a_flipped_bit_of_what_waits_for_its_number_is_put_right(log: Path, name: str, byte: int) -> None:
+def test_a_flipped_bit_in_a_hidden_file_is_corrected(log: Path, name: str, byte: int) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, "name")
@@ -426,12 +432,12 @@ def test_a_flipped_bit_of_what_waits_for_its_number_is_put_right(log: Path, name
     if name == ".ingest":
         assert [(problem.path, problem.rule) for problem in binlog.check(log)] == [(str(path), "ingest")]
     with Writer(log) as writer:
-        assert writer.append_drafts(drafts(log, TURN[:50], TURN[50:]), source="s", turn=0) is None
-    assert read_all(log) == [b"before", *TURN]
+        assert writer.ingest(external_files(log, RECORDS[:50], RECORDS[50:]), producer="s", sequence=0) is None
+    assert read_all(log) == [b"before", *RECORDS]
     assert hidden(log) == []
 
 
-def test_more_flipped_bits_of_what_waits_for_its_number_are_an_error(tmp_path: Path) -> None:
+def test_more_flipped_bits_in_a_hidden_file_raise(tmp_path: Path) -> None:
     log = tmp_path / "damaged"
     with Writer(log) as writer:
         writer.append(b"before")

@@ -1,4 +1,4 @@
-"""Which file of a log is open: finding it, making the first one, going on to the next."""
+"""Finding the open file of a log, making the first one, and moving to the next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from binlog.format.names import NUMBER_FIRST, log_file_name
 from binlog.log.append.writable_file import WritableFile, write_close
 from binlog.log.directory import LogDirectory
 from binlog.log.files.cutover import Cutover, missing_next_error
-from binlog.log.files.header import read_header, settled_header
+from binlog.log.files.header import read_header, validated_header
 from binlog.log.files.prepared_file import make_file, sweep
 from binlog.log.options import WriterOptions
 from binlog.storage.file_access import access_of_directory
@@ -19,7 +19,7 @@ from binlog.storage.files import sync
 from binlog.storage.locking.locks import hold, let_go, lock
 
 
-class Succession:
+class OpenFileFinder:
     """Finds the open file of a log for one writer."""
 
     def __init__(self, directory: LogDirectory, options: WriterOptions, cutover: Cutover) -> None:
@@ -28,9 +28,9 @@ class Succession:
         self._cutover = cutover
 
     def find(self, *, reopen: bool) -> WritableFile:
-        """The newest file, made where there is none, once the one before it is known to be closed.
+        """Return the newest file, after the one before it is known to be closed; make the first file if there is none.
 
-        reopen: as in WritableFile.settle.
+        reopen: as in WritableFile.recover.
         """
         directory = self._directory
         while True:
@@ -40,14 +40,14 @@ class Succession:
                 if not numbers:
                     self._make_first_file()
                     continue
-                # Another process may have named the file and not yet synced the directory: what is appended to a file
-                # that loses its name in a power cut is lost with it.
+                # Another process may have named the file and not synced the directory yet: if a power loss took the
+                # name, it would take the records appended to that file with it.
                 directory.sync()
                 self._check_newest(numbers[-1])
                 if len(numbers) > 1 and directory.is_file(numbers[-2]):
-                    # What is an archive was closed, and its close durable.
-                    self._settle(numbers[-2], numbers[-1], reopen=reopen)
-                # In this order: the listing may be older than a removal, and what is prepared be of use then.
+                    # An archive was made from a file that was durably closed.
+                    self._finish_cutover(numbers[-2], numbers[-1], reopen=reopen)
+                # In this order: the listing may be older than a removal, and a prepared file may be in use by then.
                 file = self._open(numbers[-1])
                 try:
                     sweep(directory, file.number, directory.names())
@@ -56,23 +56,23 @@ class Succession:
                     raise
                 return file
             except (NotFoundError, GoneError):
-                continue  # retention removed it since the listing
+                continue  # retention removed it after the listing
 
     def after(self, file: WritableFile) -> WritableFile | None:
-        """The file that a closed one names; None where both were moved away since, so that it is found by name."""
+        """Return the file that a closed one names; None if both were moved away, so that the finder must list again."""
         header = self._directory.believe(read_header(file.fd, file.number, file.path))
         try:
             return self._open(header.next_number)
         except NotFoundError:
-            # The next one may be an archive by now, and this one as well.
+            # By now the next file may be an archive, and this one as well.
             if not self._directory.is_file(file.number) or self._directory.exists(header.next_number):
                 return None
             raise missing_next_error(file.path, header) from None
 
     def _check_newest(self, number: int) -> None:
-        """Raise CorruptError where there is only an archive of the newest file: the one that it leads to is missing."""
+        """Raise CorruptError if the newest file is only an archive: then the file after it is missing."""
         if self._directory.is_file(number) or self._directory.numbers()[-1:] != [number]:
-            return  # as most often, or others went on since the listing
+            return  # the usual case, or another process cut over after the listing
         path = self._directory.path_of(number)
         text = f"file {number} is closed and archived, and the one that it leads to is not there"
         raise CorruptError(path, LOG_HEADER.offset("next_number"), "missing-next", text)
@@ -83,21 +83,21 @@ class Succession:
 
     def _make_first_file(self) -> None:
         options = self._options
-        # The directory may be new, made by us or by a process that died before it was durable.
+        # The directory may be new, made here or by a process that died before it was durable.
         self._directory.sync_parent()
         access = access_of_directory(self._directory.fd, options.permissions)
         make_file(self._directory, NUMBER_FIRST, file_bytes=options.file_bytes_first, access=access)
 
-    def _settle(self, number: int, newest: int, *, reopen: bool) -> None:
-        """Finish what a process left that died while it cut over from `number` to `newest`."""
-        if self._closed_and_cut(number, newest):
+    def _finish_cutover(self, number: int, newest: int, *, reopen: bool) -> None:
+        """Finish a cutover from `number` to `newest` in which a process died."""
+        if self._is_finished(number, newest):
             return
         file = self._open(number)
         fd = file.fd
         try:
             hold()
             lock(fd, file.path, self._options.lock_timeout)
-            header = file.settle(reopen=reopen)
+            header = file.recover(reopen=reopen)
             if not header.closed and newest == number + 1:
                 self._cutover.run(file, header)
             elif header.closed and header.next_number == newest:
@@ -110,23 +110,23 @@ class Succession:
             let_go(fd)
             file.close()
 
-    def _closed_and_cut(self, number: int, newest: int) -> bool:
-        """Whether nothing is left to do, which most often is so, and needs no lock."""
+    def _is_finished(self, number: int, newest: int) -> bool:
+        """Whether the cutover is complete, which is the usual case, and needs no lock."""
         with self._directory.opened(log_file_name(number)) as fd:
             path = self._directory.log_path(number)
             found = read_header(fd, number, path)
-            header = self._directory.believe(settled_header(fd, number, path))
+            header = self._directory.believe(validated_header(fd, number, path))
             if header != replace(found, doorbell=header.doorbell):
-                return False  # something in it is damaged, or it was another boot that wrote there last
+                return False  # part of it is damaged, or another boot wrote it last
             if not header.closed or header.next_number != newest or header.flags & Flag.POISON:
                 return False
-            self._keep_closed(fd, header, path)
+            self._sync_close(fd, header, path)
             return os.fstat(fd).st_size <= header.tail
 
-    def _keep_closed(self, fd: int, header: LogHeader, path: str) -> None:
-        """Have the close durable, for the newest file is reachable only through it.
+    def _sync_close(self, fd: int, header: LogHeader, path: str) -> None:
+        """Make the close durable, because the newest file is reachable only through it.
 
-        Who may not write there can only sync.
+        Without write permission, sync is all that a process can do.
         """
         try:
             writable = self._directory.open(log_file_name(header.number), writable=True)

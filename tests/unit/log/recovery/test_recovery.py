@@ -1,6 +1,6 @@
-"""Recovery on real files: each row of the table acted out, and every death in the middle of it.
+"""Recovery on real files: each row of the table acted out, with a death at each of its calls.
 
-A file is left as the row says; then a writer opens the log.  Another boot is another boot id in the header.
+A file is left as the row describes, and then a writer opens the log.  Another boot is another boot id in the header.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _write(log: Path, data: bytes, offset: int, number: int = 1) -> None:
 
 
 def _change(log: Path, number: int = 1, **values: object) -> None:
-    """Other values in the header, with its CRCs computed anew."""
+    """Change values in the header, and compute its CRCs again."""
     _write(log, replace(_header(log, number), **values).pack(), 0, number)  # type: ignore[arg-type]
 
 
@@ -61,14 +61,14 @@ def _kept(log: Path) -> None:
 
 def _seen(log: Path) -> None:
     _kept(log)
-    # By a process that ends without closing: a close would have it synced.
+    # In a process that ends without closing, because a close would sync it.
     never = Background(sync_seconds=600, flush_seconds=600)
     Child(lambda: Writer(log, mode=Mode.FLUSH, background=never).append(SEEN[0])).join()
     assert _header(log).confirmed_end < _header(log).tail
 
 
 def _pending(log: Path, *, holds: bool = True) -> None:
-    """A commit that was begun: its bytes and its slot are there."""
+    """Leave a pending commit: its bytes and its slot are in the file."""
     header = _header(log)
     data = _framed(PENDING)
     _write(log, data, header.tail)
@@ -83,7 +83,7 @@ def _pending(log: Path, *, holds: bool = True) -> None:
 
 
 def _foreign(log: Path, records: list[bytes] = FOREIGN, *, lost: int = 0, number: int = 1) -> None:
-    """What another program appends: its records, and the tail; `lost` bytes at the end did not come to the disk."""
+    """Append as another program does: records, and the tail; `lost` bytes at the end did not reach the disk."""
     tail, data = _header(log, number).tail, _framed(records)
     _write(log, data[: len(data) - lost] + bytes(lost), tail, number)
     _write(log, (tail + len(data)).to_bytes(8, "big"), 8, number)
@@ -113,7 +113,7 @@ def _row_3(log: Path) -> None:
     with Writer(log) as writer:
         writer.cutover()
     tail = _header(log).tail
-    _write(log, bytes(5000), tail)  # prepared space, not given back
+    _write(log, bytes(5000), tail)  # prepared space, not released
 
 
 def _row_4(log: Path) -> None:
@@ -124,7 +124,7 @@ def _row_4(log: Path) -> None:
 def _row_4_torn(log: Path) -> None:
     _row_3(log)
     _foreign(log, lost=len(_framed(FOREIGN[1:])))
-    _write(log, b"\xff\xff\xff\xff", _header(log).own_tail + len(_framed(FOREIGN[:1])))
+    _write(log, b"\xff\xff\xff\xff", _header(log).published_tail + len(_framed(FOREIGN[:1])))
     _other_boot(log)
 
 
@@ -147,7 +147,7 @@ def _row_7(log: Path) -> None:
 def _row_7_over_pending(log: Path) -> None:
     _seen(log)
     _pending(log)
-    _foreign(log, [PENDING[0][::-1]])  # of the same length: the tail lies where the pending commit ends
+    _foreign(log, [PENDING[0][::-1]])  # of the same length: the tail is the end of the pending commit
 
 
 def _row_7_other_boot(log: Path) -> None:
@@ -158,7 +158,7 @@ def _row_7_other_boot(log: Path) -> None:
 def _row_7_torn(log: Path) -> None:
     _kept(log)
     _foreign(log)
-    _write(log, b"\xff", _header(log).own_tail + len(_framed(FOREIGN[:1])))
+    _write(log, b"\xff", _header(log).published_tail + len(_framed(FOREIGN[:1])))
     _other_boot(log)
 
 
@@ -241,10 +241,10 @@ def _row_15(log: Path) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """How a file was left, and what a log is then.
+    """The state of a file, and of the log after its recovery.
 
-    open_number: the file that takes the next record.  aside: the lengths of what is set aside.
-    late: how many records of `records` lie where another program added them after the close.
+    open_number: the file that takes the next record.  aside: the lengths of the quarantined ranges.
+    late: the number of `records` that another program added after the close.
     """
 
     left: Callable[[Path], None]
@@ -297,7 +297,7 @@ def _problems(log: Path, row: Row) -> list[str]:
 
 
 def _hold(log: Path, row: Row, left: dict[str, bytes]) -> None:
-    """What must be true once a writer has opened the log."""
+    """Check the log after a writer has opened it."""
     assert read_all(log) == row.records
     assert _problems(log, row) == []
     aside = sorted(log.glob("*.damaged"))
@@ -331,7 +331,7 @@ def test_each_row_is_recovered_by_the_writer_that_opens_the_log(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", OTHER_BOOT)
-def test_a_reader_sees_what_recovery_will_keep_before_any_writer_was_there(tmp_path: Path, name: str) -> None:
+def test_a_reader_sees_the_records_that_recovery_will_keep(tmp_path: Path, name: str) -> None:
     row, log = ROWS[name], tmp_path / "log"
     row.left(log)
     files = _files(log)
@@ -340,8 +340,8 @@ def test_a_reader_sees_what_recovery_will_keep_before_any_writer_was_there(tmp_p
     assert _files(log) == files
 
 
-def test_what_a_recovery_that_died_had_set_aside_stays_beside_what_is_there_now(tmp_path: Path) -> None:
-    """Another program may have appended meanwhile, over bytes of which there is a copy."""
+def test_bytes_quarantined_by_a_dead_recovery_stay_next_to_the_new_ones(tmp_path: Path) -> None:
+    """Another program may have appended meanwhile, over bytes that were copied."""
     log = tmp_path / "log"
     _row_5(log)
     _open(shutil.copytree(log, tmp_path / "copy"))
@@ -354,8 +354,8 @@ def test_what_a_recovery_that_died_had_set_aside_stays_beside_what_is_there_now(
 
 
 @pytest.mark.parametrize("other_boot", [False, True])
-def test_a_tail_from_before_the_live_block_beside_it_is_taken_from_a_slot(tmp_path: Path, other_boot: bool) -> None:
-    """Row 12, if the bytes do not hold either: the header's lines came to the disk one by one."""
+def test_a_tail_older_than_its_live_block_is_taken_from_a_slot(tmp_path: Path, other_boot: bool) -> None:
+    """Row 12, if the bytes are invalid too: the header's lines reached the disk one by one."""
     log = tmp_path / "log"
     _seen(log)
     header = _header(log)
@@ -390,14 +390,14 @@ def test_a_writer_killed_at_each_call_of_a_recovery_leaves_what_the_next_one_rec
     figure(f"kill sweep of recovery, row {name}: {kills} kills")
 
 
-def test_row_2_a_damaged_identity_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_row_2_a_damaged_identity_is_refused_and_the_file_is_unchanged(tmp_path: Path) -> None:
     log = tmp_path / "log"
     _kept(log)
     _write(log, b"X", 40)
     _is_refused(log, "identity-crc")
 
 
-def test_row_14_acknowledged_records_that_are_gone_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
+def test_row_14_lost_acknowledged_records_are_refused_and_the_file_is_unchanged(tmp_path: Path) -> None:
     log = tmp_path / "log"
     _kept(log)
     _other_boot(log)
@@ -405,7 +405,7 @@ def test_row_14_acknowledged_records_that_are_gone_are_refused_and_left_as_they_
     _is_refused(log, "recovery-14")
 
 
-def test_row_15_a_next_file_that_cannot_be_it_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_row_15_a_wrong_next_file_is_refused_and_unchanged(tmp_path: Path) -> None:
     log = tmp_path / "log"
     _row_15(log)
     _write(log, b"X", 40, number=2)

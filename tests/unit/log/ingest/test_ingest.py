@@ -1,4 +1,4 @@
-"""Drafts that become files of a log: all of them at once, once, as they are."""
+"""Ingesting external files: all of them together, once, without a copy."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import binlog
-from binlog import Batch, Drafted, Mode, Reader, Ref, Since, Start, Writer
+from binlog import Batch, ExternalFile, Mode, Reader, Ref, Since, Start, Writer
 from binlog import Sequence as SequenceNumber
 from binlog.errors import AccessError, ClosedError, CorruptError, FullError, StateError
 from binlog.log.ingest import ingestion as ingest
 from binlog.spark.log.snapshot import take_snapshot
 from binlog.storage.locking import locks
-from tests.support.drafts import draft, drafts
 from tests.support.examples import examples
+from tests.support.external_files import external_file, external_files
 from tests.support.indexes import check_entries, index_entries
 from tests.support.logs import jpos_file, read_all
 
@@ -28,14 +28,14 @@ def inode(path: str | Path) -> int:
     return os.stat(path).st_ino
 
 
-def test_drafts_become_the_next_files_as_they_are(log: Path) -> None:
+def test_external_files_become_the_next_files_without_a_copy(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
-        made = drafts(log, [b"1", b"2"], [b"3"], [b"4", b"5"])
+        made = external_files(log, [b"1", b"2"], [b"3"], [b"4", b"5"])
         inodes = [inode(each.path) for each in made]
-        turn = writer.append_drafts(made)
-        assert turn is not None
-        assert (turn.ref, turn.record_count, turn.source) == (Ref(2, 256), 5, "")
+        batch = writer.ingest(made)
+        assert batch is not None
+        assert (batch.ref, batch.record_count, batch.producer) == (Ref(2, 256), 5, "")
         assert [inode(log / f"0000000{number}.dat") for number in (2, 3, 4)] == inodes
         assert writer.append(b"after") == Ref(4, 266)
     assert read_all(log) == [b"before", b"1", b"2", b"3", b"4", b"5", b"after"]
@@ -47,20 +47,20 @@ def test_drafts_become_the_next_files_as_they_are(log: Path) -> None:
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.binary(max_size=20), max_size=4), max_size=5), st.booleans(), st.integers(0, 2))
-def test_whatever_drafts_there_are(tmp_path: Path, files: list[list[bytes]], durable: bool, before: int) -> None:
+def test_any_external_files_join_the_log(tmp_path: Path, files: list[list[bytes]], durable: bool, before: int) -> None:
     log = tmp_path / os.urandom(6).hex()
     with Writer(log) as writer:
         for number in range(before):
             writer.append(b"%d" % number)
         made = [
-            draft(log / "aside", str(number), records, durable_from=0 if durable else 1 << 30)
+            external_file(log / "aside", str(number), records, durable_from=0 if durable else 1 << 30)
             for number, records in enumerate(files)
         ]
         records = [record for each in files for record in each]
-        turn = writer.append_drafts(made, source="s", turn=7)
-        assert turn is not None
-        assert turn.record_count == len(records)
-        assert writer.append_drafts(made, source="s", turn=7) is None
+        batch = writer.ingest(made, producer="s", sequence=7)
+        assert batch is not None
+        assert batch.record_count == len(records)
+        assert writer.ingest(made, producer="s", sequence=7) is None
         writer.append(b"after")
     assert read_all(log) == [*(b"%d" % number for number in range(before)), *records, b"after"]
     adopted = sum(bool(each) for each in files) if durable else 0
@@ -68,11 +68,11 @@ def test_whatever_drafts_there_are(tmp_path: Path, files: list[list[bytes]], dur
     assert binlog.check(log) == []
 
 
-def test_their_index_is_made_of_what_was_at_hand(log: Path) -> None:
+def test_the_index_is_made_from_the_entries_at_hand(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"%d" % number for number in range(100)])
-        made = drafts(log, [b"x" * 500] * 5000, [b"y" * 700] * 3000)
-        writer.append_drafts(made)
+        made = external_files(log, [b"x" * 500] * 5000, [b"y" * 700] * 3000)
+        writer.ingest(made)
         for number in (2, 3):
             assert check_entries(log, number) == 0
             assert len(index_entries(log, number)) > 10
@@ -84,13 +84,13 @@ def test_their_index_is_made_of_what_was_at_hand(log: Path) -> None:
         assert next(reader).ref == Ref(3, 256 + 7 * 704)
 
 
-def test_what_is_appended_since_a_time_has_them(log: Path) -> None:
-    """Though they were written, and got their names, before it."""
+def test_reading_since_a_time_finds_ingested_records(log: Path) -> None:
+    """Although the files were written, and named, before that time."""
     import time
 
     with Writer(log) as writer:
         writer.append(b"before")
-        made = drafts(log, [b"x" * 500] * 500, [b"y"])
+        made = external_files(log, [b"x" * 500] * 500, [b"y"])
         name = ingest.IngestedFile.give_name
         moments: list[float] = []
 
@@ -102,12 +102,12 @@ def test_what_is_appended_since_a_time_has_them(log: Path) -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ingest.IngestedFile, "give_name", named)
-            writer.append_drafts(made)
+            writer.ingest(made)
     with Reader(log, Since(moments[0])) as reader:
         assert [entry.data[:1] for entry in reader] == [b"x"] * 500 + [b"y"]
 
 
-def test_a_file_of_them_is_in_the_log_once_the_one_before_it_is_closed(
+def test_an_ingested_file_joins_the_log_when_the_one_before_it_is_closed(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = ingest.IngestedFile.give_name
@@ -128,14 +128,14 @@ def test_a_file_of_them_is_in_the_log_once_the_one_before_it_is_closed(
 
     with Writer(log) as writer:
         writer.append(b"before")
-        made = drafts(log, [b"1"], [b"2"])
+        made = external_files(log, [b"1"], [b"2"])
         monkeypatch.setattr(ingest.IngestedFile, "give_name", named)
-        writer.append_drafts(made)
+        writer.ingest(made)
     assert seen == [[b"before"], [b"before", b"1"]]
     assert read_all(log) == [b"before", b"1", b"2"]
 
 
-def test_a_reader_at_the_end_is_woken_and_goes_through_all(log: Path) -> None:
+def test_a_waiting_reader_is_woken_and_reads_all_ingested_records(log: Path) -> None:
     found: list[bytes] = []
     with Writer(log) as writer:
         writer.append(b"before")
@@ -149,17 +149,17 @@ def test_a_reader_at_the_end_is_woken_and_goes_through_all(log: Path) -> None:
 
             thread = threading.Thread(target=follow)
             thread.start()
-            writer.append_drafts(drafts(log, [b"1"], [b"2"]))
+            writer.ingest(external_files(log, [b"1"], [b"2"]))
             writer.append(b"after")
             thread.join(20)
     assert found == [b"before", b"1", b"2", b"after"]
 
 
-def test_another_writer_and_what_it_has_staged_go_on_behind_them(log: Path) -> None:
+def test_another_writer_and_its_staged_records_follow_the_ingest(log: Path) -> None:
     with Writer(log) as writer, Writer(log) as other:
         other.append(b"a")
         other.append(b"b", mode=Mode.STAGE)
-        writer.append_drafts(drafts(log, [b"1"], [b"2"]))
+        writer.ingest(external_files(log, [b"1"], [b"2"]))
         other.append(b"c", mode=Mode.STAGE)
         other.append(b"d")
         writer.append(b"e")
@@ -169,30 +169,30 @@ def test_another_writer_and_what_it_has_staged_go_on_behind_them(log: Path) -> N
     assert binlog.check(log) == []
 
 
-def test_a_turn_is_taken_once(log: Path) -> None:
+def test_an_ingested_producer_batch_is_in_the_log_once(log: Path) -> None:
     with Writer(log) as writer:
-        for turn in (0, 3):
-            first = writer.append_drafts(drafts(log, [b"%d" % turn], [b"x"]), source="s", turn=turn)
+        for sequence in (0, 3):
+            first = writer.ingest(external_files(log, [b"%d" % sequence], [b"x"]), producer="s", sequence=sequence)
             assert first is not None
-            assert writer.last_turn("s") == first
-            assert writer.append_drafts(drafts(log, [b"again"]), source="s", turn=turn) is None
-            assert writer.append_turn([Batch.from_records([b"again"])], source="s", turn=turn) is None
+            assert writer.last_producer_batch("s") == first
+            assert writer.ingest(external_files(log, [b"again"]), producer="s", sequence=sequence) is None
+            assert writer.append_idempotent([Batch.from_records([b"again"])], producer="s", sequence=sequence) is None
         writer.cutover()
-        assert writer.last_turn("s") == first
+        assert writer.last_producer_batch("s") == first
     binlog.prune(log, keep_bytes=0)
     with Writer(log) as writer:
-        assert writer.append_drafts(drafts(log, [b"again"]), source="s", turn=3) is None
+        assert writer.ingest(external_files(log, [b"again"]), producer="s", sequence=3) is None
     with pytest.raises(ClosedError):
-        writer.append_drafts([])
-    with Writer(log) as writer, pytest.raises(TypeError, match="a turn is a whole number"):
-        writer.append_drafts([], source="s", turn="1")  # type: ignore[arg-type]
+        writer.ingest([])
+    with Writer(log) as writer, pytest.raises(TypeError, match="a sequence is a whole number"):
+        writer.ingest([], producer="s", sequence="1")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("how", ["second name", "cut", "longer", "damaged", "gone", "not synced"])
-def test_what_is_no_file_to_adopt_is_copied_or_told(log: Path, how: str) -> None:
+def test_a_file_that_cannot_move_is_copied_or_raises(log: Path, how: str) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
-        good, made = drafts(log, [b"1"], [b"2", b"3"])
+        good, made = external_files(log, [b"1"], [b"2", b"3"])
         path = Path(made.path)
         if how == "second name":
             os.link(path, log / "other")
@@ -201,19 +201,19 @@ def test_what_is_no_file_to_adopt_is_copied_or_told(log: Path, how: str) -> None
         elif how == "longer":
             path.write_bytes(path.read_bytes() + b"more")
         elif how == "damaged":
-            made = draft(log / "aside", "again", [b"2"], durable_from=100)
+            made = external_file(log / "aside", "again", [b"2"], durable_from=100)
             Path(made.path).write_bytes(bytes(260) + b"3")
         elif how == "gone":
             path.unlink()
         else:
-            made = draft(log / "aside", "again", [b"2", b"3"], durable_from=100)
+            made = external_file(log / "aside", "again", [b"2", b"3"], durable_from=100)
         if how in ("cut", "damaged", "gone"):
             with pytest.raises((CorruptError, AccessError)):
-                writer.append_drafts([good, made], source="s", turn=0)
-            assert writer.last_turn("s") is None
+                writer.ingest([good, made], producer="s", sequence=0)
+            assert writer.last_producer_batch("s") is None
             expected = []
         else:
-            assert writer.append_drafts([good, made], source="s", turn=0) is not None
+            assert writer.ingest([good, made], producer="s", sequence=0) is not None
             expected = [b"1", b"2", b"3"]
         assert not os.path.exists(good.path)
         assert len(binlog.stat(log).files) == 1
@@ -222,8 +222,8 @@ def test_what_is_no_file_to_adopt_is_copied_or_told(log: Path, how: str) -> None
 
 
 @pytest.mark.parametrize("only_theirs", [True, False])
-def test_beside_another_program_they_become_files_as_well(log: Path, only_theirs: bool) -> None:
-    """Also if no file of ours tells the log's UUID."""
+def test_external_files_join_a_log_with_foreign_writers(log: Path, only_theirs: bool) -> None:
+    """Even if no file in the log has the log's UUID."""
     if only_theirs:
         log.mkdir()
     else:
@@ -234,11 +234,11 @@ def test_beside_another_program_they_become_files_as_well(log: Path, only_theirs
     jpos_file(log, [b"theirs"], number=number)
     with Writer(log) as writer:
         with pytest.raises(StateError, match="cut over first"):
-            writer.append_drafts([draft(log / "aside", "small", [b"1"], durable_from=100)])
-        turn = writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=0)
-        assert turn is not None
-        assert turn.number == number + 1
-        assert writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=0) is None
+            writer.ingest([external_file(log / "aside", "small", [b"1"], durable_from=100)])
+        batch = writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=0)
+        assert batch is not None
+        assert batch.number == number + 1
+        assert writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=0) is None
         writer.append(b"after")
     assert read_all(log) == [b"theirs", b"1", b"2", b"after"]
     assert [file.first_sequence for file in binlog.stat(log).files][number:] == [1, 2]
@@ -250,88 +250,88 @@ def test_an_empty_next_file_that_a_dead_cutover_left_comes_first(log: Path) -> N
         writer.append(b"before")
         with Writer(log) as other:
             other.cutover()
-        # As a process leaves it that died between naming the next file and closing this one.
+        # As a process leaves it that died after it named the next file and before it closed this one.
         with open(log / "00000001.dat", "r+b") as file:
             file.seek(6)
             file.write(bytes(2))
             file.seek(20)
             file.write(bytes(4))
-        turn = writer.append_drafts(drafts(log, [b"1"]))
-        assert turn is not None
-        assert turn.number == 3
+        batch = writer.ingest(external_files(log, [b"1"]))
+        assert batch is not None
+        assert batch.number == 3
     assert read_all(log) == [b"before", b"1"]
     assert binlog.check(log) == []
 
 
-def test_permissions_and_limits_are_the_writers(log: Path) -> None:
+def test_ingested_files_have_the_writers_permissions_and_limits(log: Path) -> None:
     with Writer(log, permissions=0o604, cutover_bytes=1000) as writer:
-        writer.append_drafts(drafts(log, [bytes(600)], [bytes(2000)]))
+        writer.ingest(external_files(log, [bytes(600)], [bytes(2000)]))
         assert (log / "00000003.dat").stat().st_mode & 0o777 == 0o604
         writer.append(b"over the limit")
         assert writer.append(b"after").number == 4
     assert binlog.check(log) == []
 
 
-def test_no_more_numbers(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ingest_without_free_file_numbers_raises(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
         monkeypatch.setattr(ingest, "NUMBER_MAX", 2)
         with pytest.raises(FullError, match="no more file numbers"):
-            writer.append_drafts(drafts(log, [b"1"], [b"2"]))
-        assert writer.append_drafts(drafts(log, [b"1"])) is not None
+            writer.ingest(external_files(log, [b"1"], [b"2"]))
+        assert writer.ingest(external_files(log, [b"1"])) is not None
     assert read_all(log) == [b"before", b"1"]
 
 
-def test_a_draft_that_goes_in_the_middle_leaves_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    take = ingest.Ingest._take
+def test_an_external_file_removed_during_the_ingest_leaves_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    take = ingest.Ingestion._take
     with Writer(log) as writer:
         writer.append(b"before")
-        good, lost = drafts(log, [b"1"], [b"2"])
+        good, lost = external_files(log, [b"1"], [b"2"])
 
-        def taken(self: ingest.Ingest, each: Drafted, *arguments: Any) -> None:
+        def taken(self: ingest.Ingestion, each: ExternalFile, *arguments: Any) -> None:
             if each is lost:
                 os.unlink(lost.path)
             take(self, each, *arguments)
 
-        monkeypatch.setattr(ingest.Ingest, "_take", taken)
+        monkeypatch.setattr(ingest.Ingestion, "_take", taken)
         with pytest.raises((AccessError, KeyError)):
-            writer.append_drafts([good, lost], source="s", turn=1)
+            writer.ingest([good, lost], producer="s", sequence=1)
         assert sorted(path.name for path in log.iterdir()) == ["00000001.dat", "00000001.idx", "aside"]
         monkeypatch.undo()
-        assert writer.append_drafts(drafts(log, [b"1"], [b"2"]), source="s", turn=1) is not None
+        assert writer.ingest(external_files(log, [b"1"], [b"2"]), producer="s", sequence=1) is not None
     assert read_all(log) == [b"before", b"1", b"2"]
 
 
-def test_a_draft_that_is_given_twice_is_refused(log: Path, tmp_path: Path) -> None:
+def test_an_external_file_given_twice_is_refused(log: Path, tmp_path: Path) -> None:
     with Writer(log) as writer, Writer(tmp_path / "other") as other:
-        [made] = drafts(log, [b"1"])
-        with pytest.raises(ValueError, match="a draft is given twice"):
-            writer.append_drafts([made, made])
-        writer.append_drafts([made])
+        [made] = external_files(log, [b"1"])
+        with pytest.raises(ValueError, match="an external file is given twice"):
+            writer.ingest([made, made])
+        writer.ingest([made])
         with pytest.raises(AccessError, match="No such file"):
-            other.append_drafts([made])
+            other.ingest([made])
         other.append(b"its own")
     assert read_all(log) == [b"1"]
     assert read_all(tmp_path / "other") == [b"its own"]
 
 
-def test_a_draft_that_two_writers_take_at_once_is_in_one_log(
+def test_an_external_file_that_two_writers_ingest_is_in_one_log(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one, which opened it before the second had it, finds no file under the draft's name."""
+    """The first writer, which opened the file before the second took it, finds no file under its name."""
     with Writer(log) as writer, Writer(tmp_path / "other") as other:
-        [made] = drafts(log, [b"1"])
+        [made] = external_files(log, [b"1"])
 
         def locked(fd: int, path: str, timeout: float | None = None) -> None:
             monkeypatch.undo()
-            thread = threading.Thread(target=other.append_drafts, args=([made],))
+            thread = threading.Thread(target=other.ingest, args=([made],))
             thread.start()
             thread.join()
             locks.lock(fd, path, timeout)
 
         monkeypatch.setattr(ingest, "lock", locked)
-        with pytest.raises(AccessError, match="No such file or directory while looking for it again"):
-            writer.append_drafts([made])
+        with pytest.raises(AccessError, match="No such file or directory while checking it again"):
+            writer.ingest([made])
         writer.append(b"its own")
         other.append(b"2")
     assert read_all(log) == [b"its own"]

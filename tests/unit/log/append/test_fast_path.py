@@ -1,4 +1,4 @@
-"""Appending one record in C: what takes that way, what does not, and that nothing is lost or left behind on either."""
+"""The fast path: which appends take it, and that no append is lost or leaves anything set."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Watched(Writer):
 
 @contextmanager
 def _warm(log: Path, **options: Any) -> Iterator[Watched]:
-    """A writer after a record `first`; its background thread has run and ended, so that it never has the mutex."""
+    """Return a writer after a record `first`; its background thread has ended, so it never takes the mutex."""
     with Watched(log, **options) as writer:
         writer.append(b"first", mode=Mode.FLUSH)
         writer._background.stop()
@@ -53,7 +53,7 @@ def _warm(log: Path, **options: Any) -> Iterator[Watched]:
 
 @contextmanager
 def _locked_by_a_child(log: Path, *, signals: int = 0) -> Iterator[Callable[[], None]]:
-    """The open file is locked by another process, until what is given is called; it sends `signals` all the while."""
+    """Let another process lock the open file until the yielded function is called; it sends `signals` meanwhile."""
     ready_read, ready_write = os.pipe()
     release_read, release_write = os.pipe()
     parent = os.getpid()
@@ -103,7 +103,7 @@ def test_the_common_case_is_not_pythons(log: Path, options: dict[str, Any]) -> N
         assert read_all(log) == [b"first", b"x", b"", b"x", b"", b"staged", b"usual", b"last"]
 
 
-def test_a_record_that_finds_the_ring_full_goes_to_the_file_and_has_no_place_either(log: Path) -> None:
+def test_a_record_that_finds_the_ring_full_goes_to_the_file_and_returns_no_ref(log: Path) -> None:
     count = 2000
     with _warm(log, mode=Mode.STAGE) as writer:
         assert {writer.append(job(0, number, 500)) for number in range(count)} == {None}
@@ -113,7 +113,7 @@ def test_a_record_that_finds_the_ring_full_goes_to_the_file_and_has_no_place_eit
 
 
 class Text(bytes):
-    """Bytes that tell something else of themselves."""
+    """Bytes with a different `__str__`."""
 
     def __len__(self) -> int:
         return 1
@@ -123,7 +123,7 @@ class Text(bytes):
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_what_is_not_bytes_is_made_bytes_first(log: Path, mode: Mode) -> None:
+def test_a_buffer_is_converted_to_bytes_first(log: Path, mode: Mode) -> None:
     with _warm(log) as writer:
         for record in (bytearray(b"array"), memoryview(b"a view")[2:], Text(b"of a subclass")):
             place = writer.append(record, mode=mode)
@@ -172,7 +172,7 @@ def test_a_mistaken_call_is_refused_by_its_public_name(log: Path, values: tuple[
     assert read_all(log) == [b"first"]
 
 
-def test_the_record_may_be_named_and_what_is_no_mode_is_refused(log: Path) -> None:
+def test_the_record_may_be_a_keyword_and_an_unknown_mode_is_refused(log: Path) -> None:
     with _warm(log) as writer:
         assert writer.append(record=b"1") == Ref(1, 265)
         assert writer.append(mode=Mode.FLUSH, record=b"2") == Ref(1, 270)
@@ -198,7 +198,7 @@ def test_a_handler_that_runs_while_an_append_waits_is_refused_not_blocked(log: P
 
         with _handling(signal.SIGUSR1, again):
             writer.append(b"waited")
-            while not refused:  # a signal came before it waited, and none while it did
+            while not refused:  # a signal came before the wait, and none during it
                 writer.append(b"waited")
         assert not writer._session.fast_path.owner
         writer.slow = 0
@@ -210,10 +210,10 @@ def test_a_handler_that_runs_while_an_append_waits_is_refused_not_blocked(log: P
 
 
 @pytest.mark.parametrize("by_python", [False, True])
-def test_ctrl_c_while_an_append_waits_takes_the_record_back_and_frees_its_place_in_the_ring(
+def test_ctrl_c_while_an_append_waits_withdraws_the_record_and_frees_its_ring_space(
     log: Path, *, by_python: bool
 ) -> None:
-    """It waits in C until the first signal, and then in a call that Python makes."""
+    """The append waits in C until the first signal, and then in a call that Python makes."""
     with _warm(log) as writer:
         interrupts = waiting = 0
 
@@ -231,7 +231,7 @@ def test_ctrl_c_while_an_append_waits_takes_the_record_back_and_frees_its_place_
         assert interrupts == 1
         assert not writer._session.fast_path.owner
         writer.append(b"after")
-        for _ in range(3):  # three times as much as the ring holds
+        for _ in range(3):  # three times the size of the ring
             for _ in range(250):
                 writer.append(bytes(900), mode=Mode.STAGE)
             writer._session.drain(confirm=False)
@@ -244,7 +244,7 @@ def test_ctrl_c_while_an_append_waits_takes_the_record_back_and_frees_its_place_
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_finalizer_that_runs_while_a_ref_is_made_may_append_too(log: Path, mode: Mode) -> None:
-    """Making a tuple may collect garbage, which may run anything."""
+    """Making a tuple may collect garbage, which may run any code."""
     ran = 0
     errors: list[str] = []
 
@@ -271,14 +271,14 @@ def test_a_finalizer_that_runs_while_a_ref_is_made_may_append_too(log: Path, mod
             gc.set_threshold(*before)
         until = time.monotonic() + 60
         while ran < 200 and time.monotonic() < until:
-            gc.collect()  # does nothing while another thread of the process is at it
+            gc.collect()  # does nothing while another thread of the process is in a call
     assert errors == []
     assert ran == 200
     found = read_all(log)
     assert (found.count(b"main"), found.count(b"finalizer"), len(found)) == (200, 200, 401)
 
 
-def test_threads_at_once_keep_their_order_and_lose_nothing(log: Path) -> None:
+def test_concurrent_threads_keep_their_order_and_lose_nothing(log: Path) -> None:
     with _warm(log) as writer:
 
         def work(number: int) -> None:
@@ -302,8 +302,8 @@ def test_threads_at_once_keep_their_order_and_lose_nothing(log: Path) -> None:
     assert jobs_by_writer(read_all(log)[1:]) == {number: list(range(500)) for number in range(3)}
 
 
-def test_a_fork_while_another_thread_is_in_the_middle_leaves_the_child_free(log: Path) -> None:
-    """The child inherits a writer whose mutex is held by a thread that it does not have."""
+def test_a_fork_during_another_threads_append_leaves_the_child_unlocked(log: Path) -> None:
+    """The child inherits a locked mutex; the thread that holds it does not exist in the child."""
     with _warm(log) as writer:
         with _locked_by_a_child(log) as release:
             thread = threading.Thread(target=writer.append, args=(b"thread",))
@@ -374,12 +374,12 @@ def test_the_append_that_reaches_a_limit_cuts_over(log: Path) -> None:
         refs = [writer.append(bytes(96)) for _ in range(40)]
         assert writer.slow < 10
     assert {ref.number for ref in refs} == {1, 2, 3, 4, 5}
-    # The first holds one record more of 9 bytes, and closes with the first record that ends at 1,000 or beyond.
+    # The first file holds one record of 9 bytes more, and closes with the first record that ends at 1,000 or later.
     assert [ref.offset for ref in refs if ref.number == 1] == list(range(265, 1000, 100))
     assert [ref.offset for ref in refs if ref.number == 2] == list(range(256, 1000, 100))
 
 
-def test_nothing_is_kept_of_what_was_given(log: Path) -> None:
+def test_an_append_keeps_no_reference_to_its_record(log: Path) -> None:
     record, array = b"x" * 100, bytearray(b"y")
     with _warm(log) as writer:
 
@@ -407,7 +407,7 @@ def test_nothing_is_kept_of_what_was_given(log: Path) -> None:
         assert sys.getallocatedblocks() - blocks < 1000
 
 
-def test_a_writer_that_is_dropped_is_gone_at_once_and_its_session_with_it(log: Path) -> None:
+def test_a_dropped_writer_is_freed_at_once_with_its_session(log: Path) -> None:
     writer = Watched(log)
     writer.append(b"1")
     gone = [weakref.ref(writer), weakref.ref(writer._session), weakref.ref(writer._session._area)]
@@ -429,7 +429,7 @@ def test_a_writer_in_a_cycle_is_collected(log: Path) -> None:
     assert gone() is None
 
 
-def test_what_makes_no_fast_path_is_refused() -> None:
+def test_wrong_arguments_of_a_fast_path_are_refused() -> None:
     mutex = threading.RLock()
     wrong = [(), (mutex,), (mutex, Ref, Mode.SYNC), (5, Ref, Mode.SYNC, 1), (mutex, int, Mode.SYNC, 1)]
     wrong += [(mutex, Ref, mode, 1) for mode in (0, 4, 2**70, "1")]

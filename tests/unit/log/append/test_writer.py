@@ -18,7 +18,7 @@ from binlog.storage.native import lib
 from tests.support.logs import all_raw_records, raw_records, read_all
 
 
-def test_records_lie_one_after_the_other_from_256(log: Path) -> None:
+def test_records_are_contiguous_from_offset_256(log: Path) -> None:
     with Writer(log) as writer:
         assert writer.append(b"hello") == Ref(1, 256)
         assert writer.append(b"") == Ref(1, 265)
@@ -30,7 +30,7 @@ def test_records_lie_one_after_the_other_from_256(log: Path) -> None:
     assert raw_records(log / "00000001.dat") == [b"hello", b"", b"a", b"bc", b"def"]
 
 
-def test_many_of_none_is_nothing(log: Path) -> None:
+def test_append_many_of_no_records_appends_nothing(log: Path) -> None:
     with Writer(log) as writer:
         assert writer.append_many([]) == []
         assert writer.append_many(iter([b"x"])) == [Ref(1, 256)]
@@ -44,13 +44,13 @@ def test_a_buffer_of_wider_items_is_stored_by_its_bytes(log: Path) -> None:
 
 
 @pytest.mark.parametrize("record", ["text", 5, None, ["x"]])
-def test_what_is_not_bytes_is_refused(log: Path, record: object) -> None:
+def test_a_record_that_is_not_bytes_is_refused(log: Path, record: object) -> None:
     with Writer(log) as writer, pytest.raises(TypeError):
         writer.append(record)  # type: ignore[arg-type]
     assert read_all(log) == []
 
 
-def test_a_record_over_the_limit_is_refused_and_the_writer_goes_on(log: Path) -> None:
+def test_a_record_over_the_limit_is_refused_and_the_writer_continues(log: Path) -> None:
     with Writer(log, record_bytes_max=10) as writer:
         writer.append(bytes(10))
         with pytest.raises(FullError) as caught:
@@ -60,7 +60,7 @@ def test_a_record_over_the_limit_is_refused_and_the_writer_goes_on(log: Path) ->
     assert read_all(log) == [bytes(10), b"after"]
 
 
-def test_the_limit_is_64_mib_unless_told(log: Path) -> None:
+def test_the_default_limit_is_64_mib(log: Path) -> None:
     with Writer(log) as writer:
         with pytest.raises(FullError):
             writer.append(bytes((64 << 20) + 1))
@@ -84,7 +84,7 @@ def test_a_closed_writer_refuses(log: Path) -> None:
             call()
 
 
-def test_a_later_writer_goes_on_where_the_first_stopped(log: Path) -> None:
+def test_a_later_writer_continues_at_the_end_of_the_first(log: Path) -> None:
     for index in range(3):
         with Writer(log) as writer:
             writer.append(b"%d" % index)
@@ -130,7 +130,7 @@ def test_a_directory_that_several_machines_may_share_is_refused(log: Path, monke
         writer.append(b"x")
 
 
-def test_a_lock_that_stays_taken_gives_an_error_that_names_the_holder(log: Path) -> None:
+def test_a_busy_lock_raises_an_error_that_names_the_holder(log: Path) -> None:
     with Writer(log) as writer, Writer(log, lock_timeout=0.02) as impatient:
         held = threading.Event()
         done = threading.Event()
@@ -188,9 +188,9 @@ def test_a_limit_on_the_files_size_fails_the_append_and_nothing_else(log: Path) 
     assert [len(record) for record in read_all(log)] == [1000, 600_000, 600_000, 600_000, 16, 600_000]
 
 
-def test_zeros_go_ahead_of_small_groups_that_are_synced_and_over_nothing(log: Path) -> None:
+def test_zeros_are_written_after_small_synced_groups_and_over_nothing(log: Path) -> None:
     def written_to() -> int:
-        """Where what was never written begins, by lseek(2), which takes unwritten space for a hole."""
+        """Return the start of the space never written, by lseek(2), which reports unwritten space as a hole."""
         with file.open("rb") as opened:
             return os.lseek(opened.fileno(), written_from, os.SEEK_HOLE)
 
@@ -224,7 +224,7 @@ def test_zeros_that_do_not_fit_fail_no_append(log: Path) -> None:
         writer.append(b"after")
 
 
-def test_an_open_file_that_was_removed_is_left_for_the_one_under_the_name(log: Path) -> None:
+def test_a_removed_open_file_is_left_for_the_one_with_its_name(log: Path) -> None:
     with Writer(log) as writer, Writer(log) as other:
         writer.append(b"lost by whoever removed it")
         (log / "00000001.dat").unlink()
@@ -235,7 +235,7 @@ def test_an_open_file_that_was_removed_is_left_for_the_one_under_the_name(log: P
 
 def test_an_append_asks_for_no_times(log: Path) -> None:
     def noted_a_time_of_its_own() -> bool:
-        os.stat(file)  # who asks makes the next write note one, and the next sync has the inode to write ...
+        os.stat(file)  # a question makes the next write record a time, and the next sync must write the inode ...
         writer.append(b"notes one")
         before = time.time_ns()
         writer.append(b"and this one, unless an append asks, at the next tick only")
@@ -263,7 +263,7 @@ def test_threads_share_a_writer(log: Path) -> None:
     assert sorted(records) == sorted(b"%d %d" % (thread, index) for thread in range(8) for index in range(50))
 
 
-def test_what_another_process_left_half_prepared_is_removed(log: Path) -> None:
+def test_a_half_prepared_file_of_a_dead_process_is_removed(log: Path) -> None:
     log.mkdir()
     leftovers = [log / ".00000001.dat.0123456789abcdef.new", log / ".00000002.dat.0123456789abcdef.new"]
     for path in leftovers:
