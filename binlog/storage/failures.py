@@ -19,7 +19,7 @@ def failure(number: int, path: str, doing: str) -> BinlogError:
 
 def poisoned(number: int, path: str, operation: str) -> PoisonedError:
     """Return the error for an errno of a write or sync, with the OSError as its cause.  operation: "a sync"."""
-    error = PoisonedError(f"{path}: {os.strerror(number)} in {operation}; nothing more is appended; reopen to recover")
+    error = PoisonedError(f"{path}: {os.strerror(number)} in {operation}; reopen to recover")
     error.__cause__ = OSError(number, os.strerror(number), path)
     return error
 

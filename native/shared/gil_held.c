@@ -5,13 +5,9 @@
  */
 #include <Python.h>
 
-#include "big_endian.h"
 #include "binlog.h"
-#include "layout.h"
-#include "page.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -26,7 +22,7 @@ PyObject *binlog_fork_generation_now(PyObject *module, PyObject *unused)
     return PyLong_FromUnsignedLong(binlog_fork_generation());
 }
 
-/* write_gil_held(fd, data, offset): writes a few bytes to the page cache (pwrite(2)); returns 0 or -errno. */
+/* write_gil_held(fd, data, offset): writes a few bytes to the page cache (pwrite(2)); returns 0 or the errno. */
 PyObject *binlog_write_gil_held(PyObject *module, PyObject *args)
 {
     int fd;
@@ -38,33 +34,7 @@ PyObject *binlog_write_gil_held(PyObject *module, PyObject *args)
         return NULL;
     int result = binlog_write(fd, data.buf, (size_t)data.len, offset);
     PyBuffer_Release(&data);
-    return PyLong_FromLong(result);
-}
-
-/* write_delivery(fd, salt, number, count): writes the delivery count of a message to its page's file of deliveries, as
- * pack_delivery in binlog/format/paging/deliveries_file.py packs it; returns as write_gil_held. */
-PyObject *binlog_write_delivery(PyObject *module, PyObject *args)
-{
-    int fd;
-    const char *salt;
-    Py_ssize_t salt_bytes;
-    unsigned int number, count;
-    uint8_t counted[PAGE_SALT_BYTES + 8], record[DELIVERY_BYTES];
-
-    (void)module;
-    if (!PyArg_ParseTuple(args, "iy#II:write_delivery", &fd, &salt, &salt_bytes, &number, &count))
-        return NULL;
-    if (salt_bytes != PAGE_SALT_BYTES) {
-        PyErr_SetString(PyExc_ValueError, "a salt has 8 bytes");
-        return NULL;
-    }
-    memcpy(counted, salt, PAGE_SALT_BYTES);
-    put_u32(counted + PAGE_SALT_BYTES, number);
-    put_u32(counted + PAGE_SALT_BYTES + 4, count);
-    put_u32(record + DELIVERY_COUNT, count);
-    put_u32(record + DELIVERY_CRC, binlog_crc32c(0, counted, sizeof counted));
-    return PyLong_FromLong(
-        binlog_write(fd, record, sizeof record, DELIVERIES_HEADER_BYTES + (int64_t)number * DELIVERY_BYTES));
+    return PyLong_FromLong(-result);
 }
 
 /* store_mapped(map, file_bytes, generation, offset, data): copies `data` to an offset of a mapping; returns 0, 1 in a forked

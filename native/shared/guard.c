@@ -127,8 +127,8 @@ static void raise_poisoned(struct guard *self)
 {
     PyObject *type, *error, *trace, *failure = Py_NewRef(self->failure);
     /* The text of a KeyboardInterrupt is empty, so show its repr. */
-    const char *form = PyErr_GivenExceptionMatches(failure, PyExc_Exception) ? "%U takes no more changes, reopen to recover: %S"
-                                                                             : "%U takes no more changes, reopen to recover: %R";
+    const char *form = PyErr_GivenExceptionMatches(failure, PyExc_Exception) ? "%U takes no more changes until it is reopened: %S"
+                                                                             : "%U takes no more changes until it is reopened: %R";
 
     PyErr_Format(self->poisoned, form, self->name, failure);
     PyErr_Fetch(&type, &error, &trace);
