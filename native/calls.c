@@ -16,7 +16,7 @@
 /* clang-format off */
 #define FUNCTIONS(F) \
     F(read_records) F(wait_and_read) F(look_and_read) \
-    F(pick_messages) F(read_cached) F(store_mapped) \
+    F(select_messages) F(read_cached) F(store_mapped) \
     F(write_brief) F(write_delivery)
 /* clang-format on */
 

@@ -1,4 +1,4 @@
-/* Reading at the end of a file, for read.c, wake.c and pick.c. */
+/* Reading at the end of a file, for read.c, wake.c and message_select.c. */
 #ifndef BINLOG_READ_H
 #define BINLOG_READ_H
 

@@ -69,8 +69,8 @@ def test_followers_in_other_processes_get_each_message_once_and_in_order(tmp_pat
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(work, range(3)))
         for follower in followers:
-            said, _ = follower.communicate(timeout=60)
-            assert said == "".join(f"{number} {number}\n" for number in range(count))
+            published, _ = follower.communicate(timeout=60)
+            assert published == "".join(f"{number} {number}\n" for number in range(count))
 
 
 @pytest.mark.slow
@@ -92,8 +92,8 @@ def test_eight_threads_append_to_queues_that_other_processes_follow(tmp_path: Pa
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, range(threads)))
         for follower in followers:
-            said, _ = follower.communicate(timeout=60)
-            lines = [line.split() for line in said.splitlines()]
+            published, _ = follower.communicate(timeout=60)
+            lines = [line.split() for line in published.splitlines()]
             assert [int(index) for index, _ in lines] == list(range(threads * count))
             seen = [tuple(map(int, body.split("-"))) for _, body in lines]
             for thread in range(threads):

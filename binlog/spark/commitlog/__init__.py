@@ -1,1 +1,1 @@
-"""Reading a commit log's store on Spark: a row is a message, and a position is a queue offset for each queue."""
+"""Reading a commit log on Spark: a row is a message, and a position has a queue offset for each queue."""

@@ -1,7 +1,7 @@
-"""Arrow columns from those of messages, with no Python object for any message.
+"""Arrow columns of messages, built without a Python object for each message.
 
-Facts relied on: see binlog/spark/columns.py.  And a list in Arrow, or a map, has no validity of its own where it has
-no buffer for it: so one whose bounds are equal is empty.
+This relies on the facts in binlog/spark/columns.py, and on one more: a list or map in Arrow that has no validity buffer
+is never null, so equal bounds mean that it is empty.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ _TYPES = {
     "prepared_offset": pa.int64(),
     "message_bytes": pa.int32(),
 }
-# What has to be asked for to make a column, where that has another name; all messages are of one queue.
-_MADE_OF = {"topic": (), "queue_id": (), "tag": ("properties",), "keys": ("properties",)}
-# In microseconds; a year less at either end than Python's, for it may count them in any time zone.
+# The columns of MessageColumns that a column is built from, if they differ; all messages of a batch are of one queue.
+_SOURCES = {"topic": (), "queue_id": (), "tag": ("properties",), "keys": ("properties",)}
+# In microseconds, and a year inside of Python's limits, because Python may convert them to any time zone.
 _TIMES = tuple(int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000 for year in (2, 9999))
 _TAG, _KEYS, _KEY_END = "TAGS", "KEYS", " "  # as RocketMQ names them
 
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
-    """The schema of the batches that are made here."""
+    """Return the schema of the batches."""
     return schema_of_types(fields, _TYPES)
 
 
 def needed(fields: Sequence[Field]) -> set[str]:
-    """What has to be asked for of the messages to make these columns."""
-    return {name for field in fields for name in _MADE_OF.get(field.column, (field.column,))}
+    """Return the columns of MessageColumns that these columns are built from."""
+    return {name for field in fields for name in _SOURCES.get(field.column, (field.column,))}
 
 
 def record_batch(found: MessageColumns, part: QueueRange, fields: Sequence[Field], schema: pa.Schema) -> pa.RecordBatch:
-    """The columns asked for.  part: of the queue that the messages are of.  schema: `arrow_schema(fields)`."""
-    making = _Making(found, part)
-    arrays = [_BUILDERS[field.column](making, field.column, to.type) for field, to in zip(fields, schema, strict=True)]
+    """Build the batch.  part: the range of the queue with these messages.  schema: `arrow_schema(fields)`."""
+    batch = _BatchColumns(found, part)
+    arrays = [_BUILDERS[field.column](batch, field.column, to.type) for field, to in zip(fields, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class _Making:
-    """What columns of one batch are made of."""
+class _BatchColumns:
+    """The messages of one batch, from which columns are built."""
 
     def __init__(self, found: MessageColumns, part: QueueRange) -> None:
         self.count = found.count
@@ -72,19 +72,19 @@ class _Making:
         self.part = part
 
     def binary(self, name: str) -> pa.Array:
-        """A column of bytes."""
+        """Return a column of bytes."""
         return _binary(self.columns[name], self.count)
 
     @cached_property
     def properties(self) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """The bounds of each message's properties; the names of all, and what they have."""
+        """Return the bounds of each message's properties, all names, and all values."""
         bounds, names, values = self.columns["properties"]
         offsets = pa.Array.from_buffers(pa.int32(), self.count + 1, [None, pa.py_buffer(bounds)])
         total = offsets[self.count].as_py()
         return offsets, _text(_binary(names, total)), _text(_binary(values, total))
 
     def property(self, name: str) -> pa.Array:
-        """What each message has of a property; null for none."""
+        """Return the value of a property in each message; null for none."""
         return pc.map_lookup(pa.MapArray.from_arrays(*self.properties), pa.scalar(name), "last")
 
 
@@ -94,55 +94,55 @@ def _binary(packed: tuple[bytes, bytes], count: int) -> pa.Array:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    """Bytes as text; what is no UTF-8 in them, as the character that stands for that."""
+    """Convert bytes to text; bytes that are not UTF-8 become replacement characters."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([value.decode("utf-8", "replace") for value in values.to_pylist()], pa.string())
 
 
-def _of_queue(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(getattr(making.part, name), kind), making.count)
+def _of_queue(batch: _BatchColumns, name: str, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(getattr(batch.part, name), kind), batch.count)
 
 
-def _number(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
-    return pa.Array.from_buffers(kind, making.count, [None, pa.py_buffer(making.columns[name])])
+def _number(batch: _BatchColumns, name: str, kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, batch.count, [None, pa.py_buffer(batch.columns[name])])
 
 
-def _time(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
-    """Who makes a message may write any number, and Python has no time for some: so those are null."""
-    times = _number(making, name, pa.int64())
+def _time(batch: _BatchColumns, name: str, kind: pa.DataType) -> pa.Array:
+    """Convert times; null for times that Python cannot represent, because a client may write any number."""
+    times = _number(batch, name, pa.int64())
     if all(_TIMES[0] <= time.as_py() < _TIMES[1] for time in pc.min_max(times).values()):
         return times.view(kind)
-    there = pc.and_(pc.greater_equal(times, _TIMES[0]), pc.less(times, _TIMES[1]))
-    return pc.if_else(there, times, None).view(kind)
+    present = pc.and_(pc.greater_equal(times, _TIMES[0]), pc.less(times, _TIMES[1]))
+    return pc.if_else(present, times, None).view(kind)
 
 
-def _body(making: _Making, name: str, _: pa.DataType) -> pa.Array:
-    return making.binary(name)
+def _body(batch: _BatchColumns, name: str, _: pa.DataType) -> pa.Array:
+    return batch.binary(name)
 
 
-def _message_id(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
-    return making.binary(name).cast(kind)
+def _message_id(batch: _BatchColumns, name: str, kind: pa.DataType) -> pa.Array:
+    return batch.binary(name).cast(kind)
 
 
-def _host(making: _Making, name: str, kind: pa.DataType) -> pa.Array:
-    """There are few, so each is made once."""
-    hosts = making.binary(name).dictionary_encode()
+def _host(batch: _BatchColumns, name: str, kind: pa.DataType) -> pa.Array:
+    """Convert hosts.  There are few different ones, so each is converted once."""
+    hosts = batch.binary(name).dictionary_encode()
     texts = pa.array([str(unpack_host(host)) for host in hosts.dictionary.to_pylist()], kind)
     return texts.take(hosts.indices)
 
 
-def _properties(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
-    return pa.MapArray.from_arrays(*making.properties, type=kind)
+def _properties(batch: _BatchColumns, _: str, kind: pa.DataType) -> pa.Array:
+    return pa.MapArray.from_arrays(*batch.properties, type=kind)
 
 
-def _tag(making: _Making, _: str, __: pa.DataType) -> pa.Array:
-    return making.property(_TAG)
+def _tag(batch: _BatchColumns, _: str, __: pa.DataType) -> pa.Array:
+    return batch.property(_TAG)
 
 
-def _keys(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
-    texts = making.property(_KEYS)
+def _keys(batch: _BatchColumns, _: str, kind: pa.DataType) -> pa.Array:
+    texts = batch.property(_KEYS)
     lists = pc.split_pattern(texts, _KEY_END)
     if pc.any(pc.equal(lists.values, "")).as_py():
         split = [[key for key in text.split(_KEY_END) if key] if text else [] for text in texts.to_pylist()]
@@ -150,7 +150,7 @@ def _keys(making: _Making, _: str, kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, lists.values, type=kind)
 
 
-_BUILDERS: dict[str, Callable[[_Making, str, pa.DataType], pa.Array]] = {
+_BUILDERS: dict[str, Callable[[_BatchColumns, str, pa.DataType], pa.Array]] = {
     **dict.fromkeys(_TYPES, _number),
     "topic": _of_queue,
     "queue_id": _of_queue,

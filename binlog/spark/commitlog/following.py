@@ -1,7 +1,7 @@
 """Following a store with Structured Streaming.
 
-An offset has, for each topic and queue, the queue offset that comes next.  A queue that comes while a stream runs is
-read from its beginning, which is queue offset 0.
+An offset of the stream has the next queue offset of each topic and queue.  A queue that is created while a stream runs
+is read from its start, which is queue offset 0.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from binlog import Start
 from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError
-from binlog.spark.commitlog.options import Queue, StoreReadOptions, from_json, lost, to_json
-from binlog.spark.commitlog.partitions import QueueRange, chosen_queues, divide, places, queue_range
+from binlog.spark.commitlog.options import Queue, StoreReadOptions, from_json, removal_text, to_json
+from binlog.spark.commitlog.partitions import QueueRange, chosen_queues, divide, queue_range, resolve_all
 from binlog.spark.commitlog.reading import QueuesReader
 from binlog.spark.schema import Field
 from binlog.spark.stream import LimitedReader, Offset, shares
@@ -20,7 +20,7 @@ from binlog.spark.tasks import Task
 
 
 class StreamReader(QueuesReader, LimitedReader):
-    """Gives the messages of each queue in their order."""
+    """A stream of messages, in order within each queue."""
 
     def __init__(self, options: StoreReadOptions, fields: Sequence[Field]) -> None:
         QueuesReader.__init__(self, options, fields)
@@ -28,45 +28,47 @@ class StreamReader(QueuesReader, LimitedReader):
         self._known: tuple[object, dict[Queue, int]] = None, {}
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a new query begins.  Raises: ValueError, GoneError, AccessError, CorruptError."""
+        """Return the start of a new query.  Raises: ValueError, GoneError, AccessError, CorruptError."""
         options = self._options
         with ColumnReader(options.path) as store:
-            there = chosen_queues(store, options)
-            at = places(options.start, Start.BEGINNING, store, there, fail_on_data_loss=options.fail_on_data_loss)
+            present = chosen_queues(store, options)
+            at = resolve_all(
+                options.start, Start.BEGINNING, store, present, fail_on_data_loss=options.fail_on_data_loss
+            )
         return to_json(at)
 
     def partitions(self, start: Offset, end: Offset) -> list[Task[QueueRange]]:
-        """The tasks of one batch.  Raises: GoneError where it cannot be had any more; CorruptError, AccessError."""
+        """Return the tasks of a batch.  Raises: GoneError if messages are gone; CorruptError, AccessError."""
         starts = from_json(start)
         with ColumnReader(self._options.path) as store:
             parts = [self._part(store, queue, starts.get(queue, 0), stop) for queue, stop in from_json(end).items()]
         return divide([part for part in parts if part is not None], self._options)
 
     def _part(self, store: ColumnReader, queue: Queue, start: int, stop: int) -> QueueRange | None:
-        """What lies between two places in one queue."""
+        """Return the messages between two offsets of a queue; None if there are none."""
         if start == stop:
             return None
-        there = store.queue_range(*queue)
-        loss = _loss(queue, there, start, stop)
+        present = store.queue_range(*queue)
+        loss = _loss(queue, present, start, stop)
         if loss is None:
             return queue_range(store, queue, range(start, stop))
         if self._options.fail_on_data_loss:
-            raise GoneError(f"{store.path}: {loss}; failOnDataLoss=false goes on with what is there")
-        begin = there.start if start > stop else max(start, there.start)
-        return queue_range(store, queue, range(begin, min(stop, there.stop)))
+            raise GoneError(f"{store.path}: {loss}; set failOnDataLoss=false to continue with the remaining messages")
+        begin = present.start if start > stop else max(start, present.start)
+        return queue_range(store, queue, range(begin, min(stop, present.stop)))
 
     def _ends(self, start: Offset) -> Offset:
-        """Where each queue ends; one that the stream has read and that is gone ends at 0, for `partitions` to tell."""
+        """Return the end of each queue; 0 for a removed queue, so that `partitions` reports it."""
         with ColumnReader(self._options.path) as store:
-            news = store.news()
-            # An idle query asks a hundred times a second, and there may be many queues.
-            if news is None or news != self._known[0]:
-                there = chosen_queues(store, self._options)
-                self._known = news, {queue: indexes.stop for queue, indexes in there.items()}
+            reader_state = store.reader_state()
+            # An idle query calls this a hundred times a second, and there may be many queues.
+            if reader_state is None or reader_state != self._known[0]:
+                present = chosen_queues(store, self._options)
+                self._known = reader_state, {queue: indexes.stop for queue, indexes in present.items()}
         return to_json({**dict.fromkeys(from_json(start), 0), **self._known[1]})
 
     def _within_limits(self, start: Offset, ends: Offset) -> Offset:
-        """Each queue gets a share of the limits that is as large as its share of what there is to read."""
+        """Divide the limits among the queues, in proportion to their new messages."""
         starts, reached = from_json(start), from_json(ends)
         with ColumnReader(self._options.path) as store:
             parts = {
@@ -82,7 +84,7 @@ class StreamReader(QueuesReader, LimitedReader):
                 if share == 0:
                     stop = part.start
                 elif share is not None and stop > part.start:
-                    stop = store.forward(*queue, range(part.start, stop), share)
+                    stop = store.limit_range(*queue, range(part.start, stop), share)
                 reached[queue] = stop
         return to_json(reached)
 
@@ -90,9 +92,9 @@ class StreamReader(QueuesReader, LimitedReader):
         return to_json({**from_json(start), **from_json(ends)})
 
 
-def _loss(queue: Queue, there: range, start: int, stop: int) -> str | None:
-    """What of a batch cannot be had any more; None where all of it can."""
+def _loss(queue: Queue, present: range, start: int, stop: int) -> str | None:
+    """Return a text about messages of a batch that are gone; None if all can be read."""
     topic, queue_id = queue
-    if max(start, stop) > there.stop:
-        return f"{topic}/{queue_id} was read up to queue offset {max(start, stop)}, and now ends at {there.stop}"
-    return lost(queue, start, there.start) if start < there.start else None
+    if max(start, stop) > present.stop:
+        return f"{topic}/{queue_id} was read up to queue offset {max(start, stop)}, but now ends at {present.stop}"
+    return removal_text(queue, start, present.start) if start < present.start else None

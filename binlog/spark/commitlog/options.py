@@ -1,7 +1,4 @@
-"""The options of reading a commit log's store.
-
-Where a read of a store begins and ends: in each queue.
-"""
+"""The options of a read, and its positions: an offset in each queue at which it starts and ends."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ Queue = tuple[str, int]
 """A topic, and the id of one of its queues."""
 
 Position = Start | Since | Mapping[Queue, int]
-"""The beginning, the end, a time; or a queue offset for each of some queues."""
+"""The beginning, the end, a time, or queue offsets for some queues."""
 
 _FORMS = """'earliest', 'latest', a time as 2026-11-30T12:00:00Z, or queue offsets as {"TOPIC":{"0":17,"1":4}}"""
 _NS_IN_MS = 1_000_000
 
 
 def parse_position(option: str, text: str) -> Position:
-    """What an option says.  Raises: ValueError."""
+    """Parse the value of an option.  Raises: ValueError."""
     return parse_place(option, text, _FORMS, _queue_offsets)
 
 
@@ -37,46 +34,50 @@ def _queue_offsets(text: str) -> Mapping[Queue, int] | None:
     found = from_json(json.loads(text))
     for (topic, queue_id), index in found.items():
         if not isinstance(index, int) or isinstance(index, bool) or index < 0 or queue_id < 0:
-            raise ValueError(f"no queue offset of {topic}/{queue_id} is {index!r}")
+            raise ValueError(f"{topic}/{queue_id} cannot have the queue offset {index!r}")
     return found
 
 
 def from_json(value: Mapping[str, Mapping[str, int]]) -> dict[Queue, int]:
-    """Queue offsets by topic and queue, of which JSON has texts."""
+    """Convert queue offsets from JSON, whose keys are strings, to a mapping by topic and queue."""
     return {(topic, int(queue_id)): index for topic, each in value.items() for queue_id, index in each.items()}
 
 
-def to_json(places: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
-    """The reverse, with the keys in the one order in which Spark compares them."""
+def to_json(resolve_all: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
+    """Convert queue offsets to JSON, with sorted keys, because Spark compares the texts."""
     found: dict[str, dict[str, int]] = {}
-    for (topic, queue_id), index in sorted(places.items()):
+    for (topic, queue_id), index in sorted(resolve_all.items()):
         found.setdefault(topic, {})[str(queue_id)] = index
     return found
 
 
-def resolve(position: Position, store: ColumnReader, queue: Queue, there: range, *, fail_on_data_loss: bool) -> int:
-    """The queue offset that a position means in a queue.
+def resolve(position: Position, store: ColumnReader, queue: Queue, present: range, *, fail_on_data_loss: bool) -> int:
+    """Return the queue offset of a position in a queue.
 
-    there: the queue offsets that it has.
-    Raises: ValueError where it is behind the end; GoneError where retention removed it and the read is to fail then.
+    present: the queue offsets that the queue has.
+    Raises: ValueError if the position is after the end; GoneError if retention removed it and data loss is an error.
     """
     if isinstance(position, Start):
-        return there.start if position is Start.BEGINNING else there.stop
+        return present.start if position is Start.BEGINNING else present.stop
     if isinstance(position, Since):
         return store.index_at(*queue, -(-position.time_ns // _NS_IN_MS))
     index = position[queue]
-    if index > there.stop:
+    if index > present.stop:
         topic, queue_id = queue
-        raise ValueError(f"binlog: {store.path}: {topic}/{queue_id} ends at queue offset {there.stop}, before {index}")
-    if index < there.start and fail_on_data_loss:
-        raise GoneError(f"{store.path}: {lost(queue, index, there.start)}; failOnDataLoss=false goes on behind them")
-    return max(index, there.start)
+        raise ValueError(
+            f"binlog: {store.path}: {topic}/{queue_id} ends at queue offset {present.stop}, before {index}"
+        )
+    if index < present.start and fail_on_data_loss:
+        raise GoneError(
+            f"{store.path}: {removal_text(queue, index, present.start)}; set failOnDataLoss=false to skip them"
+        )
+    return max(index, present.start)
 
 
-def lost(queue: Queue, start: int, stop: int) -> str:
-    """What to say of messages of a queue that retention removed."""
+def removal_text(queue: Queue, start: int, stop: int) -> str:
+    """Return a text about messages that retention removed."""
     topic, queue_id = queue
-    return f"the messages of {topic}/{queue_id} from queue offset {start} on were removed, up to {stop}"
+    return f"the messages of {topic}/{queue_id} from queue offset {start} up to {stop} were removed"
 
 
 _MIB = 1 << 20
@@ -84,12 +85,12 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class StoreReadOptions:
-    """What a read is told.
+    """The options of a read.
 
     path: the store's directory, absolute.
-    topics: those that are read; None for all but those that RocketMQ keeps for itself.
-    queue_id: which queue of each; None for all.  tag: only messages that have it; None for all.
-    The rest is as in ReadOptions, and bytes are those of messages.
+    topics: the topics to read; None for all but RocketMQ's own.
+    queue_id: the queue of each topic; None for all.  tag: only messages that have it; None for all.
+    The rest is as in ReadOptions; bytes are those of messages.
     """
 
     path: str
@@ -107,7 +108,7 @@ class StoreReadOptions:
 
 
 def parse_store_options(options: Mapping[str, str]) -> StoreReadOptions:
-    """The options of a read, as Spark hands them over.  Raises: ValueError for one that is missing or not known."""
+    """Parse the options that Spark passes.  Raises: ValueError for a missing or unknown option."""
     given = {name.lower(): value for name, value in options.items()}
     path = one_local_path(given, "commit log", "store")
     found = taken(given, _OPTIONS, ENGINE)
@@ -118,24 +119,24 @@ def parse_store_options(options: Mapping[str, str]) -> StoreReadOptions:
 
 
 def _check_position(name: str, position: Position, parsed: StoreReadOptions) -> None:
-    """Raise ValueError where a position is about a queue that is not read."""
+    """Raise ValueError if a position is about a queue that is not read."""
     for topic, queue_id in position if isinstance(position, Mapping) else ():
         if parsed.topics is not None and topic not in parsed.topics:
-            raise ValueError(f"binlog: {name} is about the topic {topic!r}, which the option topic does not name")
+            raise ValueError(f"binlog: {name} names the topic {topic!r}, but the option topic does not")
         if parsed.queue_id not in (None, queue_id):
-            raise ValueError(f"binlog: {name} is about queue {queue_id}, and the option queue says {parsed.queue_id}")
+            raise ValueError(f"binlog: {name} names queue {queue_id}, but the option queue is {parsed.queue_id}")
 
 
 def _topics(name: str, text: str) -> frozenset[str]:
     topics = [topic.strip() for topic in text.split(",")]
     if not all(topics):
-        raise ValueError(f"binlog: {name} is a topic, or several with commas between them, not {text!r}")
+        raise ValueError(f"binlog: {name} must be a topic, or topics separated by commas, not {text!r}")
     return frozenset(topics)
 
 
 def _queue(name: str, text: str) -> int:
     if not text.strip().isdecimal():
-        raise ValueError(f"binlog: {name} is the number of a queue, from 0 on, not {text!r}")
+        raise ValueError(f"binlog: {name} must be the number of a queue, from 0 on, not {text!r}")
     return int(text)
 
 

@@ -1,7 +1,4 @@
-"""How a read of a store is divided into tasks: queues, and parts of those that are large.
-
-What a query's filters say of where its messages lie, so that the rest of the store is never read.
-"""
+"""Planning of a read: divides queues into tasks, and skips messages that the query's filters exclude."""
 
 from __future__ import annotations
 
@@ -19,17 +16,17 @@ _US_IN_MS = 1000
 
 
 class WantedMessages(Filters):
-    """Which messages are wanted of a store."""
+    """The messages that a query's filters allow."""
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("topic", "queue_id", "queue_offset", "store_time")
 
-    def anything_of(self, queue: Queue) -> bool:
-        """Whether anything of a queue may be wanted."""
+    def may_have(self, queue: Queue) -> bool:
+        """Return whether a queue may have wanted messages."""
         topic, queue_id = queue
         return self.allow("topic", topic) and self.allow("queue_id", queue_id)
 
-    def narrow(self, store: ColumnReader, queue: Queue, indexes: range) -> range:
-        """The part of a range of queue offsets that may be wanted."""
+    def narrow_range(self, store: ColumnReader, queue: Queue, indexes: range) -> range:
+        """Return the part of a range of queue offsets that may have wanted messages."""
         start, stop = indexes.start, indexes.stop
         lowest, highest = self.of("queue_offset")
         if lowest is not None:
@@ -48,7 +45,7 @@ class WantedMessages(Filters):
 class QueueRange:
     """The messages of one queue from queue offset `start` up to `stop`.
 
-    message_bytes: what each of them takes about.
+    message_bytes: the estimated size of each.
     """
 
     topic: str
@@ -59,58 +56,60 @@ class QueueRange:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Return the number of messages."""
         return self.stop - self.start
 
     @property
     def size(self) -> int:
-        """About how many bytes they take."""
+        """Return the estimated size of the messages."""
         return self.count * self.message_bytes
 
 
 def chosen_queues(store: ColumnReader, options: StoreReadOptions) -> dict[Queue, range]:
-    """The queues that are read, and the queue offsets that each has now."""
+    """Return the queues to read, with their present queue offsets."""
     queues = store.queues_of(options.topics)
     return {queue: store.queue_range(*queue) for queue in queues if options.queue_id in (None, queue[1])}
 
 
 def plan(options: StoreReadOptions, wanted: WantedMessages) -> list[Task[QueueRange]]:
-    """The tasks for what is in the store now.  Raises: ValueError, GoneError, AccessError, CorruptError."""
+    """Return the tasks for the present messages.  Raises: ValueError, GoneError, AccessError, CorruptError."""
     with ColumnReader(options.path) as store:
-        there = chosen_queues(store, options)
-        _check_topics(store, options, there)
+        present = chosen_queues(store, options)
+        _check_topics(store, options, present)
         starts, ends = (
-            places(position, default, store, there, fail_on_data_loss=options.fail_on_data_loss)
+            resolve_all(position, default, store, present, fail_on_data_loss=options.fail_on_data_loss)
             for position, default in ((options.start, Start.BEGINNING), (options.end, Start.END))
         )
         ranges = [
             part
-            for queue in there
-            if wanted.anything_of(queue)
-            and (part := queue_range(store, queue, wanted.narrow(store, queue, range(starts[queue], ends[queue]))))
+            for queue in present
+            if wanted.may_have(queue)
+            and (
+                part := queue_range(store, queue, wanted.narrow_range(store, queue, range(starts[queue], ends[queue])))
+            )
         ]
     return divide(ranges, options)
 
 
-def _check_topics(store: ColumnReader, options: StoreReadOptions, there: Mapping[Queue, range]) -> None:
-    """Raise ValueError for a topic or queue that is named and is not there.  A stream waits for it to come."""
-    missing = (options.topics or frozenset()) - {topic for topic, _ in there}
+def _check_topics(store: ColumnReader, options: StoreReadOptions, present: Mapping[Queue, range]) -> None:
+    """Raise ValueError for a missing topic or queue that an option names.  A stream waits for it instead."""
+    missing = (options.topics or frozenset()) - {topic for topic, _ in present}
     if missing:
         names = ", ".join(map(repr, sorted(missing)))
         queue = "" if options.queue_id is None else f", or it has no queue {options.queue_id}"
         raise ValueError(f"binlog: {store.path} has no topic {names}{queue}")
 
 
-def places(
-    position: Position, default: Start, store: ColumnReader, there: Mapping[Queue, range], *, fail_on_data_loss: bool
+def resolve_all(
+    position: Position, default: Start, store: ColumnReader, present: Mapping[Queue, range], *, fail_on_data_loss: bool
 ) -> dict[Queue, int]:
-    """The queue offset that a position means in each queue.  default: where queues are that it does not name.
+    """Return the queue offset of a position in each queue.  default: for queues that the position does not name.
 
-    Raises: ValueError where it names one that is not there, or lies behind its end; GoneError.
+    Raises: ValueError if it names a missing queue, or an offset after the end of a queue; GoneError.
     """
     if isinstance(position, Mapping):
-        for topic, queue_id in position.keys() - there.keys():
-            raise ValueError(f"binlog: {store.path}: there is a position for {topic}/{queue_id}, and no such queue")
+        for topic, queue_id in position.keys() - present.keys():
+            raise ValueError(f"binlog: {store.path}: the position names {topic}/{queue_id}, but there is no such queue")
     return {
         queue: resolve(
             default if isinstance(position, Mapping) and queue not in position else position,
@@ -119,25 +118,25 @@ def places(
             indexes,
             fail_on_data_loss=fail_on_data_loss,
         )
-        for queue, indexes in there.items()
+        for queue, indexes in present.items()
     }
 
 
 def queue_range(store: ColumnReader, queue: Queue, indexes: range) -> QueueRange | None:
-    """Some messages of a queue; None for none."""
+    """Return a range of messages; None if it is empty."""
     if not indexes:
         return None
     return QueueRange(*queue, indexes.start, indexes.stop, store.message_bytes(*queue, indexes))
 
 
 def divide(ranges: Iterable[QueueRange], options: StoreReadOptions) -> list[Task[QueueRange]]:
-    """Tasks of about the size asked for."""
+    """Divide ranges into tasks of about the requested size."""
     whole = list(ranges)
     target = target_bytes(whole, options)
-    return put_together(_pieces(whole, target), target)
+    return put_together(_split(whole, target), target)
 
 
-def _pieces(ranges: Iterable[QueueRange], target: int) -> Iterator[QueueRange]:
+def _split(ranges: Iterable[QueueRange], target: int) -> Iterator[QueueRange]:
     for part in ranges:
         if part.size <= target * OVER:
             yield part

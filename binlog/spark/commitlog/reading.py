@@ -1,4 +1,4 @@
-"""What a task does with a store: parts of queues become Arrow batches.  And reading in batch."""
+"""The batch reader, whose tasks turn ranges of queues into Arrow batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader
 from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError, NotFoundError
 from binlog.spark.commitlog.columns import arrow_schema, needed, record_batch
-from binlog.spark.commitlog.options import StoreReadOptions, lost
+from binlog.spark.commitlog.options import StoreReadOptions, removal_text
 from binlog.spark.commitlog.partitions import QueueRange, WantedMessages, plan
 from binlog.spark.other_machine import when_seen
 from binlog.spark.schema import Field
@@ -20,7 +20,7 @@ from binlog.spark.tasks import Task, TaskReader
 
 
 class QueuesReader(TaskReader[QueueRange]):
-    """Reads parts of queues."""
+    """Reads ranges of queues in a task."""
 
     def __init__(self, options: StoreReadOptions, fields: Sequence[Field]) -> None:
         super().__init__(fail_on_data_loss=options.fail_on_data_loss)
@@ -34,7 +34,7 @@ class QueuesReader(TaskReader[QueueRange]):
         try:
             store = when_seen(partial(_opened, self._options.path, part), self._machine)
         except NotFoundError as error:
-            raise GoneError(f"{error}; it was there when the read was planned") from error
+            raise GoneError(f"{error}; it existed when the read was planned") from error
         with store:
             indexes = range(self._start(store, part), part.stop)
             limit, tag = self._options.record_bytes_max, self._options.tag
@@ -43,41 +43,41 @@ class QueuesReader(TaskReader[QueueRange]):
                 yield record_batch(found, part, self._fields, schema)
 
     def _start(self, store: ColumnReader, part: QueueRange) -> int:
-        """The first message of a part that is there, where some may have been removed since it was planned."""
+        """Return the first remaining message of a range, because some may have been removed since the planning."""
         queue = part.topic, part.queue_id
         start = min(store.queue_range(*queue).start, part.stop)
         if start <= part.start:
             return part.start
-        self._pass_over(GoneError(f"{store.path}: {lost(queue, part.start, start)}"))
+        self._pass_over(GoneError(f"{store.path}: {removal_text(queue, part.start, start)}"))
         return start
 
 
 def _opened(path: str, part: QueueRange) -> ColumnReader:
-    """The store, in which that part is seen.  Raises: NotFoundError."""
+    """Open a reader that sees the range.  Raises: NotFoundError."""
     store = ColumnReader(path)
-    there = store.queue_range(part.topic, part.queue_id)
-    if there.stop >= part.stop:
+    present = store.queue_range(part.topic, part.queue_id)
+    if present.stop >= part.stop:
         return store
     store.close()
-    raise NotFoundError(f"{path}: {part.topic}/{part.queue_id} ends at queue offset {there.stop}, before {part.stop}")
+    raise NotFoundError(f"{path}: {part.topic}/{part.queue_id} ends at queue offset {present.stop}, before {part.stop}")
 
 
 class BatchReader(QueuesReader, DataSourceReader):
-    """Reads what the store holds when the query is planned."""
+    """Reads the messages that the store has when the query is planned."""
 
     def __init__(self, options: StoreReadOptions, fields: Sequence[Field]) -> None:
         super().__init__(options, fields)
         self._wanted = WantedMessages()
 
     def partitions(self) -> list[Task[QueueRange]]:
-        """Raises: ValueError, GoneError, AccessError, CorruptError."""
+        """Plan the tasks.  Raises: ValueError, GoneError, AccessError, CorruptError."""
         return plan(self._options, self._wanted)
 
 
 class FilteringReader(BatchReader):
-    """Lets filters narrow what is read; a class of its own, as the log's is."""
+    """Reads less if filters allow that; a class of its own, like the log's."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
-        """Take in the filters, and leave all of them for Spark to apply."""
+        """Take note of the filters, and leave all of them for Spark to apply."""
         self._wanted.add(filters)
         return filters

@@ -31,13 +31,13 @@ MISTAKES = (
                 "if _CRC_LEFT.fullmatch(found) and 0 in found:",
                 "if not _CRC_LEFT:",
             ),
-            Change("native/codec/found.c", "crcs_hold", "return kept == CRC_NONE;", "return 1;"),
+            Change("native/codec/message_parse.c", "crcs_match", "return kept == CRC_NONE;", "return 1;"),
         ),
     ),
     in_function(
         "store-buffers-forgotten", "store-kill", "nobody looks for what a dead process had in its buffers",
         "binlog/commitlog/recovery/recovery.py", "recover",
-        "log.adopt(buffer, buffer.offset or 0)",
+        "log.recover_buffer(buffer, buffer.offset or 0)",
         "pass",
     ),
     in_function(
@@ -51,13 +51,13 @@ MISTAKES = (
     ),
     in_function(
         "store-offset-not-compared", "store-kill", "a message counts wherever it says that it lies",
-        "native/codec/found.c", "find_message",
+        "native/codec/message_parse.c", "parse_message",
         "get_u64(data + MESSAGE_OFFSET) != offset)",
         "(get_u64(data + MESSAGE_OFFSET) != offset && 0))",
     ),
     in_function(
         "store-found-bytes-believed", "store-faults", "what a failed sync left is not written anew",
-        _MAPPED, "MappedFile.write_anew",
+        _MAPPED, "MappedFile.rewrite",
         "write_at(fd, data, at, self.path)",
         "del data",
     ),

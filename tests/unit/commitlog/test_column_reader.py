@@ -244,10 +244,10 @@ def test_how_far_so_many_bytes_go(store_of_three: Path) -> None:
         size = reader.pull("t", 0, 0, 1)[0][0].message_bytes
         indexes = reader.queue_range("t", 0)
         assert size <= reader.message_bytes("t", 0, indexes) <= size + 2
-        assert reader.forward("t", 0, indexes, 1) == 1
-        assert reader.forward("t", 0, indexes, 5 * size) == 5
-        assert reader.forward("t", 0, range(3, 9), 5 * size - 1) == 7
-        assert reader.forward("t", 0, indexes, 1 << 40) == 200
+        assert reader.limit_range("t", 0, indexes, 1) == 1
+        assert reader.limit_range("t", 0, indexes, 5 * size) == 5
+        assert reader.limit_range("t", 0, range(3, 9), 5 * size - 1) == 7
+        assert reader.limit_range("t", 0, indexes, 1 << 40) == 200
 
 
 def test_the_first_message_of_a_time(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_of_damaged_files_there_are_errors_of_ours_and_no_wrong_row(sound: Sound
                 try:
                     for found in reader.columns("t", queue, range(20), COLUMNS):
                         assert [rows[queue, row["queue_offset"]] for row in _rows(found)] == _rows(found)
-                    reader.forward("t", queue, range(20), 1000)
+                    reader.limit_range("t", queue, range(20), 1000)
                     assert reader.message_bytes("t", queue, reader.queue_range("t", queue)) > 0
                 except (CorruptError, GoneError, FullError):
                     pass

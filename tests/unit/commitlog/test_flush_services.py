@@ -67,8 +67,8 @@ def _break(queue: MappedFileQueue) -> None:
 def test_all_who_wait_together_are_answered_once_their_bytes_are_flushed(
     queue: MappedFileQueue, started: _Start
 ) -> None:
-    told: list[int] = []
-    service = started(GroupCommitService(queue, lambda: told.append(queue.flushed_where)))
+    dispatched: list[int] = []
+    service = started(GroupCommitService(queue, lambda: dispatched.append(queue.flushed_where)))
     mutex = threading.Lock()
 
     def work(number: int) -> None:
@@ -81,19 +81,19 @@ def test_all_who_wait_together_are_answered_once_their_bytes_are_flushed(
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert queue.flushed_where == queue.wrote_where == 8 * 50 * 100
-    assert max(told) == queue.wrote_where
+    assert max(dispatched) == queue.wrote_where
 
 
 def test_all_who_wait_for_one_sync_share_the_next(queue: MappedFileQueue, started: _Start) -> None:
-    told: list[int] = []
-    service = started(GroupCommitService(queue, lambda: told.append(queue.flushed_where)))
+    dispatched: list[int] = []
+    service = started(GroupCommitService(queue, lambda: dispatched.append(queue.flushed_where)))
     offsets = [_append(queue, bytes((number,)) * 100) for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
         with service._group.turn(1 << 62):  # as if another thread synced
             waits = [pool.submit(service.appended, offset) for offset in offsets]
         for wait in waits:
             wait.result(timeout=60)
-    assert set(told) == {8 * 100}
+    assert set(dispatched) == {8 * 100}
 
 
 def test_an_append_waits_however_long_its_sync_takes(queue: MappedFileQueue, started: _Start) -> None:
@@ -167,7 +167,7 @@ def test_a_file_that_is_on_the_disk_whole_may_go_before_the_next_commit(
 def test_a_file_for_which_there_is_no_descriptor_is_gone_on_in_later(queue: MappedFileQueue, started: _Start) -> None:
     service = started(GroupCommitService(queue))
     _append(queue, b"x" * _FILE_BYTES)
-    queue.make_ahead()
+    queue.allocate_next()
     queue._open_files.close()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
@@ -191,11 +191,11 @@ def test_a_flush_comes_when_enough_pages_are_due(queue: MappedFileQueue, started
 
 
 def test_a_thorough_flush_takes_what_is_less_than_a_page(queue: MappedFileQueue, started: _Start) -> None:
-    told = threading.Event()
-    started(FlushRealTimeService(queue, told.set, Pace(0.005, 4, 0.05)))
+    dispatched = threading.Event()
+    started(FlushRealTimeService(queue, dispatched.set, Pace(0.005, 4, 0.05)))
     _append(queue, b"data")
     until(lambda: queue.flushed_where == 4)
-    assert told.wait(30)
+    assert dispatched.wait(30)
 
 
 def test_a_service_that_stops_flushes_all(queue: MappedFileQueue) -> None:

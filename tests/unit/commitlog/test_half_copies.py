@@ -30,7 +30,7 @@ class _Broker:
 
     def _append(self, *messages: Message) -> tuple[int, int]:
         with MessageStore(self._path, SMALL) as store:
-            appended = store._pass_on(list(messages))
+            appended = store._deliver(list(messages))
             return appended.queue_offsets[0], appended.offset
 
     def put(self, key: str, *, checks: int = 0) -> tuple[int, int]:

@@ -87,7 +87,7 @@ def test_keys_are_there_after_a_reopening(make: _Make) -> None:
     index.flush()
     index.close()
     again = make()
-    assert again.load(believed_ms=None) is None
+    assert again.load(trusted_ms=None) is None
     assert again.end_offset == 2900
     again.put(_keys(*range(25, 40)))  # some of them again
     assert [again.find("t", f"key {number}") for number in range(40)] == [[100 * number] for number in range(40)]
@@ -112,7 +112,7 @@ def test_after_a_crash_files_with_later_messages_are_made_anew(make: _Make, tmp_
     index.put(_keys(*range(50)))
     index.close()
     again = make()
-    assert again.load(believed_ms=_BEGIN_MS + 18_000) == _BEGIN_MS + 19_000
+    assert again.load(trusted_ms=_BEGIN_MS + 18_000) == _BEGIN_MS + 19_000
     assert len(os.listdir(tmp_path)) == 1
     assert again.end_offset == 1800
     again.put(_keys(*range(19, 50)))
@@ -129,7 +129,7 @@ def test_a_load_that_fails_leaves_no_descriptor_open(tmp_path: Path) -> None:
         raise FullError("there is no room to say so")
 
     with contextlib.closing(KeyIndex(directory, "", _SIZE)) as index, pytest.raises(FullError):
-        index.load(believed_ms=0, removing=fails)
+        index.load(trusted_ms=0, removing=fails)
     directory.close()
     assert count_descriptors() == before
 
@@ -145,7 +145,7 @@ def test_a_count_that_a_crash_has_taken_back_loses_no_older_key(make: _Make, tmp
     with path.open("r+b") as file:
         file.write(header)
     again = make()
-    assert again.load(believed_ms=_BEGIN_MS + 10**6) is None
+    assert again.load(trusted_ms=_BEGIN_MS + 10**6) is None
     assert again.end_offset == 700
     again.put(_keys(*range(8, 12), 100, 101))
     wanted = [*range(12), 100, 101]
@@ -206,7 +206,7 @@ def test_a_chain_that_leads_forward_ends(make: _Make, tmp_path: Path) -> None:
 def test_other_files_are_left_alone(make: _Make, tmp_path: Path) -> None:
     (tmp_path / "README").write_text("not ours")
     index = make()
-    index.load(believed_ms=0)
+    index.load(trusted_ms=0)
     index.put(_keys(1))
     assert sorted(len(name) for name in os.listdir(tmp_path)) == [6, 17]
 
@@ -237,7 +237,7 @@ def test_a_header_that_the_entries_contradict_is_not_believed(tmp_path: Path, fi
     tracemalloc.start()
     try:
         with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
-            assert index.load(believed_ms=2**62) == 0  # its keys are to be put again
+            assert index.load(trusted_ms=2**62) == 0  # its keys are to be put again
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -251,5 +251,5 @@ def test_slots_that_lead_to_no_entry_cost_little(tmp_path: Path, newest: int) ->
     (path,) = tmp_path.iterdir()
     overwrite(path, KEY_INDEX_HEADER.size, newest.to_bytes(4, "big") * 200_000)
     with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize(slots=200_000, entries=1000))) as index:
-        assert index.load(believed_ms=2**62) == _BEGIN_MS + 1000
+        assert index.load(trusted_ms=2**62) == _BEGIN_MS + 1000
     assert list(tmp_path.iterdir()) == []

@@ -37,7 +37,7 @@ def test_a_queue_without_files_has_nothing(queue: MappedFileQueue) -> None:
     queue.load()
     assert (queue.files, queue.min_offset, queue.max_offset, queue.wrote_where) == ((), 0, 0, 0)
     assert queue.find(0) is None
-    assert queue.find(0, first_where_below=True) is None
+    assert queue.find(0, first_if_below=True) is None
     assert queue.find_by_time(0) is None
     assert not queue.flush()
     assert not queue.commit()
@@ -53,9 +53,9 @@ def test_each_offset_is_in_the_file_that_holds_it(queue: MappedFileQueue) -> Non
         assert found is not None
         assert found.offset <= offset < found.end
     assert queue.find(last.end) is None
-    assert queue.find(last.end, first_where_below=True) is None
+    assert queue.find(last.end, first_if_below=True) is None
     assert queue.find(first.offset - 1) is None
-    assert queue.find(first.offset - 1, first_where_below=True) is first
+    assert queue.find(first.offset - 1, first_if_below=True) is first
 
 
 def test_a_file_that_is_missing_makes_lookups_slower_and_not_wrong(tmp_path: Path) -> None:
@@ -182,15 +182,15 @@ def test_a_file_is_found_by_when_it_was_written(tmp_path: Path, queue: MappedFil
 
 def test_a_file_is_made_ahead_once_the_last_one_is_half_full(tmp_path: Path) -> None:
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
-    queue.make_ahead()
+    queue.allocate_next()
     assert list(tmp_path.iterdir()) == []
     file = queue.last_file()
     file.append(bytes(_FILE_BYTES // 2 - 1))
-    queue.make_ahead()
+    queue.allocate_next()
     assert len(list(tmp_path.iterdir())) == 1
     file.append(b"1")
     for _ in range(2):
-        queue.make_ahead()
+        queue.allocate_next()
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [mapped_file_name(0), mapped_file_name(_FILE_BYTES)]
     # Nobody sees it until the one before it is full.
@@ -200,7 +200,7 @@ def test_a_file_is_made_ahead_once_the_last_one_is_half_full(tmp_path: Path) -> 
     assert queue.last_file().offset == _FILE_BYTES
     assert [each.offset for each in queue] == [0, _FILE_BYTES]
     queue.last_file().append(bytes(_FILE_BYTES - 1))
-    queue.make_ahead()
+    queue.allocate_next()
     queue.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
@@ -209,7 +209,7 @@ def test_an_append_that_needs_the_file_waits_while_it_is_made_ahead(tmp_path: Pa
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
     for _ in range(50):
         queue.last_file().append(bytes(_FILE_BYTES))
-        at_once(*[queue.make_ahead] * 3, queue.last_file)
+        at_once(*[queue.allocate_next] * 3, queue.last_file)
     assert [file.offset for file in queue] == [number * _FILE_BYTES for number in range(51)]
     queue.close()
     assert len(list(tmp_path.iterdir())) == 51

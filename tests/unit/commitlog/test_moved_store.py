@@ -38,20 +38,20 @@ def test_appends_to_a_store_that_is_gone_are_refused(tmp_path: Path, flush: Flus
     store.append(Message("t", b"before"))
     until(lambda: store.queue_range("t", 0) == range(1))
     end(path)
-    told: list[BinlogError] = []
+    dispatched: list[BinlogError] = []
 
     def refused() -> bool:
         try:
             store.append(Message("t", b"after"))
         except BinlogError as error:
-            told.append(error)
-        return bool(told)
+            dispatched.append(error)
+        return bool(dispatched)
 
     if flush is Flush.SYNC:
         assert refused()
     else:
         until(refused)
-    assert isinstance(told[0], GoneError)
-    assert str(path) in str(told[0])
+    assert isinstance(dispatched[0], GoneError)
+    assert str(path) in str(dispatched[0])
     with pytest.raises(BinlogError):
         store.close()

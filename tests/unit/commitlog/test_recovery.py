@@ -88,11 +88,11 @@ def _entries(path: Path) -> int:
 
 def test_no_file_is_removed_of_which_nobody_was_told(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, retention=_NO_PAUSE)) as store:
-        told = store._dispatcher.offset
+        dispatched = store._dispatcher.offset
         store._dispatcher.service.stop()
         for _ in range(10):
             store.append(Message("t", bytes(20_000)))
-        assert store._dispatcher.offset == told or store.remove_expired() == 0
+        assert store._dispatcher.offset == dispatched or store.remove_expired() == 0
         store._dispatcher.run()
         assert store.queue_range("t", 0) == range(10)
         assert store.remove_expired() == 3
@@ -125,10 +125,10 @@ def test_a_key_of_a_message_that_was_removed_is_not_found(tmp_path: Path) -> Non
         assert len(store.find("t", "k")) == len(store.queue_range("t", 0)) < 10
 
 
-def _append(store: MessageStore, told: list[int], raised: list[BaseException]) -> None:
+def _append(store: MessageStore, dispatched: list[int], raised: list[BaseException]) -> None:
     try:
         while True:
-            told.append(store.append(Message("t", bytes(1 << 20))).offset)
+            dispatched.append(store.append(Message("t", bytes(1 << 20))).offset)
     except BaseException as error:  # noqa: BLE001 - it is looked at
         raised.append(error)
 
@@ -139,19 +139,19 @@ def test_threads_that_append_while_it_is_closed_are_told_so(tmp_path: Path, flus
     options = StoreOptions(file_bytes=1 << 25, key_index=KeyIndexSize(100, 1000), flush=flush)
     for _ in range(3):
         raised: list[BaseException] = []
-        told: list[int] = []
+        dispatched: list[int] = []
         store = MessageStore(tmp_path, options)
 
-        threads = [threading.Thread(target=_append, args=(store, told, raised)) for _ in range(3)]
+        threads = [threading.Thread(target=_append, args=(store, dispatched, raised)) for _ in range(3)]
         for thread in threads:
             thread.start()
-        until(lambda told=told: len(told) > 3)  # type: ignore[misc]
+        until(lambda dispatched=dispatched: len(dispatched) > 3)  # type: ignore[misc]
         store.close()
         for thread in threads:
             thread.join()
         assert [type(error) for error in raised] == [ClosedError] * 3
         with MessageStore(tmp_path, options) as again:
-            assert [again.read(offset).offset for offset in told] == told
+            assert [again.read(offset).offset for offset in dispatched] == dispatched
 
 
 def test_a_file_that_could_not_be_made_keeps_no_buffer(tmp_path: Path) -> None:
@@ -216,13 +216,13 @@ def test_appends_go_on_when_queues_have_room_again(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 10, before[1]))  # less than a file of a queue
         try:
             store.append(Message("t", b"first"))
-            until(lambda: bool(store._concerns))
+            until(lambda: bool(store._unhealthy))
             with pytest.raises(FullError):
                 store.append(Message("t", b"refused"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         until(lambda: store.queue_range("t", 0) == range(1))
-        until(lambda: not store._concerns)
+        until(lambda: not store._unhealthy)
         store.append(Message("t", b"second"))
         until(lambda: [message.body for message in store.pull("t", 0, 0, 9)] == [b"first", b"second"])
 
@@ -233,7 +233,7 @@ def test_queues_that_were_removed_do_not_have_the_log_cut_at_old_damage(tmp_path
     flip(*log_file(path, early.offset + 95))
     before = [file.read_bytes() for file in sorted((path / "commitlog").iterdir())]
     shutil.rmtree(path / "consumequeue")
-    with pytest.raises(CorruptError, match="queues cannot be made anew"):
+    with pytest.raises(CorruptError, match="queues cannot be rebuilt"):
         MessageStore(path, OPTIONS)
     assert [file.read_bytes() for file in sorted((path / "commitlog").iterdir())] == before
 

@@ -100,7 +100,7 @@ def test_files_that_queues_were_not_told_of_stay(tmp_path: Path) -> None:
     """They would be gone before anybody could have seen their messages."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 3)
-        told = store._dispatcher.offset
+        dispatched = store._dispatcher.offset
         (tmp_path / "consumequeue" / "u").write_text("where a folder should be")
         store.append(Message("u", b"first"))
         until(lambda: store._dispatcher.service.failure is not None)
@@ -108,7 +108,7 @@ def test_files_that_queues_were_not_told_of_stay(tmp_path: Path) -> None:
             store._log.append([Message("u", bytes(2000))])
         _age(tmp_path, range(6), 100)
         assert store.remove_expired() == 3
-        assert store._log.files.min_offset <= told < store._log.files.min_offset + _FILE_BYTES
+        assert store._log.files.min_offset <= dispatched < store._log.files.min_offset + _FILE_BYTES
         (tmp_path / "consumequeue" / "u").unlink()
         with pytest.raises(AccessError):
             store.close()

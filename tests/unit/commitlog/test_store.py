@@ -202,7 +202,7 @@ def test_the_checkpoint_says_up_to_when_all_is_on_the_disk(tmp_path: Path) -> No
         assert (checkpoint.log_ms, checkpoint.queues_ms, checkpoint.index_ms) == (last, last, last)
         assert checkpoint.recovery_ms == last - 3000
         with MessageStore(tmp_path, _OPTIONS) as store:
-            assert store._queues_flushing.read() == checkpoint
+            assert store._index_flusher.read() == checkpoint
 
 
 def test_with_sync_flush_nobody_sees_what_is_not_flushed(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> No
 @pytest.mark.parametrize(("topic", "queue_id"), [("", 0), ("a/b", 0), ("..", 0), ("é", 0), ("t" * 256, 0), ("a", -1)])
 def test_what_can_have_no_folder_is_refused(tmp_path: Path, topic: str, queue_id: int) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
-        with pytest.raises(ValueError, match="no topic or queue"):
+        with pytest.raises(ValueError, match="invalid or reserved"):
             store.append([Message("a", b""), Message(topic, b"", queue_id=queue_id)])
         assert store.max_offset == 0
 

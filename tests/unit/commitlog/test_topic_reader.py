@@ -87,7 +87,7 @@ def test_the_log_is_read_from_any_message_and_from_nowhere_else(store: Path) -> 
         assert reader.log_range() == (0, end)
         assert list(reader.scan(end)) == []
         for wrong in (1, messages[7].offset - 1, messages[-1].offset + 10, end + 1):
-            with pytest.raises(ValueError, match="does not lie on a message"):
+            with pytest.raises(ValueError, match="is not the start of a message"):
                 reader.scan(wrong)
 
 

@@ -144,7 +144,7 @@ def test_a_committed_message_with_a_delay_waits_for_its_time(tmp_path: Path) -> 
 @pytest.mark.parametrize("topic", ["", "a/b", HALF_TOPIC, ENDED_TOPIC])
 def test_a_half_message_needs_a_topic_that_it_can_go_to(tmp_path: Path, topic: str) -> None:
     with MessageStore(tmp_path, SMALL) as store:
-        with pytest.raises(ValueError, match="no topic or queue"):
+        with pytest.raises(ValueError, match="invalid or reserved"):
             store.transactions.prepare(Message(topic, b""))
         assert store.transactions.pending() == []
 
@@ -170,9 +170,9 @@ while True:
 @pytest.mark.parametrize("flush", ["sync", "async", "pooled"])
 def test_a_process_that_is_killed_leaves_each_transaction_whole(tmp_path: Path, flush: str) -> None:
     lines = lines_until_killed(_ENDING, tmp_path, flush, enough=lambda lines: len(lines) == 201)
-    told = [line.split() for line in lines]
-    prepared = max(int(number) for kind, number in told if kind == "p")
-    ended = max(int(number) for kind, number in told if kind == "e")
+    dispatched = [line.split() for line in lines]
+    prepared = max(int(number) for kind, number in dispatched if kind == "p")
+    ended = max(int(number) for kind, number in dispatched if kind == "e")
     assert ended >= 99
     with MessageStore(tmp_path, SMALL) as store:
         seen = [int(body) for body in _bodies(store, "t")]

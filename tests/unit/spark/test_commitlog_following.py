@@ -153,7 +153,7 @@ def pruned(path: Path) -> Query:
 def test_what_retention_removed_unread_is_told_or_passed_over(tmp_path: Path) -> None:
     query = pruned(tmp_path)
     at = query.at
-    with pytest.raises(GoneError, match=r"t/0 from queue offset 1 on were removed, up to \d+; failOnDataLoss=false go"):
+    with pytest.raises(GoneError, match=r"t/0 from queue offset 1 up to \d+ were removed; set failOnDataLoss=false"):
         query.batch()
     patient = Query(tmp_path, fail_on_data_loss=False)
     patient.at = at
@@ -172,7 +172,7 @@ def test_a_store_that_was_made_anew_is_told_or_begun(tmp_path: Path, there: int)
     shutil.rmtree(tmp_path)
     append_numbers(tmp_path, 100, 100 + there)
     if there < 50:
-        with pytest.raises(GoneError, match=f"t/0 was read up to queue offset 50, and now ends at {there}"):
+        with pytest.raises(GoneError, match=f"t/0 was read up to queue offset 50, but now ends at {there}"):
             query.batch()
     patient = Query(tmp_path, fail_on_data_loss=False)
     patient.at = at

@@ -87,7 +87,7 @@ def test_positions_by_queue_offset(store: Path) -> None:
     assert numbers(store, end=Start.BEGINNING) == []
     with pytest.raises(ValueError, match="t/0 ends at queue offset 200, before 201"):
         numbers(store, start={("t", 0): 201})
-    with pytest.raises(ValueError, match="there is a position for t/7, and no such queue"):
+    with pytest.raises(ValueError, match="the position names t/7, but there is no such queue"):
         numbers(store, end={("t", 7): 0})
 
 
@@ -184,7 +184,7 @@ def test_what_was_removed_before_a_position_is_told_or_passed_over(tmp_path: Pat
     [first, *_] = there = numbers(tmp_path)
     assert there == list(range(first, 200))
     assert 40 < first < 70
-    with pytest.raises(GoneError, match=rf"t/0 from queue offset 3 on were removed, up to {first}; failOnDataLoss=fal"):
+    with pytest.raises(GoneError, match=rf"t/0 from queue offset 3 up to {first} were removed; set failOnDataLoss=fal"):
         numbers(tmp_path, start={("t", 0): 3})
     assert numbers(tmp_path, start={("t", 0): 3}, fail_on_data_loss=False) == there
 
@@ -199,7 +199,7 @@ def test_what_was_removed_after_the_planning_is_told_or_passed_over(
     tasks = [reader.partitions() for reader in readers]
     removed(tmp_path, 1)
     there = numbers(tmp_path)
-    with pytest.raises(GoneError, match="the messages of t/0 from queue offset 0 on were removed"):
+    with pytest.raises(GoneError, match="the messages of t/0 from queue offset 0 up to"):
         list(readers[0].read(tasks[0][0]))
     found = [int(value) for batch in readers[1].read(tasks[1][0]) for value in batch.column("body").to_pylist()]
     assert found == there
@@ -215,7 +215,7 @@ def test_a_store_that_was_replaced_by_a_shorter_one_is_gone(tmp_path: Path) -> N
     [task] = reader.partitions()
     (tmp_path / "store").rename(tmp_path / "old")
     (tmp_path / "other").rename(tmp_path / "store")
-    with pytest.raises(GoneError, match="ends at queue offset 10, before 20; it was there when the read was planned"):
+    with pytest.raises(GoneError, match="ends at queue offset 10, before 20; it existed when the read was planned"):
         list(reader.read(task))
 
 
