@@ -61,7 +61,7 @@ def _stored(real: _Golden) -> list[StoredMessage]:
         return list(log.scan(0))
 
 
-def test_the_golden_stores_have_what_they_are_for(real: _Golden) -> None:
+def test_the_golden_stores_cover_every_feature(real: _Golden) -> None:
     """Files that end with a marker, and more than one of each kind; hosts of both kinds; both versions of messages."""
     assert len(real.messages) > 150
     assert real.said["max_offset"] > 4 * OPTIONS.file_bytes
@@ -78,7 +78,7 @@ def test_every_field_of_every_message_is_read(real: _Golden) -> None:
         assert [as_said(reader.read(message["offset"])) for message in real.messages] == real.messages
 
 
-def test_every_message_is_in_its_queue_for_a_reader(real: _Golden) -> None:
+def test_a_reader_finds_every_message_in_its_queue(real: _Golden) -> None:
     """Which writes nothing: folders and files are there for reading alone."""
     for folder, _, names in os.walk(real.path):
         for name in names:
@@ -95,20 +95,20 @@ def test_every_message_is_in_its_queue_for_a_reader(real: _Golden) -> None:
             assert [message.offset for message in found] == offsets
 
 
-def test_every_message_gives_its_bytes_back(real: _Golden) -> None:
+def test_every_message_packs_to_its_bytes(real: _Golden) -> None:
     data = _log_bytes(real.path, real.said["max_offset"])
     for message in _stored(real):
         assert pack_message(message) == data[message.offset : message.offset + message.message_bytes]
 
 
-def test_nothing_is_wrong_with_it(real: _Golden) -> None:
+def test_check_finds_no_problem_in_a_golden_store(real: _Golden) -> None:
     for _ in range(2):
         assert check_store(real.path, key_slots=OPTIONS.key_index.slots) == []
         with MessageStore(real.path, OPTIONS) as store:
             store.append(Message.of("orders", b"ours", tag="paid", keys=["k1"]))
 
 
-def test_an_owner_finds_all_of_it_and_goes_on(real: _Golden) -> None:
+def test_an_owner_reads_a_golden_store_and_appends(real: _Golden) -> None:
     for _ in range(2):
         with MessageStore(real.path, OPTIONS) as store:
             assert store.max_offset == real.said["max_offset"]
@@ -126,7 +126,7 @@ def test_an_owner_finds_all_of_it_and_goes_on(real: _Golden) -> None:
         assert reader.pull("orders", 0, added.queue_offsets[0], 5)[0][0].body == b"ours"
 
 
-def test_queues_and_index_that_ours_make_have_the_bytes_of_the_real_ones(real: _Golden, tmp_path: Path) -> None:
+def test_rebuilt_queues_and_index_equal_rocketmqs(real: _Golden, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     for folder in ("consumequeue", "index"):
@@ -176,7 +176,7 @@ def _plain_index(path: Path) -> bytes:
     return bytes(data)
 
 
-def test_ours_write_the_bytes_that_the_real_one_wrote(real: _Golden, tmp_path: Path) -> None:
+def test_appends_write_the_same_bytes_as_rocketmq(real: _Golden, tmp_path: Path) -> None:
     """The same calls at the same times give the same files, markers at their ends and all."""
     record_crc = real.said["settings"]["record_crc"] == "1"
     stored = {message.offset: message for message in _stored(real)}
@@ -207,7 +207,7 @@ def _given(message: StoredMessage) -> Message:
     )  # fmt: skip
 
 
-def test_a_store_has_the_files_of_the_real_one(real: _Golden, tmp_path: Path) -> None:
+def test_a_store_has_the_same_files_as_rocketmqs(real: _Golden, tmp_path: Path) -> None:
     """And ours: one that the real one does not look at, and what its broker has beside the store."""
     with MessageStore(tmp_path / "ours", OPTIONS) as store:
         store.append(Message("orders", b"data"))

@@ -74,7 +74,7 @@ def test_a_topic_with_an_unknown_attribute_is_refused_before_it_has_messages(
     _is_refused(path, VersionError, f"topic later has the attribute {attribute}")
 
 
-def test_topics_with_the_usual_attributes_are_no_feature(tmp_path: Path) -> None:
+def test_usual_topic_attributes_are_not_a_feature(tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     attributes = {"message.type": "FIFO", "queue.type": "SimpleCQ", "cleanup.policy": "DELETE", "reserve.time": "7"}
     table = {"a": {"attributes": attributes, "order": False}, "b": {"attributes": {}}, "c": {}}
@@ -116,7 +116,7 @@ def test_a_file_of_an_unknown_feature_is_refused(name: str, tmp_path: Path) -> N
     _is_refused(path, VersionError, "does not know that")
 
 
-def test_what_brokers_keep_beside_a_store_is_left_alone(tmp_path: Path) -> None:
+def test_other_files_of_brokers_are_left_alone(tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     for folder in ("timerlog", "kvStore", "compaction", "batchconsumequeue", ".hidden", "lost+found"):
         (path / folder).mkdir()
@@ -177,7 +177,7 @@ def test_queues_with_extensions_are_read_written_and_checked(tmp_path: Path) -> 
     assert check_store(path) == []
 
 
-def test_a_delayed_message_whose_unit_is_extended_waits(tmp_path: Path) -> None:
+def test_a_delayed_message_with_an_extended_unit_is_parked(tmp_path: Path) -> None:
     with MessageStore(tmp_path, OPTIONS) as store:
         store.append(Message.of("t", b"later", delay_level=5))
     (queue,) = (tmp_path / "consumequeue" / DELAY_TOPIC / "4").iterdir()

@@ -101,7 +101,7 @@ def test_eight_threads_append_to_queues_that_other_processes_follow(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_with_sync_flush_a_reader_sees_what_is_flushed_and_nothing_else(tmp_path: Path) -> None:
+def test_with_sync_flush_a_reader_sees_flushed_messages_only(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store, StoreReader(tmp_path) as reader:
         store.append(Message("t", b"first"))
         assert [message.body for message in reader.follow("t", 0, 0, timeout=1)] == [b"first"]
@@ -116,7 +116,7 @@ def test_with_sync_flush_a_reader_sees_what_is_flushed_and_nothing_else(tmp_path
         assert [message.body for message in reader.follow("t", 0, 1, timeout=5)] == [b"second"]
 
 
-def test_a_reader_finds_by_place_by_time_and_by_tag(tmp_path: Path) -> None:
+def test_a_reader_finds_by_offset_time_and_tag(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         times = []
         for number in range(120):
@@ -157,7 +157,7 @@ def test_a_store_without_a_sidecar_is_read_and_polled(tmp_path: Path) -> None:
         ]
 
 
-def test_a_reader_believes_no_sidecar_from_before_another_program_had_the_store(tmp_path: Path) -> None:
+def test_a_reader_ignores_a_sidecar_older_than_rocketmqs_appends(tmp_path: Path) -> None:
     """RocketMQ writes into `lock` when it opens a store, and knows nothing of the sidecar."""
     sidecar, lock = tmp_path / "binlog.sidecar", tmp_path / "lock"
     with MessageStore(tmp_path, _OPTIONS) as store:
@@ -178,7 +178,7 @@ def test_a_reader_believes_no_sidecar_from_before_another_program_had_the_store(
 
 
 @pytest.mark.slow
-def test_a_reader_that_came_first_follows_a_store_that_is_made_later(tmp_path: Path) -> None:
+def test_a_reader_follows_a_store_that_is_opened_later(tmp_path: Path) -> None:
     with pytest.raises((NotFoundError, AccessError)):
         StoreReader(tmp_path / "store")
     with MessageStore(tmp_path, _OPTIONS):
@@ -188,7 +188,7 @@ def test_a_reader_that_came_first_follows_a_store_that_is_made_later(tmp_path: P
         assert [message.body for message in reader.follow("t", 0, 0, timeout=5)] == [b"data"]
 
 
-def test_a_reader_needs_no_permission_to_write(tmp_path: Path) -> None:
+def test_a_reader_needs_no_write_permission(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message("t", b"data"))
     for folder, _, names in os.walk(tmp_path):
@@ -221,7 +221,7 @@ with StoreReader(sys.argv[1]) as reader:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
-def test_finders_in_other_processes_miss_none_that_they_found_before(tmp_path: Path, options: StoreOptions) -> None:
+def test_a_found_key_stays_found_in_other_processes(tmp_path: Path, options: StoreOptions) -> None:
     """Across many files of the index, while keys are put."""
     count = 500
     with MessageStore(tmp_path, options) as store:
@@ -253,7 +253,7 @@ while True:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
-def test_a_check_while_another_process_writes_tells_nothing(tmp_path: Path, options: StoreOptions) -> None:
+def test_a_check_during_writes_finds_no_problem(tmp_path: Path, options: StoreOptions) -> None:
     """What is in flight is no problem, nor what retention removes meanwhile, nor that the owner comes and goes."""
     options = dataclasses.replace(options, retention=MANUAL_RETENTION)
     with MessageStore(tmp_path, options):
@@ -295,7 +295,7 @@ for number in range(10**9):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", range(3))
-def test_after_a_kill_a_check_tells_nothing_before_recovery_and_after_it(tmp_path: Path, mode: int) -> None:
+def test_a_check_after_a_kill_finds_no_problem(tmp_path: Path, mode: int) -> None:
     command = [sys.executable, "-c", _APPENDS, str(tmp_path), str(mode)]
     for lines in (1, 40, 300, 700):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:

@@ -63,7 +63,7 @@ def _age(path: Path, numbers: range, hours: float) -> None:
         os.utime(path / "commitlog" / f"{number * _FILE_BYTES:020d}", (then, then))
 
 
-def test_ten_files_at_most_go_in_a_run_and_queues_and_index_follow(tmp_path: Path) -> None:
+def test_a_run_removes_ten_files_and_their_index_files(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         count = _fill(store, 15)
         _age(tmp_path, range(13), 73)
@@ -89,14 +89,14 @@ def test_ten_files_at_most_go_in_a_run_and_queues_and_index_follow(tmp_path: Pat
         assert store.pull("t", 0, 0, 1)[0].offset == 13 * _FILE_BYTES
 
 
-def test_how_full_the_disk_is_leaves_out_what_nobody_may_take(tmp_path: Path) -> None:
+def test_the_disk_usage_excludes_reserved_blocks(tmp_path: Path) -> None:
     """As df(1) and RocketMQ say it: a disk of which the owner keeps a part for himself is not full by that."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         usage = shutil.disk_usage(tmp_path)
         assert store._cleaner._ratio() == pytest.approx(usage.used / (usage.used + usage.free), abs=0.01)
 
 
-def test_files_that_queues_were_not_told_of_stay(tmp_path: Path) -> None:
+def test_files_that_were_not_dispatched_stay(tmp_path: Path) -> None:
     """They would be gone before anybody could have seen their messages."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 3)
@@ -116,7 +116,7 @@ def test_files_that_queues_were_not_told_of_stay(tmp_path: Path) -> None:
         assert store.queue_range("u", 0) == range(31)
 
 
-def test_files_that_were_written_lately_stay(tmp_path: Path) -> None:
+def test_recently_written_files_stay(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 5)
         assert store.remove_expired() == 0
@@ -136,7 +136,7 @@ def test_files_that_were_written_lately_stay(tmp_path: Path) -> None:
         ({}, 6),
     ],
 )
-def test_what_goes_by_itself_depends_on_the_hour_and_on_how_full_the_disk_is(
+def test_automatic_removal_depends_on_the_hour_and_the_disk_usage(
     tmp_path: Path, changes: dict[str, object], left: int
 ) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
@@ -149,7 +149,7 @@ def test_what_goes_by_itself_depends_on_the_hour_and_on_how_full_the_disk_is(
         assert len(_numbers(tmp_path)) == left
 
 
-def test_while_the_disk_is_nearly_full_nothing_is_appended(tmp_path: Path) -> None:
+def test_a_nearly_full_disk_refuses_appends(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _options(full_ratio=0.0)) as store:
         store._cleaner.run(manual=False)
         with pytest.raises(FullError, match="% of the disk is in use"):

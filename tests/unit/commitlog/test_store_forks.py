@@ -27,7 +27,7 @@ def _refused(act: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("flush", list(Flush))
-def test_a_child_that_leaves_the_with_block_takes_nothing_away(tmp_path: Path, flush: Flush) -> None:
+def test_a_forked_child_that_leaves_the_block_closes_nothing(tmp_path: Path, flush: Flush) -> None:
     options = StoreOptions(file_bytes=1 << 16, key_index=_INDEX, flush=flush, commit_pace=Pace(60.0, 1000, 60.0))
     with MessageStore(tmp_path, options) as store:
         store.append(Message("t", bytes(40_000)))
@@ -46,7 +46,7 @@ def test_a_child_that_leaves_the_with_block_takes_nothing_away(tmp_path: Path, f
         assert store.queue_range("t", 0) == range(61)
 
 
-def test_what_the_parent_appends_after_a_fork_is_not_written_over(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_overwrite_its_parents_appends(tmp_path: Path) -> None:
     options = StoreOptions(file_bytes=32 << 20, key_index=_INDEX)
     with MessageStore(tmp_path, options) as store:
         store.append(Message("t", b"first"))
@@ -62,7 +62,7 @@ def test_what_the_parent_appends_after_a_fork_is_not_written_over(tmp_path: Path
         assert [message.body for message in store.pull("t", 0, 1, 100)] == bodies
 
 
-def test_a_child_makes_and_removes_no_files(tmp_path: Path) -> None:
+def test_a_forked_child_creates_and_removes_no_files(tmp_path: Path) -> None:
     with MessageStore(tmp_path, StoreOptions(file_bytes=1 << 16, key_index=_INDEX)) as store:
         for act in (lambda: store.append(Message("t", b"")), store.remove_expired):
             Child(_refused, act).join()

@@ -35,7 +35,7 @@ _NO_PAUSE = Retention(hours=0, at_hour=None, pause_seconds=0, seconds=100)
 
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
 @pytest.mark.parametrize("crashed", [False, True])
-def test_what_somebody_removed_is_made_anew_whole(tmp_path: Path, folder: str, crashed: bool) -> None:
+def test_removed_indexes_are_rebuilt_completely(tmp_path: Path, folder: str, crashed: bool) -> None:
     """Though no queue goes on in the files that a start goes through anyway."""
     with MessageStore(tmp_path, SMALL) as store:
         for number in range(20):
@@ -51,7 +51,7 @@ def test_what_somebody_removed_is_made_anew_whole(tmp_path: Path, folder: str, c
 
 _OPENING = """
 import sys
-from tests.unit.commitlog.test_recovery import LARGE
+from tests.unit.commitlog.recovery.test_recovery import LARGE
 from binlog.commitlog.store import MessageStore
 
 MessageStore(sys.argv[1], LARGE)
@@ -60,7 +60,7 @@ LARGE = StoreOptions(file_bytes=1 << 20, key_index=KeyIndexSize(10_000, 200_000)
 
 
 @pytest.mark.slow
-def test_a_crash_while_the_key_index_is_made_anew_loses_no_key(tmp_path: Path) -> None:
+def test_a_crash_while_the_key_index_is_rebuilt_loses_no_key(tmp_path: Path) -> None:
     with MessageStore(tmp_path, LARGE) as store:
         for batch in range(300):
             store.append([Message.of("t", bytes(300), keys=[f"k{100 * batch + n}"]) for n in range(100)])
@@ -86,7 +86,7 @@ def _entries(path: Path) -> int:
     return KEY_INDEX_HEADER.unpack(data)["entry_count"] if len(data) == KEY_INDEX_HEADER.size else 0
 
 
-def test_no_file_is_removed_of_which_nobody_was_told(tmp_path: Path) -> None:
+def test_no_file_is_removed_before_its_messages_are_dispatched(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, retention=_NO_PAUSE)) as store:
         dispatched = store._dispatcher.offset
         store._dispatcher.service.stop()
@@ -99,7 +99,7 @@ def test_no_file_is_removed_of_which_nobody_was_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flush", [Flush.ASYNC, Flush.POOLED])
-def test_no_file_is_removed_that_is_not_flushed(tmp_path: Path, flush: Flush) -> None:
+def test_no_file_is_removed_before_it_is_flushed(tmp_path: Path, flush: Flush) -> None:
     """What is flushed next is looked for where the last flush ended."""
     never = Pace(1000.0, 1000, 1000.0)
     options = replace(SMALL, flush=flush, flush_pace=never, commit_pace=never, retention=_NO_PAUSE)
@@ -116,7 +116,7 @@ def test_no_file_is_removed_that_is_not_flushed(tmp_path: Path, flush: Flush) ->
         assert store.queue_range("t", 0) == range(11)
 
 
-def test_a_key_of_a_message_that_was_removed_is_not_found(tmp_path: Path) -> None:
+def test_a_key_of_a_removed_message_is_not_found(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, retention=_NO_PAUSE)) as store:
         for _ in range(10):
             store.append(Message.of("t", bytes(20_000), keys=["k"]))
@@ -135,7 +135,7 @@ def _append(store: MessageStore, dispatched: list[int], raised: list[BaseExcepti
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", list(Flush))
-def test_threads_that_append_while_it_is_closed_are_told_so(tmp_path: Path, flush: Flush) -> None:
+def test_appends_during_close_raise_closed_error(tmp_path: Path, flush: Flush) -> None:
     options = StoreOptions(file_bytes=1 << 25, key_index=KeyIndexSize(100, 1000), flush=flush)
     for _ in range(3):
         raised: list[BaseException] = []
@@ -154,7 +154,7 @@ def test_threads_that_append_while_it_is_closed_are_told_so(tmp_path: Path, flus
             assert [again.read(offset).offset for offset in dispatched] == dispatched
 
 
-def test_a_file_that_could_not_be_made_keeps_no_buffer(tmp_path: Path) -> None:
+def test_a_file_that_could_not_be_created_returns_its_buffer(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, flush=Flush.POOLED)) as store:
         free = len(store._pool._free)
         (tmp_path / "commitlog" / f"{0:020d}").mkdir()
@@ -167,7 +167,7 @@ def test_a_file_that_could_not_be_made_keeps_no_buffer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_delays_outlive_the_removal_of_what_waits(tmp_path: Path) -> None:
+def test_delays_survive_the_removal_of_parked_messages(tmp_path: Path) -> None:
     options = replace(SMALL, units_in_file=2, retention=_NO_PAUSE, queues_pace=Pace(0.001, 0, 0.001))
     with MessageStore(tmp_path, options) as store:
         for _ in range(4):
@@ -183,7 +183,7 @@ def test_delays_outlive_the_removal_of_what_waits(tmp_path: Path) -> None:
         until(lambda: len(store.queue_range("t", 0)) == 1)
 
 
-def test_who_finds_a_key_in_a_file_that_is_removed_goes_on(tmp_path: Path) -> None:
+def test_a_lookup_survives_the_removal_of_its_file(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, key_index=KeyIndexSize(10, 6))) as store:
         for _ in range(20):
             store.append(Message.of("t", b"", keys=["k"]))
@@ -197,7 +197,7 @@ def test_who_finds_a_key_in_a_file_that_is_removed_goes_on(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_key_index_that_was_being_made_keeps_no_store_from_being_opened(tmp_path: Path, kept: bool) -> None:
+def test_an_unfinished_key_index_does_not_prevent_opening(tmp_path: Path, kept: bool) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", keys=["k"]))
     if not kept:
@@ -210,7 +210,7 @@ def test_a_key_index_that_was_being_made_keeps_no_store_from_being_opened(tmp_pa
         assert not (tmp_path / "index" / "29991231235959999").exists()
 
 
-def test_appends_go_on_when_queues_have_room_again(tmp_path: Path) -> None:
+def test_appends_resume_once_the_queues_have_room(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, units_in_file=20_000)) as store:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 10, before[1]))  # less than a file of a queue
@@ -227,7 +227,7 @@ def test_appends_go_on_when_queues_have_room_again(tmp_path: Path) -> None:
         until(lambda: [message.body for message in store.pull("t", 0, 0, 9)] == [b"first", b"second"])
 
 
-def test_queues_that_were_removed_do_not_have_the_log_cut_at_old_damage(tmp_path: Path) -> None:
+def test_rebuilding_queues_does_not_truncate_the_log_at_old_damage(tmp_path: Path) -> None:
     path = make(tmp_path, OPTIONS, count=600)
     early = stored(path)[3]
     flip(*log_file(path, early.offset + 95))
@@ -239,7 +239,7 @@ def test_queues_that_were_removed_do_not_have_the_log_cut_at_old_damage(tmp_path
 
 
 @pytest.mark.slow
-def test_a_key_index_that_was_removed_does_not_have_the_log_cut_at_old_damage(tmp_path: Path) -> None:
+def test_rebuilding_the_key_index_does_not_truncate_the_log_at_old_damage(tmp_path: Path) -> None:
     path = make(tmp_path, OPTIONS, count=600)
     messages = stored(path)
     flip(*log_file(path, messages[3].offset + 95))
@@ -251,7 +251,7 @@ def test_a_key_index_that_was_removed_does_not_have_the_log_cut_at_old_damage(tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("crashed", [False, True])
-def test_a_key_index_that_contradicts_itself_is_made_again(tmp_path: Path, *, crashed: bool) -> None:
+def test_a_key_index_that_contradicts_itself_is_rebuilt(tmp_path: Path, *, crashed: bool) -> None:
     path = make(tmp_path, OPTIONS, count=600)
     files = sorted((path / "index").iterdir())
     overwrite(files[len(files) // 2], KEY_INDEX_HEADER.offset("entry_count"), (2**31 - 1).to_bytes(4, "big"))

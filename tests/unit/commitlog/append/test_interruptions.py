@@ -98,7 +98,7 @@ _CASES += [
 @swallowed  # what is raised while a mapping is finalized
 @pytest.mark.slow
 @pytest.mark.parametrize(("call", "flush"), _CASES)
-def test_a_call_that_is_interrupted_leaves_all_right(
+def test_an_interrupted_call_takes_effect_or_poisons_the_store(
     tmp_path: Path, call: Callable[[Stage], None], flush: Flush
 ) -> None:
     _, place_count = _interrupt(tmp_path / "none", call, 1 << 30, flush)
@@ -163,7 +163,7 @@ def _judge(found: list[bytes], call: Callable[[Stage], None]) -> None:
 
 @swallowed
 @pytest.mark.slow
-def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path) -> None:
+def test_an_interrupted_opening_releases_the_store(tmp_path: Path) -> None:
     Stage(tmp_path, Flush.SYNC).store.close()
     opened: list[MessageStore] = []
     places = Interruption(1 << 30)

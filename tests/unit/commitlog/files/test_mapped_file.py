@@ -30,7 +30,7 @@ def test_a_new_file_has_its_name_its_size_and_its_blocks(file: MappedFile, tmp_p
     assert (file.wrote, file.committed, file.flushed, file.full) == (0, 0, 0, False)
 
 
-def test_what_is_appended_is_in_the_file_at_once_for_any_process(file: MappedFile, tmp_path: Path) -> None:
+def test_appended_bytes_are_visible_in_the_file_at_once(file: MappedFile, tmp_path: Path) -> None:
     assert file.append(b"first")
     assert file.append_many([b"second", b"third"])
     assert (file.wrote, file.committed, file.flushed) == (16, 16, 0)
@@ -40,7 +40,7 @@ def test_what_is_appended_is_in_the_file_at_once_for_any_process(file: MappedFil
     assert eval(seen.stdout) == b"firstsecondthird" + bytes(4)
 
 
-def test_what_does_not_fit_is_not_appended(file: MappedFile) -> None:
+def test_bytes_that_do_not_fit_are_not_appended(file: MappedFile) -> None:
     assert not file.append(bytes(_FILE_BYTES + 1))
     assert file.append(b"x" * (_FILE_BYTES - 1))
     assert not file.append(b"yz")
@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_not_appended(file: MappedFile) -> None:
     assert file.full
 
 
-def test_a_marker_takes_its_own_bytes_and_stands_for_all_the_rest(file: MappedFile, tmp_path: Path) -> None:
+def test_a_marker_fills_the_rest_of_the_file(file: MappedFile, tmp_path: Path) -> None:
     file.append(b"x" * (_FILE_BYTES - 100))
     assert file.fill(b"8 bytes.") == 100
     assert (file.wrote, file.full) == (_FILE_BYTES, True)
@@ -58,7 +58,7 @@ def test_a_marker_takes_its_own_bytes_and_stands_for_all_the_rest(file: MappedFi
     assert not file.append(b"y")
 
 
-def test_a_flush_is_due_after_so_many_pages_or_when_the_file_is_full(file: MappedFile) -> None:
+def test_a_flush_is_due_after_enough_pages_or_for_a_full_file(file: MappedFile) -> None:
     assert not file.is_able_to_flush(0)
     file.append(b"x" * (2 * PAGE_BYTES - 1))
     assert [file.is_able_to_flush(pages) for pages in (0, 1, 2)] == [True, True, False]
@@ -74,7 +74,7 @@ def test_a_flush_is_due_after_so_many_pages_or_when_the_file_is_full(file: Mappe
     assert file.modified == modified
 
 
-def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(tmp_path: Path) -> None:
+def test_a_commit_writes_the_buffer_to_the_file(tmp_path: Path) -> None:
     buffer = Buffer(_FILE_BYTES)
     file = MappedFile(str(tmp_path), 0, _FILE_BYTES, buffer=buffer)
     path = tmp_path / f"{0:020d}"
@@ -94,7 +94,7 @@ def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(tmp_path: Path)
     file.shut_down()
 
 
-def test_who_reads_a_file_that_is_removed_goes_on_and_nobody_begins_to(file: MappedFile, tmp_path: Path) -> None:
+def test_a_removed_file_serves_open_readers_only(file: MappedFile, tmp_path: Path) -> None:
     file.append(b"data")
     in_use = file._file.open()
     file.remove()
@@ -114,7 +114,7 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     assert caught.value.rule == "file_bytes"
 
 
-def test_an_empty_file_of_that_name_is_taken_for_a_new_one(tmp_path: Path) -> None:
+def test_an_empty_file_counts_as_new(tmp_path: Path) -> None:
     """A crash between making the file and sizing it leaves one."""
     (tmp_path / f"{0:020d}").touch()
     file = MappedFile(str(tmp_path), 0, _FILE_BYTES)
@@ -122,7 +122,7 @@ def test_an_empty_file_of_that_name_is_taken_for_a_new_one(tmp_path: Path) -> No
     file.shut_down()
 
 
-def test_moving_the_end_erases_what_was_behind_it(file: MappedFile, tmp_path: Path) -> None:
+def test_moving_the_end_erases_later_bytes(file: MappedFile, tmp_path: Path) -> None:
     file.append(b"x" * _FILE_BYTES)
     file.move(PAGE_BYTES + 10)
     (path,) = tmp_path.iterdir()
@@ -132,7 +132,7 @@ def test_moving_the_end_erases_what_was_behind_it(file: MappedFile, tmp_path: Pa
     assert path.read_bytes()[: PAGE_BYTES + 12] == b"x" * (PAGE_BYTES + 10) + b"y\0"
 
 
-def test_a_warm_file_is_in_memory_and_zeros(file: MappedFile, tmp_path: Path) -> None:
+def test_a_warm_file_is_in_memory_and_zero(file: MappedFile, tmp_path: Path) -> None:
     file.append(b"data")
     file.warm_up()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -153,7 +153,7 @@ def test_a_forked_child_cannot_write(file: MappedFile, tmp_path: Path) -> None:
     assert path.read_bytes()[:8] == b"ours!\0\0\0"
 
 
-def test_a_failed_flush_is_the_files_last_and_moves_nothing(file: MappedFile) -> None:
+def test_a_failed_flush_is_the_last_one_and_moves_no_position(file: MappedFile) -> None:
     """A second sync would say that all is well, and the kernel has dropped the pages (fsync(2))."""
     file.append(b"data")
     os.dup2(os.open("/dev/null", os.O_WRONLY), file._file.open().fd)  # of which no sync can be had: EINVAL
@@ -166,7 +166,7 @@ def test_a_failed_flush_is_the_files_last_and_moves_nothing(file: MappedFile) ->
 
 
 @pytest.mark.parametrize("limit", [0, 5 * PAGE_BYTES])
-def test_no_space_is_told_before_anything_is_stored(limit: int, tmp_path: Path) -> None:
+def test_a_full_disk_is_found_before_bytes_are_stored(limit: int, tmp_path: Path) -> None:
     """A limit on the size of files stands for a full disk: EFBIG where that has ENOSPC."""
     text = f"""
 import os, resource, signal, sys
@@ -183,7 +183,7 @@ except FullError as error:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sync_writes_the_pages_that_were_stored_to_and_few_others(tmp_path: Path) -> None:
+def test_a_sync_writes_dirty_pages_and_few_others(tmp_path: Path) -> None:
     file = MappedFile(str(tmp_path), 0, 8 << 20)
     file.append(b"with this one the pages ahead become due as well")
     file.flush()

@@ -28,7 +28,7 @@ def _rest(reader: TopicReader) -> list[int]:
     return found
 
 
-def test_queues_are_read_in_the_order_of_the_log(store: Path) -> None:
+def test_queues_are_merged_in_the_order_of_the_log(store: Path) -> None:
     wanted = [message for message in stored(store) if message.topic == "a"]
     with StoreReader(store) as reader:
         assert _rest(TopicReader(reader, "a")) == [message.offset for message in wanted]
@@ -36,7 +36,7 @@ def test_queues_are_read_in_the_order_of_the_log(store: Path) -> None:
         assert _rest(TopicReader(reader, "none")) == []
 
 
-def test_it_starts_anywhere(store: Path) -> None:
+def test_a_topic_reader_can_start_anywhere(store: Path) -> None:
     messages = [message for message in stored(store) if message.topic == "b"]
     offsets = [message.offset for message in messages]
     with StoreReader(store) as reader:
@@ -61,7 +61,7 @@ def test_it_starts_anywhere(store: Path) -> None:
         assert _rest(topic) == []
 
 
-def test_it_goes_on_with_what_comes_and_with_queues_that_come(store: Path) -> None:
+def test_new_messages_and_new_queues_are_followed(store: Path) -> None:
     with MessageStore(store, OPTIONS) as owner, StoreReader(store) as reader:
         topic = TopicReader(reader, "a")
         before = _rest(topic)
@@ -76,7 +76,7 @@ def test_it_goes_on_with_what_comes_and_with_queues_that_come(store: Path) -> No
         assert sorted({*before, *found}) == before + found
 
 
-def test_the_log_is_read_from_any_message_and_from_nowhere_else(store: Path) -> None:
+def test_a_scan_starts_at_the_start_of_a_message_only(store: Path) -> None:
     messages = stored(store)
     assert [message.offset for message in messages] == sorted(message.offset for message in messages)
     with StoreReader(store) as reader:
@@ -91,7 +91,7 @@ def test_the_log_is_read_from_any_message_and_from_nowhere_else(store: Path) -> 
                 reader.scan(wrong)
 
 
-def test_the_place_of_a_time_in_the_log_is_found(store: Path) -> None:
+def test_the_log_offset_of_a_time_is_found(store: Path) -> None:
     messages = stored(store)
     with StoreReader(store) as reader:
         for message in messages[:: len(messages) // 7]:
@@ -101,7 +101,7 @@ def test_the_place_of_a_time_in_the_log_is_found(store: Path) -> None:
         assert reader.log_offset_by_time(2**60) == reader.log_range()[1]
 
 
-def test_without_a_sidecar_the_log_is_read_to_its_first_zeros(store: Path) -> None:
+def test_without_a_sidecar_a_scan_ends_at_zeros(store: Path) -> None:
     messages = stored(store)
     (store / "binlog.sidecar").unlink()
     assert stored(store) == messages
@@ -110,7 +110,7 @@ def test_without_a_sidecar_the_log_is_read_to_its_first_zeros(store: Path) -> No
         assert _rest(TopicReader(reader, "a")) == [message.offset for message in messages if message.topic == "a"]
 
 
-def test_a_file_that_is_missing_ends_the_scan_with_an_error(store: Path) -> None:
+def test_a_missing_file_ends_the_scan_with_an_error(store: Path) -> None:
     messages = stored(store)
     second = store / "commitlog" / f"{OPTIONS.file_bytes:020d}"
     second.unlink()
@@ -122,7 +122,7 @@ def test_a_file_that_is_missing_ends_the_scan_with_an_error(store: Path) -> None
             next(scan)
 
 
-def test_an_append_gives_the_ids_by_which_messages_are_found(tmp_path: Path) -> None:
+def test_an_append_returns_the_ids_of_its_messages(tmp_path: Path) -> None:
     with MessageStore(tmp_path, OPTIONS) as owner:
         fill(owner, 3)
         appended = owner.append([Message("a", b"%d" % number) for number in range(10)])

@@ -130,7 +130,7 @@ def _with_keys(number: int) -> Message:
     [(_LOG_GROWS, _large), (_QUEUES_GROW, _each_its_own_queue), (_INDEX_GROWS, _with_keys)],
     ids=["log", "queues", "index"],
 )
-def test_on_a_full_disk_appends_are_refused_and_go_on_when_there_is_room(
+def test_a_full_disk_refuses_appends_until_there_is_room(
     tmp_path: Path, options: StoreOptions, make: Callable[[int], Message], flush: dict[str, object]
 ) -> None:
     """Nothing that was acknowledged is missing, whatever it was that found no room."""
@@ -156,13 +156,13 @@ def _open_and_close(disk: Path) -> None:
     assert not (disk / "store" / ABORT_FILE).exists()
 
 
-def test_a_store_is_not_opened_on_a_full_disk_and_is_whole_afterwards(tmp_path: Path) -> None:
+def test_an_opening_that_fails_on_a_full_disk_does_no_harm(tmp_path: Path) -> None:
     on_a_small_disk(tmp_path, lambda: _open_and_close(tmp_path))
 
 
 @pytest.mark.parametrize("flush", list(Flush))
 @pytest.mark.parametrize("folder", ["/dev", "/dev/shm"])
-def test_a_store_opens_and_takes_messages_without_shared_memory(on_disk: Path, folder: str, flush: Flush) -> None:
+def test_a_store_works_without_shared_memory(on_disk: Path, folder: str, flush: Flush) -> None:
     options = dataclasses.replace(_LOG_GROWS, flush=flush)
 
     def work() -> None:

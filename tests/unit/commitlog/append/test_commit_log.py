@@ -69,7 +69,7 @@ def test_queue_offsets_rise_by_one_in_each_queue(make: _Make) -> None:
 
 
 @pytest.mark.parametrize(("host", "digits"), [("127.0.0.1:10911", 32), ("[2001:db8::1]:10911", 56)])
-def test_a_batch_has_one_store_time_and_lies_in_one_run(make: _Make, host: str, digits: int) -> None:
+def test_a_batch_is_contiguous_and_has_one_store_time(make: _Make, host: str, digits: int) -> None:
     times = iter([5.0, 6.0, 7.0])
     log = make(store_host=Host.parse(host), clock=lambda: next(times))
     log.append([Message("a", b"before")])
@@ -88,7 +88,7 @@ _V4, _V6 = Host.parse("10.1.2.3:50000"), Host.parse("[2001:db8::17]:50000")
 
 @pytest.mark.parametrize("host", [_V4, _V6], ids=str)
 @pytest.mark.parametrize("more", [0, 1])
-def test_what_does_not_fit_ends_the_file_with_a_marker_and_goes_to_the_next(make: _Make, host: Host, more: int) -> None:
+def test_a_message_that_does_not_fit_goes_to_the_next_file(make: _Make, host: Host, more: int) -> None:
     """A message goes where it leaves 8 bytes at least, which a marker takes; those bytes it says are all the rest.
 
     With two hosts of IPv6 it is 24 bytes longer.
@@ -113,7 +113,7 @@ def test_what_does_not_fit_ends_the_file_with_a_marker_and_goes_to_the_next(make
     assert [len(message.body) for message in log.scan(0)] == [0, room + more - 500, 500, 0, 4]
 
 
-def test_a_batch_that_does_not_fit_moves_whole(make: _Make) -> None:
+def test_a_batch_that_does_not_fit_goes_to_the_next_file(make: _Make) -> None:
     log = make()
     log.append([Message("t", bytes(_FILE_BYTES - 1000))])
     batch = log.append([Message("t", bytes(300))] * 4)
@@ -121,7 +121,7 @@ def test_a_batch_that_does_not_fit_moves_whole(make: _Make) -> None:
     assert [len(message.body) for message in log.scan(0)] == [_FILE_BYTES - 1000, 300, 300, 300, 300]
 
 
-def test_each_message_of_a_batch_has_a_crc_of_the_whole_of_it(make: _Make, tmp_path: Path) -> None:
+def test_each_message_of_a_batch_has_its_own_crc(make: _Make, tmp_path: Path) -> None:
     log = make()
     one = log.append([Message.of("t", b"body", tag="paid", keys=["k"])])
     batch = log.append([Message.of("t", b"body", tag="paid", keys=["k"])] * 10)
@@ -136,7 +136,7 @@ def test_each_message_of_a_batch_has_a_crc_of_the_whole_of_it(make: _Make, tmp_p
         assert caught.value.rule == "record_crc"
 
 
-def test_what_no_file_can_hold_is_refused_and_leaves_nothing(make: _Make) -> None:
+def test_a_batch_larger_than_a_file_is_refused(make: _Make) -> None:
     log = make()
     log.append([Message("t", b"first")])
     with pytest.raises(FullError) as caught:
@@ -158,7 +158,7 @@ def test_properties_that_are_too_long_are_refused_and_take_no_queue_offset(make:
         log.append([])
 
 
-def test_the_last_property_is_ended_before_that_of_the_crc(make: _Make) -> None:
+def test_the_last_property_is_ended_before_the_crc(make: _Make) -> None:
     """As RocketMQ does (MessageExtEncoder); otherwise it would read the CRC's property as part of that one's value."""
     log = make()
     unended = log.append([Message("t", b"", b"KEYS\x01k")])
@@ -174,7 +174,7 @@ def test_the_last_property_is_ended_before_that_of_the_crc(make: _Make) -> None:
         log.append([Message("t", b"", bytes(room))])
 
 
-def test_a_body_over_the_limit_is_refused_and_the_limit_may_change(make: _Make) -> None:
+def test_a_body_over_the_limit_is_refused_and_the_limit_can_change(make: _Make) -> None:
     log = make(body_bytes_max=100)
     log.append([Message("t", bytes(100))])
     for messages in ([Message("t", bytes(101))], [Message("t", b""), Message("t", bytes(101))]):
@@ -188,7 +188,7 @@ def test_a_body_over_the_limit_is_refused_and_the_limit_may_change(make: _Make) 
     assert len(list(log.scan(0))) == 2
 
 
-def test_reading_where_no_message_begins_is_an_error(make: _Make) -> None:
+def test_reading_inside_of_a_message_is_an_error(make: _Make) -> None:
     log = make()
     with pytest.raises(NotFoundError):
         log.read(0)
@@ -202,7 +202,7 @@ def test_reading_where_no_message_begins_is_an_error(make: _Make) -> None:
             log.read(offset)
 
 
-def test_a_message_that_lies_elsewhere_than_it_says_is_none(make: _Make, tmp_path: Path) -> None:
+def test_a_message_with_another_offset_is_invalid(make: _Make, tmp_path: Path) -> None:
     """What an earlier use of a file left has good CRCs (apache/rocketmq issue 10017)."""
     log = make()
     appended = log.append([Message("t", b"x" * 200)] * 3)
@@ -218,7 +218,7 @@ def test_a_message_that_lies_elsewhere_than_it_says_is_none(make: _Make, tmp_pat
     assert len(list(log.scan(0))) == 1
 
 
-def test_halves_of_transactions_are_in_no_queue(make: _Make) -> None:
+def test_half_messages_are_in_no_queue(make: _Make) -> None:
     log = make()
     kinds = [0, PREPARED, COMMIT, ROLLBACK, 0]
     appended = log.append([Message("t", b"", system_flag=kind) for kind in kinds])
@@ -226,7 +226,7 @@ def test_halves_of_transactions_are_in_no_queue(make: _Make) -> None:
     assert [message.queue_offset for message in log.scan(0)] == [0, 0, 1, 0, 2]
 
 
-def test_store_times_never_go_back(make: _Make) -> None:
+def test_store_times_never_decrease(make: _Make) -> None:
     times = iter([5.0, 3.0, 6.0])
     log = make(clock=lambda: next(times))
     assert [log.append([Message("t", b"")]).store_ms for _ in range(3)] == [5000, 5000, 6000]
@@ -260,7 +260,7 @@ _MESSAGES = st.builds(
     ],
 )
 @pytest.mark.parametrize("before", [b"", b"a\x01b\x02"])
-def test_without_a_crc_nothing_may_look_like_one(make: _Make, end: bytes, before: bytes) -> None:
+def test_without_crcs_properties_like_a_crc_are_refused(make: _Make, end: bytes, before: bytes) -> None:
     """Whoever reads it would compare it, and end there: what lies behind would be lost."""
     log = make(record_crc=False)
     with pytest.raises(ValueError, match="end with what would be the CRC"):
@@ -271,7 +271,7 @@ def test_without_a_crc_nothing_may_look_like_one(make: _Make, end: bytes, before
 
 
 @given(st.lists(_MESSAGES, min_size=1, max_size=4), _HOSTS, st.booleans())
-def test_the_compiled_way_makes_the_bytes_of_the_plain_one(
+def test_the_compiled_codec_matches_the_reference(
     messages: list[Message], store_host: bytes, record_crc: bool
 ) -> None:
     assume(record_crc or not any(0 in message.properties[-20:] for message in messages))
@@ -313,7 +313,7 @@ def test_the_compiled_way_makes_the_bytes_of_the_plain_one(
         None,
     ],
 )
-def test_what_is_no_message_is_refused(make: _Make, message: Message) -> None:
+def test_an_invalid_message_is_refused(make: _Make, message: Message) -> None:
     log = make()
     with pytest.raises((TypeError, ValueError, OverflowError)):
         log.append([Message("t", b""), message])

@@ -43,14 +43,14 @@ def _keys(*numbers: int, topic: str = "t", apart_ms: int = 1000) -> memoryview:
     return memoryview(words)
 
 
-def test_each_key_is_found_once_and_one_that_was_never_put_is_not(make: _Make) -> None:
+def test_each_key_is_found_once_and_an_unknown_key_is_not(make: _Make) -> None:
     index = make()
     index.put(_keys(*range(19)))
     assert [index.find("t", f"key {number}") for number in range(19)] == [[100 * number] for number in range(19)]
     assert index.find("t", "key 19") == index.find("u", "key 1") == []
 
 
-def test_a_file_takes_one_key_fewer_than_it_has_entries(make: _Make, tmp_path: Path) -> None:
+def test_a_file_holds_one_key_fewer_than_entries(make: _Make, tmp_path: Path) -> None:
     """Its entry 0 is none, as in RocketMQ; the next key begins a file."""
     index = make()
     index.put(_keys(*range(19)))
@@ -81,7 +81,7 @@ def test_times_within_a_second_are_found(make: _Make) -> None:
     assert index.find("t", "key 5", begin_ms=_BEGIN_MS + 1500, end_ms=_BEGIN_MS + 1500) == [500]
 
 
-def test_keys_are_there_after_a_reopening(make: _Make) -> None:
+def test_keys_survive_reopening(make: _Make) -> None:
     index = make()
     index.put(_keys(*range(30)))
     index.flush()
@@ -93,7 +93,7 @@ def test_keys_are_there_after_a_reopening(make: _Make) -> None:
     assert [again.find("t", f"key {number}") for number in range(40)] == [[100 * number] for number in range(40)]
 
 
-def test_keys_of_a_message_that_were_put_in_part_are_completed(make: _Make) -> None:
+def test_partly_put_keys_of_a_message_are_completed(make: _Make) -> None:
     """A file is full after some of them, and then whoever puts them dies."""
     keys = _keys(*range(17), *[17] * 4)
     for known in range(22):
@@ -107,7 +107,7 @@ def test_keys_of_a_message_that_were_put_in_part_are_completed(make: _Make) -> N
             index._files = index._files[:-1]
 
 
-def test_after_a_crash_files_with_later_messages_are_made_anew(make: _Make, tmp_path: Path) -> None:
+def test_after_a_crash_files_with_later_messages_are_rebuilt(make: _Make, tmp_path: Path) -> None:
     index = make()
     index.put(_keys(*range(50)))
     index.close()
@@ -119,7 +119,7 @@ def test_after_a_crash_files_with_later_messages_are_made_anew(make: _Make, tmp_
     assert [again.find("t", f"key {number}") for number in range(50)] == [[100 * number] for number in range(50)]
 
 
-def test_a_load_that_fails_leaves_no_descriptor_open(tmp_path: Path) -> None:
+def test_a_failed_load_leaves_no_descriptor_open(tmp_path: Path) -> None:
     before = descriptors_before()
     directory = Directory(str(tmp_path))
     with contextlib.closing(KeyIndex(directory, "", _SIZE)) as index:
@@ -134,7 +134,7 @@ def test_a_load_that_fails_leaves_no_descriptor_open(tmp_path: Path) -> None:
     assert count_descriptors() == before
 
 
-def test_a_count_that_a_crash_has_taken_back_loses_no_older_key(make: _Make, tmp_path: Path) -> None:
+def test_a_count_lost_in_a_crash_loses_no_older_key(make: _Make, tmp_path: Path) -> None:
     """The slots lead beyond it; whatever is put next must not hide what the chains had before."""
     index = make()
     index.put(_keys(*range(8)))
@@ -152,7 +152,7 @@ def test_a_count_that_a_crash_has_taken_back_loses_no_older_key(make: _Make, tmp
     assert [again.find("t", f"key {number}") for number in wanted] == [[100 * number] for number in wanted]
 
 
-def test_files_go_with_their_last_message(make: _Make, tmp_path: Path) -> None:
+def test_files_without_messages_are_removed(make: _Make, tmp_path: Path) -> None:
     index = make()
     index.put(_keys(*range(50)))
     index.remove_before(1800)
@@ -164,7 +164,7 @@ def test_files_go_with_their_last_message(make: _Make, tmp_path: Path) -> None:
     assert index.find("t", "key 49") == [4900]
 
 
-def test_a_file_has_the_bytes_that_rocketmq_gives_it(make: _Make, tmp_path: Path) -> None:
+def test_a_file_has_the_same_bytes_as_rocketmqs(make: _Make, tmp_path: Path) -> None:
     index = make()
     index.put(_keys(3, 4))
     index._files[0].put(_keys(3))
@@ -192,7 +192,7 @@ def test_a_file_has_the_bytes_that_rocketmq_gives_it(make: _Make, tmp_path: Path
     ]  # fmt: skip
 
 
-def test_a_chain_that_leads_forward_ends(make: _Make, tmp_path: Path) -> None:
+def test_a_chain_that_leads_to_a_newer_entry_ends(make: _Make, tmp_path: Path) -> None:
     """No bytes that a crash or a disk leaves may have a search go on for ever."""
     index = make()
     index.put(_keys(3))
@@ -211,7 +211,7 @@ def test_other_files_are_left_alone(make: _Make, tmp_path: Path) -> None:
     assert sorted(len(name) for name in os.listdir(tmp_path)) == [6, 17]
 
 
-def test_the_first_key_takes_little_of_the_disk(tmp_path: Path) -> None:
+def test_the_first_key_takes_little_disk_space(tmp_path: Path) -> None:
     """RocketMQ's files are of 420 MB; what no key has come to is a hole."""
     with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
         index.put(_keys(1))
@@ -226,7 +226,7 @@ def test_the_first_key_takes_little_of_the_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["entry_count", "begin_offset", "end_offset"])
 @pytest.mark.parametrize("value", [-1, 0, 1, 3, 12_345, 19_999_999, 2**31 - 1])
-def test_a_header_that_the_entries_contradict_is_not_believed(tmp_path: Path, field: str, value: int) -> None:
+def test_a_header_that_contradicts_the_entries_is_unsound(tmp_path: Path, field: str, value: int) -> None:
     """A count beyond what is there would cost seconds and hundreds of megabytes."""
     with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
         index.put(_keys(*range(1, 9)))
@@ -245,7 +245,7 @@ def test_a_header_that_the_entries_contradict_is_not_believed(tmp_path: Path, fi
 
 
 @pytest.mark.parametrize("newest", [9, 100, 2**31 - 1])
-def test_slots_that_lead_to_no_entry_cost_little(tmp_path: Path, newest: int) -> None:
+def test_repairing_slots_without_entries_is_bounded(tmp_path: Path, newest: int) -> None:
     with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize(slots=200_000, entries=1000))) as index:
         index.put(_keys(*range(1, 9)))
     (path,) = tmp_path.iterdir()

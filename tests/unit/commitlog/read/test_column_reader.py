@@ -111,7 +111,7 @@ def _messages(draw: st.DrawFn) -> Message:
     st.sampled_from(["127.0.0.1:10911", "[::1]:1"]),
     st.sampled_from([None, "one", "é"]),
 )
-def test_columns_are_what_a_reader_gives_one_by_one(
+def test_columns_equal_messages_read_one_by_one(
     messages: list[Message], record_crc: bool, store_host: str, tag: str | None
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -145,7 +145,7 @@ def store_of_three(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_only_what_is_asked_for_is_made(store_of_three: Path) -> None:
+def test_only_requested_columns_are_built(store_of_three: Path) -> None:
     with ColumnReader(store_of_three) as reader:
         parts = list(reader.columns("t", 1, range(50, 120), {"offset", "body"}))
         assert {name for part in parts for name in part.columns} == {"offset", "body"}
@@ -154,7 +154,7 @@ def test_only_what_is_asked_for_is_made(store_of_three: Path) -> None:
         assert sum(part.count for part in reader.columns("t", 1, range(50, 120), ())) == 70
 
 
-def test_a_flipped_bit_is_an_error_and_what_is_before_it_is_read(store_of_three: Path) -> None:
+def test_messages_before_a_flipped_bit_are_read(store_of_three: Path) -> None:
     with ColumnReader(store_of_three) as reader:
         message = reader.pull("t", 1, 100, 1)[0][0]
         file = store_of_three / "commitlog" / f"{message.offset // (1 << 15) * (1 << 15):020d}"
@@ -169,7 +169,7 @@ def test_a_flipped_bit_is_an_error_and_what_is_before_it_is_read(store_of_three:
 
 
 @pytest.mark.parametrize("change", ["another", "nowhere", "shorter"])
-def test_a_unit_that_leads_elsewhere_is_an_error(store_of_three: Path, change: str) -> None:
+def test_a_unit_of_another_message_is_an_error(store_of_three: Path, change: str) -> None:
     """Though a sound message lies there."""
     queue = store_of_three / "consumequeue" / "t" / "1"
     file = queue / f"{0:020d}"
@@ -189,7 +189,7 @@ def test_a_unit_that_leads_elsewhere_is_an_error(store_of_three: Path, change: s
     assert (caught.value.path, caught.value.offset, caught.value.rule) == (str(queue), 140, "unit")
 
 
-def test_a_message_that_says_it_is_in_several_queues_may_be_found_by_another(tmp_path: Path) -> None:
+def test_a_multi_dispatch_message_is_accepted_in_another_queue(tmp_path: Path) -> None:
     """RocketMQ's light queues have units that lead to messages of other topics."""
     properties = {"INNER_MULTI_DISPATCH": "%LMQ%1", "INNER_MULTI_QUEUE_OFFSET": "0"}
     with MessageStore(tmp_path, _OPTIONS) as store:
@@ -203,7 +203,7 @@ def test_a_message_that_says_it_is_in_several_queues_may_be_found_by_another(tmp
         assert (row["body"], row["queue_offset"]) == (b"light", 0)
 
 
-def test_what_was_removed_is_gone(store_of_three: Path) -> None:
+def test_removed_messages_raise_gone_error(store_of_three: Path) -> None:
     with ColumnReader(store_of_three) as reader:
         planned = reader.queue_range("t", 0)
         for file in sorted((store_of_three / "commitlog").iterdir())[:3]:
@@ -214,7 +214,7 @@ def test_what_was_removed_is_gone(store_of_three: Path) -> None:
             list(reader.columns("t", 9, range(1), COLUMNS))
 
 
-def test_after_retention_a_queue_begins_where_the_log_does(tmp_path: Path) -> None:
+def test_after_retention_a_queue_starts_with_the_log(tmp_path: Path) -> None:
     # All files have expired, and none goes by itself.
     never = {"expire_ratio": 2, "force_ratio": 2, "full_ratio": 2, "at_hour": (time.localtime().tm_hour + 12) % 24}
     retention = Retention(hours=-1, files_max=3, **never)
@@ -239,7 +239,7 @@ def test_a_message_over_the_limit_is_an_error(store_of_three: Path) -> None:
     assert caught.value.size > 1000
 
 
-def test_how_far_so_many_bytes_go(store_of_three: Path) -> None:
+def test_a_range_is_limited_to_a_number_of_bytes(store_of_three: Path) -> None:
     with ColumnReader(store_of_three) as reader:
         size = reader.pull("t", 0, 0, 1)[0][0].message_bytes
         indexes = reader.queue_range("t", 0)
@@ -250,7 +250,7 @@ def test_how_far_so_many_bytes_go(store_of_three: Path) -> None:
         assert reader.limit_range("t", 0, indexes, 1 << 40) == 200
 
 
-def test_the_first_message_of_a_time(tmp_path: Path) -> None:
+def test_the_first_message_at_a_time_is_found(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         for _ in range(30):
             store.append(Message("t", b"data"))
@@ -262,7 +262,7 @@ def test_the_first_message_of_a_time(tmp_path: Path) -> None:
         assert reader.index_at("t", 7, times[0]) == 0
 
 
-def test_topics_of_rocketmqs_own_are_found_when_they_are_named(tmp_path: Path) -> None:
+def test_rocketmqs_own_topics_are_found_by_name(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message("a", b"data"))
         for topic in ("RMQ_SYS_TRACE_TOPIC", "%RETRY%group", "b"):
@@ -272,7 +272,7 @@ def test_topics_of_rocketmqs_own_are_found_when_they_are_named(tmp_path: Path) -
         assert reader.queues_of(["RMQ_SYS_TRACE_TOPIC", "a"]) == [("RMQ_SYS_TRACE_TOPIC", 2), ("a", 0)]
 
 
-def test_hosts_come_back() -> None:
+def test_hosts_round_trip() -> None:
     for text in ("127.0.0.1:10911", "[::1]:0"):
         assert str(unpack_host(pack_host(Host.parse(text)))) == text
 
@@ -308,7 +308,7 @@ def _places(data: bytes) -> list[int]:
 @pytest.mark.slow
 @settings(max_examples=examples(150))
 @given(data=st.data())
-def test_of_damaged_files_there_are_errors_of_ours_and_no_wrong_row(sound: Sound, data: st.DataObject) -> None:
+def test_damaged_files_raise_our_errors_and_give_no_wrong_row(sound: Sound, data: st.DataObject) -> None:
     files, rows = sound
     with tempfile.TemporaryDirectory() as folder:
         changed = dict(files)

@@ -65,7 +65,7 @@ def _in_log(path: Path, number: int, field: str = "message_bytes") -> _Place:
     [OPTIONS, ASYNC, POOLED, _PLAIN, dataclasses.replace(OPTIONS, store_host=Host.parse("[::1]:5"))],
     ids=["sync", "async", "pooled", "without CRC", "IPv6"],
 )
-def test_a_sound_store_is_silent(tmp_path: Path, options: StoreOptions) -> None:
+def test_a_valid_store_has_no_problems(tmp_path: Path, options: StoreOptions) -> None:
     with MessageStore(tmp_path, options):
         assert check_store(tmp_path) == []
     assert check_store(tmp_path) == []
@@ -79,7 +79,7 @@ def test_a_sound_store_is_silent(tmp_path: Path, options: StoreOptions) -> None:
     assert check_store(tmp_path) == []
 
 
-def test_a_store_that_lost_its_first_files_to_retention_is_silent(tmp_path: Path) -> None:
+def test_a_store_after_retention_has_no_problems(tmp_path: Path) -> None:
     options = dataclasses.replace(OPTIONS, retention=MANUAL_RETENTION)
     make(tmp_path, options, 200)
     for _ in range(3):
@@ -90,7 +90,7 @@ def test_a_store_that_lost_its_first_files_to_retention_is_silent(tmp_path: Path
         assert check_store(tmp_path) == []
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="is not a store"):
         check_store(tmp_path)
     with pytest.raises(NotFoundError, match="no such directory"):
@@ -113,7 +113,7 @@ _MESSAGE_DAMAGE: dict[str, tuple[str, int]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("field", _MESSAGE_DAMAGE)
 @pytest.mark.parametrize("number", [1, 33, -2])
-def test_a_flipped_bit_in_a_message_is_told_and_all_others_are_found_sound(
+def test_a_flipped_bit_in_a_message_is_the_only_problem(
     store: Path, field: str, number: int
 ) -> None:
     messages = stored(store)
@@ -125,14 +125,14 @@ def test_a_flipped_bit_in_a_message_is_told_and_all_others_are_found_sound(
     assert problem.end == at + messages[number].message_bytes
 
 
-def test_flipped_bits_in_several_messages_are_all_told(store: Path) -> None:
+def test_flipped_bits_in_several_messages_are_all_reported(store: Path) -> None:
     places = [log_file(store, stored(store)[number].offset) for number in (0, 1, 10, 40)]
     for path, at in places:
         flip(path, at + 60)
     assert [(path, at) for path, at, _ in _dispatched(store)] == places
 
 
-def test_a_flipped_bit_in_the_last_message_is_told(store: Path) -> None:
+def test_a_flipped_bit_in_the_last_message_is_reported(store: Path) -> None:
     last = stored(store)[-1]
     path, at = log_file(store, last.offset)
     flip(path, at + last.message_bytes - 30)
@@ -147,7 +147,7 @@ def test_a_flipped_bit_in_the_last_message_is_told(store: Path) -> None:
     assert {problem.rule for problem in dispatched[1:]} - {"checkpoint"} == {"unit", "entry", "sidecar"}
 
 
-def test_without_a_crc_fields_are_told_by_what_they_should_be(plain: Path) -> None:
+def test_without_a_crc_wrong_fields_are_reported(plain: Path) -> None:
     """Each in a store of its own, so that one does not explain the other."""
 
     def damaged(name: str, number: int, field: str, data: bytes) -> list[tuple[Path, int, str]]:
@@ -167,7 +167,7 @@ def test_without_a_crc_fields_are_told_by_what_they_should_be(plain: Path) -> No
     assert damaged("queue_id", 3, "queue_id", struct.pack(">i", -1))[0] == (name, 0, "topic")
 
 
-def test_zeros_in_place_of_messages_are_told(store: Path) -> None:
+def test_zeros_in_place_of_messages_are_reported(store: Path) -> None:
     first, last = stored(store)[10], stored(store)[12]
     path, at = log_file(store, first.offset)
     size = last.offset - first.offset
@@ -176,14 +176,14 @@ def test_zeros_in_place_of_messages_are_told(store: Path) -> None:
     assert (Path(problem.path), problem.offset, problem.rule, problem.end) == (path, at, "zeros", at + size)
 
 
-def test_what_lies_behind_the_end_is_told(store: Path) -> None:
+def test_bytes_after_the_end_are_reported(store: Path) -> None:
     end = stored(store)[-1].offset + stored(store)[-1].message_bytes
     path, at = log_file(store, end)
     overwrite(path, at + 200, b"\1")
     assert _dispatched(store) == [(path, at + 200, "end")]
 
 
-def test_an_older_message_behind_the_end_is_told(store: Path) -> None:
+def test_an_older_message_after_the_end_is_reported(store: Path) -> None:
     """As in a file that was used before: it says that it lies elsewhere."""
     end = stored(store)[-1].offset + stored(store)[-1].message_bytes
     path, at = log_file(store, end)
@@ -192,7 +192,7 @@ def test_an_older_message_behind_the_end_is_told(store: Path) -> None:
     assert _dispatched(store) == [(path, at, "offset")]
 
 
-def test_a_files_end_that_is_damaged_is_told(store: Path) -> None:
+def test_a_damaged_end_of_a_file_is_reported(store: Path) -> None:
     last = [message for message in stored(store) if message.offset < OPTIONS.file_bytes][-1]
     path, at = log_file(store, last.offset + last.message_bytes)
     for byte in (3, 4):
@@ -203,7 +203,7 @@ def test_a_files_end_that_is_damaged_is_told(store: Path) -> None:
     assert check_store(store) == []
 
 
-def test_files_of_a_wrong_size_or_name_and_gaps_are_told(store: Path) -> None:
+def test_wrong_sizes_names_and_gaps_are_reported(store: Path) -> None:
     second = store / "commitlog" / f"{OPTIONS.file_bytes:020d}"
     third = store / "commitlog" / f"{2 * OPTIONS.file_bytes:020d}"
     (store / "commitlog" / "notes").write_text("mine")
@@ -229,13 +229,13 @@ def _unit(path: Path, topic: str, queue_id: int, index: int) -> _Place:
 @pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 7, 12])
 @pytest.mark.parametrize("byte", range(UNIT_BYTES))
-def test_a_flipped_bit_in_a_unit_is_told(store: Path, index: int, byte: int) -> None:
+def test_a_flipped_bit_in_a_unit_is_reported(store: Path, index: int, byte: int) -> None:
     path, at = _unit(store, "b", 1, index)
     flip(path, at + byte)
     assert _dispatched(store) == [(path, at, "unit")]
 
 
-def test_units_that_are_missing_or_too_many_are_told(store: Path) -> None:
+def test_missing_and_extra_units_are_reported(store: Path) -> None:
     path, at = _unit(store, "a", 1, 4)
     data = path.read_bytes()
     overwrite(path, at, bytes(3 * UNIT_BYTES))
@@ -249,7 +249,7 @@ def test_units_that_are_missing_or_too_many_are_told(store: Path) -> None:
     assert _dispatched(store) == [(path, at, "unit")]
 
 
-def test_queues_that_are_missing_or_of_which_the_log_has_nothing_are_told(store: Path) -> None:
+def test_missing_and_extra_queues_are_reported(store: Path) -> None:
     shutil.copytree(store / "consumequeue" / "a" / "1", store / "consumequeue" / "c" / "0")
     shutil.rmtree(store / "consumequeue" / "b" / "1")
     (store / "consumequeue" / "a" / "x").mkdir()
@@ -261,7 +261,7 @@ def test_queues_that_are_missing_or_of_which_the_log_has_nothing_are_told(store:
     assert (store / "consumequeue" / "c" / "0" / f"{0:020d}", 3 * UNIT_BYTES, "unit") in dispatched
 
 
-def test_queue_files_of_a_wrong_size_and_gaps_are_told(store: Path) -> None:
+def test_wrong_sizes_and_gaps_of_queue_files_are_reported(store: Path) -> None:
     path, _ = _unit(store, "a", 0, 0)
     os.truncate(path, 7 * UNIT_BYTES)
     assert (path, 0, "file_bytes") in _dispatched(store)
@@ -275,7 +275,7 @@ def _index(path: Path, number: int = 1) -> Path:
 
 
 @pytest.mark.parametrize("field", ["begin_ms", "end_ms", "begin_offset", "end_offset", "slot_count"])
-def test_a_header_of_the_key_index_that_is_wrong_is_told(store: Path, field: str) -> None:
+def test_a_wrong_header_of_the_key_index_is_reported(store: Path, field: str) -> None:
     at = KEY_INDEX_HEADER.offset(field)
     size = 4 if field == "slot_count" else 8
     flip(_index(store), at + size - 1)
@@ -283,7 +283,7 @@ def test_a_header_of_the_key_index_that_is_wrong_is_told(store: Path, field: str
 
 
 @pytest.mark.parametrize("count", [0, -5, 19, 21, 2**31 - 1])
-def test_a_count_of_entries_that_is_wrong_is_told(store: Path, count: int) -> None:
+def test_a_wrong_count_of_entries_is_reported(store: Path, count: int) -> None:
     overwrite(_index(store), KEY_INDEX_HEADER.offset("entry_count"), struct.pack(">i", count))
     assert {path for path, _, _ in _dispatched(store)} >= {_index(store)}
 
@@ -292,7 +292,7 @@ def test_a_count_of_entries_that_is_wrong_is_told(store: Path, count: int) -> No
     ("byte", "rule"), [(0, "entry"), (3, "entry"), (5, "entry"), (11, "entry"), (15, "entry"), (19, "chain")]
 )
 @pytest.mark.parametrize("number", [1, 9, 19])
-def test_a_flipped_bit_in_an_entry_is_told(store: Path, number: int, byte: int, rule: str) -> None:
+def test_a_flipped_bit_in_an_entry_is_reported(store: Path, number: int, byte: int, rule: str) -> None:
     at = KEY_INDEX.entry_at(number)
     flip(_index(store), at + byte)
     dispatched = _dispatched(store)
@@ -301,13 +301,13 @@ def test_a_flipped_bit_in_an_entry_is_told(store: Path, number: int, byte: int, 
 
 
 @pytest.mark.parametrize("slot", range(KEY_INDEX.slots))
-def test_a_slot_that_leads_elsewhere_is_told(store: Path, slot: int) -> None:
+def test_a_wrong_slot_is_reported(store: Path, slot: int) -> None:
     """Keys would not be found."""
     flip(_index(store), KEY_INDEX.slot_at(slot) + 3, bit=2)
     assert _dispatched(store) == [(_index(store), KEY_INDEX.slot_at(slot), "slot")]
 
 
-def test_keys_without_entries_and_names_that_are_none_are_told(store: Path) -> None:
+def test_missing_entries_and_invalid_names_are_reported(store: Path) -> None:
     (store / "index" / "notes").touch()
     assert _dispatched(store) == [(store / "index" / "notes", 0, "name")]
     (store / "index" / "notes").unlink()
@@ -320,14 +320,14 @@ def test_keys_without_entries_and_names_that_are_none_are_told(store: Path) -> N
     assert _dispatched(store) == [(store / "index", 0, "key")]
 
 
-def test_a_key_index_of_a_wrong_size_is_told(store: Path) -> None:
+def test_a_wrong_size_of_the_key_index_is_reported(store: Path) -> None:
     os.truncate(_index(store), 100)
     dispatched = _dispatched(store)
     assert (_index(store), 0, "file_bytes") in dispatched
     assert (_index(store, 2), KEY_INDEX.entry_at(1), "key") in dispatched
 
 
-def test_a_checkpoint_that_says_too_much_is_told(store: Path) -> None:
+def test_a_checkpoint_after_the_end_of_the_log_is_reported(store: Path) -> None:
     path = store / "checkpoint"
     data = path.read_bytes()
     for field in ("log_ms", "queues_ms", "index_ms"):
@@ -344,7 +344,7 @@ def test_a_checkpoint_that_says_too_much_is_told(store: Path) -> None:
     assert _dispatched(store) == [(path, 0, "checkpoint")]
 
 
-def test_a_sidecar_that_is_damaged_or_stale_is_told(store: Path) -> None:
+def test_a_damaged_or_stale_sidecar_is_reported(store: Path) -> None:
     path = store / "binlog.sidecar"
     flip(path, 30)
     assert (path, 0, "sidecar") in _dispatched(store)
@@ -355,14 +355,14 @@ def test_a_sidecar_that_is_damaged_or_stale_is_told(store: Path) -> None:
     assert check_store(store, key_slots=KEY_INDEX.slots) == []
 
 
-def test_an_abort_marker_that_is_none_is_told(store: Path) -> None:
+def test_an_invalid_abort_marker_is_reported(store: Path) -> None:
     (store / "abort").write_text("12345")
     assert check_store(store) == []
     (store / "abort").write_text("rm -rf /")
     assert _dispatched(store) == [(store / "abort", 0, "abort")]
 
 
-def test_after_a_crash_what_was_synced_is_looked_at_and_the_rest_is_not(store: Path) -> None:
+def test_after_a_crash_only_synced_messages_are_checked(store: Path) -> None:
     messages = stored(store)
     (store / "abort").touch()
     last, at = log_file(store, messages[-1].offset)
@@ -380,7 +380,7 @@ def test_after_a_crash_what_was_synced_is_looked_at_and_the_rest_is_not(store: P
     assert _dispatched(store)[0] == (first, at, "record_crc")
 
 
-def test_while_somebody_has_the_store_damage_of_what_readers_see_is_told(tmp_path: Path) -> None:
+def test_damage_of_readable_messages_is_reported_while_the_owner_writes(tmp_path: Path) -> None:
     with MessageStore(tmp_path, OPTIONS) as store:
         fill(store, 40)
         appended = store.append(Message("a", b"the last one"))
@@ -405,7 +405,7 @@ def _wait_for_readers(path: Path, end: int) -> None:
 
 
 @pytest.mark.slow
-def test_every_flipped_bit_is_told(store: Path) -> None:
+def test_every_flipped_bit_is_reported(store: Path) -> None:
     """But for what means nothing, behind the marker that ends a file and behind the last entry.
 
     And but for the name of the property that has the CRC: without it the message is one without a CRC.
@@ -439,7 +439,7 @@ def test_every_flipped_bit_is_told(store: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_of_chance_end_in_problems_and_nothing_else(store: Path) -> None:
+def test_random_files_lead_to_problems_only(store: Path) -> None:
     chance = random.Random(11)
     paths = sorted(path for path in store.rglob("*") if path.is_file() and path.name != "lock")
     whole = {path: path.read_bytes() for path in paths}
@@ -464,7 +464,7 @@ def test_files_of_chance_end_in_problems_and_nothing_else(store: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [0, 1, 100])
-def test_slots_as_old_versions_of_rocketmq_count_them(tmp_path: Path, more: int) -> None:
+def test_slot_counts_of_old_rocketmq_versions_are_accepted(tmp_path: Path, more: int) -> None:
     """Before version 4.7 they count a slot with each of its entries."""
     path = make(tmp_path)
     file = min((path / "index").iterdir())

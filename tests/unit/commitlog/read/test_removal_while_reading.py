@@ -58,7 +58,7 @@ def _readers(work: Callable[[], int]) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_readers_of_a_store_go_on_while_its_files_are_removed(tmp_path: Path) -> None:
+def test_readers_continue_while_files_are_removed(tmp_path: Path) -> None:
     """Each message that is read is a whole one of its queue, in order; those that went are left out."""
     with MessageStore(tmp_path, _OPTIONS) as store:
 
@@ -86,7 +86,7 @@ def test_readers_of_a_store_go_on_while_its_files_are_removed(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_file_that_was_found_is_read_or_is_gone(tmp_path: Path) -> None:
+def test_a_found_file_is_read_or_raises_gone_error(tmp_path: Path) -> None:
     """Whatever is done to it: bytes of it are those that were written, until it says that it is being removed."""
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
 

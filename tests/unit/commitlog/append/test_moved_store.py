@@ -32,7 +32,7 @@ _ENDS = [_move, _move_and_replace, shutil.rmtree]
 
 @pytest.mark.parametrize("end", _ENDS)
 @pytest.mark.parametrize("flush", Flush)
-def test_appends_to_a_store_that_is_gone_are_refused(tmp_path: Path, flush: Flush, end: Callable[[Path], None]) -> None:
+def test_appends_to_a_moved_or_removed_store_are_refused(tmp_path: Path, flush: Flush, end: Callable[[Path], None]) -> None:
     path = tmp_path / "store"
     store = MessageStore(path, dataclasses.replace(OPTIONS, flush=flush))
     store.append(Message("t", b"before"))

@@ -33,7 +33,7 @@ def _names(path: Path) -> list[int]:
     return sorted(int(name) // _FILE_BYTES for name in os.listdir(path))
 
 
-def test_a_queue_without_files_has_nothing(queue: MappedFileQueue) -> None:
+def test_a_queue_without_files_is_empty(queue: MappedFileQueue) -> None:
     queue.load()
     assert (queue.files, queue.min_offset, queue.max_offset, queue.wrote_where) == ((), 0, 0, 0)
     assert queue.find(0) is None
@@ -43,7 +43,7 @@ def test_a_queue_without_files_has_nothing(queue: MappedFileQueue) -> None:
     assert not queue.commit()
 
 
-def test_each_offset_is_in_the_file_that_holds_it(queue: MappedFileQueue) -> None:
+def test_find_returns_the_file_that_holds_an_offset(queue: MappedFileQueue) -> None:
     """Scenario: lookup by offset; first, last, out of bounds."""
     _fill(queue, 5, offset=2 * _FILE_BYTES + 17)
     first, last = queue.files[0], queue.files[-1]
@@ -58,7 +58,7 @@ def test_each_offset_is_in_the_file_that_holds_it(queue: MappedFileQueue) -> Non
     assert queue.find(first.offset - 1, first_if_below=True) is first
 
 
-def test_a_file_that_is_missing_makes_lookups_slower_and_not_wrong(tmp_path: Path) -> None:
+def test_find_is_correct_if_a_file_is_missing(tmp_path: Path) -> None:
     """The index that offsets give is verified; where it is wrong, the files are gone through."""
     before = MappedFileQueue(str(tmp_path), _FILE_BYTES)
     _fill(before, 5)
@@ -75,7 +75,7 @@ def test_a_file_that_is_missing_makes_lookups_slower_and_not_wrong(tmp_path: Pat
     queue.close()
 
 
-def test_files_out_of_order_make_lookups_slower_and_not_wrong(queue: MappedFileQueue) -> None:
+def test_find_is_correct_if_offsets_are_irregular(queue: MappedFileQueue) -> None:
     _fill(queue, 6)
     first, second, third, fourth, fifth, last = queue.files
     queue._files = (first, fourth, third, fifth, second, last)
@@ -94,7 +94,7 @@ def test_files_are_loaded_in_the_order_of_their_offsets(tmp_path: Path, queue: M
     assert [file.offset // _FILE_BYTES for file in queue] == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_flush_goes_one_file_a_call(queue: MappedFileQueue) -> None:
+def test_a_flush_handles_one_file_a_call(queue: MappedFileQueue) -> None:
     _fill(queue, 3)
     queue.last_file().append(b"x")
     moved = []
@@ -104,14 +104,14 @@ def test_a_flush_goes_one_file_a_call(queue: MappedFileQueue) -> None:
     assert not queue.flush(0)
 
 
-def test_a_queue_that_begins_later_is_flushed_from_there(queue: MappedFileQueue) -> None:
+def test_a_queue_that_starts_later_is_flushed_from_its_start(queue: MappedFileQueue) -> None:
     _fill(queue, 1, offset=7 * _FILE_BYTES)
     assert queue.flushed_where == 7 * _FILE_BYTES
     assert queue.flush()
     assert queue.flushed_where == 8 * _FILE_BYTES
 
 
-def test_what_is_there_is_loaded_and_taken_for_full(tmp_path: Path, queue: MappedFileQueue) -> None:
+def test_loaded_files_count_as_full(tmp_path: Path, queue: MappedFileQueue) -> None:
     _fill(queue, 2)
     queue.last_file().append(b"x")
     (tmp_path / "README").write_text("not ours")
@@ -139,7 +139,7 @@ def test_an_empty_last_file_is_removed_and_another_size_is_refused(
         assert len(os.listdir(tmp_path)) == len(sizes) - 1
 
 
-def test_truncating_erases_and_removes_all_that_is_behind(tmp_path: Path, queue: MappedFileQueue) -> None:
+def test_truncating_erases_and_removes_everything_after(tmp_path: Path, queue: MappedFileQueue) -> None:
     _fill(queue, 4)
     queue.truncate(_FILE_BYTES + 100)
     assert _names(tmp_path) == [0, 1]
@@ -152,7 +152,7 @@ def test_truncating_erases_and_removes_all_that_is_behind(tmp_path: Path, queue:
     assert (tmp_path / f"{0:020d}").read_bytes() == bytes(_FILE_BYTES)
 
 
-def test_only_the_leading_run_of_old_files_goes(tmp_path: Path, queue: MappedFileQueue) -> None:
+def test_only_leading_old_files_are_removed(tmp_path: Path, queue: MappedFileQueue) -> None:
     """Five of fifty are old, and later ones that are old as well stay, for what is between is not."""
     _fill(queue, 50)
     old = {0, 1, 2, 3, 4, 10, 20}
@@ -164,7 +164,7 @@ def test_only_the_leading_run_of_old_files_goes(tmp_path: Path, queue: MappedFil
     assert queue.min_offset == 5 * _FILE_BYTES
 
 
-def test_a_run_removes_so_many_files_at_most_and_never_the_last(tmp_path: Path, queue: MappedFileQueue) -> None:
+def test_a_run_removes_a_limited_number_of_files_and_never_the_last(tmp_path: Path, queue: MappedFileQueue) -> None:
     _fill(queue, 6)
     assert queue.remove_first(lambda file: True, 2) == 2
     assert _names(tmp_path) == [2, 3, 4, 5]
@@ -172,7 +172,7 @@ def test_a_run_removes_so_many_files_at_most_and_never_the_last(tmp_path: Path, 
     assert _names(tmp_path) == [5]
 
 
-def test_a_file_is_found_by_when_it_was_written(tmp_path: Path, queue: MappedFileQueue) -> None:
+def test_a_file_is_found_by_modification_time(tmp_path: Path, queue: MappedFileQueue) -> None:
     _fill(queue, 3)
     for number in range(3):
         os.utime(tmp_path / f"{number * _FILE_BYTES:020d}", (1000 * number, 1000 * number))
@@ -180,7 +180,7 @@ def test_a_file_is_found_by_when_it_was_written(tmp_path: Path, queue: MappedFil
     assert [queue.files.index(file) for file in found if file] == [0, 1, 1, 2, 2]
 
 
-def test_a_file_is_made_ahead_once_the_last_one_is_half_full(tmp_path: Path) -> None:
+def test_the_next_file_is_allocated_once_the_last_one_is_half_full(tmp_path: Path) -> None:
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
     queue.allocate_next()
     assert list(tmp_path.iterdir()) == []
@@ -205,7 +205,7 @@ def test_a_file_is_made_ahead_once_the_last_one_is_half_full(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
-def test_an_append_that_needs_the_file_waits_while_it_is_made_ahead(tmp_path: Path) -> None:
+def test_an_append_waits_while_the_next_file_is_allocated(tmp_path: Path) -> None:
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
     for _ in range(50):
         queue.last_file().append(bytes(_FILE_BYTES))
