@@ -1,4 +1,4 @@
-"""Stores whose damaged end RocketMQ cut off before it went on: what it left behind the end means nothing."""
+"""Stores with a damaged end that RocketMQ cut off: readers ignore the remnants after the new end."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_reader_follows_appends_over_remnants(cut: Path, tmp_path: Path) -> No
         shutil.copytree(cut, changed)
         with MessageStore(changed, _OPTIONS) as store:
             appended = store.append(Message.of("orders", b"message 7 after"))
-        # Message and unit as RocketMQ puts them, in the files that the reader has open.
+        # Write a message and its unit as RocketMQ does, into the files that the reader has open.
         (log,) = (cut / "commitlog").glob("*0")
         (queue,) = (cut / "consumequeue" / "orders" / "0").iterdir()
         data = (changed / log.relative_to(cut)).read_bytes()

@@ -1,4 +1,4 @@
-"""Stores with features of RocketMQ that this engine does not know: refused by name, and left as they are."""
+"""Stores with RocketMQ features that this engine does not know: it refuses them by name, and leaves them unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HIDES_MESSAGES = ["batch-queues", "rocksdb-queues"]
 
 
 def _content(folder: Path) -> dict[str, tuple[int, bytes | None]]:
-    """The inode and content of everything in a folder."""
+    """Return inode and content of everything in a folder."""
     found = sorted(folder.rglob("*"))
     return {str(each): (each.lstat().st_ino, each.read_bytes() if each.is_file() else None) for each in found}
 
@@ -41,7 +41,7 @@ def _is_refused(path: Path, error: type[Exception], text: str) -> None:
 @pytest.mark.parametrize("feature", _UNKNOWN)
 def test_a_store_with_an_unknown_feature_is_refused_unchanged(feature: str, tmp_path: Path) -> None:
     path = golden.unpack_from(golden.FEATURES_ARCHIVE, feature, tmp_path)
-    _is_refused(path, VersionError, "has changed nothing")
+    _is_refused(path, VersionError, "and changed nothing")
 
 
 @pytest.mark.parametrize("feature", _UNKNOWN)
@@ -88,7 +88,7 @@ def test_usual_topic_attributes_are_not_a_feature(tmp_path: Path) -> None:
 def test_topics_that_cannot_be_read_are_refused(text: str, tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     (path / "config" / "topics.json").write_text(text)
-    _is_refused(path, VersionError, "settings of topics that cannot be read")
+    _is_refused(path, VersionError, "topic settings that cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_topics_that_cannot_be_read_are_refused(text: str, tmp_path: Path) -> No
 def test_a_folder_of_an_unknown_feature_is_refused(name: str, tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     (path / name).mkdir(parents=True)
-    _is_refused(path, VersionError, "does not know that")
+    _is_refused(path, VersionError, "does not support it")
 
 
 @pytest.mark.parametrize("name", ["epochFileCheckpoint", "config/tieredStoreMetadata.json"])
 def test_a_file_of_an_unknown_feature_is_refused(name: str, tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     (path / name).touch()
-    _is_refused(path, VersionError, "does not know that")
+    _is_refused(path, VersionError, "does not support it")
 
 
 def test_other_files_of_brokers_are_left_alone(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_a_log_of_an_unknown_layout_is_refused(tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     with (path / "commitlog" / f"{0:020d}").open("r+b") as file:
         file.seek(4)
-        file.write(bytes.fromhex("daa320af"))  # what a third version could have
-    _is_refused(path, CorruptError, "does not begin with a message")
+        file.write(bytes.fromhex("daa320af"))  # as a third version might have
+    _is_refused(path, CorruptError, "does not start with a message")
 
 
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue/orders/0", "index"])
@@ -162,7 +162,7 @@ def test_files_of_another_size_are_refused_unchanged(folder: str, tmp_path: Path
 
 
 def test_queues_with_extensions_are_read_written_and_checked(tmp_path: Path) -> None:
-    """Their units say where in `consumequeue_ext` the tag's hash is, and not what it is."""
+    """Their units refer to the position of the tag's hash in `consumequeue_ext` instead of containing the hash."""
     path = golden.unpack_from(golden.FEATURES_ARCHIVE, "extended-queues", tmp_path)
     assert check_store(path, key_slots=OPTIONS.key_index.slots) == []
     for count in (5, 6):

@@ -1,4 +1,4 @@
-"""Stores of more queues than a process may have files open."""
+"""Stores with more queues than a process can have open files."""
 
 from __future__ import annotations
 

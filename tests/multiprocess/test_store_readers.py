@@ -1,4 +1,4 @@
-"""Readers of a commit log's store, in processes of their own."""
+"""Readers of a store in processes of their own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _follow(path: Path, queue_id: int, count: int) -> subprocess.Popen[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
 def test_followers_in_other_processes_get_each_message_once_and_in_order(tmp_path: Path, options: StoreOptions) -> None:
-    """Across files of the log and of the queues, from before the first message on."""
+    """The messages span several files of the log and of the queues.  Followers start before the first message."""
     count = 300
     with MessageStore(tmp_path, options) as store:
         followers = [_follow(tmp_path, queue, count) for queue in range(3)]
@@ -76,7 +76,7 @@ def test_followers_in_other_processes_get_each_message_once_and_in_order(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
 def test_eight_threads_append_to_queues_that_other_processes_follow(tmp_path: Path, options: StoreOptions) -> None:
-    """Every thread to every queue.  Each message comes once, in the order of its queue and of its thread."""
+    """Every thread appends to every queue.  Each message is read once, in the order of its queue and of its thread."""
     threads, queues, count = 8, 3, 60
     with MessageStore(tmp_path, options) as store:
         followers = [_follow(tmp_path, queue, threads * count) for queue in range(queues)]
@@ -124,7 +124,7 @@ def test_a_reader_finds_by_offset_time_and_tag(tmp_path: Path) -> None:
             times.append(store.append(Message.of("t", b"%d" % number, tag=tag)).store_ms)
             if number % 40 == 39:
                 time.sleep(0.05)
-    # Nobody has the store now.
+    # no process has the store now
     with StoreReader(tmp_path) as reader:
         assert reader.queue_range("t", 0) == range(120)
         odd, after = reader.pull("t", 0, 0, 30, tag="odd")
@@ -146,7 +146,7 @@ def test_a_reader_finds_by_offset_time_and_tag(tmp_path: Path) -> None:
 
 
 def test_a_store_without_a_sidecar_is_read_and_polled(tmp_path: Path) -> None:
-    """As one that RocketMQ has written."""
+    """Like a store that RocketMQ has written."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append([Message("t", b"%d" % number) for number in range(60)])
     (tmp_path / "binlog.sidecar").unlink()
@@ -158,7 +158,7 @@ def test_a_store_without_a_sidecar_is_read_and_polled(tmp_path: Path) -> None:
 
 
 def test_a_reader_ignores_a_sidecar_older_than_rocketmqs_appends(tmp_path: Path) -> None:
-    """RocketMQ writes into `lock` when it opens a store, and knows nothing of the sidecar."""
+    """RocketMQ writes into `lock` when it opens a store, and does not update the sidecar."""
     sidecar, lock = tmp_path / "binlog.sidecar", tmp_path / "lock"
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append([Message("t", b"1")] * 30)
@@ -222,7 +222,7 @@ with StoreReader(sys.argv[1]) as reader:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
 def test_a_found_key_stays_found_in_other_processes(tmp_path: Path, options: StoreOptions) -> None:
-    """Across many files of the index, while keys are put."""
+    """The keys span many files of the index, and are put during the lookups."""
     count = 500
     with MessageStore(tmp_path, options) as store:
         command = [sys.executable, "-c", _FINDS, str(tmp_path), str(count)]
@@ -254,7 +254,7 @@ while True:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
 def test_a_check_during_writes_finds_no_problem(tmp_path: Path, options: StoreOptions) -> None:
-    """What is in flight is no problem, nor what retention removes meanwhile, nor that the owner comes and goes."""
+    """Messages in flight, retention, and an owner that opens and closes the store cause no problem."""
     options = dataclasses.replace(options, retention=MANUAL_RETENTION)
     with MessageStore(tmp_path, options):
         pass

@@ -101,7 +101,7 @@ def _refuse_mapped_files(folder: str, file_bytes: int, option: str) -> None:
         if after != before + file_bytes:
             where = os.path.join(folder, mapped_file_name(after))
             text = (
-                f"the file before it ends at {before + file_bytes}; the files between are missing, or in another folder"
+                f"the file before it ends at {before + file_bytes}; the files between are missing or in another folder"
             )
             raise CorruptError(where, 0, "gap", f"{text}; nothing was changed")
 

@@ -36,7 +36,7 @@ _ASYNC = StoreOptions(
 
 
 def _buffers(path: Path) -> list[str]:
-    """What the store in a folder has in shared memory."""
+    """Return the store's buffers in shared memory."""
     status = path.stat()
     return shared_names(f"binlog-pool-{status.st_dev:x}-{status.st_ino:x}-")
 
@@ -46,7 +46,7 @@ def _body(number: int) -> bytes:
 
 
 def _fill(store: MessageStore, count: int) -> None:
-    """So many messages, into two topics of two queues each."""
+    """Append messages to two queues of two topics."""
     for number in range(count):
         store.append(
             Message.of("ab"[number % 2], _body(number), queue_id=number // 2 % 2, tag="t", keys=[f"key-{number}"])
@@ -120,7 +120,7 @@ def test_only_a_damaged_last_message_is_dropped(tmp_path: Path, crashed: bool) -
 
 @pytest.mark.parametrize("count", [1, 3, 200])
 def test_keys_of_dropped_messages_are_dropped(tmp_path: Path, count: int) -> None:
-    """Those of messages that come in their places are put, and found."""
+    """Keys of the messages that take their places are put, and found."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 100)
         dropped = [store.append(Message.of("a", b"x" * 90, keys=["same", f"old-{n}"])) for n in range(count)]
@@ -138,7 +138,7 @@ def test_keys_of_dropped_messages_are_dropped(tmp_path: Path, count: int) -> Non
 
 
 def test_erased_messages_never_reappear(tmp_path: Path) -> None:
-    """A shorter message in the place of a damaged one must not bring back those that were behind it."""
+    """A shorter message in place of a damaged one must not revive the messages after it."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         places = [store.append(Message("a", bytes(200))).offset for _ in range(10)]
     (path,) = (tmp_path / "commitlog").iterdir()
@@ -147,7 +147,7 @@ def test_erased_messages_never_reappear(tmp_path: Path) -> None:
         file.write(b"\xff")
     with MessageStore(tmp_path, _OPTIONS) as store:
         assert store.max_offset == places[5]
-        store.append(Message("a", bytes(200)))  # just as long: what follows would follow again
+        store.append(Message("a", bytes(200)))  # of the same size, so that the messages after it would be valid again
     with MessageStore(tmp_path, _OPTIONS) as store:
         assert store.max_offset == places[6]
         assert store.queue_range("a", 0) == range(6)
@@ -168,7 +168,7 @@ def test_a_second_owner_is_refused_with_the_holder(tmp_path: Path) -> None:
 
 
 def test_messages_are_found_by_store_time(tmp_path: Path) -> None:
-    """Ten, each stored some milliseconds after the other: a little before its time, and 20 seconds out of the range."""
+    """Ten messages, each stored some milliseconds later: a little before each time, and 20 seconds out of the range."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         times = []
         for number in range(10):
@@ -192,7 +192,7 @@ def test_an_unknown_queue_is_empty(tmp_path: Path) -> None:
 
 
 def test_the_checkpoint_covers_only_synced_messages(tmp_path: Path) -> None:
-    """Recovery goes back three seconds more."""
+    """Recovery starts three seconds earlier."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 50)
         last = store.append(Message.of("a", b"", keys=["k"])).store_ms
@@ -262,10 +262,8 @@ def test_the_abort_marker_stays_if_messages_were_not_dispatched(tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.parametrize("zeros", [slice(0, 8), slice(8, 12), slice(12, 20), slice(0, 20)])
 @pytest.mark.parametrize("number", [0, 50, 74])
-def test_units_torn_by_a_power_cut_are_put_again(
-    tmp_path: Path, number: int, zeros: slice
-) -> None:
-    """They were left as they were, and led to another message, or to none of that tag."""
+def test_units_torn_by_a_power_cut_are_put_again(tmp_path: Path, number: int, zeros: slice) -> None:
+    """Otherwise such units would lead to another message, or to one without that tag."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 300)
     (tmp_path / "abort").touch()
@@ -356,9 +354,9 @@ os._exit(0)
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "committed"), [(10, -1), (10, 5), (150, -1), (150, 20), (150, 70), (400, 10)])
 def test_buffers_of_a_dead_process_are_recovered(tmp_path: Path, count: int, committed: int) -> None:
-    """A file has some sixty of them, and two files at once have buffers: without one, they are written at once.
+    """A file has some sixty messages, and two files at a time have buffers; without one, messages are written at once.
 
-    The first file's buffer, once that is committed, becomes the third one's, and has older messages behind its end.
+    The third file gets the buffer of the first one, which has older messages after its end.
     """
     run_script(_DIES, tmp_path, count, committed).check_returncode()
     assert _buffers(tmp_path)

@@ -89,9 +89,9 @@ _V4, _V6 = Host.parse("10.1.2.3:50000"), Host.parse("[2001:db8::17]:50000")
 @pytest.mark.parametrize("host", [_V4, _V6], ids=str)
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_message_that_does_not_fit_goes_to_the_next_file(make: _Make, host: Host, more: int) -> None:
-    """A message goes where it leaves 8 bytes at least, which a marker takes; those bytes it says are all the rest.
+    """A message is written to a file if at least 8 bytes remain for a blank, which says how many bytes are left.
 
-    With two hosts of IPv6 it is 24 bytes longer.
+    With two IPv6 hosts it is 24 bytes longer.
     """
     log = make(record_crc=False, store_host=host)
     born = pack_host(host)
@@ -101,7 +101,7 @@ def test_a_message_that_does_not_fit_goes_to_the_next_file(make: _Make, host: Ho
     log.append([Message("t", bytes(room + more - 500), born_host=born), Message("t", bytes(500), born_host=born)])
     last = log.append([Message("t", b"", born_host=born)])
     if more:
-        # Fits no more.
+        # does not fit any more
         assert last.offset == _FILE_BYTES
         position = 3 * empty + room + more
         blank = BLANK.unpack(log.files.files[0].read(8, position))
@@ -129,7 +129,7 @@ def test_each_message_of_a_batch_has_its_own_crc(make: _Make, tmp_path: Path) ->
     (path,) = tmp_path.iterdir()
     for offset in (one.offset, *batch.offsets):
         data = bytearray(path.read_bytes())
-        data[data.index(b"paid", offset)] ^= 1  # which the body's CRC does not cover
+        data[data.index(b"paid", offset)] ^= 1  # which the CRC of the body does not cover
         path.write_bytes(data)
         with pytest.raises(CorruptError) as caught:
             log.read(offset)
@@ -159,7 +159,7 @@ def test_properties_that_are_too_long_are_refused_and_take_no_queue_offset(make:
 
 
 def test_the_last_property_is_ended_before_the_crc(make: _Make) -> None:
-    """As RocketMQ does (MessageExtEncoder); otherwise it would read the CRC's property as part of that one's value."""
+    """As in RocketMQ (MessageExtEncoder); otherwise the CRC property would become part of the last value."""
     log = make()
     unended = log.append([Message("t", b"", b"KEYS\x01k")])
     ended = log.append([Message("t", b"", b"KEYS\x01k\x02")])
@@ -168,7 +168,7 @@ def test_the_last_property_is_ended_before_the_crc(make: _Make) -> None:
     data = log.files.files[0].read(100_000, 0)
     assert data.count(b"KEYS\x01k\x02__CRC32#\x01") == 2
     room = 32767 - 20
-    with pytest.raises(FullError):  # not too long for a message, but for such a file
+    with pytest.raises(FullError):  # valid for a message, but too long for this file
         log.append([Message("t", b"", bytes(room - 1))])
     with pytest.raises(ValueError, match="properties of 32768"):
         log.append([Message("t", b"", bytes(room))])
@@ -203,7 +203,7 @@ def test_reading_inside_of_a_message_is_an_error(make: _Make) -> None:
 
 
 def test_a_message_with_another_offset_is_invalid(make: _Make, tmp_path: Path) -> None:
-    """What an earlier use of a file left has good CRCs (apache/rocketmq issue 10017)."""
+    """A remnant of an earlier use of a file has valid CRCs (apache/rocketmq issue 10017)."""
     log = make()
     appended = log.append([Message("t", b"x" * 200)] * 3)
     (path,) = tmp_path.iterdir()
@@ -261,7 +261,7 @@ _MESSAGES = st.builds(
 )
 @pytest.mark.parametrize("before", [b"", b"a\x01b\x02"])
 def test_without_crcs_properties_like_a_crc_are_refused(make: _Make, end: bytes, before: bytes) -> None:
-    """Whoever reads it would compare it, and end there: what lies behind would be lost."""
+    """A reader would compare it as a CRC and end there, so later messages would be lost."""
     log = make(record_crc=False)
     with pytest.raises(ValueError, match="end with what would be the CRC"):
         log.append([Message("t", b"1", before + end)])
@@ -271,9 +271,7 @@ def test_without_crcs_properties_like_a_crc_are_refused(make: _Make, end: bytes,
 
 
 @given(st.lists(_MESSAGES, min_size=1, max_size=4), _HOSTS, st.booleans())
-def test_the_compiled_codec_matches_the_reference(
-    messages: list[Message], store_host: bytes, record_crc: bool
-) -> None:
+def test_the_compiled_codec_matches_the_reference(messages: list[Message], store_host: bytes, record_crc: bool) -> None:
     assume(record_crc or not any(0 in message.properties[-20:] for message in messages))
     data, places, _ = pack_messages(messages, store_host, record_crc, 1000)
     starts = memoryview(places).cast("I").tolist()

@@ -58,15 +58,13 @@ def _append(queue: MappedFileQueue, data: bytes) -> int:
 
 
 def _break(queue: MappedFileQueue) -> None:
-    """Have every sync of the last file fail: /dev/null has none (EINVAL)."""
+    """Make every sync of the last file fail: /dev/null does not support it (EINVAL)."""
     null = os.open("/dev/null", os.O_WRONLY)
     os.dup2(null, queue.files[-1]._file.open().fd)
     os.close(null)
 
 
-def test_waiting_threads_return_once_their_bytes_are_flushed(
-    queue: MappedFileQueue, started: _Start
-) -> None:
+def test_waiting_threads_return_once_their_bytes_are_flushed(queue: MappedFileQueue, started: _Start) -> None:
     dispatched: list[int] = []
     service = started(GroupCommitService(queue, lambda: dispatched.append(queue.flushed_where)))
     mutex = threading.Lock()
@@ -89,7 +87,7 @@ def test_threads_that_wait_during_a_sync_share_the_next_one(queue: MappedFileQue
     service = started(GroupCommitService(queue, lambda: dispatched.append(queue.flushed_where)))
     offsets = [_append(queue, bytes((number,)) * 100) for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        with service._group.turn(1 << 62):  # as if another thread synced
+        with service._group.turn(1 << 62):  # as if another thread were syncing
             waits = [pool.submit(service.appended, offset) for offset in offsets]
         for wait in waits:
             wait.result(timeout=60)
@@ -101,7 +99,7 @@ def test_an_append_waits_for_a_slow_sync(queue: MappedFileQueue, started: _Start
     started(service)
     offset = _append(queue, b"data")
     with ThreadPoolExecutor(1) as pool:
-        with service._group.turn(1 << 62):  # as if another thread wrote
+        with service._group.turn(1 << 62):  # as if another thread were writing
             waits = pool.submit(service.appended, offset)
             with pytest.raises(TimeoutError):
                 waits.result(timeout=0.2)
@@ -110,9 +108,7 @@ def test_an_append_waits_for_a_slow_sync(queue: MappedFileQueue, started: _Start
     assert queue.flushed_where == offset
 
 
-def test_stopping_a_poisoned_service_waits_for_the_leader(
-    queue: MappedFileQueue, started: _Start
-) -> None:
+def test_stopping_a_poisoned_service_waits_for_the_leader(queue: MappedFileQueue, started: _Start) -> None:
     service = GroupCommitService(queue)
     started(service)
     offset = _append(queue, b"data")
@@ -153,9 +149,7 @@ def test_a_waiting_thread_returns_when_the_service_stops(queue: MappedFileQueue)
         service.appended(offset + 1)
 
 
-def test_a_synced_full_file_may_be_removed_before_the_next_commit(
-    queue: MappedFileQueue, started: _Start
-) -> None:
+def test_a_synced_full_file_may_be_removed_before_the_next_commit(queue: MappedFileQueue, started: _Start) -> None:
     service = started(GroupCommitService(queue))
     service.appended(_append(queue, b"x" * _FILE_BYTES))
     offset = _append(queue, b"behind")
@@ -208,9 +202,7 @@ def test_stop_flushes_everything(queue: MappedFileQueue) -> None:
     assert queue.flushed_where == 3 * _FILE_BYTES + 1
 
 
-def test_a_failed_background_flush_is_raised_in_the_next_append(
-    queue: MappedFileQueue, started: _Start
-) -> None:
+def test_a_failed_background_flush_is_raised_in_the_next_append(queue: MappedFileQueue, started: _Start) -> None:
     service = started(FlushRealTimeService(queue, lambda: None, Pace(0.005, 0, 0.005)))
     queue.last_file()
     _break(queue)

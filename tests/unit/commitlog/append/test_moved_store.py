@@ -1,4 +1,4 @@
-"""A store whose folder is moved or removed while it is open: appends are refused, and not lost."""
+"""A store whose folder is moved or removed while it is open: it refuses appends, which would be lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ _ENDS = [_move, _move_and_replace, shutil.rmtree]
 
 @pytest.mark.parametrize("end", _ENDS)
 @pytest.mark.parametrize("flush", Flush)
-def test_appends_to_a_moved_or_removed_store_are_refused(tmp_path: Path, flush: Flush, end: Callable[[Path], None]) -> None:
+def test_appends_to_a_moved_or_removed_store_are_refused(
+    tmp_path: Path, flush: Flush, end: Callable[[Path], None]
+) -> None:
     path = tmp_path / "store"
     store = MessageStore(path, dataclasses.replace(OPTIONS, flush=flush))
     store.append(Message("t", b"before"))

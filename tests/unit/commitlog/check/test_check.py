@@ -1,4 +1,4 @@
-"""The checker's canary: each kind of damage to a store is told, at its place, and a sound store is silent."""
+"""Canaries of the checker: each kind of damage is reported at its place, and a valid store has no problem."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Path:
-    """A store whose messages have a CRC of the body alone, as RocketMQ's have unless told."""
+    """A store without CRCs of whole messages, which is RocketMQ's default."""
     return make(tmp_path / "store", _PLAIN)
 
 
@@ -55,7 +55,7 @@ def _dispatched(path: Path) -> list[tuple[Path, int, str]]:
 
 
 def _in_log(path: Path, number: int, field: str = "message_bytes") -> _Place:
-    """Where a field of a message lies that has no host of IPv6."""
+    """Return the position of a field in a message without IPv6 hosts."""
     found, at = log_file(path, stored(path)[number].offset)
     return found, at + MESSAGE.offset(field)
 
@@ -113,9 +113,7 @@ _MESSAGE_DAMAGE: dict[str, tuple[str, int]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("field", _MESSAGE_DAMAGE)
 @pytest.mark.parametrize("number", [1, 33, -2])
-def test_a_flipped_bit_in_a_message_is_the_only_problem(
-    store: Path, field: str, number: int
-) -> None:
+def test_a_flipped_bit_in_a_message_is_the_only_problem(store: Path, field: str, number: int) -> None:
     messages = stored(store)
     path, at = log_file(store, messages[number].offset)
     rule, bit = _MESSAGE_DAMAGE[field]
@@ -143,12 +141,12 @@ def test_a_flipped_bit_in_the_last_message_is_reported(store: Path) -> None:
         "record_crc",
         None,
     )
-    # What queue, key index and sidecar have of it, the log has not.
+    # the queue, the key index and the sidecar refer to a message that the log lacks
     assert {problem.rule for problem in dispatched[1:]} - {"checkpoint"} == {"unit", "entry", "sidecar"}
 
 
 def test_without_a_crc_wrong_fields_are_reported(plain: Path) -> None:
-    """Each in a store of its own, so that one does not explain the other."""
+    """Each damage is in a store of its own, so that one does not hide the other."""
 
     def damaged(name: str, number: int, field: str, data: bytes) -> list[tuple[Path, int, str]]:
         copy = plain.with_name(name)
@@ -184,7 +182,7 @@ def test_bytes_after_the_end_are_reported(store: Path) -> None:
 
 
 def test_an_older_message_after_the_end_is_reported(store: Path) -> None:
-    """As in a file that was used before: it says that it lies elsewhere."""
+    """As in a file that was used before: the message contains another offset."""
     end = stored(store)[-1].offset + stored(store)[-1].message_bytes
     path, at = log_file(store, end)
     first, _ = log_file(store, 0)
@@ -266,7 +264,7 @@ def test_wrong_sizes_and_gaps_of_queue_files_are_reported(store: Path) -> None:
     os.truncate(path, 7 * UNIT_BYTES)
     assert (path, 0, "file_bytes") in _dispatched(store)
     path.unlink()
-    # The messages before the second file's are still in the log.
+    # messages before those of the second file are still in the log
     assert _dispatched(store) == [(path.parent, 0, "unit")]
 
 
@@ -302,7 +300,7 @@ def test_a_flipped_bit_in_an_entry_is_reported(store: Path, number: int, byte: i
 
 @pytest.mark.parametrize("slot", range(KEY_INDEX.slots))
 def test_a_wrong_slot_is_reported(store: Path, slot: int) -> None:
-    """Keys would not be found."""
+    """Lookups would miss keys."""
     flip(_index(store), KEY_INDEX.slot_at(slot) + 3, bit=2)
     assert _dispatched(store) == [(_index(store), KEY_INDEX.slot_at(slot), "slot")]
 
@@ -351,7 +349,7 @@ def test_a_damaged_or_stale_sidecar_is_reported(store: Path) -> None:
     path.write_bytes(pack_sidecar(ReaderState(0, 100, KEY_INDEX.slots), doorbell=1))
     assert _dispatched(store) == [(path, 24, "sidecar")]
     path.unlink()
-    assert {rule for _, _, rule in _dispatched(store)} == {"file_bytes", "key"}  # nobody tells of the slots now
+    assert {rule for _, _, rule in _dispatched(store)} == {"file_bytes", "key"}  # now the number of slots is unknown
     assert check_store(store, key_slots=KEY_INDEX.slots) == []
 
 
@@ -368,7 +366,7 @@ def test_after_a_crash_only_synced_messages_are_checked(store: Path) -> None:
     last, at = log_file(store, messages[-1].offset)
     flip(last, at + 60)
     flip(_unit(store, "a", 0, 5)[0], 12)
-    # Nothing is as old as three seconds.
+    # no message is three seconds old
     assert check_store(store) == []
     path = store / "checkpoint"
     ahead_ms = messages[-1].store_ms + 3000
@@ -406,9 +404,9 @@ def _wait_for_readers(path: Path, end: int) -> None:
 
 @pytest.mark.slow
 def test_every_flipped_bit_is_reported(store: Path) -> None:
-    """But for what means nothing, behind the marker that ends a file and behind the last entry.
+    """Ignored bytes are excluded: those after the blank that ends a file, and after the last entry.
 
-    And but for the name of the property that has the CRC: without it the message is one without a CRC.
+    The name of the CRC property is excluded too: without it a message counts as one without a CRC.
     """
     chance = random.Random(7)
     messages = stored(store)
@@ -427,7 +425,7 @@ def test_every_flipped_bit_is_reported(store: Path) -> None:
             meaning = KEY_INDEX.entry_at(int.from_bytes(path.read_bytes()[36:40], "big"))
         for at in sorted(chance.sample(range(meaning), min(meaning, 60))):
             if path.parent.name == "index" and KEY_INDEX.entry_at(0) <= at < KEY_INDEX.entry_at(1):
-                continue  # entry 0 is none
+                continue  # there is no entry 0
             if path in blanks and any(end - 20 <= int(path.name) + at < end - 11 for end in ends):
                 continue
             bit = chance.randrange(8)
@@ -465,7 +463,7 @@ def test_random_files_lead_to_problems_only(store: Path) -> None:
 
 @pytest.mark.parametrize("more", [0, 1, 100])
 def test_slot_counts_of_old_rocketmq_versions_are_accepted(tmp_path: Path, more: int) -> None:
-    """Before version 4.7 they count a slot with each of its entries."""
+    """Before version 4.7 they counted a slot once for each of its entries."""
     path = make(tmp_path)
     file = min((path / "index").iterdir())
     count = KEY_INDEX_HEADER.unpack(file.read_bytes()[: KEY_INDEX_HEADER.size])["entry_count"]

@@ -67,7 +67,7 @@ def test_a_flush_is_due_after_enough_pages_or_for_a_full_file(file: MappedFile) 
     assert file.flush(2) == 2 * PAGE_BYTES == file.flushed
     file.append(b"x" * (_FILE_BYTES - file.wrote))
     assert file.flush(1000) == _FILE_BYTES
-    assert file.is_able_to_flush(0)  # as RocketMQ's, though nothing is left to flush
+    assert file.is_able_to_flush(0)  # as in RocketMQ, although nothing is left to flush
     assert file.is_able_to_commit(1000)
     modified = file.modified
     assert file.flush(0) == file.commit(0) == _FILE_BYTES
@@ -81,7 +81,7 @@ def test_a_commit_writes_the_buffer_to_the_file(tmp_path: Path) -> None:
     file.append(b"staged")
     assert (file.wrote, file.committed) == (6, 0)
     assert (file.read(6, 0), path.read_bytes()[:6]) == (b"", bytes(6))
-    assert file.flush() == 0  # nothing is committed
+    assert file.flush() == 0  # nothing is committed yet
     assert file.commit(1) == 0
     assert file.commit() == 6
     assert (file.read(6, 0), path.read_bytes()[:6]) == (b"staged", b"staged")
@@ -115,7 +115,7 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_counts_as_new(tmp_path: Path) -> None:
-    """A crash between making the file and sizing it leaves one."""
+    """A crash between creating and sizing the file leaves it empty."""
     (tmp_path / f"{0:020d}").touch()
     file = MappedFile(str(tmp_path), 0, _FILE_BYTES)
     assert file.append(b"data")
@@ -154,9 +154,9 @@ def test_a_forked_child_cannot_write(file: MappedFile, tmp_path: Path) -> None:
 
 
 def test_a_failed_flush_is_the_last_one_and_moves_no_position(file: MappedFile) -> None:
-    """A second sync would say that all is well, and the kernel has dropped the pages (fsync(2))."""
+    """A second sync would succeed although the kernel has dropped the pages (fsync(2))."""
     file.append(b"data")
-    os.dup2(os.open("/dev/null", os.O_WRONLY), file._file.open().fd)  # of which no sync can be had: EINVAL
+    os.dup2(os.open("/dev/null", os.O_WRONLY), file._file.open().fd)  # which cannot be synced: EINVAL
     with pytest.raises(PoisonedError):
         file.flush()
     assert file.flushed == 0
@@ -167,7 +167,7 @@ def test_a_failed_flush_is_the_last_one_and_moves_no_position(file: MappedFile) 
 
 @pytest.mark.parametrize("limit", [0, 5 * PAGE_BYTES])
 def test_a_full_disk_is_found_before_bytes_are_stored(limit: int, tmp_path: Path) -> None:
-    """A limit on the size of files stands for a full disk: EFBIG where that has ENOSPC."""
+    """A limit on file sizes takes the place of a full disk: EFBIG instead of ENOSPC."""
     text = f"""
 import os, resource, signal, sys
 from binlog.commitlog.files.mapped_file import MappedFile
@@ -192,11 +192,11 @@ def test_a_sync_writes_dirty_pages_and_few_others(tmp_path: Path) -> None:
         file.append(bytes(PAGE_BYTES))
         file.flush()
     file.shut_down()
-    # Each is in two pages, for they do not begin where a page does.
+    # each spans two pages, because none starts at a page boundary
     assert _written_bytes() - before <= 32 * 64 * PAGE_BYTES
 
 
 def _written_bytes() -> int:
-    """What this process made due to be written to the disk, in whole pages, by proc_pid_io(5); 0 in a tmpfs."""
+    """Return the bytes that this process has dirtied, in whole pages, by proc_pid_io(5); 0 in a tmpfs."""
     counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(counts["write_bytes"])

@@ -24,7 +24,7 @@ def queue(tmp_path: Path) -> Iterator[MappedFileQueue]:
 
 
 def _fill(queue: MappedFileQueue, count: int, *, offset: int = 0) -> None:
-    """Make so many full files."""
+    """Create full files."""
     for number in range(count):
         assert queue.last_file(offset).append(bytes((number + 1,)) * _FILE_BYTES)
 
@@ -44,7 +44,7 @@ def test_a_queue_without_files_is_empty(queue: MappedFileQueue) -> None:
 
 
 def test_find_returns_the_file_that_holds_an_offset(queue: MappedFileQueue) -> None:
-    """Scenario: lookup by offset; first, last, out of bounds."""
+    """Scenario: look up the first, the last, and invalid offsets."""
     _fill(queue, 5, offset=2 * _FILE_BYTES + 17)
     first, last = queue.files[0], queue.files[-1]
     assert first.offset == 2 * _FILE_BYTES
@@ -59,7 +59,7 @@ def test_find_returns_the_file_that_holds_an_offset(queue: MappedFileQueue) -> N
 
 
 def test_find_is_correct_if_a_file_is_missing(tmp_path: Path) -> None:
-    """The index that offsets give is verified; where it is wrong, the files are gone through."""
+    """The computed index is verified; if it is wrong, all files are searched."""
     before = MappedFileQueue(str(tmp_path), _FILE_BYTES)
     _fill(before, 5)
     before.close()
@@ -87,7 +87,7 @@ def test_find_is_correct_if_offsets_are_irregular(queue: MappedFileQueue) -> Non
 
 
 def test_files_are_loaded_in_the_order_of_their_offsets(tmp_path: Path, queue: MappedFileQueue) -> None:
-    """A folder gives them in any."""
+    """A folder lists them in any order."""
     for number in (3, 0, 5, 1, 4, 2):
         (tmp_path / f"{number * _FILE_BYTES:020d}").write_bytes(bytes(_FILE_BYTES))
     queue.load()
@@ -153,7 +153,7 @@ def test_truncating_erases_and_removes_everything_after(tmp_path: Path, queue: M
 
 
 def test_only_leading_old_files_are_removed(tmp_path: Path, queue: MappedFileQueue) -> None:
-    """Five of fifty are old, and later ones that are old as well stay, for what is between is not."""
+    """Five of fifty files are old.  Later old files stay, because a newer file is before them."""
     _fill(queue, 50)
     old = {0, 1, 2, 3, 4, 10, 20}
     now = time.time()
@@ -193,7 +193,7 @@ def test_the_next_file_is_allocated_once_the_last_one_is_half_full(tmp_path: Pat
         queue.allocate_next()
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [mapped_file_name(0), mapped_file_name(_FILE_BYTES)]
-    # Nobody sees it until the one before it is full.
+    # it is not visible until the one before it is full
     assert [each.offset for each in queue] == [0]
     assert queue.last_file() is file
     file.append(bytes(_FILE_BYTES // 2))

@@ -11,7 +11,7 @@ from binlog.format.commitlog.indexes import BLANK_UNIT, QueueUnit, parse_units
 from binlog.storage.open_files import OpenFiles
 
 _UNITS_IN_FILE = 300
-_BYTES = 100  # of each message in the commit log
+_BYTES = 100  # size of each message in the commit log
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_queue_starts_with_the_first_message_in_the_log(make: _Make, first: in
 def test_files_without_messages_are_removed(make: _Make) -> None:
     queue = make()
     _put(queue, 0, 1000)
-    assert queue.remove_files(650 * _BYTES) == 0  # whoever flushes them is not done with them
+    assert queue.remove_files(650 * _BYTES) == 0  # flushing has not finished with them
     while queue.files.flush():
         pass
     assert queue.remove_files(299 * _BYTES) == 0
@@ -155,7 +155,8 @@ def test_files_without_messages_are_removed(make: _Make) -> None:
 
 
 def test_a_message_is_found_by_store_time(make: _Make) -> None:
-    """Around the time of each; and long before and after, where it is the first and the last one."""
+    """Around the time of each message; and long before and after all of them, where the first and the last are
+    found."""
     queue = make()
     _put(queue, 0, 500)
 

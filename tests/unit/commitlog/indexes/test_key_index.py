@@ -51,7 +51,7 @@ def test_each_key_is_found_once_and_an_unknown_key_is_not(make: _Make) -> None:
 
 
 def test_a_file_holds_one_key_fewer_than_entries(make: _Make, tmp_path: Path) -> None:
-    """Its entry 0 is none, as in RocketMQ; the next key begins a file."""
+    """As in RocketMQ there is no entry 0; the next key starts a new file."""
     index = make()
     index.put(_keys(*range(19)))
     assert len(os.listdir(tmp_path)) == 1
@@ -75,7 +75,7 @@ def test_messages_with_one_key_are_found_newest_first(make: _Make) -> None:
 
 
 def test_times_within_a_second_are_found(make: _Make) -> None:
-    """Entries have seconds, rounded down: who asks for milliseconds gets what may be meant."""
+    """Entries have seconds, rounded down, so a lookup by milliseconds finds all candidates."""
     index = make()
     index.put(_keys(*range(10), apart_ms=300))
     assert index.find("t", "key 5", begin_ms=_BEGIN_MS + 1500, end_ms=_BEGIN_MS + 1500) == [500]
@@ -94,7 +94,7 @@ def test_keys_survive_reopening(make: _Make) -> None:
 
 
 def test_partly_put_keys_of_a_message_are_completed(make: _Make) -> None:
-    """A file is full after some of them, and then whoever puts them dies."""
+    """The file becomes full after some of the keys, and then the process dies."""
     keys = _keys(*range(17), *[17] * 4)
     for known in range(22):
         index = make()
@@ -135,7 +135,7 @@ def test_a_failed_load_leaves_no_descriptor_open(tmp_path: Path) -> None:
 
 
 def test_a_count_lost_in_a_crash_loses_no_older_key(make: _Make, tmp_path: Path) -> None:
-    """The slots lead beyond it; whatever is put next must not hide what the chains had before."""
+    """Slots lead beyond the count; keys that are put later must not hide the older part of such a chain."""
     index = make()
     index.put(_keys(*range(8)))
     (path,) = tmp_path.iterdir()
@@ -193,7 +193,7 @@ def test_a_file_has_the_same_bytes_as_rocketmqs(make: _Make, tmp_path: Path) -> 
 
 
 def test_a_chain_that_leads_to_a_newer_entry_ends(make: _Make, tmp_path: Path) -> None:
-    """No bytes that a crash or a disk leaves may have a search go on for ever."""
+    """No damaged bytes may make a search run forever."""
     index = make()
     index.put(_keys(3))
     (path,) = tmp_path.iterdir()
@@ -212,7 +212,7 @@ def test_other_files_are_left_alone(make: _Make, tmp_path: Path) -> None:
 
 
 def test_the_first_key_takes_little_disk_space(tmp_path: Path) -> None:
-    """RocketMQ's files are of 420 MB; what no key has come to is a hole."""
+    """RocketMQ's files have 420 MB; unused parts are holes."""
     with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
         index.put(_keys(1))
         (path,) = tmp_path.iterdir()
@@ -227,7 +227,7 @@ def test_the_first_key_takes_little_disk_space(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", ["entry_count", "begin_offset", "end_offset"])
 @pytest.mark.parametrize("value", [-1, 0, 1, 3, 12_345, 19_999_999, 2**31 - 1])
 def test_a_header_that_contradicts_the_entries_is_unsound(tmp_path: Path, field: str, value: int) -> None:
-    """A count beyond what is there would cost seconds and hundreds of megabytes."""
+    """A count beyond the end of the file would cost seconds and hundreds of megabytes."""
     with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
         index.put(_keys(*range(1, 9)))
         (file,) = index._files
@@ -237,7 +237,7 @@ def test_a_header_that_contradicts_the_entries_is_unsound(tmp_path: Path, field:
     tracemalloc.start()
     try:
         with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
-            assert index.load(trusted_ms=2**62) == 0  # its keys are to be put again
+            assert index.load(trusted_ms=2**62) == 0  # its keys must be put again
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""Finding by key as a reader does, whatever state the index's files are in."""
+"""Lookups by key in a reader, in any state of the index files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_with_sync_flush_a_key_is_found_once_its_message_is_flushed(tmp_path: Pa
             with without_flushes(owner):
                 wait = pool.submit(owner.append, Message.of("t", b"second", keys=["k"]))
                 until(lambda: has_unflushed(owner))
-                # Told too early, as no owner of ours does.
+                # dispatched too early, as our owner never does
                 owner._index.put(memoryview(array("q", [key_hash("t", "k"), first.next_offset, first.store_ms])))
                 assert len(owner._index.find("t", "k")) == 2
                 assert [message.body for message in reader.find("t", "k")] == [b"first"]
@@ -95,7 +95,7 @@ def test_a_store_without_a_key_index_has_no_keys(store: Path) -> None:
 
 
 def test_uncounted_entries_hide_no_counted_ones(store: Path) -> None:
-    """Entry and slot are written, the count is not: so a slot leads beyond it."""
+    """Entry and slot are written, but the count is not, so the slot leads beyond it."""
     path = max((store / "index").iterdir())
     whole = _bodies(store, "b", "same")
     header = KEY_INDEX_HEADER.unpack(path.read_bytes()[: KEY_INDEX_HEADER.size])

@@ -1,4 +1,4 @@
-"""Several queues of a topic read together, and the commit log read in its order."""
+"""A topic reader, which merges several queues, and scans of the commit log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def _rest(reader: TopicReader) -> list[int]:
-    """Where the messages lie that are still to come."""
+    """Return the offsets of the remaining messages."""
     found: list[int] = []
     while batch := reader.read_batch():
         found += [message.offset for message in batch]

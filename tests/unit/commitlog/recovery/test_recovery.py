@@ -1,4 +1,4 @@
-"""What a store makes anew: queues and key index that were removed, or damaged, or were being made in a crash."""
+"""Rebuilding of queues and key index that were removed or damaged, or incomplete in a crash."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from binlog.format.commitlog.indexes import KEY_INDEX_HEADER, key_hash
 from tests.support.checked_stores import OPTIONS, flip, log_file, make, overwrite, stored
 from tests.support.checkout import ROOT
 from tests.support.stores import SMALL
-from tests.support.waiting import until, until_told
+from tests.support.waiting import until, until_dispatched
 
 _NO_PAUSE = Retention(hours=0, at_hour=None, pause_seconds=0, seconds=100)
 
@@ -36,7 +36,7 @@ _NO_PAUSE = Retention(hours=0, at_hour=None, pause_seconds=0, seconds=100)
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
 @pytest.mark.parametrize("crashed", [False, True])
 def test_removed_indexes_are_rebuilt_completely(tmp_path: Path, folder: str, crashed: bool) -> None:
-    """Though no queue goes on in the files that a start goes through anyway."""
+    """Although no queue is in the files that recovery reads in any case."""
     with MessageStore(tmp_path, SMALL) as store:
         for number in range(20):
             store.append(Message.of(f"t{number}", bytes(30_000), keys=["k"]))
@@ -71,7 +71,7 @@ def test_a_crash_while_the_key_index_is_rebuilt_loses_no_key(tmp_path: Path) -> 
     (index,) = (tmp_path / "index").iterdir()
     process = subprocess.Popen([sys.executable, "-c", _OPENING, str(tmp_path)], cwd=ROOT)
     try:
-        # It removes the file, and begins another.
+        # it removes the file, and creates another
         until(lambda: not index.exists())
         until(lambda: any(_entries(path) > 1 for path in (tmp_path / "index").iterdir()))
     finally:
@@ -100,7 +100,7 @@ def test_no_file_is_removed_before_its_messages_are_dispatched(tmp_path: Path) -
 
 @pytest.mark.parametrize("flush", [Flush.ASYNC, Flush.POOLED])
 def test_no_file_is_removed_before_it_is_flushed(tmp_path: Path, flush: Flush) -> None:
-    """What is flushed next is looked for where the last flush ended."""
+    """The next flush resumes at the end of the last one."""
     never = Pace(1000.0, 1000, 1000.0)
     options = replace(SMALL, flush=flush, flush_pace=never, commit_pace=never, retention=_NO_PAUSE)
     with MessageStore(tmp_path, options) as store:
@@ -120,7 +120,7 @@ def test_a_key_of_a_removed_message_is_not_found(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, retention=_NO_PAUSE)) as store:
         for _ in range(10):
             store.append(Message.of("t", bytes(20_000), keys=["k"]))
-        until_told(store)
+        until_dispatched(store)
         until(lambda: store.remove_expired() > 0)
         assert len(store.find("t", "k")) == len(store.queue_range("t", 0)) < 10
 
@@ -177,8 +177,8 @@ def test_delays_survive_the_removal_of_parked_messages(tmp_path: Path) -> None:
         assert queue is not None
         until(lambda: store._delays._next == {18: 0})
         first = queue.files.files[0]
-        until(lambda: first.flushed_whole)  # what is not flushed stays
-        first.shut_down()  # as while it leaves, and the queue does not say so yet
+        until(lambda: first.flushed_whole)  # files that are not flushed stay
+        first.shut_down()  # the file is being removed, but the queue still lists it
         store.append(Message.of("t", b"", delay_level=1))
         until(lambda: len(store.queue_range("t", 0)) == 1)
 

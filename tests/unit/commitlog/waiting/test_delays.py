@@ -43,7 +43,7 @@ def test_a_delayed_message_is_delivered_when_it_is_due(tmp_path: Path, flush: Fl
         if waiting is not None:
             assert (waiting.topic, waiting.queue_id) == (DELAY_TOPIC, 0)
             assert parse_properties(waiting.properties)[UNIQUE_KEY] == unique
-        until(lambda: [found.offset for found in store.find("t", "k")] == [message.offset])  # told after its queue
+        until(lambda: [found.offset for found in store.find("t", "k")] == [message.offset])  # dispatched after its unit
 
 
 @pytest.mark.parametrize(("level", "seconds"), [(1, 1), (5, 60), (18, 7200), (19, 7200), (10**12, 7200)])
@@ -171,9 +171,9 @@ def _is_behind(moment: float, _: list[str]) -> bool:
 def test_each_message_is_delivered_once_through_kills(tmp_path: Path, flush: str) -> None:
     dispatched: list[
         int
-    ] = []  # a process may die before it tells of its last one, and the next gives that number again
+    ] = []  # a process may die before it reports its last delivery, and the next one repeats that number
     for _ in range(2):
-        # So long that some have gone on, and others have not.
+        # long enough for some deliveries, but not for all
         is_enough = partial(_is_behind, time.monotonic() + 1.6)
         dispatched += map(int, lines_until_killed(_APPENDING, tmp_path, flush, len(dispatched), enough=is_enough))
     with MessageStore(tmp_path, SMALL) as store:
@@ -186,7 +186,7 @@ def test_each_message_is_delivered_once_through_kills(tmp_path: Path, flush: str
 
 @pytest.mark.slow
 def test_offsets_beyond_the_queue_skip_no_message(tmp_path: Path) -> None:
-    """As where the log's folders were removed, or it lost its end, and the file with the offsets is the old one."""
+    """As if the log lost its end or was removed, but the file with the offsets is the old one."""
     MessageStore(tmp_path, SMALL).close()
     path = tmp_path / "config" / "delayOffset.json"
     path.write_text('{"offsetTable":{"1":17,"99":3}}')
@@ -203,7 +203,7 @@ def test_a_level_that_was_not_read_keeps_its_offset(tmp_path: Path) -> None:
         store.append(Message.of("t", b"", delay_level=1))
         until(lambda: _count(store, "t") == 1)
     with MessageStore(tmp_path, SMALL) as store:
-        store._delays._next = {}  # as where it is closed before the thread's first round
+        store._delays._next = {}  # as if the store were closed before the first round of the thread
         store._delays.stop()
         store._delays._next = {}
         store._delays.save()
@@ -240,7 +240,7 @@ def test_more_messages_than_fit_in_a_file_take_several_appends(tmp_path: Path) -
         for number in range(40):
             store.append([Message.of("t", b"%d" % number + bytes(4000), delay_level=1)])
         until(lambda: _count(store, DELAY_TOPIC) == 40)
-    time.sleep(1.1)  # all are due together
+    time.sleep(1.1)  # all are due at the same time
     with MessageStore(tmp_path, SMALL) as store:
         until(lambda: _count(store, "t") == 40)
 
@@ -259,7 +259,7 @@ def test_a_parked_message_over_a_new_body_limit_is_delivered(tmp_path: Path) -> 
     ids=["folder", "queue", "digits", "waiting"],
 )
 def test_a_send_back_without_a_destination_is_refused(tmp_path: Path, topic: str, queue_id: str) -> None:
-    """A message in the log whose topic can have no queue keeps the store from being opened ever again."""
+    """A message with an invalid topic in the log would prevent the store from ever being opened again."""
     properties = {DELAY: "1", "REAL_TOPIC": topic, "REAL_QID": queue_id}
     for round_ in range(2):
         store = MessageStore(tmp_path, SMALL)

@@ -1,4 +1,4 @@
-"""Half messages that a RocketMQ broker checked, and so appended again: each is one transaction, committed once."""
+"""Half messages that a RocketMQ broker checked, and so copied: each is one transaction, committed once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 
 class _Broker:
-    """Does to a store what a broker's TransactionalMessageServiceImpl and EndTransactionProcessor do."""
+    """Performs the appends of a broker's TransactionalMessageServiceImpl and EndTransactionProcessor."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,19 +34,19 @@ class _Broker:
             return appended.queue_offsets[0], appended.offset
 
     def put(self, key: str, *, checks: int = 0) -> tuple[int, int]:
-        """Put a half message, or after a check its copy; where it lies in its queue and in the log."""
+        """Put a half message, or after a check its copy; return its queue offset and its log offset."""
         properties = {UNIQUE_KEY: key, REAL_TOPIC: "t", REAL_QUEUE_ID: "0", TRANSACTION_PREPARED: "true"}
         if checks:
             properties[CHECK_TIMES] = str(checks)
         return self._append(Message.of(HALF_TOPIC, key.encode(), properties=properties, born_ms=5))
 
     def commit(self, key: str, offset: int) -> None:
-        """Append the message that a half one at an offset of the log stands for."""
+        """Append the message of the half message at an offset of the log."""
         message = Message.of("t", key.encode(), properties={UNIQUE_KEY: key, CHECK_TIMES: "1"}, born_ms=5)
         self._append(message._replace(system_flag=COMMIT, prepared_offset=offset))
 
     def end(self, *numbers: int) -> None:
-        """Tell that half messages were ended."""
+        """Append the end records of half messages."""
         self._append(Message.of(ENDED_TOPIC, ",".join(map(str, numbers)).encode(), tag=ENDED_TAG))
 
 
@@ -105,7 +105,7 @@ def test_a_brokers_commit_without_its_end_record_ends_the_transaction(tmp_path: 
 
 
 def test_a_transaction_ended_through_an_older_copy_stays_ended(tmp_path: Path) -> None:
-    """Though another half message lies between the copies, and is ended by ours meanwhile."""
+    """Although another half message is between the copies, and is ended meanwhile."""
     broker = _Broker(tmp_path)
     old, _ = broker.put("a")
     broker.put("between")

@@ -47,10 +47,8 @@ def test_a_half_message_is_delivered_only_after_its_commit(tmp_path: Path) -> No
         assert store.transactions.pending() == []
 
 
-def test_an_unflushed_half_message_can_be_read_and_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As if a signal handler had raised while `prepare` waited for the disk."""
+def test_an_unflushed_half_message_can_be_read_and_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise as a signal handler would while `prepare` waits for the disk."""
     with MessageStore(tmp_path, SMALL) as store:
         with monkeypatch.context() as patched:
             patched.setattr(store.transactions, "_wait", lambda appended: None)
@@ -104,7 +102,7 @@ def test_a_commit_without_its_end_record_is_not_repeated(tmp_path: Path) -> None
         kept = store.transactions.prepare(Message("t", b"kept"))
         half = store.transactions.prepare(Message("t", b"once"))
         committed = store.transactions.commit(half)
-    # As a power cut leaves it that comes between the two: the second one was not written.
+    # as after a power cut between the two writes: the end record is missing
     with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
         file.seek(committed.offsets[1])
         file.write(bytes(committed.message_bytes))
@@ -133,7 +131,7 @@ def test_an_end_that_could_not_be_appended_can_be_retried(tmp_path: Path) -> Non
 def test_a_committed_message_with_a_delay_is_parked(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(Message.of("t", b"later", delay_level=1))
-        time.sleep(1.1)  # its time begins with the commit
+        time.sleep(1.1)  # the delay starts with the commit
         appended = store.transactions.commit(half)
         until(lambda: len(store.queue_range("t", 0)) == 1)
         (message,) = store.pull("t", 0, 0, 1)
@@ -257,7 +255,7 @@ def test_a_half_message_can_be_ended_during_its_sync(tmp_path: Path) -> None:
         store.append(Message("t", b"first"))
         service = store._flushing
         assert isinstance(service, GroupCommitService)
-        with service._group.turn(store.max_offset + 1) as leads:  # nobody else does
+        with service._group.turn(store.max_offset + 1) as leads:  # no other thread syncs
             assert leads
             prepared = pool.submit(store.transactions.prepare, Message("t", b"body"))
             until(lambda: len(store.transactions.pending()) == 1)

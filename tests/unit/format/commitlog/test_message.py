@@ -39,7 +39,7 @@ def _message(**changes: object) -> StoredMessage:
 
 
 def _by_hand(*, record_crc: bool) -> bytes:
-    """The message above, field by field as the table of RocketMQ's storage notes has them."""
+    """Return the message above, built by hand from the table in RocketMQ's storage notes."""
     properties_bytes = len(_PROPERTIES) + (20 if record_crc else 0)
     size = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 4 + 8 + 8 + 8 + 8 + 4 + 8 + (4 + 6) + (1 + 6) + (2 + properties_bytes)
     data = b"".join(
@@ -119,7 +119,7 @@ def test_a_crc_detects_every_flipped_bit(message: StoredMessage, data: st.DataOb
     message = dataclasses.replace(message, record_crc=True)
     packed = bytearray(pack_message(message))
     packed[data.draw(st.integers(0, len(packed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    # Where the property is hit in its name, the message is one without a CRC, and its properties are other ones.
+    # a flipped bit in the name of the CRC property makes it an ordinary property of a message without a CRC
     try:
         found = parse_message(bytes(packed), "a file", 7)
     except CorruptError:
@@ -143,7 +143,7 @@ def test_an_incomplete_message_is_invalid(message: StoredMessage, data: st.DataO
 
 
 def test_a_crc_of_zero_is_valid() -> None:
-    """RocketMQ once took 0 for none, and cut off good data (apache/rocketmq issue 9121)."""
+    """RocketMQ once took 0 for a missing CRC, and cut off valid messages (apache/rocketmq issue 9121)."""
     assert zlib.crc32(b"") == 0
     message = _message(body=b"")
     assert parse_message(pack_message(message), "a file", 7) == message

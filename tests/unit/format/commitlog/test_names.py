@@ -21,7 +21,7 @@ def test_an_index_is_named_by_its_creation_time() -> None:
 
 
 def test_a_new_index_name_sorts_after_the_previous_one() -> None:
-    """The clock on the wall goes back once a year, and RocketMQ opens the files in the order of their names."""
+    """The local time goes back once a year, but RocketMQ opens the files in the order of their names."""
     assert index_name(_MADE, after="20260131235959122") == "20260131235959123"
     assert index_name(_MADE, after="20260131235959123") == "20260131235959124"
     assert index_name(_MADE, after="20260201003000000") == "20260201003000001"

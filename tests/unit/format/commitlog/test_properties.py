@@ -38,7 +38,7 @@ def test_end_bytes_in_names_or_values_are_refused(properties: dict[str, str]) ->
         ("", 0),
         ("a", 97),
         ("Hello", 69609650),
-        ("polygenelubricants", -(2**31)),  # the well-known string whose hash has no absolute value
+        ("polygenelubricants", -(2**31)),  # a well-known string whose hash has no absolute value
         ("é", 233),
         ("\U0001f600", 1772899),  # two UTF-16 units: 0xD83D * 31 + 0xDE00
     ],

@@ -1,4 +1,4 @@
-"""Walking through messages in C does what a plain loop over parse_message does."""
+"""The walk in C gives the same results as a loop over parse_message."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_walk_with_check_stops_before_a_flipped_bit(messages: list[Message], d
     start = max(start for start in starts if start <= position)
     try:
         parse_message(bytes(damaged[start:]), "", 0)
-        good = True  # the name of the CRC's property was hit
+        good = True  # the flipped bit was in the name of the CRC property
     except CorruptError:
         good = False
     consumed, stop, *_ = _walked(bytes(damaged))
@@ -119,7 +119,7 @@ def test_a_walk_with_check_stops_before_a_flipped_bit(messages: list[Message], d
 
 @pytest.mark.parametrize("left", [slice(0, end) for end in range(20)] + [slice(start, 20) for start in range(1, 21)])
 def test_a_message_with_a_torn_crc_is_invalid(left: slice) -> None:
-    """It was taken for one without such a CRC, whose properties nobody vouches for."""
+    """It would count as a message without a CRC, whose properties are not validated."""
     data, _ = _packed([Message.of("a", b"body", tag="t"), Message.of("a", b"")], record_crc=True)
     end = int.from_bytes(data[:4], "big")
     crc = bytearray(20)
