@@ -27,8 +27,8 @@ from binlog.commitlog.recovery.recovery import recover
 from binlog.commitlog.recovery.store_state import Sidecar, create_abort_marker, remove_abort_marker
 from binlog.commitlog.recovery.survey import refuse_features, refuse_files
 from binlog.commitlog.retention import Cleaner
-from binlog.commitlog.waiting.delays import DELAY_MARK, DelayOffsets, Delays, delayed
-from binlog.commitlog.waiting.parked_messages import RETRIES_MAX, retried
+from binlog.commitlog.waiting.delays import DELAY_MARK, DelayOffsets, Delays, park_if_delayed
+from binlog.commitlog.waiting.parked_messages import RETRIES_MAX, as_retry
 from binlog.commitlog.waiting.transactions import Transactions
 from binlog.errors import ClosedError, FullError, GoneError, NotFoundError
 from binlog.format.commitlog.indexes import QueueUnit, parse_units
@@ -129,14 +129,14 @@ class MessageStore(Handle):
             self._pool.fill()
         self._sidecar = Sidecar(directory, self._reader_state())
         self._delays = Delays(self._deliver, self._find_since, self._log, self._queues, DelayOffsets(directory))
-        self._make_services()
+        self._create_services()
         self._delays.drop_missing()
         for service in self._services:
             undoing.callback(service.stop)
             service.start()
         self._delays.service.wake()  # messages may be due already
 
-    def _make_services(self) -> None:
+    def _create_services(self) -> None:
         self._flushing = self._flush_service()
         self._cleaner = Cleaner(
             self._log,
@@ -218,12 +218,13 @@ class MessageStore(Handle):
         """Append messages of any topic, if the store is open, without waiting for a flush."""
         if self._is_closed or (self._is_synced and not self._guard.is_ours):
             self._refuse()
-        # One search for all messages is faster.  A match across two messages is harmless: `delayed` checks each.
+        # One search for all messages is faster.  A match across two messages is harmless: `park_if_delayed` checks
+        # each.
         properties = messages[0].properties if len(messages) == 1 else b"".join(map(_PROPERTIES, messages))
         if DELAY_MARK not in properties:
             return self._append_now(messages)
         self._delays.service.check()
-        appended = self._append_now([delayed(message) for message in messages])
+        appended = self._append_now([park_if_delayed(message) for message in messages])
         self._delays.service.wake()
         return appended
 
@@ -269,7 +270,7 @@ class MessageStore(Handle):
         time, and later each time, or after the given delay level.  After `count_max` times, or for a negative level, it
         goes to the topic `%DLQ%<group>`.  Durable, and raises, as `append`.
         """
-        return self.append(retried(message, group, delay_level=delay_level, count_max=count_max))
+        return self.append(as_retry(message, group, delay_level=delay_level, count_max=count_max))
 
     def read(self, offset: int) -> StoredMessage:
         """Return the message at an offset of the commit log.  Raises: NotFoundError, CorruptError."""

@@ -184,7 +184,7 @@ def test_a_delayed_message_with_an_extended_unit_is_parked(tmp_path: Path) -> No
     overwrite(queue, QUEUE_UNIT.offset("tag_code"), (-(2**63)).to_bytes(8, "big", signed=True))
     with MessageStore(tmp_path, OPTIONS) as store:
         until(lambda: store._delays._next.get(5) is not None)
-        (unit,) = parse_units(store._queues.get_or_make(DELAY_TOPIC, 4).read(0, 1))
+        (unit,) = parse_units(store._queues.get_or_create(DELAY_TOPIC, 4).read(0, 1))
         assert unit.is_extended
         assert store._delays._due_ms(unit, 5) == store.pull(DELAY_TOPIC, 4, 0, 1)[0].store_ms + 60_000
         assert store.queue_range("t", 0) == range(0)

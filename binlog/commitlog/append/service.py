@@ -65,7 +65,7 @@ class Service:
         """Wait for the current call and end.  Does nothing if the service never started, or has ended."""
         self._worker.stop()
 
-    def _has_room(self) -> None:
+    def _clear_full(self) -> None:
         if self.full is not None:
             self.full = None
             self._unhealthy.discard(self._name)
@@ -81,7 +81,7 @@ class Service:
             try:
                 found = self._work()
                 seconds = self._seconds if found is None else found
-                self._has_room()
+                self._clear_full()
             except FullError as error:
                 self.full = error
                 self._unhealthy.add(self._name)

@@ -87,7 +87,7 @@ class KeysCheck:
     def _match(self) -> None:
         """Consume a key, an entry, or one of each."""
         key, entry = self._keys[0], self._entry(0)
-        if entry is not None and _same(entry, key):
+        if entry is not None and _is_entry_of(entry, key):
             self._report_missing()
             self._compare(key, entry)
             self._keys.popleft()
@@ -140,9 +140,9 @@ class KeysCheck:
         """Return whether the entry belongs to a later key."""
         after = self._entry(1)
         if len(self._keys) > 1:
-            if _same(entry, self._keys[1]):
+            if _is_entry_of(entry, self._keys[1]):
                 return True
-            if after is not None and _same(after, self._keys[1]):
+            if after is not None and _is_entry_of(after, self._keys[1]):
                 return False
         elif entry.hash == key.hash:
             return False
@@ -151,7 +151,7 @@ class KeysCheck:
     def _is_extra(self, key: _Key, entry: IndexedKey) -> bool:
         """Return whether the entry of the key comes later."""
         after = self._entry(1)
-        return after is not None and _same(after, key)
+        return after is not None and _is_entry_of(after, key)
 
     def _compare(self, key: _Key, entry: IndexedKey) -> None:
         if key.offset != self._last[0]:
@@ -187,5 +187,5 @@ class KeysCheck:
             self._problems.append(Problem(path, at, "key", text))
 
 
-def _same(entry: IndexedKey, key: _Key) -> bool:
+def _is_entry_of(entry: IndexedKey, key: _Key) -> bool:
     return entry.hash == key.hash and entry.offset == key.offset

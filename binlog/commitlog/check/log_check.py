@@ -64,15 +64,15 @@ class DamagedRanges:
 
     def __init__(self) -> None:
         self.removed_end = 0
-        self._stretches: list[tuple[int, int]] = []
+        self._ranges: list[tuple[int, int]] = []
 
     def add(self, start: int, stop: int) -> None:
         """Add the range from `start` up to `stop`, after all ranges so far."""
-        self._stretches.append((start, stop))
+        self._ranges.append((start, stop))
 
     def __contains__(self, offset: int) -> bool:
-        before = bisect_right(self._stretches, offset, key=lambda stretch: stretch[0])
-        return before > 0 and offset < self._stretches[before - 1][1]
+        before = bisect_right(self._ranges, offset, key=lambda each: each[0])
+        return before > 0 and offset < self._ranges[before - 1][1]
 
 
 _PIECE_BYTES = 4 << 20
@@ -121,7 +121,7 @@ class LogCheck:
 
     def _run(self) -> bool:
         """Resume at `end`; return whether the check is complete."""
-        for start, stop in self._stretches(self.end):
+        for start, stop in self._file_ranges(self.end):
             if self.end < start:
                 self._damaged.add(self.end, start)  # check_files reports the gap
                 if start == self._files.min_offset:
@@ -131,7 +131,7 @@ class LogCheck:
                 break
         return True
 
-    def _stretches(self, offset: int) -> Iterator[tuple[int, int]]:
+    def _file_ranges(self, offset: int) -> Iterator[tuple[int, int]]:
         """Yield start and end of each file with bytes at or after the offset."""
         for start, after in itertools.pairwise([*self._files.offsets, 2**63]):
             stop = min(start + self._files.file_bytes(start), after)
@@ -189,7 +189,7 @@ class LogCheck:
         """Report the bytes that are not a message, and move to the next message; return whether there is one."""
         place = self.end
         zeros = not any(rest[: BLANK.size])
-        other = self._next_other_than_zero(place) if zeros else place
+        other = self._next_nonzero(place) if zeros else place
         if other is None and self._limit is None:
             return False  # the regular end of the log
         after = None if other is None else self._next_message(place + 1)
@@ -240,7 +240,7 @@ class LogCheck:
             return error
         return CorruptError(path, at, "message", "not a message")
 
-    def _next_other_than_zero(self, offset: int) -> int | None:
+    def _next_nonzero(self, offset: int) -> int | None:
         for at, data in self._pieces(offset):
             if data.count(0) < len(data):
                 return at + len(data) - len(data.lstrip(b"\0"))
@@ -287,7 +287,7 @@ class LogCheck:
     def _pieces(self, offset: int) -> Iterator[tuple[int, bytes]]:
         """Yield pieces of the log from `offset` on, with their offsets; pieces of a file overlap by a few bytes."""
         common = len(_MAGICS[0]) - 1
-        for start, stop in self._stretches(offset):
+        for start, stop in self._file_ranges(offset):
             at = max(offset, start)
             if self._limit is not None:
                 stop = min(stop, self._limit)
@@ -297,11 +297,11 @@ class LogCheck:
                 at += len(data) if at + len(data) >= stop or len(data) <= common else len(data) - common
 
     def _report(self, place: int, rule: str, text: str) -> None:
-        path, at = place_of(self._files, place)
+        path, at = locate(self._files, place)
         self._problems.append(Problem(path, at, rule, text))
 
 
-def place_of(files: FilesReader, offset: int) -> tuple[str, int]:
+def locate(files: FilesReader, offset: int) -> tuple[str, int]:
     """Return file and position of an offset; of the last file before it if none holds it, or else the folder and 0."""
     try:
         start = files.start_of(offset)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from binlog.commitlog.check.files_check import check_files
-from binlog.commitlog.check.log_check import DamagedRanges, VerifiedExtent, place_of
+from binlog.commitlog.check.log_check import DamagedRanges, VerifiedExtent, locate
 from binlog.commitlog.files.files_reader import FilesReader
 from binlog.errors import AccessError, NotFoundError
 from binlog.format.commitlog.compiled import Run
@@ -229,14 +229,14 @@ class QueuesCheck:
         return self._open[key]
 
     def _report(self, place: int, rule: str, text: str) -> None:
-        path, at = place_of(self._log, place)
+        path, at = locate(self._log, place)
         self._problems.append(Problem(path, at, rule, text))
 
     def _report_unit(self, key: _Key, index: int, text: str) -> None:
         files = self._files(key)
         path, at = os.path.join(self._folder, key[0], str(key[1])), 0
         if files is not None:
-            path, at = place_of(files, index * UNIT_BYTES)
+            path, at = locate(files, index * UNIT_BYTES)
         self._problems.append(Problem(path, at, "unit", f"queue offset {index}: {text}"))
 
     @staticmethod

@@ -101,14 +101,14 @@ class MappedFile:
         status = os.fstat(fd)
         found = status.st_size
         if found == 0:
-            self._make(fd)
+            self._create(fd)
         elif found != self.file_bytes:
             raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, and not {self.file_bytes}")
         elif self._ahead_bytes is None and status.st_blocks * _BLOCK_BYTES < self.file_bytes:
             # Only if blocks are missing: fallocate changes the modification time, by which retention chooses files.
             allocate(fd, 0, self.file_bytes, self.path)
 
-    def _make(self, fd: int) -> None:
+    def _create(self, fd: int) -> None:
         """Give the file its size and blocks, durably."""
         try:
             # The size comes first, so that after a crash the file is either empty or has its full size.

@@ -172,7 +172,7 @@ class MappedFileQueue:
         with self._making:  # waits for a file that `allocate_next` is creating
             start = self._files[-1].end if self._files else offset - offset % self.file_bytes
             next_file, self._next_file = self._next_file, None
-            file = next_file or self._make(start)
+            file = next_file or self._create(start)
             if self._group is not None:
                 rest = file.attach_group(self._group)
                 if self._files:
@@ -192,9 +192,9 @@ class MappedFileQueue:
         with self._making:
             files = self._files
             if self._next_file is None and files and 2 * files[-1].wrote >= self.file_bytes:
-                self._next_file = self._make(files[-1].end)
+                self._next_file = self._create(files[-1].end)
 
-    def _make(self, start: int) -> MappedFile:
+    def _create(self, start: int) -> MappedFile:
         with self._open_files.change:
             buffer = self._buffer(start)
             try:

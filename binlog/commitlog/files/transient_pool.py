@@ -70,7 +70,7 @@ class TransientStorePool:
         self._free: list[PoolBuffer] = []
         self._mutex = threading.Lock()
 
-    def left(self) -> list[PoolBuffer]:
+    def remnants(self) -> list[PoolBuffer]:
         """Return the buffers that a dead process left, sorted by file; the caller removes each."""
         found = []
         for name in shared_names(self._prefix):

@@ -63,7 +63,9 @@ class ConsumeQueue:
         known = self.max_index - index
         if known < 0:
             path = self.files.folder
-            raise CorruptError(path, index * UNIT_BYTES, "index", f"unit {index} comes after {self.max_index}")
+            raise CorruptError(
+                path, index * UNIT_BYTES, "index", f"the next unit must be {self.max_index}, not {index}"
+            )
         data = memoryview(units)[known * UNIT_BYTES :]
         while data:
             file = self.files.last_file()
@@ -191,12 +193,12 @@ def find_by_time(
 ) -> int:
     """Return the index of the first message stored at a time or later; see `ConsumeQueue.find_by_time`."""
 
-    def when(index: int) -> int:
+    def stored_at(index: int) -> int:
         found = unit(index)
         # A reader's queue may lose its first units meanwhile: their messages are older than all others.
         return -1 if found is None else stored(found)
 
-    found = bisect_left(indexes, store_ms, key=when)
+    found = bisect_left(indexes, store_ms, key=stored_at)
     return indexes[min(found, len(indexes) - 1)] if indexes else 0
 
 
@@ -242,13 +244,13 @@ class ConsumeQueues:
     def load(self) -> None:
         """Open the queues that have folders.  Raises: CorruptError if a file has another size."""
         for topic, queue_id in list_queues(self._path):
-            self.get_or_make(topic, queue_id).load()
+            self.get_or_create(topic, queue_id).load()
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return the queue, or None if it never had a message."""
         return self._queues.get((topic, queue_id))
 
-    def get_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue, creating its folder if it is missing.
 
         Raises: CorruptError for an invalid topic, which only bytes that were not validated can contain.

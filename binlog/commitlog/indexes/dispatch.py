@@ -72,7 +72,7 @@ class Dispatcher:
     def dispatch(self, found: Walk) -> None:
         """Dispatch some messages; the queues and the index ignore those that they have."""
         for run in found.runs:
-            queue = self._queues.get_or_make(run.topic.decode("utf-8", "replace"), run.queue_id)
+            queue = self._queues.get_or_create(run.topic.decode("utf-8", "replace"), run.queue_id)
             queue.put(run.first_queue_offset, run.units)
         self._index.put(found.keys)
         self.store_ms = found.store_ms or self.store_ms

@@ -107,7 +107,7 @@ class ColumnReader(StoreReader):
         while index < indexes.stop:
             units = self._units(topic, queue_id, index, indexes.stop)
             if not units:
-                raise _gone(self.path, topic, queue_id, index)
+                raise _removed_error(self.path, topic, queue_id, index)
             queue_offsets = array("q", range(index, index + len(units) // UNIT_BYTES))
             index += len(queue_offsets)
             if tag is not None and topic != DELAY_TOPIC:  # whose units have due times instead of tag codes
@@ -129,7 +129,7 @@ class ColumnReader(StoreReader):
             try:
                 data, count = self._log.select(units, _BYTES_AT_ONCE)
             except NotFoundError as error:
-                raise _gone(self.path, part.topic, part.queue_id, part.queue_offsets[at]) from error
+                raise _removed_error(self.path, part.topic, part.queue_id, part.queue_offsets[at]) from error
             if count == 0:
                 self._refuse(part, at)
             queue_offsets = part.queue_offsets[at : at + count]
@@ -144,7 +144,7 @@ class ColumnReader(StoreReader):
         """Raise GoneError or FullError if a message cannot be returned."""
         unit = parse_unit(part.units, at * UNIT_BYTES)
         if unit == BLANK_UNIT or unit.message_bytes <= 0:
-            raise _gone(self.path, part.topic, part.queue_id, part.queue_offsets[at])
+            raise _removed_error(self.path, part.topic, part.queue_id, part.queue_offsets[at])
         if unit.message_bytes > message_bytes_max:
             size = unit.message_bytes
             text = f"{self.path}: a message of {size} bytes at offset {unit.offset}; the limit is {message_bytes_max}"
@@ -182,5 +182,5 @@ def _with_code(units: bytes, queue_offsets: array[int], code: int) -> tuple[byte
     return b"".join(parts), array("q", [queue_offsets[at] for at in kept])
 
 
-def _gone(path: str, topic: str, queue_id: int, index: int) -> GoneError:
+def _removed_error(path: str, topic: str, queue_id: int, index: int) -> GoneError:
     return GoneError(f"{path}: the messages of {topic}/{queue_id} from queue offset {index} on were removed")

@@ -94,7 +94,7 @@ class LogScan:
             at = message.offset + message.message_bytes
         return at
 
-    def check_place(self, offset: int) -> None:
+    def check_start(self, offset: int) -> None:
         """Raise ValueError if an offset is inside of a message."""
         if offset <= self._files.min_offset:
             return

@@ -134,7 +134,7 @@ class StoreReader(Closing):
         self._refresh()
         scan = LogScan(self._log, self._readable_end())
         if offset is not None:
-            scan.check_place(offset)
+            scan.check_start(offset)
         return scan.messages(self._log_start if offset is None else offset)
 
     def log_range(self) -> tuple[int, int | None]:

@@ -39,8 +39,8 @@ def recover(
     before the checkpoint.  After a clean stop it covers the last three files.
     """
     log.files.load()
-    left = pool.left()
-    for buffer in left:
+    remnants = pool.remnants()
+    for buffer in remnants:
         log.recover_buffer(buffer, buffer.offset or 0)
     queues.load()
     checkpoint = index_flusher.read()
@@ -77,7 +77,7 @@ def recover(
         if crashed:
             log.files.rewrite(start, end)
         log.files.truncate(end)
-    for buffer in left:
+    for buffer in remnants:
         buffer.remove()
     if not index.ends_with(end, _stored_ms(log)):
         changed = True

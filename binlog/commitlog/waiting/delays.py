@@ -70,7 +70,7 @@ _AT_ONCE = 64
 _BYTES_AT_ONCE = 1 << 20
 
 
-def delayed(message: Message) -> Message:
+def park_if_delayed(message: Message) -> Message:
     """Return the message to append: parked in the topic of delayed messages, if it has a delay level.
 
     A half message is not delayed; the message that its commit appends is.

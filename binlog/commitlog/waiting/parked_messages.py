@@ -101,7 +101,7 @@ RETRIES_MAX = 16
 _FIRST_LEVEL = 3
 
 
-def retried(message: StoredMessage, group: str, *, delay_level: int = 0, count_max: int = RETRIES_MAX) -> Message:
+def as_retry(message: StoredMessage, group: str, *, delay_level: int = 0, count_max: int = RETRIES_MAX) -> Message:
     """Return the message to append for another delivery to the group.
 
     delay_level: of the delivery; 0 for a level that grows with each retry.  If it is negative, or after `count_max`

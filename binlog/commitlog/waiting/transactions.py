@@ -117,7 +117,7 @@ class Transactions:
         self._ending: dict[int, Half] = {}
         # A heap of the queue offsets in both, and of some that are in neither any more.
         self._order: list[int] = []
-        # Half messages in preparation get no lower queue offsets; a later process must search from here, see `_look`.
+        # Half messages in preparation get no lower queue offsets; a later process must search from here, see `_load`.
         self._floors: list[int] = []
         # By the queue offset of a half message: the offsets of its older copies.  And for each copy, the newest one.
         self._older: dict[int, list[int]] = {}

@@ -51,7 +51,7 @@ def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
     return schema_of_types(fields, _TYPES)
 
 
-def needed(fields: Sequence[Field]) -> set[str]:
+def required_columns(fields: Sequence[Field]) -> set[str]:
     """Return the columns of MessageColumns that these columns are built from."""
     return {name for field in fields for name in _SOURCES.get(field.column, (field.column,))}
 

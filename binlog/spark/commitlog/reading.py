@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 from binlog.commitlog import ColumnReader
 from binlog.errors import GoneError, NotFoundError
-from binlog.spark.commitlog.columns import arrow_schema, needed, record_batch
+from binlog.spark.commitlog.columns import arrow_schema, record_batch, required_columns
 from binlog.spark.commitlog.options import StoreReadOptions, removal_text
 from binlog.spark.commitlog.partitions import QueueRange, WantedMessages, plan
 from binlog.spark.other_machine import when_seen
@@ -28,11 +28,11 @@ class QueuesReader(TaskReader[QueueRange]):
         self._fields = tuple(fields)
 
     def _begin(self) -> Callable[[QueueRange], Iterator[pa.RecordBatch]]:
-        return partial(self._read, schema=arrow_schema(self._fields), wanted=needed(self._fields))
+        return partial(self._read, schema=arrow_schema(self._fields), wanted=required_columns(self._fields))
 
     def _read(self, part: QueueRange, schema: pa.Schema, wanted: set[str]) -> Iterator[pa.RecordBatch]:
         try:
-            store = when_seen(partial(_opened, self._options.path, part), self._machine)
+            store = when_seen(partial(_open_reader, self._options.path, part), self._machine)
         except NotFoundError as error:
             raise GoneError(f"{error}; it existed when the read was planned") from error
         with store:
@@ -52,7 +52,7 @@ class QueuesReader(TaskReader[QueueRange]):
         return start
 
 
-def _opened(path: str, part: QueueRange) -> ColumnReader:
+def _open_reader(path: str, part: QueueRange) -> ColumnReader:
     """Open a reader that sees the range.  Raises: NotFoundError."""
     store = ColumnReader(path)
     present = store.queue_range(part.topic, part.queue_id)

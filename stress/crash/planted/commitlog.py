@@ -19,7 +19,7 @@ MISTAKES = (
     ),
     in_function(
         "store-name-not-synced", "store-power", "a new file's name is not synced",
-        _MAPPED, "MappedFile._make",
+        _MAPPED, "MappedFile._create",
         "self._files.directory.sync(os.path.dirname(self._name))",
         "",
     ),

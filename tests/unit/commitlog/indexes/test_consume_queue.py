@@ -81,7 +81,7 @@ def test_units_put_twice_stay_unchanged(make: _Make) -> None:
 def test_a_gap_is_refused(make: _Make) -> None:
     queue = make()
     _put(queue, 0, 10)
-    with pytest.raises(CorruptError, match="unit 11 comes after 10"):
+    with pytest.raises(CorruptError, match="the next unit must be 10, not 11"):
         _put(queue, 11, 12)
     assert queue.max_index == 10
 
