@@ -1,4 +1,4 @@
-"""How a store is kept."""
+"""The options of a store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from binlog.format.values import coerce_options
 
 
 class Flush(enum.Enum):
-    """When what was appended is on the disk: see docs/durability.md."""
+    """When appended messages are on the disk: see docs/durability.md."""
 
     SYNC = "sync"  # when the append returns
     ASYNC = "async"  # soon after
-    POOLED = "pooled"  # soon after; until it is in the file, in shared memory, which RocketMQ does not know
+    POOLED = "pooled"  # soon after; before they reach the file they are in shared memory, unknown to RocketMQ
 
 
 QUEUES_PACE = Pace(1.0, 2, 60.0)
@@ -28,16 +28,16 @@ _RETENTION = Retention()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """How a store is kept; what RocketMQ's brokers do unless told.
+    """The options of a store; the defaults are those of RocketMQ's brokers.
 
-    file_bytes, units_in_file: of the commit log's files and of the queues'; those of a store never change.
-    flush, flush_pace: when the commit log comes to the disk.
-    commit_pace, pool_buffers: with pooled flush, when it comes to the file, and how many files have a buffer at once.
-    queues_pace: the same for the queues and the key index, which can be made again.
-    key_index: how large each of its files is.
-    retention: what is removed when it is old, and when the disk is full.
-    store_host: stands in each message.  record_crc: whether each has a CRC of the whole of it.
-    body_bytes_max: a message with a larger body is refused.
+    file_bytes, units_in_file: size of the files of the commit log and of the queues; fixed once the store exists.
+    flush, flush_pace: when the commit log reaches the disk.
+    commit_pace, pool_buffers: with Flush.POOLED, when it reaches the file, and how many files can have a buffer.
+    queues_pace: when the queues and the key index reach the disk; both can be rebuilt.
+    key_index: the size of each of its files.
+    retention: what is removed when it is old or the disk is full.
+    store_host: written into each message.  record_crc: whether each message gets a CRC of the whole message.
+    body_bytes_max: an append with a larger body raises ValueError.
     """
 
     file_bytes: int = FILE_BYTES
@@ -54,5 +54,5 @@ class StoreOptions:
     body_bytes_max: int = BODY_BYTES_MAX
 
     def __post_init__(self) -> None:
-        """Take words for a flush, sizes and times too.  Raises: TypeError, ValueError."""
+        """Convert strings to enums, sizes and times.  Raises: TypeError, ValueError."""
         coerce_options(self)

@@ -1,8 +1,8 @@
-"""Removing what is old from a store, oldest files first, and refusing messages while the disk is nearly full.
+"""Retention: removes the oldest files of a store, and refuses messages while the disk is nearly full.
 
-RocketMQ's rules: files go that nobody has written for 72 hours, once a day at four; where the disk is 75 % full, at any
-time, and from 85 % on however young they are; ten files at most in a run, every ten seconds.  From 90 % on nothing is
-appended.
+The rules are RocketMQ's.  A file expires 72 hours after its last write; expired files are removed once a day at four,
+or at any time if the disk is 75 % full.  From 85 % on, unexpired files are removed too.  A run removes at most ten
+files, and there is a run every ten seconds.  From 90 % on, no message is appended.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from binlog.storage.failures import own_errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What is removed when; ratios are of the space in use to that which could be.
+    """When files are removed; ratios are used space to usable space.
 
-    hours: a file that was not written for so long has expired.  at_hour: of the day, local time, when expired files are
-    removed; None for any.  expire_ratio: they are at any time from there on; force_ratio: files go though they have not
-    expired; full_ratio: messages are refused.
-    files_max: in a run.  seconds: between two runs.  pause_seconds: between two files.
+    hours: how long after its last write a file expires.  at_hour: the hour of the day, in local time, in which expired
+    files are removed; None for any.  expire_ratio: from here on they are removed at any time.  force_ratio: from here
+    on unexpired files are removed.  full_ratio: from here on messages are refused.
+    files_max: most files of a run.  seconds: between two runs.  pause_seconds: between two files.
     """
 
     hours: float = 72.0
@@ -42,10 +42,11 @@ class Retention:
 
 
 class Cleaner:
-    """Removes what the retention says, in a thread of its own.
+    """Removes expired files, in its own thread.
 
-    told: up to where queues and key index were told of messages: none of these goes before.
-    removed: called after files were removed.  The commit log's files decide; queues and key index follow.
+    dispatched: returns the end of the messages that the queues and the key index have; no file after it is removed.
+    removed: called after files were removed.  Files of the commit log are chosen by time; the queues and the key index
+        then drop what refers to removed messages.
     """
 
     def __init__(
@@ -54,36 +55,38 @@ class Cleaner:
         queues: ConsumeQueues,
         index: KeyIndex,
         retention: Retention,
-        told: Callable[[], int],
+        dispatched: Callable[[], int],
         removed: Callable[[], None],
-        concerns: set[str] | None = None,
+        unhealthy: set[str] | None = None,
     ) -> None:
         self._log = log
         self._queues = queues
         self._index = index
         self._retention = retention
-        self._told = told
+        self._dispatched = dispatched
         self._removed = removed
         self._full: float | None = None
         self._running = threading.Lock()
-        self._concerns = set[str]() if concerns is None else concerns
-        self.service = Service("retention", retention.seconds, self._work, concerns=concerns)
+        self._unhealthy = set[str]() if unhealthy is None else unhealthy
+        self.service = Service("retention", retention.seconds, self._work, unhealthy=unhealthy)
 
     def stop(self) -> None:
-        """End.  Raises: what removing raised."""
+        """End the thread.  Raises: the error of the last run."""
         self.service.stop()
         self.service.check()
 
     def check(self) -> None:
-        """Raises: FullError while the disk is so full that nothing may be appended."""
+        """Raise FullError while the disk is too full for appends."""
         if self._full is not None:
-            raise FullError(f"{self._log.files.folder}: {self._full:.0%} of the disk is in use; nothing is appended")
+            raise FullError(
+                f"{self._log.files.folder}: {self._full:.0%} of the disk is in use; free some space to append"
+            )
 
     def _work(self) -> None:
         self.run(manual=False)
 
     def run(self, *, manual: bool) -> int:
-        """Remove what is due; how many files of the commit log went.  manual: whatever the hour."""
+        """Remove files that are due; return how many of the commit log.  manual: at any hour."""
         with self._running:
             return self._run(manual=manual)
 
@@ -91,15 +94,15 @@ class Cleaner:
         retention = self._retention
         ratio = self._ratio()
         self._full = ratio if ratio >= retention.full_ratio else None
-        (self._concerns.discard if self._full is None else self._concerns.add)("full")
+        (self._unhealthy.discard if self._full is None else self._unhealthy.add)("full")
         now = time.time()
         timely = retention.at_hour is None or time.localtime(now).tm_hour == retention.at_hour
         count = 0
         if manual or timely or ratio >= retention.expire_ratio:
             before = now - 3600 * retention.hours
             forced = ratio >= retention.force_ratio
-            # Who flushes, or tells, goes on where it was, and would find nothing there.
-            done = min(self._log.files.flushed_where, self._told())
+            # Flushing and dispatching resume at their positions, so the files there must stay.
+            done = min(self._log.files.flushed_where, self._dispatched())
             count += self._log.files.remove_first(
                 lambda file: file.end <= done and (forced or file.modified < before),
                 retention.files_max,
@@ -114,8 +117,8 @@ class Cleaner:
         return count
 
     def _ratio(self) -> float:
-        with own_errors(self._log.files.folder, "asking how full the disk is"):
+        with own_errors(self._log.files.folder, "reading the free space of the disk"):
             found = os.statvfs(self._log.files.folder)
-        # As df(1) and RocketMQ have it: blocks that only root may take are neither used nor to be had.
+        # As in df(1) and RocketMQ, blocks reserved for root count neither as used nor as usable.
         used = found.f_blocks - found.f_bfree
         return used / (used + found.f_bavail) if used else 0.0

@@ -1,4 +1,4 @@
-"""What a store consists of, at one moment."""
+"""Statistics of a store at one moment."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from binlog.commitlog.files.files_reader import FilesReader
-from binlog.commitlog.indexes.key_lookup import KeyIndexReader, slots_of
+from binlog.commitlog.indexes.key_lookup import KeyIndexReader, key_slots_of
 from binlog.commitlog.read.store_reader import StoreReader, check_is_store
-from binlog.commitlog.recovery.store_state import look
+from binlog.commitlog.recovery.store_state import read_state
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.commitlog.indexes import KEY_INDEX_HEADER
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
@@ -22,7 +22,7 @@ from binlog.storage.directory import Directory
 class StoreFileStat:
     """A file of the commit log.
 
-    offset: where it starts.  first_store_ms: when its first message was stored; None where it has none.
+    offset: of its start.  first_store_ms: the store time of its first message; None if it has none.
     """
 
     path: str
@@ -34,11 +34,11 @@ class StoreFileStat:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueStat:
-    """A queue of a topic, of the messages that are still in the commit log.
+    """A queue of a topic, with the messages that are still in the commit log.
 
-    first_index, next_index: the queue offsets of the first one and of the one that comes.
-    first_offset, last_offset: where in the commit log the first and the last one lie; first_store_ms, last_store_ms:
-    when they were stored.  None without any.
+    first_index, next_index: the queue offsets of the first message and of the next one.
+    first_offset, last_offset: the log offsets of the first and the last message; first_store_ms, last_store_ms: their
+    store times.  None if there is no message.
     """
 
     topic: str
@@ -53,13 +53,13 @@ class QueueStat:
 
     @property
     def message_count(self) -> int:
-        """How many there are."""
+        """Return the number of messages."""
         return self.next_index - self.first_index
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyIndexStat:
-    """A file of the key index: how many keys it has, and when its first and last message were stored, and where."""
+    """A file of the key index: its number of keys, and store time and log offset of its first and last message."""
 
     path: str
     key_count: int
@@ -74,11 +74,11 @@ class KeyIndexStat:
 class StoreStat:
     """A store, as it is on the disk.
 
-    first_offset: where the commit log starts.  readable_end: up to where readers may read it, with sync flush up to
-        where it is on the disk; None where its owner does not tell.
-    owned: a process has the store; owner: a text that names it, None where that cannot be known.
-    clean: nobody has it, and who had it stopped as they should.
-    checkpoint: up to which store times log, queues and index were synced; None where there is none.
+    first_offset: the start of the commit log.  readable_end: the end of the messages that readers may read, with
+        Flush.SYNC the synced ones; None if the owner publishes no sidecar.
+    owned: a process has the store open for writing.  owner: a text that names it, None if that cannot be known.
+    clean: no process has the store, and its last owner stopped cleanly.
+    checkpoint: the store times up to which log, queues and index were synced; None if there is no checkpoint.
     """
 
     path: str
@@ -94,27 +94,27 @@ class StoreStat:
 
     @property
     def message_count(self) -> int:
-        """The messages of all queues: all but those of transactions that were not committed."""
+        """Return the messages of all queues: all but those of uncommitted transactions."""
         return sum(queue.message_count for queue in self.queues)
 
     @property
     def disk_bytes(self) -> int:
-        """What all of it takes on the disk."""
+        """Return how many bytes of disk space the store takes."""
         parts: list[StoreFileStat | QueueStat | KeyIndexStat] = [*self.files, *self.queues, *self.key_index]
         return sum(part.disk_bytes for part in parts)
 
 
 def stat_store(path: str | os.PathLike[str], *, key_slots: int | None = None) -> StoreStat:
-    """What the store in a folder consists of.  Reads a few messages of each queue, takes no lock.
+    """Return the statistics of the store in a folder.  Reads a few messages of each queue, and takes no lock.
 
-    key_slots: as check_store has it.
-    Raises: AccessError, CorruptError; NotFoundError where the folder is no store.
+    key_slots: as for check_store.
+    Raises: AccessError, CorruptError; NotFoundError if the folder is not a store.
     """
     path = os.path.abspath(path)
     with closing(Directory(path)) as directory:
-        state = look(directory)
+        state = read_state(directory)
     check_is_store(path)
-    slots = slots_of(key_slots, state.news)
+    slots = key_slots_of(key_slots, state.reader_state)
     with StoreReader(path) as reader:
         first_offset, readable_end = reader.log_range()
         return StoreStat(
@@ -144,7 +144,7 @@ def _files(folder: str, reader: StoreReader) -> Iterator[StoreFileStat]:
                     first_store_ms=_store_ms(reader, offset),
                 )
             except NotFoundError:
-                continue  # retention removed it since the listing
+                continue  # retention removed it after the listing
     finally:
         files.close()
 
@@ -167,11 +167,11 @@ def _queue(path: str, reader: StoreReader, topic: str, queue_id: int) -> QueueSt
 
 
 def _disk_bytes(folder: str) -> int:
-    """What all files of a folder take on the disk."""
+    """Return how many bytes of disk space the files of a folder take."""
     files, total = FilesReader(folder), 0
     try:
         for offset in files.offsets:
-            with suppress(NotFoundError):  # retention removed it since the listing
+            with suppress(NotFoundError):  # retention removed it after the listing
                 total += files.disk_bytes(offset)
     finally:
         files.close()
@@ -179,7 +179,7 @@ def _disk_bytes(folder: str) -> int:
 
 
 def _store_ms(reader: StoreReader, offset: int | None) -> int | None:
-    """When the message at an offset was stored; None where there is none, and where it is damaged."""
+    """Return the store time of the message at an offset; None if there is none, or it is damaged."""
     if offset is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A store: a commit log, its consume queues, and what keeps them; for one process that writes."""
+"""A store: the commit log, its indexes and its services, opened by the one process that writes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from binlog.commitlog.append.message import Appended, Message
 from binlog.commitlog.append.service import Service
 from binlog.commitlog.files.transient_pool import TransientStorePool
 from binlog.commitlog.indexes.consume_queue import ConsumeQueues
-from binlog.commitlog.indexes.dispatch import Dispatcher, QueuesFlushing
+from binlog.commitlog.indexes.dispatch import Dispatcher, IndexFlusher
 from binlog.commitlog.indexes.key_index import KeyIndex
 from binlog.commitlog.indexes.key_lookup import messages_with_key
 from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.recovery.recovery import recover
-from binlog.commitlog.recovery.store_state import Sidecar, mark_begun, mark_ended
+from binlog.commitlog.recovery.store_state import Sidecar, create_abort_marker, remove_abort_marker
 from binlog.commitlog.recovery.survey import refuse_features, refuse_files
 from binlog.commitlog.retention import Cleaner
-from binlog.commitlog.waiting.delays import DELAY_MARK, DelayOffsets, Delays, delayed
+from binlog.commitlog.waiting.delays import DELAY_MARK, DelayOffsets, Delays, park_if_delayed
+from binlog.commitlog.waiting.parked_messages import RETRIES_MAX, as_retry
 from binlog.commitlog.waiting.transactions import Transactions
-from binlog.commitlog.waiting.waiting_messages import RETRIES_MAX, retried
 from binlog.errors import ClosedError, FullError, GoneError, NotFoundError
 from binlog.format.commitlog.indexes import QueueUnit, parse_units
 from binlog.format.commitlog.message import MESSAGE_BYTES_MAX, StoredMessage
@@ -38,38 +38,37 @@ from binlog.format.commitlog.names import (
     INDEX_FOLDER,
     LOCK_FILE,
     QUEUES_FOLDER,
+    is_parking_topic,
     is_topic,
-    is_waiting_topic,
 )
-from binlog.format.commitlog.store_files import News
+from binlog.format.commitlog.store_files import ReaderState
 from binlog.storage.file_pool import FilePool
 from binlog.storage.handle import Handle
 
 _DEFAULTS = StoreOptions()
-# Messages that went on and have the same unique key, of which one is looked for.
 _Found = TypeVar("_Found")
 _QUEUE = operator.attrgetter("topic", "queue_id")
 _PROPERTIES = operator.attrgetter("properties")
 
-_WAITED_MAX = 1024
+_COPIES_MAX = 1024
 _ALWAYS_MS = 2**62
 _ALLOCATION_SECONDS = 60.0
 
 
 class MessageStore(Handle):
-    """The store in the folder `path`, which is made where it is missing.  Use as a context manager.
+    """The store in the folder `path`, created if it is missing.  Use it as a context manager.
 
-    Any thread of this process may use it, no other process may write to it, and a forked child must not.
-    Opening recovers: what was promised to be on the disk is there, and the queues have all that the commit log has.
-    Raises, opening: BusyError where another process has it (`.holder`), AccessError, FullError; and, before it changes
-    anything, VersionError if the store has what this engine does not know, CorruptError if files are missing or have
-    another size than the options give; StateError where no thread can be made.
+    Any thread of this process may use it; no other process may write to it, and a forked child must not use it.
+    Opening recovers the store: every message that was durable is in it, and the queues have all messages of the log.
+    Opening raises BusyError if another process has it (`.holder`), AccessError, FullError, StateError if no thread can
+    be created; and, before any change, VersionError if the store has features that this engine does not know, and
+    CorruptError if files are missing or have another size than the options give.
 
-    If an exception of a signal handler comes in the middle of a change, all that follows is refused (PoisonedError)
-    until the store is opened anew.  If it comes while a call waits for the disk, what was appended stays: it is on the
-    disk, and for all to see, with the next append or with `close`, at the latest.
+    If a signal handler raises in the middle of a change, all later changes raise PoisonedError until the store is
+    reopened.  If it raises while a call waits for the disk, the messages stay appended: they are on the disk, and
+    visible to readers, after the next append or `close` at the latest.
 
-    transactions: messages that nobody is given until they are committed.
+    transactions: half messages, which no consumer gets before they are committed.
     """
 
     kind = "store"
@@ -80,13 +79,13 @@ class MessageStore(Handle):
         self._options = options
         self._is_synced = options.flush is Flush.SYNC
         self._half_bytes = options.file_bytes // 2
-        self._queues_known: set[tuple[str, int]] = set()  # topic and queue of messages that were looked at
-        self._concerns: set[str] = set()  # empty while nothing keeps messages from being appended
+        self._valid_queues: set[tuple[str, int]] = set()  # topics and queue ids that were validated
+        self._unhealthy: set[str] = set()  # services that have failed or found no room; appends check it
         if not os.path.lexists(os.path.join(self.path, LOCK_FILE)):
-            self._refuse_unknown()  # taking the lock would make its file
+            self._refuse_unknown()  # before acquiring the lock creates its file
         self._acquire()
         if not self._is_synced:
-            self._guard.bind(-1, 0, 0)  # whether our descriptors are open is not asked at each message
+            self._guard.bind(-1, 0, 0)  # so that an append does not check whether our descriptors are open
 
     def _refuse_unknown(self) -> None:
         refuse_features(self.path, reading=False)
@@ -96,8 +95,8 @@ class MessageStore(Handle):
         self._refuse_unknown()
         options, directory = self._options, self._directory
         assert self._lock is not None
-        self._lock.clear_file()  # RocketMQ writes into it when it opens a store: so readers know who had it last
-        crashed = mark_begun(directory)
+        self._lock.clear_file()  # RocketMQ writes into it when it opens a store: readers can tell the last owner
+        crashed = create_abort_marker(directory)
         for folder in (COMMIT_LOG_FOLDER, QUEUES_FOLDER, INDEX_FOLDER):
             directory.make_folder(folder)
         files = FilePool(directory, self._guard)
@@ -118,35 +117,35 @@ class MessageStore(Handle):
         undoing.callback(self._queues.close)
         self._index = KeyIndex(directory, INDEX_FOLDER, options.key_index)
         self._dispatcher = Dispatcher(
-            self._log, self._queues, self._index, self._readable_end, self._publish, self._concerns
+            self._log, self._queues, self._index, self._readable_end, self._publish, self._unhealthy
         )
-        self._queues_flushing = QueuesFlushing(
-            self._log, self._queues, self._index, self._dispatcher, directory, options.queues_pace, self._concerns
+        self._index_flusher = IndexFlusher(
+            self._log, self._queues, self._index, self._dispatcher, directory, options.queues_pace, self._unhealthy
         )
         recover(
-            self._log, self._queues, self._index, self._dispatcher, self._queues_flushing, self._pool, crashed=crashed
+            self._log, self._queues, self._index, self._dispatcher, self._index_flusher, self._pool, crashed=crashed
         )
         if options.flush is Flush.POOLED:
             self._pool.fill()
-        self._sidecar = Sidecar(directory, self._news())
-        self._delays = Delays(self._pass_on, self._find_since, self._log, self._queues, DelayOffsets(directory))
-        self._make_services()
-        self._delays.correct()
+        self._sidecar = Sidecar(directory, self._reader_state())
+        self._delays = Delays(self._deliver, self._find_since, self._log, self._queues, DelayOffsets(directory))
+        self._create_services()
+        self._delays.drop_missing()
         for service in self._services:
             undoing.callback(service.stop)
             service.start()
-        self._delays.service.wake()  # for those that wait already
+        self._delays.service.wake()  # messages may be due already
 
-    def _make_services(self) -> None:
+    def _create_services(self) -> None:
         self._flushing = self._flush_service()
         self._cleaner = Cleaner(
             self._log,
             self._queues,
             self._index,
             self._options.retention,
-            self._told_end,
+            self._dispatched_end,
             self._publish,
-            self._concerns,
+            self._unhealthy,
         )
         self.transactions = Transactions(
             self._put,
@@ -157,54 +156,54 @@ class MessageStore(Handle):
             self._log,
             self._queues,
         )
-        self._allocation = Service("allocation", _ALLOCATION_SECONDS, self._make_ahead)
-        parts = (self._dispatcher, self._queues_flushing, self._cleaner, self._delays)
+        self._allocation = Service("allocation", _ALLOCATION_SECONDS, self._allocate_next)
+        parts = (self._dispatcher, self._index_flusher, self._cleaner, self._delays)
         self._services = [*self._flushing.services, self._allocation, *(part.service for part in parts)]
 
     def _flush_service(self) -> FlushService:
         if self._options.flush is Flush.SYNC:
-            return GroupCommitService(self._log.files, self._flushed, self._concerns)
-        flushing = FlushRealTimeService(self._log.files, self._flushed, self._options.flush_pace, self._concerns)
+            return GroupCommitService(self._log.files, self._flushed, self._unhealthy)
+        flushing = FlushRealTimeService(self._log.files, self._flushed, self._options.flush_pace, self._unhealthy)
         if self._options.flush is Flush.POOLED:
             return CommitRealTimeService(
-                self._log.files, flushing, self._dispatcher.service.wake, self._options.commit_pace, self._concerns
+                self._log.files, flushing, self._dispatcher.service.wake, self._options.commit_pace, self._unhealthy
             )
         return flushing
 
     def _flushed(self) -> None:
-        """More of the commit log is on the disk."""
+        """Note that more of the commit log is on the disk."""
         if self._options.flush is Flush.SYNC:
             self._dispatcher.service.wake()
 
-    def _news(self) -> News:
-        return News(self._log.files.min_offset, self._dispatcher.offset, self._options.key_index.slots)
+    def _reader_state(self) -> ReaderState:
+        return ReaderState(self._log.files.min_offset, self._dispatcher.offset, self._options.key_index.slots)
 
-    def _told_end(self) -> int:
+    def _dispatched_end(self) -> int:
         return self._dispatcher.offset
 
     def _publish(self) -> None:
-        """Tell readers in other processes of more messages."""
-        self._sidecar.publish(self._news())
+        """Publish the new state to readers in other processes."""
+        self._sidecar.publish(self._reader_state())
 
     def _readable_end(self) -> int:
-        """Up to where queues, and so consumers, may know of messages: those in the file or, with sync, on the disk."""
+        """Return the end of the messages that the queues, and so consumers, may have: see docs/commitlog.md."""
         files = self._log.files
         if self._options.flush is Flush.ASYNC:
             return files.max_offset
         return files.flushed_where if self._options.flush is Flush.SYNC else files.committed_where
 
     def append(self, messages: Message | Sequence[Message]) -> Appended:
-        """Append a message, or several, which then lie together in one file.
+        """Append one message, or several together in one file.
 
-        One with a delay level waits in another topic until it is due, and what is returned is of that one.
-        Durable on return with Flush.SYNC.  Blocks: with that for a sync that is shared with other threads.
-        Raises: ValueError for a part that is too long, or a topic or queue that can have no folder, or is kept for what
-        waits, and, in a store without CRCs of whole messages, for properties that end like one; FullError;
-        PoisonedError; ClosedError; GoneError once the
-        store's folder was moved or removed, which without sync is noticed within a second.
+        A message with a delay level is parked in another topic until it is due; the result refers to the parked one.
+        Durable on return with Flush.SYNC, which blocks for a sync that threads share.
+        Raises: ValueError for a part that is too long, for a topic or queue that cannot have a folder or is reserved
+        for parked messages, and, if the store has no CRCs of whole messages, for properties that end like such a CRC;
+        FullError; PoisonedError; ClosedError; GoneError if the folder of the store was moved or removed, which is
+        noticed within a second without Flush.SYNC.
         """
         several = [messages] if isinstance(messages, Message) else messages
-        if not self._queues_known.issuperset(map(_QUEUE, several)):
+        if not self._valid_queues.issuperset(map(_QUEUE, several)):
             for message in several:
                 self._check_queue(message)
         appended = self._put(several)
@@ -212,74 +211,75 @@ class MessageStore(Handle):
         return appended
 
     def _wait(self, appended: Appended) -> None:
-        """Wait until what was appended is as safe as the options promise."""
+        """Wait until the appended messages are as safe as the options promise."""
         self._flushing.appended(appended.next_offset)
 
     def _put(self, messages: Sequence[Message]) -> Appended:
-        """Append, where the store is open, messages of any topic, and do not wait."""
+        """Append messages of any topic, if the store is open, without waiting for a flush."""
         if self._is_closed or (self._is_synced and not self._guard.is_ours):
             self._refuse()
-        # All at once, which is quicker than one by one; two that only together have it do no harm.
+        # One search for all messages is faster.  A match across two messages is harmless: `park_if_delayed` checks
+        # each.
         properties = messages[0].properties if len(messages) == 1 else b"".join(map(_PROPERTIES, messages))
         if DELAY_MARK not in properties:
-            return self._put_any(messages)
+            return self._append_now(messages)
         self._delays.service.check()
-        appended = self._put_any([delayed(message) for message in messages])
+        appended = self._append_now([park_if_delayed(message) for message in messages])
         self._delays.service.wake()
         return appended
 
-    def _pass_on(self, messages: Sequence[Message]) -> Appended:
-        """Append what waited: it is there, however large a message may be by now."""
-        appended = self._put_any(messages, body_bytes_max=MESSAGE_BYTES_MAX)
+    def _deliver(self, messages: Sequence[Message]) -> Appended:
+        """Append messages that were parked; a body may exceed the present limit, since it was accepted once."""
+        appended = self._append_now(messages, body_bytes_max=MESSAGE_BYTES_MAX)
         self._wait(appended)
         return appended
 
-    def _put_any(self, messages: Sequence[Message], *, body_bytes_max: int | None = None) -> Appended:
-        if self._concerns:
+    def _append_now(self, messages: Sequence[Message], *, body_bytes_max: int | None = None) -> Appended:
+        if self._unhealthy:
             self._flushing.check()
             self._cleaner.check()
             self._dispatcher.service.check()
-            self._queues_flushing.service.check()
+            self._index_flusher.service.check()
         appended = self._log.append(messages, body_bytes_max=body_bytes_max)
         end = appended.next_offset
         if appended.offset // self._half_bytes != end // self._half_bytes:
             self._allocation.wake()
-        if not self._is_synced:  # else they are told once they are on the disk
+        if not self._is_synced:  # with Flush.SYNC the dispatcher is woken after the sync
             self._dispatcher.service.wake()
         return appended
 
-    def _make_ahead(self) -> None:
+    def _allocate_next(self) -> None:
         if self._allocation.stopping:
             return
-        # Where the disk is full the append that needs the file says so.
+        # If the disk is full, the append that needs the file raises.
         with contextlib.suppress(FullError):
-            self._log.files.make_ahead()
+            self._log.files.allocate_next()
 
     def _check_queue(self, message: Message) -> None:
         topic = message.topic
-        if not is_topic(topic) or is_waiting_topic(topic) or message.queue_id < 0:
-            raise ValueError(f"no topic or queue of yours can be {topic!r}, {message.queue_id}")
-        self._queues_known.add((topic, message.queue_id))
+        if not is_topic(topic) or is_parking_topic(topic) or message.queue_id < 0:
+            raise ValueError(f"the topic {topic!r} with queue {message.queue_id} is invalid or reserved by RocketMQ")
+        self._valid_queues.add((topic, message.queue_id))
 
     def send_back(
         self, message: StoredMessage, group: str, *, delay_level: int = 0, count_max: int = RETRIES_MAX
     ) -> Appended:
-        """Have a message given to a group of consumers again, which could not handle it.
+        """Return a message to a consumer group that could not handle it, so that the group gets it again.
 
-        It comes to the topic `%RETRY%` and the group's name, counted in `reconsume_count`, after ten seconds the first
-        time and later each time, or at a delay level; after `count_max` times, or for a negative level, it comes to the
-        topic `%DLQ%` and the group's name.  Durable, and raises: as `append`.
+        The message goes to the topic `%RETRY%<group>` with `reconsume_count` increased: after ten seconds the first
+        time, and later each time, or after the given delay level.  After `count_max` times, or for a negative level, it
+        goes to the topic `%DLQ%<group>`.  Durable, and raises, as `append`.
         """
-        return self.append(retried(message, group, delay_level=delay_level, count_max=count_max))
+        return self.append(as_retry(message, group, delay_level=delay_level, count_max=count_max))
 
     def read(self, offset: int) -> StoredMessage:
-        """The message that lies at an offset of the commit log.  Raises: NotFoundError, CorruptError."""
+        """Return the message at an offset of the commit log.  Raises: NotFoundError, CorruptError."""
         return self._log.read(offset)
 
     def pull(self, topic: str, queue_id: int, index: int, count: int) -> list[StoredMessage]:
-        """Up to so many messages of a queue, from a queue offset on; none where it has none, or is not known.
+        """Return up to `count` messages of a queue from a queue offset on; none if the queue is empty or unknown.
 
-        Where messages are no longer there, it begins with the first that is.
+        If the first messages were removed, the result starts with the first that remains.
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
@@ -287,7 +287,7 @@ class MessageStore(Handle):
         while True:
             index = max(index, queue.min_index)
             units = list(parse_units(queue.read(index, count)))
-            found = list(self._there(unit.offset for unit in units))
+            found = list(self._read_present(unit.offset for unit in units))
             if found or not units:
                 return found
             index += len(units)
@@ -295,32 +295,32 @@ class MessageStore(Handle):
     def find(
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = _ALWAYS_MS, count: int = 64
     ) -> list[StoredMessage]:
-        """The messages of a topic that have a key and were stored within these times, so many at most, newest first."""
+        """Return up to `count` messages of a topic with a key, stored within these times, newest first."""
         self._refuse()
         return self._find(topic, key, begin_ms, end_ms, count)
 
     def _find(self, topic: str, key: str, begin_ms: int, end_ms: int, count: int) -> list[StoredMessage]:
-        looked_at = count
+        candidate_count = count
         while True:
-            offsets = self._index.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count=looked_at)
+            offsets = self._index.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, count=candidate_count)
             found = messages_with_key(offsets, self._log.read, topic, key, begin_ms, end_ms, count)
-            if len(found) >= count or len(offsets) < looked_at:
+            if len(found) >= count or len(offsets) < candidate_count:
                 return found
-            looked_at *= 4  # some of them have another key
+            candidate_count *= 4  # some candidates had other keys
 
-    def _there(self, offsets: Iterable[int]) -> Iterator[StoredMessage]:
-        """The messages that lie there, without those that were removed: queues follow the log."""
+    def _read_present(self, offsets: Iterable[int]) -> Iterator[StoredMessage]:
+        """Yield the messages at these offsets, without those that retention removed."""
         for offset in offsets:
-            message = self._still_there(offset)
+            message = self._read_if_present(offset)
             if message is not None:
                 yield message
 
-    def _still_there(self, offset: int) -> StoredMessage | None:
-        """The message that a queue or the index has told of; None where its file has been removed since."""
-        return self._of_there(self._log.read, offset)
+    def _read_if_present(self, offset: int) -> StoredMessage | None:
+        """Return the message that a queue or the index refers to; None if its file has been removed."""
+        return self._if_present(self._log.read, offset)
 
-    def _of_there(self, ask: Callable[[int], _Found], offset: int) -> _Found | None:
-        """What is asked of a message that a queue or the index has told of; None where its file has been removed."""
+    def _if_present(self, ask: Callable[[int], _Found], offset: int) -> _Found | None:
+        """Call `ask` with the offset of a message; return None if the file of the message has been removed."""
         try:
             return ask(offset)
         except GoneError:
@@ -332,32 +332,32 @@ class MessageStore(Handle):
         return None
 
     def _find_since(self, topic: str, key: str, begin_ms: int) -> list[StoredMessage]:
-        return self._find(topic, key, begin_ms, _ALWAYS_MS, _WAITED_MAX)
+        return self._find(topic, key, begin_ms, _ALWAYS_MS, _COPIES_MAX)
 
     def find_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:
-        """The queue offset of the first message stored at a time or after it; the last one's, where all are before it.
+        """Return the queue offset of the first message stored at a time or later; of the last message if there is none.
 
-        0 for a queue that is not known, or has no message.  CRCs are not compared: times are believed.
+        0 if the queue is empty or unknown.  CRCs are not compared.
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return 0
 
         def stored(unit: QueueUnit) -> int:
-            found = self._of_there(self._log.store_ms, unit.offset)
-            return -1 if found is None else found  # it was stored before all that are there
+            found = self._if_present(self._log.store_ms, unit.offset)
+            return -1 if found is None else found  # removed messages are older than all others
 
         return queue.find_by_time(store_ms, stored)
 
     def queue_range(self, topic: str, queue_id: int) -> range:
-        """The queue offsets that a queue has; none where it is not known."""
+        """Return the queue offsets of a queue; an empty range if it is unknown."""
         queue = self._queues.get(topic, queue_id)
         return range(0) if queue is None else range(queue.min_index, queue.max_index)
 
     def remove_expired(self) -> int:
-        """Remove files that have expired, whatever the hour, so many as one run may; how many of the commit log went.
+        """Remove expired files now, at any hour, up to the limit of one run; return how many of the commit log.
 
-        Their messages are gone from queues and key index too.  Blocks: for a pause between two files.
+        The queues and the key index lose the removed messages too.  Blocks for a pause between two files.
         Raises: ClosedError; StateError in a forked child.
         """
         self._refuse()
@@ -365,14 +365,14 @@ class MessageStore(Handle):
 
     @property
     def max_offset(self) -> int:
-        """Where in the commit log the next message will lie, or the end of a file before it."""
+        """Return the offset of the next message in the commit log, or of the blank that ends a file before it."""
         return self._log.max_offset
 
     def _end(self) -> None:
-        """Put all that was appended on the disk."""
-        with contextlib.ExitStack() as stopping:  # goes on whatever one of them raises; the last one stops first
+        """Flush everything that was appended."""
+        with contextlib.ExitStack() as stopping:  # runs all of them, the last one first, even if one raises
             for stop in (
-                self._queues_flushing.stop,
+                self._index_flusher.stop,
                 self._dispatcher.stop,
                 self._flushing.stop,
                 self._allocation.stop,
@@ -382,9 +382,9 @@ class MessageStore(Handle):
             ):
                 stopping.callback(stop)
         self._delays.save()
-        self._publish()  # an exception may have ended a removal before it was told
+        self._publish()  # an exception may have interrupted a removal before it was published
         if self._dispatcher.offset == self._log.max_offset:
-            mark_ended(self._directory)
+            remove_abort_marker(self._directory)
 
     def _let_go(self) -> None:
         for part in (self._log, self._queues, self._index, self._pool, self._sidecar):

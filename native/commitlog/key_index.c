@@ -1,14 +1,14 @@
-/* Putting keys into a key index, which is a mapped file: its header, its slots, its entries.
+/* Puts keys into a file of the key index, which is a mapped file with a header, slots and entries.
  *
- * The header is written last: an entry counts only once the header's count covers it, and a slot that leads to an entry
- * beyond the count is none (after a crash some may).
+ * The header is written last.  An entry is valid only once the header counts it; after a crash a slot may lead to an entry that
+ * is not counted, and is then treated as empty.
  */
 #include "binlog.h"
 
 #include "big_endian.h"
 #include "layout.h"
 
-/* A key, as walk.c has it. */
+/* A key, in the order of walk.c. */
 struct key {
     int64_t hash, offset, store_ms;
 };
@@ -19,8 +19,8 @@ static int32_t seconds_between(int64_t begin_ms, int64_t store_ms)
     return seconds > INT32_MAX ? INT32_MAX : (int32_t)seconds;
 }
 
-/* Put keys, of which there are `count`, three words each.  How many were put: fewer where the file has no room for more.
- * entries_max: how many entries the file has, of which the first one is none. */
+/* Put `count` keys of three words each; return how many fitted in the file.
+ * entries_max: the capacity of the file, including the unused entry 0. */
 int64_t binlog_key_index_put(void *map, uint32_t slots, uint32_t entries_max, const int64_t *keys, int64_t count)
 {
     const uint8_t *file = map;
@@ -39,7 +39,7 @@ int64_t binlog_key_index_put(void *map, uint32_t slots, uint32_t entries_max, co
         }
         size_t slot_at = KEY_INDEX_HEADER_BYTES + (size_t)(key.hash % slots) * KEY_INDEX_SLOT_BYTES;
         uint32_t previous = get_u32(file + slot_at);
-        if (previous >= entry) /* of a count that a crash has taken back */
+        if (previous >= entry) /* an entry that was never counted, because of a crash */
             previous = 0;
         slot_count += previous == 0;
         uint8_t bytes[KEY_INDEX_ENTRY_BYTES], slot[KEY_INDEX_SLOT_BYTES];

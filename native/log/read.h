@@ -1,4 +1,4 @@
-/* Reading records, for read.c, wait_and_read.c and pick.c. */
+/* Reading records, for read.c, wait_and_read.c and message_select.c. */
 #ifndef BINLOG_READ_H
 #define BINLOG_READ_H
 

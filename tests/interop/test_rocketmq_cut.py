@@ -1,4 +1,4 @@
-"""Stores whose damaged end RocketMQ cut off before it went on: what it left behind the end means nothing."""
+"""Stores with a damaged end that RocketMQ cut off: readers ignore the remnants after the new end."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def _is_what_counts(messages: list[StoredMessage]) -> None:
     assert [message.queue_offset for message in messages] == list(range(_KEPT + _ADDED))
 
 
-def test_the_stores_have_what_was_left_behind_the_end(cut: Path) -> None:
+def test_the_cut_stores_have_messages_after_the_end(cut: Path) -> None:
     (queue,) = (cut / "consumequeue" / "orders" / "0").iterdir()
     units = list(parse_units(queue.read_bytes()))
     assert sum(unit.message_bytes > 0 for unit in units) == _KEPT + _CUT
     assert queue.stat().st_size == 100 * UNIT_BYTES
 
 
-def test_a_reader_is_given_what_counts(cut: Path) -> None:
+def test_a_reader_returns_valid_messages_only(cut: Path) -> None:
     with StoreReader(cut, key_slots=50) as reader:
         assert reader.queue_range("orders", 0) == range(_KEPT + _ADDED)
         messages, following = reader.pull("orders", 0, 0, 1000)
@@ -54,13 +54,13 @@ def test_a_reader_is_given_what_counts(cut: Path) -> None:
         assert [len(reader.find("orders", f"later-{number}")) for number in range(60)] == [1] * _KEPT + [0] * _CUT
 
 
-def test_a_reader_of_columns_is_given_what_counts(cut: Path) -> None:
+def test_a_column_reader_returns_valid_messages_only(cut: Path) -> None:
     with ColumnReader(cut) as reader:
         parts = reader.columns("orders", 0, reader.queue_range("orders", 0), ["offset"])
         assert sum(part.count for part in parts) == _KEPT + _ADDED
 
 
-def test_an_owner_finds_what_counts_by_queue_and_by_key(cut: Path) -> None:
+def test_an_owner_finds_valid_messages_only(cut: Path) -> None:
     with MessageStore(cut, _OPTIONS) as store:
         _is_what_counts(store.pull("orders", 0, 0, 1000))
         assert store.append(Message.of("orders", b"message 7 of ours", keys=["ours"])).queue_offsets == [47]
@@ -71,13 +71,13 @@ def test_an_owner_finds_what_counts_by_queue_and_by_key(cut: Path) -> None:
         assert len(store.find("orders", "ours")) == 1
 
 
-def test_check_tells_only_of_keys_that_rocketmq_left_out(cut: Path) -> None:
+def test_check_reports_only_keys_that_rocketmq_left_out(cut: Path) -> None:
     problems = check_store(cut, key_slots=50)
     assert [problem.rule for problem in problems] == ["key"]
     assert problems[0].text.startswith(f"{_ADDED} keys ")
 
 
-def test_damage_is_told_although_nobody_tells_where_the_log_ends(cut: Path) -> None:
+def test_damage_is_reported_although_no_end_is_published(cut: Path) -> None:
     with StoreReader(cut) as reader:
         (message,), _ = reader.pull("orders", 0, 20, 1)
     (file,) = (cut / "commitlog").glob("*0")
@@ -91,14 +91,14 @@ def test_damage_is_told_although_nobody_tells_where_the_log_ends(cut: Path) -> N
             list(reader.scan())
 
 
-def test_a_reader_follows_when_more_is_put_over_what_was_left(cut: Path, tmp_path: Path) -> None:
+def test_a_reader_follows_appends_over_remnants(cut: Path, tmp_path: Path) -> None:
     with StoreReader(cut) as reader:
         before, following = reader.pull("orders", 0, 0, 1000)
         changed = tmp_path / "changed"
         shutil.copytree(cut, changed)
         with MessageStore(changed, _OPTIONS) as store:
             appended = store.append(Message.of("orders", b"message 7 after"))
-        # Message and unit as RocketMQ puts them, in the files that the reader has open.
+        # Write a message and its unit as RocketMQ does, into the files that the reader has open.
         (log,) = (cut / "commitlog").glob("*0")
         (queue,) = (cut / "consumequeue" / "orders" / "0").iterdir()
         data = (changed / log.relative_to(cut)).read_bytes()

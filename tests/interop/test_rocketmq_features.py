@@ -1,4 +1,4 @@
-"""Stores with features of RocketMQ that this engine does not know: refused by name, and left as they are."""
+"""Stores with RocketMQ features that this engine does not know: it refuses them by name, and leaves them unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HIDES_MESSAGES = ["batch-queues", "rocksdb-queues"]
 
 
 def _content(folder: Path) -> dict[str, tuple[int, bytes | None]]:
-    """The inode and content of everything in a folder."""
+    """Return inode and content of everything in a folder."""
     found = sorted(folder.rglob("*"))
     return {str(each): (each.lstat().st_ino, each.read_bytes() if each.is_file() else None) for each in found}
 
@@ -41,7 +41,7 @@ def _is_refused(path: Path, error: type[Exception], text: str) -> None:
 @pytest.mark.parametrize("feature", _UNKNOWN)
 def test_a_store_with_an_unknown_feature_is_refused_unchanged(feature: str, tmp_path: Path) -> None:
     path = golden.unpack_from(golden.FEATURES_ARCHIVE, feature, tmp_path)
-    _is_refused(path, VersionError, "has changed nothing")
+    _is_refused(path, VersionError, "and changed nothing")
 
 
 @pytest.mark.parametrize("feature", _UNKNOWN)
@@ -74,7 +74,7 @@ def test_a_topic_with_an_unknown_attribute_is_refused_before_it_has_messages(
     _is_refused(path, VersionError, f"topic later has the attribute {attribute}")
 
 
-def test_topics_with_the_usual_attributes_are_no_feature(tmp_path: Path) -> None:
+def test_usual_topic_attributes_are_not_a_feature(tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     attributes = {"message.type": "FIFO", "queue.type": "SimpleCQ", "cleanup.policy": "DELETE", "reserve.time": "7"}
     table = {"a": {"attributes": attributes, "order": False}, "b": {"attributes": {}}, "c": {}}
@@ -88,7 +88,7 @@ def test_topics_with_the_usual_attributes_are_no_feature(tmp_path: Path) -> None
 def test_topics_that_cannot_be_read_are_refused(text: str, tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     (path / "config" / "topics.json").write_text(text)
-    _is_refused(path, VersionError, "settings of topics that cannot be read")
+    _is_refused(path, VersionError, "topic settings that cannot be read")
 
 
 @pytest.mark.parametrize(
@@ -106,17 +106,17 @@ def test_topics_that_cannot_be_read_are_refused(text: str, tmp_path: Path) -> No
 def test_a_folder_of_an_unknown_feature_is_refused(name: str, tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     (path / name).mkdir(parents=True)
-    _is_refused(path, VersionError, "does not know that")
+    _is_refused(path, VersionError, "does not support it")
 
 
 @pytest.mark.parametrize("name", ["epochFileCheckpoint", "config/tieredStoreMetadata.json"])
 def test_a_file_of_an_unknown_feature_is_refused(name: str, tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     (path / name).touch()
-    _is_refused(path, VersionError, "does not know that")
+    _is_refused(path, VersionError, "does not support it")
 
 
-def test_what_brokers_keep_beside_a_store_is_left_alone(tmp_path: Path) -> None:
+def test_other_files_of_brokers_are_left_alone(tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     for folder in ("timerlog", "kvStore", "compaction", "batchconsumequeue", ".hidden", "lost+found"):
         (path / folder).mkdir()
@@ -148,8 +148,8 @@ def test_a_log_of_an_unknown_layout_is_refused(tmp_path: Path) -> None:
     path = make(tmp_path / "store", OPTIONS)
     with (path / "commitlog" / f"{0:020d}").open("r+b") as file:
         file.seek(4)
-        file.write(bytes.fromhex("daa320af"))  # what a third version could have
-    _is_refused(path, CorruptError, "does not begin with a message")
+        file.write(bytes.fromhex("daa320af"))  # as a third version might have
+    _is_refused(path, CorruptError, "does not start with a message")
 
 
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue/orders/0", "index"])
@@ -162,7 +162,7 @@ def test_files_of_another_size_are_refused_unchanged(folder: str, tmp_path: Path
 
 
 def test_queues_with_extensions_are_read_written_and_checked(tmp_path: Path) -> None:
-    """Their units say where in `consumequeue_ext` the tag's hash is, and not what it is."""
+    """Their units refer to the position of the tag's hash in `consumequeue_ext` instead of containing the hash."""
     path = golden.unpack_from(golden.FEATURES_ARCHIVE, "extended-queues", tmp_path)
     assert check_store(path, key_slots=OPTIONS.key_index.slots) == []
     for count in (5, 6):
@@ -177,14 +177,14 @@ def test_queues_with_extensions_are_read_written_and_checked(tmp_path: Path) -> 
     assert check_store(path) == []
 
 
-def test_a_delayed_message_whose_unit_is_extended_waits(tmp_path: Path) -> None:
+def test_a_delayed_message_with_an_extended_unit_is_parked(tmp_path: Path) -> None:
     with MessageStore(tmp_path, OPTIONS) as store:
         store.append(Message.of("t", b"later", delay_level=5))
     (queue,) = (tmp_path / "consumequeue" / DELAY_TOPIC / "4").iterdir()
     overwrite(queue, QUEUE_UNIT.offset("tag_code"), (-(2**63)).to_bytes(8, "big", signed=True))
     with MessageStore(tmp_path, OPTIONS) as store:
         until(lambda: store._delays._next.get(5) is not None)
-        (unit,) = parse_units(store._queues.get_or_make(DELAY_TOPIC, 4).read(0, 1))
+        (unit,) = parse_units(store._queues.get_or_create(DELAY_TOPIC, 4).read(0, 1))
         assert unit.is_extended
         assert store._delays._due_ms(unit, 5) == store.pull(DELAY_TOPIC, 4, 0, 1)[0].store_ms + 60_000
         assert store.queue_range("t", 0) == range(0)

@@ -1,4 +1,4 @@
-"""Stores of more queues than a process may have files open."""
+"""Stores with more queues than a process can have open files."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _run(code: str, path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_many_queues_are_written_opened_read_and_checked_with_few_descriptors(tmp_path: Path) -> None:
+def test_many_queues_need_few_descriptors(tmp_path: Path) -> None:
     _run(_APPEND, tmp_path)
     _run(_READ, tmp_path)
     disk_bytes = sum(512 * file.stat().st_blocks for file in (tmp_path / "consumequeue").rglob("0*"))
     assert disk_bytes < _QUEUES * (128 << 10)
 
 
-def test_a_queue_with_few_units_takes_little_of_the_disk(tmp_path: Path) -> None:
+def test_a_queue_with_few_units_takes_little_disk_space(tmp_path: Path) -> None:
     queue = ConsumeQueue(FilePool.of(tmp_path), "")
     queue.put(0, bytes(19) + b"\1")
     (file,) = (tmp_path / name for name in os.listdir(tmp_path))

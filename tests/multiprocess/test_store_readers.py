@@ -1,4 +1,4 @@
-"""Readers of a commit log's store, in processes of their own."""
+"""Readers of a store in processes of their own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _follow(path: Path, queue_id: int, count: int) -> subprocess.Popen[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
 def test_followers_in_other_processes_get_each_message_once_and_in_order(tmp_path: Path, options: StoreOptions) -> None:
-    """Across files of the log and of the queues, from before the first message on."""
+    """The messages span several files of the log and of the queues.  Followers start before the first message."""
     count = 300
     with MessageStore(tmp_path, options) as store:
         followers = [_follow(tmp_path, queue, count) for queue in range(3)]
@@ -69,14 +69,14 @@ def test_followers_in_other_processes_get_each_message_once_and_in_order(tmp_pat
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(work, range(3)))
         for follower in followers:
-            said, _ = follower.communicate(timeout=60)
-            assert said == "".join(f"{number} {number}\n" for number in range(count))
+            published, _ = follower.communicate(timeout=60)
+            assert published == "".join(f"{number} {number}\n" for number in range(count))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
 def test_eight_threads_append_to_queues_that_other_processes_follow(tmp_path: Path, options: StoreOptions) -> None:
-    """Every thread to every queue.  Each message comes once, in the order of its queue and of its thread."""
+    """Every thread appends to every queue.  Each message is read once, in the order of its queue and of its thread."""
     threads, queues, count = 8, 3, 60
     with MessageStore(tmp_path, options) as store:
         followers = [_follow(tmp_path, queue, threads * count) for queue in range(queues)]
@@ -92,8 +92,8 @@ def test_eight_threads_append_to_queues_that_other_processes_follow(tmp_path: Pa
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, range(threads)))
         for follower in followers:
-            said, _ = follower.communicate(timeout=60)
-            lines = [line.split() for line in said.splitlines()]
+            published, _ = follower.communicate(timeout=60)
+            lines = [line.split() for line in published.splitlines()]
             assert [int(index) for index, _ in lines] == list(range(threads * count))
             seen = [tuple(map(int, body.split("-"))) for _, body in lines]
             for thread in range(threads):
@@ -101,7 +101,7 @@ def test_eight_threads_append_to_queues_that_other_processes_follow(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_with_sync_flush_a_reader_sees_what_is_flushed_and_nothing_else(tmp_path: Path) -> None:
+def test_with_sync_flush_a_reader_sees_flushed_messages_only(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store, StoreReader(tmp_path) as reader:
         store.append(Message("t", b"first"))
         assert [message.body for message in reader.follow("t", 0, 0, timeout=1)] == [b"first"]
@@ -116,7 +116,7 @@ def test_with_sync_flush_a_reader_sees_what_is_flushed_and_nothing_else(tmp_path
         assert [message.body for message in reader.follow("t", 0, 1, timeout=5)] == [b"second"]
 
 
-def test_a_reader_finds_by_place_by_time_and_by_tag(tmp_path: Path) -> None:
+def test_a_reader_finds_by_offset_time_and_tag(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         times = []
         for number in range(120):
@@ -124,7 +124,7 @@ def test_a_reader_finds_by_place_by_time_and_by_tag(tmp_path: Path) -> None:
             times.append(store.append(Message.of("t", b"%d" % number, tag=tag)).store_ms)
             if number % 40 == 39:
                 time.sleep(0.05)
-    # Nobody has the store now.
+    # no process has the store now
     with StoreReader(tmp_path) as reader:
         assert reader.queue_range("t", 0) == range(120)
         odd, after = reader.pull("t", 0, 0, 30, tag="odd")
@@ -146,7 +146,7 @@ def test_a_reader_finds_by_place_by_time_and_by_tag(tmp_path: Path) -> None:
 
 
 def test_a_store_without_a_sidecar_is_read_and_polled(tmp_path: Path) -> None:
-    """As one that RocketMQ has written."""
+    """Like a store that RocketMQ has written."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append([Message("t", b"%d" % number) for number in range(60)])
     (tmp_path / "binlog.sidecar").unlink()
@@ -157,8 +157,8 @@ def test_a_store_without_a_sidecar_is_read_and_polled(tmp_path: Path) -> None:
         ]
 
 
-def test_a_reader_believes_no_sidecar_from_before_another_program_had_the_store(tmp_path: Path) -> None:
-    """RocketMQ writes into `lock` when it opens a store, and knows nothing of the sidecar."""
+def test_a_reader_ignores_a_sidecar_older_than_rocketmqs_appends(tmp_path: Path) -> None:
+    """RocketMQ writes into `lock` when it opens a store, and does not update the sidecar."""
     sidecar, lock = tmp_path / "binlog.sidecar", tmp_path / "lock"
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append([Message("t", b"1")] * 30)
@@ -178,7 +178,7 @@ def test_a_reader_believes_no_sidecar_from_before_another_program_had_the_store(
 
 
 @pytest.mark.slow
-def test_a_reader_that_came_first_follows_a_store_that_is_made_later(tmp_path: Path) -> None:
+def test_a_reader_follows_a_store_that_is_opened_later(tmp_path: Path) -> None:
     with pytest.raises((NotFoundError, AccessError)):
         StoreReader(tmp_path / "store")
     with MessageStore(tmp_path, _OPTIONS):
@@ -188,7 +188,7 @@ def test_a_reader_that_came_first_follows_a_store_that_is_made_later(tmp_path: P
         assert [message.body for message in reader.follow("t", 0, 0, timeout=5)] == [b"data"]
 
 
-def test_a_reader_needs_no_permission_to_write(tmp_path: Path) -> None:
+def test_a_reader_needs_no_write_permission(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message("t", b"data"))
     for folder, _, names in os.walk(tmp_path):
@@ -221,8 +221,8 @@ with StoreReader(sys.argv[1]) as reader:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
-def test_finders_in_other_processes_miss_none_that_they_found_before(tmp_path: Path, options: StoreOptions) -> None:
-    """Across many files of the index, while keys are put."""
+def test_a_found_key_stays_found_in_other_processes(tmp_path: Path, options: StoreOptions) -> None:
+    """The keys span many files of the index, and are put during the lookups."""
     count = 500
     with MessageStore(tmp_path, options) as store:
         command = [sys.executable, "-c", _FINDS, str(tmp_path), str(count)]
@@ -253,8 +253,8 @@ while True:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", _MODES, ids=["sync", "async", "pooled"])
-def test_a_check_while_another_process_writes_tells_nothing(tmp_path: Path, options: StoreOptions) -> None:
-    """What is in flight is no problem, nor what retention removes meanwhile, nor that the owner comes and goes."""
+def test_a_check_during_writes_finds_no_problem(tmp_path: Path, options: StoreOptions) -> None:
+    """Messages in flight, retention, and an owner that opens and closes the store cause no problem."""
     options = dataclasses.replace(options, retention=MANUAL_RETENTION)
     with MessageStore(tmp_path, options):
         pass
@@ -295,7 +295,7 @@ for number in range(10**9):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", range(3))
-def test_after_a_kill_a_check_tells_nothing_before_recovery_and_after_it(tmp_path: Path, mode: int) -> None:
+def test_a_check_after_a_kill_finds_no_problem(tmp_path: Path, mode: int) -> None:
     command = [sys.executable, "-c", _APPENDS, str(tmp_path), str(mode)]
     for lines in (1, 40, 300, 700):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:

@@ -1,4 +1,4 @@
-"""Stores of messages for tests: small ones, and what lies where in them."""
+"""Small stores for tests of the checker, and the places of everything in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from binlog.format.commitlog.message_parts import Host
 
 KEY_INDEX = KeyIndexSize(slots=7, entries=20)
 OPTIONS = StoreOptions(file_bytes=1 << 12, units_in_file=10, key_index=KEY_INDEX)
-# All that is due at any time goes when a test says so, and not before.
+# Periodic work happens only when a test calls for it.
 MANUAL_RETENTION = Retention(
     hours=-1, at_hour=0, expire_ratio=2, force_ratio=2, full_ratio=2, files_max=2, seconds=3600, pause_seconds=0
 )
@@ -27,12 +27,12 @@ ROLLBACK = 12
 
 
 def body(number: int) -> bytes:
-    """That of a message of `fill`."""
+    """Return the body of a message of `fill`."""
     return b"message %d " % number + b"." * (number % 90)
 
 
 def fill(store: MessageStore, count: int, first: int = 0) -> None:
-    """So many messages, into two topics of two queues each, with a tag, a key of its own, and one that others have."""
+    """Append messages to two queues of two topics, each with a tag, a key of its own and a shared key."""
     for number in range(first, first + count):
         store.append(
             Message.of(
@@ -47,7 +47,8 @@ def fill(store: MessageStore, count: int, first: int = 0) -> None:
 
 
 def make(path: Path, options: StoreOptions = OPTIONS, count: int = 60) -> Path:
-    """A store that was stopped cleanly, of several files; with a batch, a half message and one that was rolled back."""
+    """Create a store of several files that was stopped cleanly, with a batch, a half message and one that was rolled
+    back."""
     with MessageStore(path, options) as store:
         fill(store, count)
         store.append([Message("a", b"batch %d" % number, queue_id=number % 2) for number in range(5)])
@@ -58,20 +59,20 @@ def make(path: Path, options: StoreOptions = OPTIONS, count: int = 60) -> Path:
 
 
 def stored(path: Path) -> list[StoredMessage]:
-    """Every message, in the order of the commit log."""
+    """Return every message, in the order of the commit log."""
     with StoreReader(path) as reader:
         return list(reader.scan())
 
 
 def overwrite(path: Path, offset: int, data: bytes) -> None:
-    """Write these bytes there."""
+    """Write these bytes at a place."""
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(data)
 
 
 def flip(path: Path, offset: int, bit: int = 0) -> None:
-    """Flip a bit of the byte there."""
+    """Flip a bit of the byte at a place."""
     with path.open("r+b") as file:
         file.seek(offset)
         (byte,) = file.read(1)
@@ -80,5 +81,5 @@ def flip(path: Path, offset: int, bit: int = 0) -> None:
 
 
 def log_file(path: Path, offset: int, file_bytes: int = OPTIONS.file_bytes) -> tuple[Path, int]:
-    """The file of the commit log that has an offset, and where in it that is."""
+    """Return the file of the commit log that has an offset, and the position in it."""
     return path / "commitlog" / f"{offset - offset % file_bytes:020d}", offset % file_bytes

@@ -1,4 +1,4 @@
-"""Stores of a commit log, small ones, for tests, and what their files lie in."""
+"""Small stores for tests, and parts of their files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALL = StoreOptions(file_bytes=1 << 16, units_in_file=100, key_index=KeyIndexSi
 
 
 class Buffer:
-    """Memory of this process, in which a file's bytes are until they are committed."""
+    """A buffer in memory of this process."""
 
     def __init__(self, size: int) -> None:
         self.data = bytearray(size)
@@ -34,20 +34,20 @@ class Buffer:
 
 @contextmanager
 def without_flushes(store: MessageStore) -> Iterator[None]:
-    """No append of a store that syncs each returns in the block, as if another thread were at a sync."""
+    """Keep appends with Flush.SYNC from returning inside of the block, as if another thread were syncing."""
     assert isinstance(store._flushing, GroupCommitService)
     with store._flushing._group.lead_or_wait(1 << 62):
         yield
 
 
 def has_unflushed(store: MessageStore) -> bool:
-    """Whether something was appended that is not on the disk."""
+    """Return whether an appended message is not on the disk yet."""
     files = store._log.files
     return files.wrote_where > files.flushed_where
 
 
 def append_numbers(path: Path, start: int, end: int, *, topic: str = "t", queues: int = 1, body_bytes: int = 0) -> None:
-    """Append messages whose bodies are the numbers, to so many queues in turn; each queue's tags are even and odd."""
+    """Append messages with these numbers as bodies to the queues in turn; the tags of each queue are even and odd."""
     with MessageStore(path, SMALL) as store:
         for number in range(start, end):
             body = (b"%d" % number).ljust(body_bytes)

@@ -18,8 +18,6 @@ def until(done: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def until_told(store: MessageStore) -> None:
-    """Wait until a store's thread has dispatched all messages to the queues and the key index; no message may be
-    removed.
-    """
+def until_dispatched(store: MessageStore) -> None:
+    """Wait until all messages are in the queues and the key index; retention removes no earlier file."""
     until(lambda: store._dispatcher.offset == store.max_offset)

@@ -1,4 +1,4 @@
-"""`binlog commitlog`: a store of messages, in the files of Apache RocketMQ's, looked at from a terminal or a script."""
+"""`binlog commitlog`: inspect a commit log from a terminal or a script."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from binlog.cli.commands import Commands
 
 
 class StoreCommands(Commands):
-    """The modules of this package."""
+    """The subcommands, which are the modules of this package."""
 
     package = "binlog.cli.commitlog"
     names = ("stat", "cat", "tail", "find", "check")
 
 
-@click.group("commitlog", cls=StoreCommands, no_args_is_help=False, short_help="Look at a store of messages.")
+@click.group("commitlog", cls=StoreCommands, no_args_is_help=False, short_help="Inspect a store of messages.")
 def command() -> None:
-    """Look at a store of messages in DIR: that of binlog.commitlog, or of Apache RocketMQ.
+    """Inspect the store of messages in DIR, written by binlog.commitlog or Apache RocketMQ.
 
-    All of them may run while another process writes to the store, need no permission to write, and with sync flush see
-    what is on the disk alone.
+    The commands can run while another process writes to the store, and need no permission to write. If the writer uses
+    sync flush, they see only messages that are on the disk.
 
-    A message is one of a queue of a topic, and has a queue offset there, from 0; its offset is where it lies in the
-    commit log, in bytes. Its id is who stores it and that offset, in 32 hexadecimal digits, or in 56.
+    A message belongs to a queue of a topic, and has a queue offset there, from 0. Its offset is its place in the commit
+    log, in bytes. Its id is the host that stores it and that offset, in 32 or 56 hexadecimal digits.
     """

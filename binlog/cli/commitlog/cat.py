@@ -1,4 +1,4 @@
-"""`binlog commitlog cat`: the messages from a start to the end."""
+"""`binlog commitlog cat`: print messages from a start to the end."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _AT_ONCE = 64
 
 @click.command("cat", short_help="Print messages.")
 @directory_argument
-@topic_option("Only this topic's messages.")
-@queue_option("Only those of this queue of the topic.")
+@topic_option("Only messages of this topic.")
+@queue_option("Only messages of this queue of the topic.")
 @click.option(
     "--from",
     "start",
     metavar="OFFSET|TIME",
     callback=place_from,
-    help="Where to start, instead of the first message: a queue offset with --queue, otherwise an offset of the commit "
-    "log; or what was stored at a time or later: 2025-01-31T12:00:00Z (without an offset, UTC), or 5m, 2h, 1d ago.",
+    help="Start here instead of at the first message: at a queue offset with --queue, otherwise at an offset of the "
+    "commit log; or at a time: 2025-01-31T12:00:00Z (UTC if it has no offset), or 5m, 2h, 1d ago.",
 )
-@click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print so many at most.")
+@click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print at most N messages.")
 @click.option("--tag", metavar="TAG", help="Only messages with this tag.")
 @json_option(JSON_TEXT)
 def command(
@@ -48,13 +48,12 @@ def command(
     tag: str | None,
     as_json: bool,
 ) -> None:
-    """Print the bodies of the messages in DIR, a line each, in the order of the commit log.
+    """Print the bodies of the messages in DIR, one a line, in the order of the commit log.
 
-    The bytes are printed as they are. A body that contains a newline takes several lines; --json keeps it in one.
-    Without --topic all messages are printed, those of transactions that were not committed, and those that wait for
-    their time, too.
+    The bytes are printed as they are. A body with newlines takes several lines; --json keeps it on one. Without
+    --topic, all messages are printed, including half messages and delayed messages.
 
-    At damage, everything before it is printed, then the error, and it exits with 1.
+    If a message is damaged, the messages before it are printed, then the error, and the exit status is 1.
     """
     if queue_id is not None and topic is None:
         raise click.UsageError("--queue needs --topic")
@@ -94,7 +93,7 @@ def _of_all(reader: StoreReader, start: Offset | Time | None, tag: str | None) -
 
 
 def _batches(messages: Iterator[StoredMessage]) -> Iterator[list[StoredMessage]]:
-    """Some at a time; at an error, those before it first."""
+    """Group messages; if an error occurs, yield those before it first."""
     batch: list[StoredMessage] = []
     try:
         for message in messages:

@@ -1,4 +1,4 @@
-"""`binlog commitlog check`: everything that is wrong with a store."""
+"""`binlog commitlog check`: report everything that is wrong with a store."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from binlog.cli.problems import print_problems
 from binlog.commitlog import check_store
 
 
-@click.command("check", short_help="Look for everything that is wrong.")
+@click.command("check", short_help="Report everything that is wrong.")
 @directory_argument
 @key_slots_option
-@json_option("Print a JSON object for each problem: path, offset, rule, text, end. Nothing for none.")
+@json_option("Print a JSON object for each problem: path, offset, rule, text, end. Nothing if there is none.")
 def command(directory: str, key_slots: int | None, as_json: bool) -> ExitCode:
-    """Look for everything that is wrong with the store in DIR, and repair nothing.
+    """Report everything that is wrong with the store in DIR, and repair nothing.
 
-    Reads every message, unit of a queue, and entry of the key index, and compares them. Prints a line for each problem:
-    the file, the offset in it, what is wrong, and the rule that is broken. Exits with 1 if there is any. May run while
-    another process writes to the store; after a crash it tells nothing of what the next one to open it recovers.
+    Reads and compares every message, every unit of a queue, and every entry of the key index. Prints a line for each
+    problem: the file, the offset in it, the problem, and the rule that is broken. Exits with 1 if there is any. Can run
+    while another process writes to the store. After a crash, it does not report what the next opening will recover.
     """
     with opening():
         problems = check_store(directory, key_slots=key_slots)

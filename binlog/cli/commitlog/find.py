@@ -1,4 +1,4 @@
-"""`binlog commitlog find`: messages by their key, by when they were stored, by where they lie, by their id."""
+"""`binlog commitlog find`: print messages by key, time, offset or id."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _COUNT = 64
 @click.command("find", short_help="Find messages by key, time, offset or id.")
 @directory_argument
 @topic_option("The topic of the messages; for --key and --time.")
-@click.option("--key", metavar="K", help="Those with this key, the newest first.")
+@click.option("--key", metavar="K", help="Messages with this key, newest first.")
 @click.option(
     "--time",
     "store_ms",
     metavar="TIME",
     callback=time_from,
-    help="The first one of the queue that was stored then or later: 2025-01-31T12:00:00Z (without an offset, UTC), or "
-    "5m, 2h, 1d ago.",
+    help="The first message of the queue stored then or later: 2025-01-31T12:00:00Z (UTC if it has no offset), "
+    "or 5m, 2h, 1d ago.",
 )
 @queue_option("The queue; for --time.")
-@click.option("--offset", type=offset_type(), metavar="N", help="The one at this offset of the commit log.")
-@click.option("--id", "id_", metavar="MSGID", help="The one with this id: 32 hexadecimal digits, or 56.")
+@click.option("--offset", type=offset_type(), metavar="N", help="The message at this offset of the commit log.")
+@click.option("--id", "id_", metavar="MSGID", help="The message with this id: 32 or 56 hexadecimal digits.")
 @click.option(
     "--count",
     type=click.IntRange(min=1),
     default=_COUNT,
     show_default=True,
     metavar="N",
-    help="So many with a key at most.",
+    help="At most N messages with a key.",
 )
 @key_slots_option
 @json_option(JSON_TEXT)
@@ -59,12 +59,12 @@ def command(
     key_slots: int | None,
     as_json: bool,
 ) -> None:
-    """Print the messages in DIR that have a key, or the one that was stored at a time, lies at an offset, or has an id.
+    """Print the messages in DIR that have a key, or the message with a time, an offset or an id.
 
-    Prints their bodies, a line each. Exits with 1 where there is none.
+    Prints their bodies, one a line. Exits with 1 if there is no such message.
     """
     if [key, store_ms, offset, id_].count(None) != 3:
-        raise click.UsageError("one of --key, --time, --offset and --id is needed, and no more")
+        raise click.UsageError("give exactly one of --key, --time, --offset and --id")
     if topic is None and (key is not None or store_ms is not None):
         raise click.UsageError("--key and --time need --topic")
     if (queue_id is None) != (store_ms is None):
@@ -89,5 +89,5 @@ def command(
 def _by_time(reader: StoreReader, topic: str, queue_id: int, store_ms: int) -> list[StoredMessage]:
     check_queue(reader, topic, queue_id)
     found, _ = reader.pull(topic, queue_id, reader.find_by_time(topic, queue_id, store_ms), 1)
-    # Where all were stored before, it is the last one.
+    # If all messages were stored before the time, this is the last one.
     return [message for message in found if message.store_ms >= store_ms]

@@ -1,4 +1,4 @@
-"""Messages as text: their bodies, a line each, or a JSON object each."""
+"""Messages as text: bodies, one a line, or JSON objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from binlog.commitlog import StoredMessage, parse_properties
 
 
 def messages_bytes(messages: Iterable[StoredMessage], *, as_json: bool) -> bytes:
-    """Messages as they are printed."""
+    """Return messages as the commands print them."""
     if as_json:
         return b"".join(map(_json_line, messages))
     bodies = [message.body for message in messages]
@@ -36,5 +36,5 @@ def _json_line(message: StoredMessage) -> bytes:
         "properties": parse_properties(message.properties),
     }
     text = f"{quoted(fields)[:-1]},{content_json(message.body)}}}\n"
-    # Bytes of properties that are no UTF-8 are lone surrogates by now: this writes them as JSON does.
+    # Property bytes that are not UTF-8 are lone surrogates here; this writes them with JSON escapes.
     return text.encode("utf-8", "backslashreplace")

@@ -18,37 +18,37 @@ _QUEUE_MAX = 2**31 - 1
 
 JSON_TEXT = (
     'Print a JSON object for each message: all its fields, its properties, and its body as "text", or as "base64" '
-    "where it is not UTF-8."
+    "if it is not UTF-8."
 )
 
 
 def offset_type() -> click.IntRange:
-    """An offset of the commit log, or of a queue."""
+    """Return the type of an offset in the commit log or in a queue."""
     return click.IntRange(min=0, max=_OFFSET_MAX)
 
 
 def topic_option(text: str, *, required: bool = False) -> Callable[[_Command], _Command]:
-    """--topic."""
+    """Return the option --topic."""
     return click.option("--topic", metavar="T", required=required, help=text)
 
 
 def queue_option(text: str) -> Callable[[_Command], _Command]:
-    """--queue."""
+    """Return the option --queue."""
     return click.option("--queue", "queue_id", type=click.IntRange(min=0, max=_QUEUE_MAX), metavar="N", help=text)
 
 
 def key_slots_option(command: _Command) -> _Command:
-    """--key-slots, for what no file tells."""
+    """Add the option --key-slots, for a number that no file contains."""
     return click.option(
         "--key-slots",
         type=click.IntRange(min=1, max=_QUEUE_MAX),
         metavar="N",
-        help="How many slots each file of the key index has, where RocketMQ wrote it with maxHashSlotNum set.",
+        help="The number of slots in each file of the key index, if RocketMQ wrote it with maxHashSlotNum set.",
     )(command)
 
 
 def time_from(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """A callback for an option that takes a time: in milliseconds since 1970 UTC."""
+    """Convert the value of an option to a time, in milliseconds since 1970 UTC."""
     try:
         return None if value is None else _milliseconds(parse_since(value))
     except ValueError as error:
@@ -56,7 +56,7 @@ def time_from(context: click.Context, parameter: click.Parameter, value: str | N
 
 
 def place_from(context: click.Context, parameter: click.Parameter, value: str | None) -> Offset | Time | None:
-    """A callback for an option that takes an offset, or a time."""
+    """Convert the value of an option to an offset or a time."""
     if value is None:
         return None
     try:
@@ -68,11 +68,11 @@ def place_from(context: click.Context, parameter: click.Parameter, value: str | 
 
 
 class Offset(int):
-    """Where to start: at an offset."""
+    """Start at an offset."""
 
 
 class Time(int):
-    """Where to start: with what was stored then, in milliseconds since 1970 UTC, or later."""
+    """Start with the first message stored at this time or later, in milliseconds since 1970 UTC."""
 
 
 def _offset(value: int) -> Offset:
@@ -86,7 +86,7 @@ def _milliseconds(since: binlog.Since) -> int:
 
 
 def check_queue(reader: StoreReader, topic: str, queue_id: int | None) -> None:
-    """Raise CommandError where the store has no such topic, or no such queue of it."""
+    """Raise CommandError if the store lacks the topic, or the queue of it."""
     known = [queue for _, queue in reader.queues(topic)]
     if not known:
         raise CommandError(f"{reader.path} has no topic {topic!r}", ExitCode.CANNOT_OPEN)

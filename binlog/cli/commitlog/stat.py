@@ -1,4 +1,4 @@
-"""`binlog commitlog stat`: what a store consists of."""
+"""`binlog commitlog stat`: print the statistics of a store."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _QUEUES = ("TOPIC", "QUEUE", "MESSAGES", "FIRST", "NEXT", "AT", "LAST AT", "FIRS
 _KEY_INDEX = ("KEY INDEX", "KEYS", "AT", "LAST AT", "FIRST STORED", "LAST STORED", "ON DISK")
 
 
-@click.command("stat", short_help="Show files, topics, queues, and who has it.")
+@click.command("stat", short_help="Show files, topics, queues, and the owner.")
 @directory_argument
 @key_slots_option
-@json_option('Print one JSON object: path, offsets, who has it, checkpoint, and "files", "queues" and "key_index".')
+@json_option('Print one JSON object: path, offsets, owner, checkpoint, and "files", "queues" and "key_index".')
 def command(directory: str, key_slots: int | None, as_json: bool) -> None:
-    """Show what the store in DIR consists of: the files of the commit log, the queues of each topic, the key index.
+    """Show the files of the commit log, the queues of each topic, and the key index of the store in DIR.
 
-    FIRST and NEXT are the queue offsets of a queue's first message and of the one that comes; AT and LAST AT are where
-    the first and the last one lie in the commit log. ON DISK is what files take there, prepared space included. '-'
-    stands for what is not known, or not there.
+    FIRST and NEXT are the queue offsets of a queue's first message and of its next one. AT and LAST AT are the offsets
+    of the first and the last message in the commit log. ON DISK is the disk space of files, preallocated space
+    included. '-' means unknown or none.
     """
     with opening():
         store = stat_store(directory, key_slots=key_slots)
@@ -95,7 +95,7 @@ def command(directory: str, key_slots: int | None, as_json: bool) -> None:
 def _state_text(store: StoreStat) -> str:
     if store.owned:
         return f"open in {store.owner or 'another process'}"
-    return "stopped cleanly" if store.clean else "not stopped cleanly: opening it recovers it"
+    return "stopped cleanly" if store.clean else "not stopped cleanly: the next opening recovers it"
 
 
 def _checkpoint_text(store: StoreStat) -> str:
@@ -108,7 +108,7 @@ def _checkpoint_text(store: StoreStat) -> str:
 
 
 def _as_object(store: StoreStat) -> dict[str, object]:
-    """The store as --json prints it."""
+    """Return the store as --json prints it."""
     queues = [{**dataclasses.asdict(queue), "message_count": queue.message_count} for queue in store.queues]
     sums = {"message_count": store.message_count, "disk_bytes": store.disk_bytes}
     return {**dataclasses.asdict(store), **sums, "queues": queues}

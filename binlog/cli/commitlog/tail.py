@@ -1,4 +1,4 @@
-"""`binlog commitlog tail`: the last messages of a topic, and those that come."""
+"""`binlog commitlog tail`: print the last messages of a topic, and new ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from binlog.commitlog import StoreReader, TopicReader
 
 _COUNT = 10
 
-# How often a follower that waits looks whether anybody still reads what it prints.
+# How often a waiting follower checks that its output still has a reader.
 _LOOK_SECONDS = 1.0
 
 
 @click.command("tail", short_help="Print a topic's last messages, and follow.")
 @directory_argument
-@topic_option("The topic whose messages to print.", required=True)
-@queue_option("Only those of this queue; otherwise of all, those that come later too.")
+@topic_option("The topic of the messages.", required=True)
+@queue_option("Only messages of this queue; without it, of all queues, including later ones.")
 @click.option(
     "-n",
     "count",
@@ -28,15 +28,15 @@ _LOOK_SECONDS = 1.0
     default=_COUNT,
     show_default=True,
     metavar="COUNT",
-    help="So many messages.",
+    help="Print the last COUNT messages.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is appended, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new messages, until Ctrl-C.")
 @json_option(JSON_TEXT)
 def command(directory: str, topic: str, queue_id: int | None, count: int, follow: bool, as_json: bool) -> None:
-    """Print the last messages of a topic in DIR, and with -f those that are appended, a line each.
+    """Print the last messages of a topic in DIR, and with -f new ones, one a line.
 
-    They come in the order of the commit log, and with -f each as soon as readers may see it; a topic that is not there
-    yet is waited for.
+    Messages are printed in the order of the commit log, and with -f as soon as readers may see them. With -f, a topic
+    that does not exist yet is waited for.
     """
     with opening():
         reader = StoreReader(directory)
@@ -54,6 +54,6 @@ def command(directory: str, topic: str, queue_id: int | None, count: int, follow
 
 
 def _print_all(messages: TopicReader, as_json: bool) -> None:
-    """Print what is there."""
+    """Print the messages that are available."""
     while batch := messages.read_batch():
         write(messages_bytes(batch, as_json=as_json))

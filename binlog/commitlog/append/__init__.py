@@ -1,1 +1,1 @@
-"""How a message gets into the commit log, and when it reaches the disk."""
+"""Appending messages to the commit log, and flushing them to the disk."""

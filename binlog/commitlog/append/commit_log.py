@@ -1,7 +1,8 @@
-"""The commit log: every message of a store, one after the other, whatever its topic.
+"""The commit log: all messages of a store, of all topics, in the order of their appends.
 
-Invariant: only who holds the guard appends, and gives queue offsets and store times; so in the log each queue's offsets
-rise by one, and store times never go back.  An exception that leaves that half done poisons the store.
+Invariant: only the thread that holds the guard appends and assigns queue offsets and store times.  So within the log
+the offsets of each queue rise by one, and store times never decrease.  An exception that interrupts an append half-way
+poisons the store.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ LOCAL_HOST = Host.parse("127.0.0.1:10911")
 
 
 class CommitLog:
-    """The messages in a folder, in files of `file_bytes`.
+    """The messages in a folder, in files of `file_bytes` each.
 
-    store_host: stands in each message.  record_crc: whether each has a CRC of the whole of it.
-    body_bytes_max: of a message's body; may be changed at any time.
-    clock: the time in seconds since 1970 UTC.
-    buffer: as a MappedFileQueue has it.
+    store_host: written into each message.  record_crc: whether each message gets a CRC of the whole message.
+    body_bytes_max: the largest body of a message; may be changed at any time.
+    clock: returns the time in seconds since 1970 UTC.
+    buffer: as for MappedFileQueue.
     """
 
     def __init__(
@@ -66,30 +67,30 @@ class CommitLog:
 
     @property
     def max_offset(self) -> int:
-        """Where the next message will lie, or the blank before it."""
+        """Return the offset at which the next message starts, or the blank before it."""
         return self.files.wrote_where
 
     @property
     def flushed_ms(self) -> int:
-        """All messages that were stored before are flushed; 0 where that is not known."""
+        """Return a time up to which all stored messages are flushed; 0 if that is not known."""
         return self.files.flushed_ms
 
-    def recovered(self, store_ms: int) -> None:
-        """The last message that is there was stored then, and all are flushed; later ones are stored no earlier."""
+    def resume_from(self, store_ms: int) -> None:
+        """Start from the store time of the last recovered message: all are flushed, and later ones are no older."""
         self._store_ms = self.files.flushed_ms = store_ms
 
     def append(self, messages: Sequence[Message], *, body_bytes_max: int | None = None) -> Appended:
-        """Append messages, which lie in one file, together; durable once the log is flushed up to `next_offset`.
+        """Append messages together, in one file; they are durable once the log is flushed up to `next_offset`.
 
-        body_bytes_max: in place of the log's.
-        Raises: ValueError for none, or a part that is too long; FullError where a file cannot hold them, or the disk;
-        ClosedError.
+        body_bytes_max: overrides the limit of the log.
+        Raises: ValueError for an empty sequence or a part that is too long; FullError if the messages do not fit in a
+        file or the disk is full; ClosedError.
         """
         if not messages:
             raise ValueError("no message to append")
         messages = list(messages)
         limit = self.body_bytes_max if body_bytes_max is None else body_bytes_max
-        data, places, runs = pack_messages(messages, self._host, self._record_crc, limit)
+        data, starts, runs = pack_messages(messages, self._host, self._record_crc, limit)
         with self._guard, self._change:
             if self._stopped:
                 raise ClosedError(f"{self.files.folder} is closed")
@@ -102,16 +103,16 @@ class CommitLog:
                 start = after.get(queue, self.queue_offsets.get(queue, 0)) if queued else 0
                 if queued:
                     after[queue] = start + count
-                stamp_messages(data, places, len(queue_offsets), count, start, offset, store_ms, self._record_crc)
+                stamp_messages(data, starts, len(queue_offsets), count, start, offset, store_ms, self._record_crc)
                 queue_offsets += range(start, start + count) if queued else [0] * count
             file.append(data)
             file.store_ms = store_ms
             self.queue_offsets.update(after)
-        offsets = [offset] if len(messages) == 1 else _offsets(offset, places)
+        offsets = [offset] if len(messages) == 1 else _offsets(offset, starts)
         return Appended(offset, len(data), store_ms, offsets, queue_offsets, self._store_host)
 
     def _file_for(self, size: int) -> MappedFile:
-        """The file in which so many bytes are appended: the next one, where they do not fit in the last."""
+        """Return the file for an append of `size` bytes: the next one if they do not fit in the last."""
         file = self.files.last_file()
         if size + BLANK.size <= file.file_bytes - file.wrote:
             return file
@@ -122,16 +123,16 @@ class CommitLog:
             file.fill(_marker(file, file.wrote))
         return self.files.last_file()
 
-    def adopt(self, buffer: Buffer, offset: int) -> None:
-        """Write to the file at `offset` what its buffer has more of than it.  For recovery, before all else.
+    def recover_buffer(self, buffer: Buffer, offset: int) -> None:
+        """Complete the file at `offset` from the buffer that a dead process left; recovery calls this first.
 
-        A file behind it may be whole already: one that got no buffer.
+        A later file may be complete already, because it had no buffer.
         """
         file = self.files.find(offset)
         if file is None or file.offset != offset:
             return  # it was removed
         end = offset
-        for stop, _ in self.walks(offset, file.end, check=True):
+        for stop, _ in self.walk_range(offset, file.end, check=True):
             end = stop
         if end == file.end:
             return
@@ -151,36 +152,40 @@ class CommitLog:
                 return
 
     def read(self, offset: int) -> StoredMessage:
-        """The message that lies at an offset.
+        """Return the message at an offset.
 
-        Raises: NotFoundError where none is so low or so high; CorruptError where none begins there.
+        Raises: NotFoundError if the offset is below or above all messages; CorruptError if no message starts there.
         """
-        file, position = self._place(offset)
+        file, position = self._locate(offset)
         head = file.read(BLANK.size, position)
         size = int.from_bytes(head[:4], "big")
         return parse_message_at(file.read(size, position), offset, file.path, position)
 
     def store_ms(self, offset: int) -> int:
-        """When the message at an offset was stored; its CRCs are not compared.  Raises: as `read`."""
-        file, position = self._place(offset)
+        """Return the store time of the message at an offset, without comparing its CRCs.  Raises: as `read`."""
+        file, position = self._locate(offset)
         return parse_store_ms(file.read(HEAD_BYTES, position), offset, file.path, position)
 
-    def _place(self, offset: int) -> tuple[MappedFile, int]:
+    def _locate(self, offset: int) -> tuple[MappedFile, int]:
         file = self.files.find(offset)
         if file is None or offset >= file.offset + file.committed:
             raise NotFoundError(f"{self.files.folder}: no message at {offset}")
         return file, offset - file.offset
 
     def commit(self, offset: int) -> None:
-        """Have in the file what lies at an offset, which may be in a buffer only.  Raises: FullError, PoisonedError."""
+        """Write the bytes at an offset from the buffer to the file, if they are not there yet.
+
+        Raises: FullError, PoisonedError.
+        """
         file = self.files.find(offset)
         while file is not None and offset >= file.offset + file.committed and self.files.commit():
             pass
 
-    def walks(self, offset: int, limit: int, *, check: bool) -> Iterator[tuple[int, Walk]]:
-        """What the messages from an offset to before `limit` tell, some megabytes at a time, and where each walk ends.
+    def walk_range(self, offset: int, limit: int, *, check: bool) -> Iterator[tuple[int, Walk]]:
+        """Walk through the messages from an offset up to `limit`, some megabytes at a time.
 
-        Ends early before bytes that are no message.  check: compare the CRCs.
+        Yields the end offset of each walk, and the walk.  Ends early at bytes that are not a message.
+        check: compare the CRCs.
         """
         size = _WALK_BYTES
         while offset < limit and (file := self.files.find(offset)) is not None:
@@ -197,7 +202,7 @@ class CommitLog:
                 yield offset, found
 
     def scan(self, offset: int) -> Iterator[StoredMessage]:
-        """The messages from an offset on, one by one, up to the first bytes that are none."""
+        """Yield the messages from an offset on, up to the first bytes that are not a message."""
         while (file := self.files.find(offset)) is not None:
             if _is_blank(file, offset):
                 offset = file.end
@@ -210,9 +215,9 @@ class CommitLog:
             offset += message.message_bytes
 
     def stop(self) -> None:
-        """Have nothing more be appended; waits for an append that has begun, so that no file is unmapped under it.
+        """Refuse further appends; waits for an append in progress, so that no file is unmapped under it.
 
-        Raises: PoisonedError, and then nothing is appended either.
+        If it raises PoisonedError, appends are refused too.
         """
         with self._guard:
             self._stopped = True
@@ -222,17 +227,17 @@ class CommitLog:
         self.files.close()
 
 
-def _offsets(offset: int, places: bytes) -> list[int]:
-    """Where messages lie, by where they begin in what lies at `offset`."""
-    return [offset + start for start in memoryview(places).cast("I").tolist()[:-1]]
+def _offsets(offset: int, starts: bytes) -> list[int]:
+    """Return the log offsets of messages that were packed together and start at `offset`."""
+    return [offset + start for start in memoryview(starts).cast("I").tolist()[:-1]]
 
 
 def _is_blank(file: MappedFile, offset: int) -> bool:
-    """Whether the marker lies there that ends the file."""
+    """Return whether the blank that ends the file is at an offset."""
     position = offset - file.offset
     return file.read(BLANK.size, position) == _marker(file, position)
 
 
 def _marker(file: MappedFile, position: int) -> bytes:
-    """What ends a file of which the rest is not used."""
+    """Return the blank that fills the rest of a file."""
     return BLANK.pack({"rest_bytes": file.file_bytes - position})

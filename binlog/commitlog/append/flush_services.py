@@ -1,8 +1,8 @@
-"""When a commit log's bytes come to the disk: three services, of which a store has one or two, as in RocketMQ.
+"""The three flush services of RocketMQ, which write and sync the commit log; a store has one or two.
 
-Each is told of every append.  `GroupCommitService` answers when the bytes are on the disk, for all who wait together;
-`FlushRealTimeService` flushes now and then; `CommitRealTimeService` writes to the file what lies in buffers, and leaves
-flushing to the second one.
+Each is notified of every append.  `GroupCommitService` makes an append wait for a sync that all waiting threads share.
+`FlushRealTimeService` syncs periodically.  `CommitRealTimeService` writes buffers to the files, and leaves the sync to
+a `FlushRealTimeService`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from binlog.storage.native import CommitGroup
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """A service works every `seconds` where `least_pages` of 4 KiB are due, and every `thorough_seconds` anyway."""
+    """A service works every `seconds` if `least_pages` of 4 KiB are due, and every `thorough_seconds` in any case."""
 
     seconds: float
     least_pages: int
@@ -33,37 +33,37 @@ COMMIT_PACE = Pace(0.2, 4, 0.2)
 
 
 class FlushService(ABC):
-    """What an append tells that it is done, and may wait for.  services: its threads."""
+    """A service that every append notifies, and may wait for.  services: its threads."""
 
     services: list[Service]
 
     def start(self) -> None:
-        """Begin.  Raises: StateError if no thread can be made."""
+        """Start the threads.  Raises: StateError if no thread can be created."""
         for service in self.services:
             service.start()
 
     @abstractmethod
     def check(self) -> None:
-        """Raises: PoisonedError where a flush failed, so that nothing may be appended; GoneError, as a MappedFile's."""
+        """Raise PoisonedError if a flush failed, because no append may follow; GoneError, as MappedFile.check."""
 
     @abstractmethod
     def appended(self, offset: int) -> None:
-        """Bytes were appended up to an offset; returns when they are as safe as this service promises."""
+        """Note that bytes were appended up to an offset; return once they are as safe as this service promises."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Do what is left, and end.  Raises: PoisonedError where that failed."""
+        """Finish the remaining work and end.  Raises: PoisonedError if that failed."""
 
 
 class Pacing:
-    """Whether the next round is a thorough one."""
+    """Decides how many pages must be due in each round of a service."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._thorough_at = time.monotonic() + pace.thorough_seconds
 
     def least_pages(self) -> int:
-        """For the round that begins now; 0 is thorough."""
+        """Return the least pages of the round that starts now; 0 for a thorough round."""
         now = time.monotonic()
         if now < self._thorough_at:
             return self._pace.least_pages
@@ -72,9 +72,9 @@ class Pacing:
 
 
 class FlushRealTimeService(FlushService):
-    """Flushes at its pace.  A power cut loses what was not flushed; a process that dies loses nothing.
+    """Syncs at its pace: a power cut loses messages that were not synced, the death of the process loses none.
 
-    flushed: called whenever more is flushed.
+    flushed: called after each sync.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class FlushRealTimeService(FlushService):
         queue: MappedFileQueue,
         flushed: Callable[[], None] = lambda: None,
         pace: Pace = FLUSH_PACE,
-        concerns: set[str] | None = None,
+        unhealthy: set[str] | None = None,
     ) -> None:
         self._queue = queue
         self._flushed = flushed
         self._pacing = Pacing(pace)
-        self._service = Service("flush", pace.seconds, self._work, concerns=concerns)
+        self._service = Service("flush", pace.seconds, self._work, unhealthy=unhealthy)
         self.services = [self._service]
 
     def check(self) -> None:
@@ -95,28 +95,28 @@ class FlushRealTimeService(FlushService):
         _refuse(self._service)
 
     def appended(self, offset: int) -> None:
-        """Returns at once: it flushes when it is time."""
+        """Return at once: the sync comes at its pace."""
 
     def wake(self) -> None:
-        """Look now whether a flush is due."""
+        """Check now whether a flush is due."""
         self._service.wake()
 
     def stop(self) -> None:
-        """Flush all, and end.  Raises: PoisonedError."""
+        """Flush everything and end.  Raises: PoisonedError."""
         self._service.stop()
         _refuse(self._service)
         _flush(self._queue, 0, self._flushed)
 
     def _work(self) -> None:
-        self._queue.check()  # of little that was appended a flush comes seconds later
+        self._queue.check()  # the next flush of a few bytes may be seconds away
         _flush(self._queue, self._pacing.least_pages(), self._flushed)
 
 
 class CommitRealTimeService(FlushService):
-    """Writes buffers to files at its pace, and has them flushed.
+    """Writes buffers to the files at its pace, and wakes the flush service.
 
-    A process that dies leaves what is in a buffer to the next one that opens the store; a power cut loses it.
-    committed: called whenever more is committed.
+    If the process dies, the next process that opens the store recovers the buffers; a power cut loses them.
+    committed: called after each commit.
     """
 
     def __init__(
@@ -125,25 +125,25 @@ class CommitRealTimeService(FlushService):
         flushing: FlushRealTimeService,
         committed: Callable[[], None] = lambda: None,
         pace: Pace = COMMIT_PACE,
-        concerns: set[str] | None = None,
+        unhealthy: set[str] | None = None,
     ) -> None:
         self._queue = queue
         self._committed = committed
         self._flushing = flushing
         self._pacing = Pacing(pace)
-        self._service = Service("commit", pace.seconds, self._work, concerns=concerns)
+        self._service = Service("commit", pace.seconds, self._work, unhealthy=unhealthy)
         self.services = [*flushing.services, self._service]
 
     def check(self) -> None:
-        """Raises: PoisonedError where a commit or a flush failed."""
+        """Raise PoisonedError if a commit or a flush failed."""
         _refuse(self._service)
         self._flushing.check()
 
     def appended(self, offset: int) -> None:
-        """Returns at once: it commits when it is time."""
+        """Return at once: the commit comes at its pace."""
 
     def stop(self) -> None:
-        """Commit and flush all, and end.  Raises: PoisonedError."""
+        """Commit and flush everything, and end.  Raises: PoisonedError."""
         self._service.stop()
         _refuse(self._service)
         while self._queue.commit():
@@ -152,31 +152,31 @@ class CommitRealTimeService(FlushService):
 
     def _work(self) -> None:
         least_pages = self._pacing.least_pages()
-        stop = self._queue.wrote_where  # more may come for as long as this takes
+        stop = self._queue.wrote_where  # appends may continue meanwhile
         while self._queue.committed_where < stop and self._queue.commit(least_pages):
             self._committed()
             self._flushing.wake()
 
 
 class GroupCommitService(FlushService):
-    """Flushes for all who wait, together, in the thread of one of them; what was answered survives a power cut.
+    """Syncs once for all waiting threads, in the thread of the leader; an append that returned survives a power cut.
 
-    What is flushed when it is made needs no sync.
+    Everything in the queue when the service is created counts as flushed.
     """
 
     def __init__(
         self,
         queue: MappedFileQueue,
         flushed: Callable[[], None] = lambda: None,
-        concerns: set[str] | None = None,
+        unhealthy: set[str] | None = None,
     ) -> None:
         self._queue = queue
         self._flushed = flushed
         self._guard = queue.guard
         self._group = CommitGroup(self._guard, queue.flushed_where)
-        queue.flush_by(self._group)
+        queue.attach_group(self._group)
         self.services: list[Service] = []
-        self._concerns = set[str]() if concerns is None else concerns
+        self._unhealthy = set[str]() if unhealthy is None else unhealthy
         self._gone: GoneError | None = None
 
     def check(self) -> None:
@@ -186,16 +186,16 @@ class GroupCommitService(FlushService):
             raise GoneError(f"nothing more is appended: {self._gone}") from self._gone
 
     def appended(self, offset: int) -> None:
-        """Wait until all up to the offset is on the disk.
+        """Wait until everything up to the offset is synced.
 
-        Raises: PoisonedError; GoneError; ClosedError if the store was closed before.
+        Raises: PoisonedError; GoneError; ClosedError if the store was closed first.
         """
         try:
             with self._group.lead_or_wait(offset) as leads:
                 if leads:
                     self._commit()
         except BinlogError as error:
-            self._concerns.add("group commit")
+            self._unhealthy.add("group commit")
             if isinstance(error, GoneError):
                 self._gone = error
             self.check()
@@ -205,16 +205,16 @@ class GroupCommitService(FlushService):
             raise ClosedError("the store was closed before the messages were flushed")
 
     def stop(self) -> None:
-        """Flush all; also if that fails, nobody writes to the files any more.  Raises: PoisonedError."""
+        """Flush everything; even if that fails, no thread writes to the files afterwards.  Raises: PoisonedError."""
         self.appended(self._queue.wrote_where)
         self.check()
 
     def _commit(self) -> None:
-        """Write and sync all that is there, also of files that are full by now; this thread leads."""
+        """Write and sync everything appended so far, also in files that became full; the leader calls this."""
         queue, group = self._queue, self._group
         if not queue.files:
             return
-        queue.check()  # one of the reasons why this block commits
+        queue.check()  # a check of the file's name is one of the reasons for this path
         check_commit(group.failed, queue.folder)
         with self._guard:
             self._guard.changing = True
@@ -227,7 +227,7 @@ class GroupCommitService(FlushService):
 
 
 def _flush(queue: MappedFileQueue, least_pages: int, flushed: Callable[[], None]) -> None:
-    """Flush file by file, as far as that is due of what is there now."""
+    """Flush file by file whatever is due, up to the present end."""
     stop = queue.wrote_where
     while queue.flushed_where < stop and queue.flush(least_pages):
         flushed()

@@ -1,4 +1,4 @@
-"""A message that is to be appended, and what an append returns."""
+"""A message to append, and the result of an append."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Message(NamedTuple):
-    """A message that is to be appended, ready for native/codec/commitlog/message.c, which knows the order of these.
+    """A message to append, as native/codec/commitlog/message.c expects it: the order of the fields matters.
 
-    `Message.of` makes one from what a user has.  properties, born_host: as they lie in the file; the last property may
-    lack the byte that ends it.
-    born_ms: milliseconds since 1970 UTC.  prepared_offset: of a commit or rollback, where its half message lies.
+    `Message.of` makes one from a user's values.  properties, born_host: in the format of the file; the last property
+    may lack its end byte.
+    born_ms: milliseconds since 1970 UTC.  prepared_offset: of a commit or rollback, the offset of its half message.
     """
 
     topic: str
@@ -46,14 +46,14 @@ class Message(NamedTuple):
         born_ms: int = 0,
         born_host: Host | None = None,
     ) -> Self:
-        """A message with a tag, keys without spaces, and a delay level from 1 to 18.
+        """Return a message with a tag, keys without spaces, and a delay level from 1 to 18.
 
-        Raises: ValueError where a name has a byte 1 or 2, a value or key a byte 2, or a key a space.
+        Raises: ValueError if a name has a byte 1 or 2, a value or key has a byte 2, or a key is empty or has a space.
         """
         named = dict(properties)
         if keys := tuple(keys):
             if any(" " in key or not key for key in keys):
-                raise ValueError(f"a key that is empty, or has a space in it: {keys!r}")
+                raise ValueError(f"a key must not be empty or contain a space: {keys!r}")
             named[KEYS] = " ".join(keys)
         if tag:
             named[TAGS] = tag
@@ -65,11 +65,11 @@ class Message(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Where the messages of one call lie.
+    """The place of the messages of one append.
 
-    offset: of the first one, in the commit log.  message_bytes: what all take.  store_ms: when they were stored.
-    offsets: of each, in the commit log.  queue_offsets: of each, in its queue; 0 for a half message.
-    store_host: who stores them.
+    offset: of the first message in the commit log.  message_bytes: size of all messages.  store_ms: their store time.
+    offsets: of each message in the commit log.  queue_offsets: of each in its queue; 0 for a half message.
+    store_host: the host in their ids.
     """
 
     offset: int
@@ -81,10 +81,10 @@ class Appended(NamedTuple):
 
     @property
     def ids(self) -> list[str]:
-        """The id of each: see binlog/format/commitlog/message_parts.py."""
+        """Return the id of each message: see binlog/format/commitlog/message_parts.py."""
         return [message_id(self.store_host, offset) for offset in self.offsets]
 
     @property
     def next_offset(self) -> int:
-        """Where the last one ends."""
+        """Return the end of the last message."""
         return self.offset + self.message_bytes

@@ -1,4 +1,4 @@
-"""Looking at the names and sizes of a folder's mapped files, and at whether one follows the other."""
+"""The check of the names and sizes of mapped files, and of gaps between them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from binlog.storage.files import list_folder
 
 
 def check_files(folder: str, *, unit_bytes: int, growing: bool) -> Iterator[Problem]:
-    """What is wrong with them.
+    """Yield the problems of the files in a folder.
 
-    unit_bytes: of what a file holds a whole number.  growing: the last one may be empty, for it may be in the making.
+    unit_bytes: each file holds a multiple of it.  growing: the last file may be empty, while its owner creates it.
     """
     found: dict[int, int] = {}
     for name in list_folder(folder):
         offset = mapped_file_offset(name)
         path = os.path.join(folder, name)
         if offset is None:
-            yield Problem(path, 0, "name", "no file of a store has such a name, and RocketMQ does not open one with it")
+            yield Problem(path, 0, "name", "not the name of a store's file; RocketMQ cannot open a folder with it")
         elif (size := _size(path)) is not None:
             found[offset] = size
     last = max(found, default=0)
@@ -37,15 +37,15 @@ def check_files(folder: str, *, unit_bytes: int, growing: bool) -> Iterator[Prob
         if size == 0 and offset == last and growing:
             continue
         if size != usual or size % unit_bytes or size == 0:
-            yield Problem(path, 0, "file_bytes", f"the file has {size} bytes, where each should have {usual}")
+            yield Problem(path, 0, "file_bytes", f"the file has {size} bytes instead of {usual}")
         if end is not None and offset != end:
             yield Problem(path, 0, "gap", f"the file before it ends at {end}")
         end = offset + usual
 
 
 def _size(path: str) -> int | None:
-    """How long a regular file is; 0 for what is none, and None where it was removed."""
-    with own_errors(path, "asking for the size"):
+    """Return the size of a regular file; 0 for another kind of file, and None if it was removed."""
+    with own_errors(path, "reading the size"):
         try:
             status = os.lstat(path)
         except FileNotFoundError:

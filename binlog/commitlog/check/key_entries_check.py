@@ -1,6 +1,6 @@
-"""Going through the files of a key index from their first entry on, and looking at what needs no commit log.
+"""The check of a key index alone: headers, chains of entries, and the slots that lead to them.
 
-That is: the header, the chains, and the slots, by which every entry must be found.
+It yields the entries in their order, for the comparison with the commit log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from binlog.commitlog.check.log_check import Settled
+from binlog.commitlog.check.log_check import VerifiedExtent
 from binlog.commitlog.indexes.key_lookup import KeyIndexFileReader, KeyIndexReader
 from binlog.errors import CorruptError
 from binlog.format.commitlog.indexes import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT, parse_slots
@@ -23,10 +23,11 @@ _ENTRIES_AT_ONCE = 4096
 
 
 class IndexedKey(NamedTuple):
-    """An entry, and where it lies.
+    """An entry of a key index, and its place.
 
-    begins_ms: from when its seconds count: its file's first message, for that one maybe the last of the file before.
-    bounds: fields of the file's header that tell when the entry's message was stored, and what they say.
+    begins_ms: the times from which its seconds may count: the first message of its file, or for the first entry also
+        the last message of the file before.
+    bounds: the fields of the file header that hold the store time of the message, and their values.
     """
 
     path: str
@@ -40,7 +41,7 @@ class IndexedKey(NamedTuple):
 
     @property
     def bounds_at(self) -> dict[str, int]:
-        """Where in the file the bounds lie."""
+        """Return the places of these fields in the file."""
         return {name: KEY_INDEX_HEADER.offset(name) for name, _ in self.bounds}
 
 
@@ -52,26 +53,31 @@ class _Entry(NamedTuple):
 
 
 class KeyIndexEntries:
-    """The entries in `folder`, of which `reader` is a reader; none without one.
+    """The entries of the key index in `folder`, read by `reader`; no entries if that is None.
 
-    log_start: of older messages nothing is told any more.  problems: what is wrong is added to it.
+    log_start: entries of older messages are not compared.  problems: receives the problems found.
     """
 
     def __init__(
-        self, folder: str, reader: KeyIndexReader | None, settled: Settled, log_start: int, problems: list[Problem]
+        self,
+        folder: str,
+        reader: KeyIndexReader | None,
+        verified: VerifiedExtent,
+        log_start: int,
+        problems: list[Problem],
     ) -> None:
         self.folder = folder
         self._reader = reader
-        self._settled = settled
+        self._verified = verified
         self._log_start = log_start
         self._problems = problems
-        self._before_ms = 0  # when the last message of the file before was stored
+        self._before_ms = 0  # store time of the last message of the previous file
 
     def entries(self) -> Iterator[IndexedKey]:
-        """Those of messages that are there, in the order in which they were put."""
+        """Yield the entries of messages that still exist, in the order in which they were put."""
         for name in list_folder(self.folder):
             if not is_index_name(name):
-                text = "no key index has such a name, and RocketMQ does not open one with it"
+                text = "not the name of a key index file; RocketMQ cannot open a folder with it"
                 self._problems.append(Problem(os.path.join(self.folder, name), 0, "name", text))
         names = [] if self._reader is None else self._reader.names()
         for name in names:
@@ -79,33 +85,35 @@ class KeyIndexEntries:
             try:
                 file = self._reader.file(name)
                 if file is None:
-                    self._tell_empty(name)
+                    self._report_empty(name)
                     continue
                 header = KEY_INDEX_HEADER.unpack(file.read(KEY_INDEX_HEADER.size, 0))
-                if self._settled.until_ms is not None and header["end_ms"] > self._settled.until_ms:
-                    return  # recovery makes it anew, with all that come after it
-                yield from self._of_file(file, header, writing=not self._settled.all and name == names[-1])
+                if self._verified.until_ms is not None and header["end_ms"] > self._verified.until_ms:
+                    return  # recovery rebuilds this file and all later ones
+                yield from self._check_file_entries(file, header, writing=not self._verified.all and name == names[-1])
             except CorruptError as error:
                 self._problems.append(problem_of(error, os.path.join(self.folder, name)))
 
-    def _tell_empty(self, name: str) -> None:
-        if self._settled.all:
+    def _report_empty(self, name: str) -> None:
+        if self._verified.all:
             self._problems.append(Problem(os.path.join(self.folder, name), 0, "file_bytes", "the file is empty"))
 
-    def _of_file(self, file: KeyIndexFileReader, header: dict[str, int], *, writing: bool) -> Iterator[IndexedKey]:
-        """Of one file.  writing: its owner may put keys meanwhile, and its count is the last of what is written."""
+    def _check_file_entries(
+        self, file: KeyIndexFileReader, header: dict[str, int], *, writing: bool
+    ) -> Iterator[IndexedKey]:
+        """Yield the entries of one file.  writing: its owner may put keys meanwhile; it writes the count last."""
         count = header["entry_count"]
         if not 0 <= count <= file.size.entries or (count == 0 and any(header.values())):
-            text = f"{count} entries in use, and the file has {file.size.entries}"
+            text = f"{count} entries are in use, but the file has room for {file.size.entries}"
             self._problems.append(Problem(file.path, KEY_INDEX_HEADER.offset("entry_count"), "index_header", text))
             return
         newest = array("i", bytes(KEY_INDEX_SLOT.size)) * file.size.slots
         expired = True
-        for number, entry in self._raw(file, count):
+        for number, entry in self._read_entries(file, count):
             slot = entry.key_hash % file.size.slots
             if entry.previous != newest[slot]:
                 at = file.size.entry_at(number) + KEY_INDEX_ENTRY.offset("previous")
-                text = f"entry {number}: the one before it in its chain is {newest[slot]}, not {entry.previous}"
+                text = f"entry {number}: its chain continues at {entry.previous} instead of {newest[slot]}"
                 self._problems.append(Problem(file.path, at, "chain", text))
             newest[slot] = number
             bounds = []
@@ -116,7 +124,7 @@ class KeyIndexEntries:
             expired = expired and 0 <= entry.offset < self._log_start
             if not expired:
                 at = file.size.entry_at(number)
-                # RocketMQ begins a file with the time at which the one before it ends, until it knows better.
+                # At first RocketMQ gives a new file the end time of the previous one, and corrects it later.
                 begins_ms = (header["begin_ms"], self._before_ms) if number == 1 else (header["begin_ms"],)
                 what = (entry.key_hash, entry.offset, entry.seconds, begins_ms)
                 yield IndexedKey(file.path, at, number, *what, tuple(bounds))
@@ -124,18 +132,18 @@ class KeyIndexEntries:
         if count > 1:
             self._check_slots(file, newest, count, writing=writing)
             used = file.size.slots - newest.count(0)
-            # RocketMQ counts a slot with each of its entries, before version 4.7.
+            # Before version 4.7, RocketMQ counted a slot once for each of its entries.
             if not used <= header["slot_count"] < count and not writing:
-                text = f"{header['slot_count']} slots in use, and they are {used}"
+                text = f"the header counts {header['slot_count']} slots in use, but there are {used}"
                 self._problems.append(Problem(file.path, KEY_INDEX_HEADER.offset("slot_count"), "index_header", text))
 
     def _check_bound(self, file: KeyIndexFileReader, header: dict[str, int], name: str, offset: int) -> None:
         if header[name] != offset:
-            text = f"{name} is {header[name]}, and the entry says {offset}"
+            text = f"{name} is {header[name]}, but the entry has {offset}"
             self._problems.append(Problem(file.path, KEY_INDEX_HEADER.offset(name), "index_header", text))
 
     @staticmethod
-    def _raw(file: KeyIndexFileReader, count: int) -> Iterator[tuple[int, _Entry]]:
+    def _read_entries(file: KeyIndexFileReader, count: int) -> Iterator[tuple[int, _Entry]]:
         number = 1
         while number < count:
             size = min(count - number, _ENTRIES_AT_ONCE) * KEY_INDEX_ENTRY.size
@@ -145,11 +153,11 @@ class KeyIndexEntries:
                 number += 1
 
     def _check_slots(self, file: KeyIndexFileReader, newest: array[int], count: int, *, writing: bool) -> None:
-        """Whether each slot leads to the newest entry of its chain.  An owner may have put newer ones meanwhile."""
+        """Check that each slot leads to the newest entry of its chain; an owner may have put newer ones meanwhile."""
         there = parse_slots(file.read(file.size.slots * KEY_INDEX_SLOT.size, KEY_INDEX_HEADER.size))
         if there == newest:
             return
         for slot, (found, wanted) in enumerate(zip(there, newest, strict=True)):
             if found != wanted and not (writing and found >= count):
-                text = f"the slot leads to entry {found}, and the newest of its chain is {wanted}"
+                text = f"the slot leads to entry {found}, but the newest entry of its chain is {wanted}"
                 self._problems.append(Problem(file.path, file.size.slot_at(slot), "slot", text))

@@ -1,1 +1,1 @@
-"""The mapped files of a store, their queue, and the pool of buffers in shared memory."""
+"""Mapped files, the queue of them in a folder, and the pool of buffers in shared memory."""

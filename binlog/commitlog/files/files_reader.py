@@ -1,6 +1,6 @@
-"""Reading a folder of mapped files that another process writes, by offsets of the whole.
+"""A reader of a folder of mapped files while another process may write them.
 
-Reading a message of a commit log that another process may be writing.
+Files are addressed by the offset in the whole run of bytes.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from binlog.format.commitlog.names import mapped_file_name, mapped_file_offset
 from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.failures import own_errors
 from binlog.storage.files import read_at
-from binlog.storage.native import pick_messages
+from binlog.storage.native import select_messages
 
 _OPEN_FILES_MAX = 16
 
 
 class FilesReader:
-    """The files in `folder`.  Needs no permission to write.
+    """A reader of the files in `folder`; it needs no permission to write.
 
-    One that is removed while it is open goes on being read; `refresh` forgets it.
-    Raises, in making one: AccessError, NotFoundError where the folder is missing.
+    A file that is removed while it is open can still be read; `refresh` forgets it.
+    The constructor raises AccessError, and NotFoundError if the folder is missing.
     """
 
     def __init__(self, folder: str, *, open_max: int = _OPEN_FILES_MAX) -> None:
-        """open_max: how many of its files it keeps open."""
+        """open_max: how many files stay open."""
         self.folder = folder
         self._open_max = open_max
         self._directory = Directory(folder)
@@ -39,7 +39,7 @@ class FilesReader:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again which files there are."""
+        """List the files of the folder again."""
         found = [mapped_file_offset(name) for name in self._directory.names()]
         self._offsets = sorted(offset for offset in found if offset is not None)
         for offset in self._open.keys() - set(self._offsets):
@@ -47,51 +47,51 @@ class FilesReader:
 
     @property
     def min_offset(self) -> int:
-        """Where the first file starts; 0 where there is none."""
+        """Return the start of the first file; 0 if there is none."""
         return self._offsets[0] if self._offsets else 0
 
     @property
     def offsets(self) -> list[int]:
-        """Where each file starts."""
+        """Return the start of each file."""
         return self._offsets
 
     @property
     def end(self) -> int:
-        """Where the last file ends; 0 where there is none."""
+        """Return the end of the last file; 0 if there is none."""
         return self._offsets[-1] + self.file_bytes(self._offsets[-1]) if self._offsets else 0
 
     def file_bytes(self, offset: int) -> int:
-        """How long the file is that starts there.  Raises: NotFoundError."""
+        """Return the size of the file that starts at `offset`.  Raises: NotFoundError."""
         with own_errors(self.folder, "asking for sizes"):
             return os.fstat(self._descriptor(offset)).st_size
 
     def start_of(self, offset: int) -> int:
-        """Where the file starts that holds an offset, or the last one before it.  Raises: NotFoundError."""
+        """Return the start of the file that holds an offset, or of the last file before it.  Raises: NotFoundError."""
         if not self._offsets or not self._offsets[0] <= offset < self.end:
-            self.refresh()  # others may have come, or gone
+            self.refresh()  # files may have been added or removed
         index = bisect_right(self._offsets, offset) - 1
         if index < 0:
             raise NotFoundError(f"{self.folder}: no file has offset {offset}")
         return self._offsets[index]
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from an offset, of one file.  Raises: NotFoundError."""
+        """Read up to `size` bytes at an offset, from one file.  Raises: NotFoundError."""
         start = self.start_of(offset)
         return read_at(self._descriptor(start), size, offset - start, self.path_of(start))
 
     def path_of(self, start: int) -> str:
-        """The path of the file that starts there."""
+        """Return the path of the file that starts at `start`."""
         return os.path.join(self.folder, mapped_file_name(start))
 
     def disk_bytes(self, start: int) -> int:
-        """What that file takes on the disk.  Raises: NotFoundError."""
+        """Return how many bytes of disk space a file takes.  Raises: NotFoundError."""
         with own_errors(self.folder, "asking for sizes"):
             return 512 * os.fstat(self._descriptor(start)).st_blocks
 
     def skip_hole(self, offset: int) -> int:
-        """Return where data comes next in the file that has an offset, or where it ends.  Raises: NotFoundError."""
+        """Return the next offset with data in the file that holds `offset`, or its end.  Raises: NotFoundError."""
         start = self.start_of(offset)
-        with own_errors(self.path_of(start), "looking for data"):
+        with own_errors(self.path_of(start), "seeking data"):
             try:
                 return start + os.lseek(self._descriptor(start), offset - start, os.SEEK_DATA)
             except OSError as error:
@@ -99,15 +99,16 @@ class FilesReader:
                     raise
                 return max(start + self.file_bytes(start), offset)
 
-    def pick(self, units: memoryview, bytes_max: int) -> tuple[bytes, int]:
-        """The bytes of messages to which units of a queue lead, one behind the other, and how many they are.
+    def select(self, units: memoryview, bytes_max: int) -> tuple[bytes, int]:
+        """Read messages, given their queue units: return their concatenated bytes, and how many were read.
 
-        Those of one file, and no more than `bytes_max`, but for the first; none where the first is not in its file.
-        Raises: NotFoundError where that lies before the first file.
+        Reads from one file, and at most `bytes_max` bytes unless the first message is larger; reads no message if the
+        first one is not in the file.
+        Raises: NotFoundError if the first one is before the first file.
         """
         start = self.start_of(parse_unit(units).offset)
         with own_errors(os.path.join(self.folder, mapped_file_name(start)), "reading messages"):
-            return pick_messages(self._descriptor(start), start, self.file_bytes(start), units, bytes_max)
+            return select_messages(self._descriptor(start), start, self.file_bytes(start), units, bytes_max)
 
     def _descriptor(self, start: int) -> int:
         file = self._open.get(start)
@@ -119,7 +120,7 @@ class FilesReader:
         return file.fd
 
     def close(self) -> None:
-        """Give its descriptors back."""
+        """Close the descriptors."""
         self._open.clear()
         self._directory.close()
 
@@ -128,9 +129,9 @@ LENGTH_BYTES = 4
 
 
 def message_at(log: FilesReader, offset: int) -> StoredMessage:
-    """The message that lies at an offset.
+    """Return the message at an offset.
 
-    Raises: NotFoundError where none is so low or so high; CorruptError where none begins there.
+    Raises: NotFoundError if the offset is below or above all messages; CorruptError if no message starts there.
     """
     start = log.start_of(offset)
     size = int.from_bytes(log.read(LENGTH_BYTES, offset), "big")

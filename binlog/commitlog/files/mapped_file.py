@@ -1,12 +1,12 @@
-"""One file of a store: of a fixed size, named by where it starts, and appended to through a mapping.
+"""One file of a store: fixed in size, named by its start offset, and appended to through a mapping.
 
-Invariant: 0 <= flushed <= committed <= wrote <= file_bytes.  As in RocketMQ `wrote` is up to where bytes were appended,
-`committed` up to where they are in the file, and `flushed` up to where they are on the disk.  The first two differ only
-where a file has a buffer: bytes are then appended to that, and a commit writes them to the file.
+Invariant: 0 <= flushed <= committed <= wrote <= file_bytes.  As in RocketMQ, `wrote` is the end of the appended bytes,
+`committed` the end of the bytes in the file, and `flushed` the end of the bytes on the disk.  `wrote` and `committed`
+differ only if the file has a buffer: then bytes are appended to the buffer, and a commit writes them to the file.
 
-If a store syncs each append, a CommitGroup has a buffer for its last file, and writes and syncs that at once: then
-`committed` is `flushed`.  It calls pwrite(2).  A store through a mapping makes a whole folio of the page cache due, of
-64 KiB or more, and the sync then writes all of it.
+If a store syncs each append, a CommitGroup buffers the bytes of its last file, and writes and syncs them together: then
+`committed` equals `flushed`.  It calls pwrite(2), because a store through a mapping dirties a whole folio of the page
+cache, 64 KiB or more, and the sync then writes all of it.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from binlog.storage.mapping import FileMapping, erase, erase_data, write_zeros
 from binlog.storage.native import CommitGroup
 
 PAGE_BYTES = 4096
-_BLOCK_BYTES = 512  # stat(2), whatever the file system's are
-# How far ahead of the stores the file is given zeros, which mostly are overwritten before they come to the disk.
+_BLOCK_BYTES = 512  # the unit of st_blocks in stat(2), on every file system
+# How far ahead of the stores the file is filled with zeros; most of them are overwritten before they reach the disk.
 _AHEAD_BYTES = 4 << 20
-_ANEW_BYTES = 1 << 20
+_REWRITE_BYTES = 1 << 20
 
 
 class Buffer(Protocol):
-    """Memory as large as a file, to which bytes are appended before they are written to the file."""
+    """Memory as large as a file; bytes are appended to it before they are written to the file."""
 
     def write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Store all of `data` at `offset`."""
 
     def view(self, start: int, stop: int) -> memoryview:
-        """What lies from `start` to before `stop`."""
+        """Return the bytes from `start` up to `stop`."""
 
     def give_back(self) -> None:
-        """It is not needed any more."""
+        """Return the buffer to its owner."""
 
 
 class MappedFile:
-    """A file of `file_bytes` that starts at `offset` of the whole.
+    """A file of `file_bytes` that starts at `offset` of the whole run of bytes.
 
-    One thread at a time may append; any may commit, flush and read.  Each needs it open.
-    Raises, in all that touches the file: AccessError, FullError; PoisonedError; StateError in a forked child.
+    One thread at a time may append; any thread may commit, flush and read, while the file is open.
+    Methods that touch the file raise AccessError, FullError, PoisonedError, and StateError in a forked child.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class MappedFile:
         ahead_bytes: int | None = None,
         files: FilePool | None = None,
     ) -> None:
-        """Open the file in `folder`, or make it: then its name and its size are durable.
+        """Open the file in `folder`, or create it with its size and make both durable.
 
-        Its positions are 0.
-        files: of the store in whose directory the folder has that name.
-        ahead_bytes: how much of it gets blocks at once as bytes are appended; None for all of it when it is made.
-        Raises: CorruptError where it has another size; GoneError where the path of the store leads elsewhere by now.
+        All positions are 0.
+        files: the open files of the store, if `folder` is a name in its directory.
+        ahead_bytes: how many bytes get blocks at once as bytes are appended; None allocates the whole file at creation.
+        Raises: CorruptError if the file has another size; GoneError if the path no longer leads to the store.
         """
         if files is None:
             files, folder = FilePool.of(folder), ""
@@ -82,8 +82,8 @@ class MappedFile:
         self.path = files.directory.file_path(self._name)
         self._ahead_bytes = ahead_bytes
         self._buffer = buffer
-        # Who commits or flushes may take long, and nobody who reads waits for that.
-        self._putting = threading.Lock()
+        # A commit or a flush may take long; readers must not wait for it, so they do not take this lock.
+        self._writing = threading.Lock()
         self._ready = 0
         if not files.directory.has(self._name):
             files.directory.check()
@@ -91,86 +91,86 @@ class MappedFile:
         self._file = PooledFile(files, self._name)
         try:
             with self._file.open() as fd:
-                self._size(fd)
+                self._check_size(fd)
                 self._mapping: FileMapping | None = FileMapping(fd, file_bytes, self.path)
         except BaseException:
             self._file.close()
             raise
 
-    def _size(self, fd: int) -> None:
+    def _check_size(self, fd: int) -> None:
         status = os.fstat(fd)
         found = status.st_size
         if found == 0:
-            self._make(fd)
+            self._create(fd)
         elif found != self.file_bytes:
             raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, and not {self.file_bytes}")
         elif self._ahead_bytes is None and status.st_blocks * _BLOCK_BYTES < self.file_bytes:
-            # Only where some are missing: giving blocks counts as writing, and old files go by when they were written.
+            # Only if blocks are missing: fallocate changes the modification time, by which retention chooses files.
             allocate(fd, 0, self.file_bytes, self.path)
 
-    def _make(self, fd: int) -> None:
-        """Give it its size and its blocks, durably."""
+    def _create(self, fd: int) -> None:
+        """Give the file its size and blocks, durably."""
         try:
-            # The size first: so after a crash it is empty, or as long as it should be.
+            # The size comes first, so that after a crash the file is either empty or has its full size.
             with own_errors(self.path, "sizing the file"):
                 os.ftruncate(fd, self.file_bytes)
             if self._ahead_bytes is None:
                 allocate(fd, 0, self.file_bytes, self.path)
             sync(fd, self.path)
         except BaseException:
-            # Without its blocks it would be taken for one that was there before.
+            # If it stayed without its blocks, the next open would take it for a complete file.
             self.remove()
             raise
         self._files.directory.sync(os.path.dirname(self._name))
 
     @property
     def end(self) -> int:
-        """Where the file after it starts."""
+        """Return the start of the next file."""
         return self.offset + self.file_bytes
 
     @property
     def full(self) -> bool:
-        """Whether nothing more can be appended."""
+        """Return whether the file takes no more bytes."""
         return self.wrote == self.file_bytes
 
     @property
     def committed(self) -> int:
-        """Up to where bytes are in the file."""
-        return self._committed if self._group is None else self._reached(self._group)
+        """Return the end of the bytes that are in the file."""
+        return self._committed if self._group is None else self._durable_position(self._group)
 
     @property
     def flushed(self) -> int:
-        """Up to where bytes are on the disk."""
-        return self._flushed if self._group is None else self._reached(self._group)
+        """Return the end of the bytes that are on the disk."""
+        return self._flushed if self._group is None else self._durable_position(self._group)
 
-    def _reached(self, group: CommitGroup) -> int:
+    def _durable_position(self, group: CommitGroup) -> int:
         return max(self._flushed, min(group.durable, self.end) - self.offset)
 
     @property
     def fd(self) -> int:
-        """The descriptor that a group writes to; only of its last file."""
+        """Return the descriptor that a group writes to; only the last file of a queue has one."""
         assert self._pinned is not None
         return self._pinned.fd
 
     @property
     def flushed_whole(self) -> bool:
-        """Whether it is full and flushed, so that nobody but readers has anything to do with it."""
+        """Return whether the file is full and flushed, so that only readers still use it."""
         return self.flushed == self.file_bytes
 
     @property
     def modified(self) -> float:
-        """When it was written last, in seconds since 1970 UTC."""
+        """Return the modification time, in seconds since 1970 UTC."""
         with self._file.open() as fd, own_errors(self.path, "asking for its times"):
             return os.fstat(fd).st_mtime
 
     def append(self, data: bytes | bytearray | memoryview) -> bool:
-        """Append the bytes, all or none; whether they fit.  Durable once they are flushed."""
+        """Append all of the bytes, or none if they do not fit; return whether they fit.  Durable after a flush."""
         start = self.wrote
         stop = start + len(data)
         if stop > self.file_bytes:
             return False
         mapping, is_usable = self._mapping, self._guard.failure is None
-        if self._buffer is None and stop <= self._ready and mapping is not None and is_usable:  # what mostly is so
+        if self._buffer is None and stop <= self._ready and mapping is not None and is_usable:  # the common case
             if self._group is not None:
                 self._group.append(data, start, self.offset + stop)
             else:
@@ -185,13 +185,13 @@ class MappedFile:
         return True
 
     def fill(self, marker: bytes) -> int:
-        """Append a marker that stands for all the rest of the file, and have it be full; how many bytes that is."""
+        """Append a marker in place of the rest of the file, which is then full; return the size of the rest."""
         rest = self.file_bytes - self.wrote
         self._put(marker, self.file_bytes)
         return rest
 
     def _put(self, data: bytes | bytearray | memoryview, stop: int) -> None:
-        """Put the bytes at the end, which is then at `stop`."""
+        """Write the bytes at the end; `stop` is the new end."""
         mapping = self._check()
         start = self.wrote
         if self._buffer is not None:
@@ -206,10 +206,10 @@ class MappedFile:
             mapping.write(data, start)
             self.wrote = self._committed = stop
 
-    def flush_by(self, group: CommitGroup) -> tuple[int, bytes]:
-        """Have a group write and sync what is appended from here on; return what it has of the file before.
+    def attach_group(self, group: CommitGroup) -> tuple[int, bytes]:
+        """Let a group write and sync later appends; return what it still has of the file before.
 
-        Raises: AccessError, GoneError; then the group has that still.
+        Raises: AccessError, GoneError; the group keeps those bytes then.
         """
         self._pinned = self._file.open()
         rest = group.take_pending()
@@ -218,40 +218,40 @@ class MappedFile:
         return rest
 
     def finish(self, data: bytes, offset: int) -> None:
-        """Write the last bytes of this file, which is full, and sync it; the leader of the group calls this."""
-        if data:  # else the leader before has synced all, and the file may be removed by now
+        """Write and sync the last bytes of this file, which is full; the leader of the group calls this."""
+        if data:  # else an earlier leader synced everything, and retention may have removed the file since
             with self._file.open() as fd:
                 write_at(fd, data, offset, self.path)
                 sync(fd, self.path)
         self._pinned = None
 
     def append_many(self, parts: list[bytes]) -> bool:
-        """The same, for all of them together."""
+        """Append the concatenation of `parts`, as `append`."""
         return self.append(b"".join(parts))
 
     def is_able_to_commit(self, least_pages: int) -> bool:
-        """Whether a commit is due: the file is full, or so many pages were appended; anything at all for 0.
+        """Return whether a commit is due: the file is full, or that many pages were appended; any byte for 0.
 
-        As in RocketMQ it is due for a full file whatever was committed; `commit` then has nothing to do.
+        As in RocketMQ, a commit of a full file is always due; `commit` then does nothing if everything is committed.
         """
-        return self.full or self._due(self.committed, self.wrote, least_pages)
+        return self.full or self._is_due(self.committed, self.wrote, least_pages)
 
     def is_able_to_flush(self, least_pages: int) -> bool:
-        """Whether a flush is due: the file is full, or so many pages were committed; anything at all for 0.
+        """Return whether a flush is due: the file is full, or that many pages were committed; any byte for 0.
 
-        As in RocketMQ it is due for a full file whatever was flushed; `flush` then has nothing to do.
+        As in RocketMQ, a flush of a full file is always due; `flush` then does nothing if everything is flushed.
         """
-        return self.full or self._due(self.flushed, self.committed, least_pages)
+        return self.full or self._is_due(self.flushed, self.committed, least_pages)
 
     @staticmethod
-    def _due(done: int, to: int, least_pages: int) -> bool:
+    def _is_due(done: int, to: int, least_pages: int) -> bool:
         return to > done if least_pages == 0 else to // PAGE_BYTES - done // PAGE_BYTES >= least_pages
 
     def commit(self, least_pages: int = 0) -> int:
-        """Write what is in the buffer to the file, where that is due; up to where it is committed."""
+        """Write the buffer to the file if that is due; return the end of the committed bytes."""
         if self._buffer is None or not self.is_able_to_commit(least_pages):
             return self.committed
-        with self._putting:
+        with self._writing:
             stop = self.wrote
             if self._buffer is None or stop == self.committed:
                 return self.committed
@@ -265,18 +265,18 @@ class MappedFile:
             return stop
 
     def check(self) -> None:
-        """Raise GoneError if its name no longer leads to it: what is appended would be lost."""
+        """Raise GoneError if the name no longer leads to this file, because later appends would be lost."""
         if self._mapping is not None:
             self._file.check()
 
     def flush(self, least_pages: int = 0) -> int:
-        """Sync what is committed, where that is due; up to where it is flushed, which a failure does not move.
+        """Sync the committed bytes if that is due; return the end of the flushed bytes.
 
-        Raises, besides: GoneError, as `check`.
+        A failed sync leaves that end unchanged.  Raises GoneError as `check`, besides the errors of every method.
         """
         if self.flushed == self.committed or not self.is_able_to_flush(least_pages):
             return self.flushed
-        with self._putting:
+        with self._writing:
             stop = self.committed
             self._check()
             self.check()
@@ -286,15 +286,15 @@ class MappedFile:
             return stop
 
     def read(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`, of those that are committed.  Raises: GoneError once it is shut down."""
+        """Read up to `size` committed bytes at `position`.  Raises: GoneError once the file is shut down."""
         if self._mapping is None:
             raise GoneError(f"{self.path} was removed, or closed")
         with self._file.open() as fd:
             return read_cached_at(fd, max(min(size, self.committed - position), 0), position, self.path)
 
     def move(self, position: int) -> None:
-        """Have it end there, for good: what lies behind is erased, and that is synced.  For recovery."""
-        with self._putting:
+        """End the file at `position`: erase all bytes after it, and sync.  For recovery."""
+        with self._writing:
             self._check()
             with self._files.change, self._file.open() as fd:
                 if self._ahead_bytes is None:
@@ -304,58 +304,59 @@ class MappedFile:
                 sync(fd, self.path)
             self.wrote = self._committed = self._flushed = self._ready = position
 
-    def write_anew(self, stop: int) -> None:
-        """Write again what was found in it up to there, and sync that.  For recovery.
+    def rewrite(self, stop: int) -> None:
+        """Rewrite the bytes up to `stop`, and sync them.  For recovery.
 
-        A process that was killed leaves bytes that nobody has synced; and where a sync had failed, a second one would
-        say that all is well without writing them (fsync(2)).
+        A killed process leaves bytes that were never synced.  If its sync had failed, another sync could succeed
+        without writing them (fsync(2)), so they must be written again.
         """
         with self._file.open() as fd:
             before = os.fstat(fd)
             with self._files.change:
-                for at in range(0, stop, _ANEW_BYTES):
-                    data = read_at(fd, min(_ANEW_BYTES, stop - at), at, self.path)
+                for at in range(0, stop, _REWRITE_BYTES):
+                    data = read_at(fd, min(_REWRITE_BYTES, stop - at), at, self.path)
                     write_at(fd, data, at, self.path)
                 sync(fd, self.path)
             with own_errors(self.path, "setting its times"):
-                os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))  # by which old files go
+                os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))  # retention chooses files by this time
 
-    def take_as_full(self) -> None:
-        """Take all of it for appended and flushed, as it is for a file that was found."""
+    def mark_full(self) -> None:
+        """Count the whole file as appended and flushed, as `load` does with a file that it finds."""
         self.wrote = self._committed = self._flushed = self._ready = self.file_bytes
 
     def warm_up(self) -> None:
-        """Write zeros to all that is not appended yet, and have it in memory: later appends wait for nothing."""
+        """Write zeros to the unused rest and populate its pages, so that later appends do not wait."""
         self._make_ready(self._check(), self.file_bytes)
 
     def _make_ready(self, mapping: FileMapping, stop: int) -> None:
-        """Write zeros up to `stop` at least, so that no append finds the disk full, with pages for the mapping."""
+        """Write zeros up to `stop` at least, so that no append finds the disk full, and populate their pages."""
         if stop <= self._ready:
             return
         start, stop = self._ready, min(stop + (self._ahead_bytes or _AHEAD_BYTES), self.file_bytes)
         with self._files.change, self._file.open() as fd:
             write_zeros(fd, start, stop, self.path)
-            if self._group is None:  # else nothing is stored through the mapping
+            if self._group is None:  # a group does not store through the mapping
                 mapping.populate(start, stop - start)
         self._ready = stop
 
     def shut_down(self) -> None:
-        """Let nobody use it any more; it is unmapped, and closed, once nobody does.  It can be called again."""
+        """Refuse further use; the file is unmapped and closed after its last user is done.  A second call is
+        allowed."""
         self._mapping = self._pinned = None
         self._file.close()
-        # What could not be committed stays in the buffer, for who opens the store next.
+        # Bytes that could not be committed stay in the buffer; the next process that opens the store recovers them.
         if self._buffer is not None and self.committed == self.wrote:
             self._buffer.give_back()
         self._buffer = None
 
     def remove(self) -> None:
-        """Remove its name; who reads it goes on.  Durable with the folder's next sync."""
+        """Remove the name; open readers can continue.  Durable with the next sync of the folder."""
         self._files.directory.remove(self._name)
 
     def _check(self) -> FileMapping:
         mapping = self._mapping
         if mapping is None:
             raise ClosedError(f"{self.path} is closed")
-        mapping.address()  # a forked child has none: its zeros would lie over what its parent appended meanwhile
+        mapping.address()  # raises in a forked child, whose zeros could overwrite the appends of its parent
         self._guard.check()
         return mapping

@@ -1,7 +1,7 @@
-"""A folder of mapped files, each as long as the others, that together are one run of bytes.
+"""A folder of mapped files of one size, which together form one run of bytes.
 
-Invariant: the files are in the order of their offsets.  Mostly each begins where the one before it ends; where a file
-is missing, a place is looked for one by one.  The tuple of files is replaced as a whole, so who reads needs no lock.
+Invariant: the files are sorted by offset.  Usually each starts at the end of the one before it; if a file is missing,
+`find` searches one by one.  The tuple of files is replaced as a whole, so readers need no lock.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from binlog.storage.native import CommitGroup, fork_generation
 
 
 class MappedFileQueue:
-    """The files of a folder, each of `file_bytes`.  folder: its path.
+    """The mapped files in `folder`, of `file_bytes` each.
 
-    flushed_where, committed_where: up to where all is flushed, and committed; offsets of the whole.
-    flushed_ms: the `store_ms` of the file that was flushed last, as it was before; 0 for none.
-    unfinished: full files whose last bytes the group has not written yet, each with their offset and the bytes.
-    buffer: called for a new file, with its offset; the memory to append to, or None where there is none to be had.
-    ahead_bytes: as a MappedFile has it.  guard: of all that changes the store's files.
+    flushed_where, committed_where: the end of the flushed and of the committed bytes; offsets in the whole run.
+    flushed_ms: the `store_ms` that the last flushed file had before its flush; 0 for none.
+    unfinished: full files with bytes that the group has not written yet: the file, the position, the bytes.
+    buffer: called with the offset of a new file; returns the memory to append to, or None if there is none.
+    ahead_bytes: as for MappedFile.  guard: protects every change of the store's files.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class MappedFileQueue:
         ahead_bytes: int | None = None,
         files: FilePool | None = None,
     ) -> None:
-        """files: as a MappedFile has it."""
+        """files: as for MappedFile."""
         if files is None:
             files, folder = FilePool.of(folder), ""
         self.folder = files.directory.file_path(os.fspath(folder))
@@ -55,47 +55,47 @@ class MappedFileQueue:
         self._directory = files.directory
         self._name = os.fspath(folder)
         self._files: tuple[MappedFile, ...] = ()
-        self._ahead: MappedFile | None = None
+        self._next_file: MappedFile | None = None
         self._mutex = threading.Lock()
-        self._making = threading.Lock()  # taken first
+        self._making = threading.Lock()  # acquired before _mutex
         self._generation = fork_generation()
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
-        """Those that are there now."""
+        """Return the present files."""
         return self._files
 
     @property
     def min_offset(self) -> int:
-        """Where the first one starts; 0 where there is none."""
+        """Return the start of the first file; 0 if there is none."""
         return self._files[0].offset if self._files else 0
 
     @property
     def max_offset(self) -> int:
-        """Up to where bytes were committed; 0 where there is no file."""
+        """Return the end of the committed bytes; 0 if there is no file."""
         return self._files[-1].offset + self._files[-1].committed if self._files else 0
 
     @property
     def wrote_where(self) -> int:
-        """Up to where bytes were appended."""
+        """Return the end of the appended bytes."""
         return self._files[-1].offset + self._files[-1].wrote if self._files else 0
 
     @property
     def flushed_where(self) -> int:
-        """See above."""
+        """Return the end of the flushed bytes."""
         return self._flushed_where if self._group is None else self._group.durable
 
     @property
     def committed_where(self) -> int:
-        """See above."""
+        """Return the end of the committed bytes."""
         return self._committed_where if self._group is None else self._group.durable
 
     @property
     def flushed_ms(self) -> int:
-        """See above."""
+        """Return a time before which every stored message is flushed; 0 for none."""
         if self._group is not None and (files := self._files):
-            # A sample is a time, and an offset that was asked for after it: what was stored before that ends before it.
-            # Once the offset is durable, the time is flushed, and a new sample is taken.
+            # A sample is a store time, and an end offset read after it: messages stored earlier end before that offset.
+            # Once the offset is durable, the time counts as flushed, and the next sample is taken.
             now = files[-1].store_ms, self.wrote_where
             for store_ms, end in (self._sample, now):
                 if self._group.durable >= end:
@@ -107,16 +107,16 @@ class MappedFileQueue:
     def flushed_ms(self, store_ms: int) -> None:
         self._flushed_ms = store_ms
 
-    def flush_by(self, group: CommitGroup) -> None:
-        """Have a group, which begins at `flushed_where`, write and sync what is appended from here on."""
+    def attach_group(self, group: CommitGroup) -> None:
+        """Let a group, which starts at `flushed_where`, write and sync later appends."""
         self._group = group
         if self._files:
-            self._files[-1].flush_by(group)
+            self._files[-1].attach_group(group)
 
     def load(self) -> None:
-        """Open what is there, taken for full; an empty last one is removed, for a crash may leave one.
+        """Open the files of the folder, as full ones; remove an empty last file, which a crash may leave.
 
-        Raises: CorruptError where a file has another size.
+        Raises: CorruptError if a file has another size.
         """
         found = [mapped_file_offset(name) for name in self._directory.names(self._name)]
         offsets = sorted(offset for offset in found if offset is not None)
@@ -128,10 +128,10 @@ class MappedFileQueue:
                 path = os.path.join(self.folder, mapped_file_name(offset))
                 raise CorruptError(path, 0, "file_bytes", f"the file has 0 bytes, and not {self.file_bytes}")
             file = self._open(offset)
-            file.take_as_full()
+            file.mark_full()
             self._files = (*self._files, file)
         if offsets:
-            # A process that was killed leaves names that nobody has synced.
+            # A killed process may leave names that were never synced.
             self._sync()
         self._flushed_where = self._committed_where = self.max_offset
 
@@ -157,24 +157,24 @@ class MappedFileQueue:
             self._directory.sync(self._name)
 
     def last_file(self, offset: int = 0) -> MappedFile:
-        """The one to append to, which is made where there is none or the last one is full.
+        """Return the file to append to, creating it if there is none or the last one is full.
 
-        offset: where in the whole the first one of all is to begin, rounded down to what a file may start at.
+        offset: where the very first file is to start, rounded down to a multiple of the file size.
         """
         files = self._files
         if files and files[-1].wrote != self.file_bytes:
             return files[-1]
         if self._group is not None and not self.guard.held:
-            with self.guard:  # a leader must not find the files half changed
+            with self.guard:  # so that a leader sees the list of files and its group change together
                 return self.last_file(offset)
         if self._generation != fork_generation():
             raise StateError(f"{self.folder} is the parent process's to write")
-        with self._making:  # waits for one that is being made ahead
+        with self._making:  # waits for a file that `allocate_next` is creating
             start = self._files[-1].end if self._files else offset - offset % self.file_bytes
-            ahead, self._ahead = self._ahead, None
-            file = ahead or self._make(start)
+            next_file, self._next_file = self._next_file, None
+            file = next_file or self._create(start)
             if self._group is not None:
-                rest = file.flush_by(self._group)
+                rest = file.attach_group(self._group)
                 if self._files:
                     self.unfinished.append((self._files[-1], *rest))
                     self._group.by_caller = True
@@ -184,17 +184,17 @@ class MappedFileQueue:
                 self._files = (*self._files, file)
             return file
 
-    def make_ahead(self) -> None:
-        """Make the file after the last one where that is half full, so that no append waits for it.
+    def allocate_next(self) -> None:
+        """Create the next file once the last one is half full, so that no append waits for it.
 
         Raises: AccessError, FullError, PoisonedError.
         """
         with self._making:
             files = self._files
-            if self._ahead is None and files and 2 * files[-1].wrote >= self.file_bytes:
-                self._ahead = self._make(files[-1].end)
+            if self._next_file is None and files and 2 * files[-1].wrote >= self.file_bytes:
+                self._next_file = self._create(files[-1].end)
 
-    def _make(self, start: int) -> MappedFile:
+    def _create(self, start: int) -> MappedFile:
         with self._file_pool.change:
             buffer = self._buffer(start)
             try:
@@ -204,34 +204,35 @@ class MappedFileQueue:
                     buffer.give_back()
                 raise
 
-    def find(self, offset: int, *, first_where_below: bool = False) -> MappedFile | None:
-        """The file that holds an offset, or None; with `first_where_below` the first file where none is so low."""
+    def find(self, offset: int, *, first_if_below: bool = False) -> MappedFile | None:
+        """Return the file that holds an offset, or None; with `first_if_below`, the first file for a lower
+        offset."""
         files = self._files
         if not files or offset >= files[-1].end:
             return None
         if offset < files[0].offset:
-            return files[0] if first_where_below else None
+            return files[0] if first_if_below else None
         index = offset // self.file_bytes - files[0].offset // self.file_bytes
         if index < len(files) and files[index].offset <= offset < files[index].end:
             return files[index]
         return next((file for file in files if file.offset <= offset < file.end), None)
 
     def find_by_time(self, seconds: float) -> MappedFile | None:
-        """The first file that was written at a time or after it, else the last one; None where there is none."""
+        """Return the first file modified at a time or later, else the last file; None if there is none."""
         files = self._files
         return next((file for file in files if file.modified >= seconds), files[-1] if files else None)
 
     def commit(self, least_pages: int = 0) -> bool:
-        """Commit the file at `committed_where`; whether that moved it.  One file a call."""
-        file = self.find(self.committed_where, first_where_below=self.committed_where == 0)
+        """Commit the file at `committed_where`, one file a call; return whether that moved it."""
+        file = self.find(self.committed_where, first_if_below=self.committed_where == 0)
         before = self.committed_where
         if file is not None:
             self._committed_where = file.offset + file.commit(least_pages)
         return self.committed_where != before
 
     def flush(self, least_pages: int = 0) -> bool:
-        """Flush the file at `flushed_where`; whether that moved it.  One file a call."""
-        file = self.find(self.flushed_where, first_where_below=self.flushed_where == 0)
+        """Flush the file at `flushed_where`, one file a call; return whether that moved it."""
+        file = self.find(self.flushed_where, first_if_below=self.flushed_where == 0)
         before = self.flushed_where
         if file is not None:
             store_ms = file.store_ms
@@ -241,23 +242,23 @@ class MappedFileQueue:
         return self.flushed_where != before
 
     def check(self) -> None:
-        """Raise GoneError if the last file's name no longer leads to it."""
+        """Raise GoneError if the name of the last file no longer leads to it."""
         if self._files:
             self._files[-1].check()
 
-    def write_anew(self, start: int, stop: int) -> None:
-        """Write again, and sync, the files from that which holds one offset to that which ends behind another."""
+    def rewrite(self, start: int, stop: int) -> None:
+        """Rewrite and sync the files from the one that holds `start` to the one that holds the byte before `stop`."""
         for file in self._files:
             if file.end > start and file.offset < stop:
-                file.write_anew(min(stop - file.offset, file.file_bytes))
+                file.rewrite(min(stop - file.offset, file.file_bytes))
 
     def clear(self) -> None:
-        """Remove all files, durably, the last one first."""
+        """Remove all files durably, the last one first."""
         for file in reversed(self._files):
             self._remove(file)
 
     def truncate(self, offset: int) -> None:
-        """Have it all end at an offset, durably: what lies behind is erased or removed, the last file first."""
+        """End the run at an offset, durably: erase or remove everything after it, the last file first."""
         for file in reversed(self._files):
             if file.offset >= offset and file is not self._files[0]:
                 self._remove(file)
@@ -267,10 +268,10 @@ class MappedFileQueue:
         self._flushed_where = self._committed_where = min(max(offset, self.min_offset), self.max_offset)
 
     def remove_first(self, wanted: Callable[[MappedFile], bool], count_max: int, pause: float = 0.0) -> int:
-        """Remove files from the first one on for as long as they are `wanted`, never the last one; how many were.
+        """Remove files from the start while they are `wanted`, but never the last one; return how many were removed.
 
-        Who reads one of them goes on.
-        count_max: so many at most.  pause: seconds between two, so that the disk has time for others.
+        Open readers of a removed file can continue.
+        count_max: the most files to remove.  pause: seconds between two removals, so that the disk can serve others.
         """
         count = 0
         for file in self._files[:-1]:
@@ -286,15 +287,15 @@ class MappedFileQueue:
         with self._mutex, self._file_pool.change:
             file.shut_down()
             file.remove()
-            # Each name for itself: a power cut that brought back one before the others would leave a gap between files.
+            # One sync for each name: if a power cut restored one and not the next, there would be a gap between files.
             self._sync()
             self._files = tuple(each for each in self._files if each is not file)
 
     def close(self) -> None:
-        """Unmap all files; one made ahead is removed."""
-        if self._ahead is not None:
-            self._ahead.remove()
-            self._ahead.shut_down()
+        """Unmap all files, and remove a file that `allocate_next` created."""
+        if self._next_file is not None:
+            self._next_file.remove()
+            self._next_file.shut_down()
         for file in self._files:
             file.shut_down()
 

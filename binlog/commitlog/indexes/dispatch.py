@@ -1,6 +1,6 @@
-"""Telling queues and key index what was appended to the commit log, in a thread, so that no append waits for it.
+"""Dispatching: a thread adds the messages of the commit log to the queues and the key index; another flushes these.
 
-Putting consume queues and key index on the disk now and then, and then the checkpoint that says so.
+No append waits for a dispatch.  After a flush of everything, the checkpoint records how much is on the disk.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.files import sync, write_at
 
 _SECONDS = 0.1
-# Saying it takes some system calls, and after each of them another thread has its turn.
-_SAYING_SECONDS = 0.01
-_PAUSE_SECONDS = 0.001  # as RocketMQ's; without it, each message would be told by itself, and appends wait for that
+# Publishing takes some system calls, and each of them may let another thread run.
+_PUBLISH_SECONDS = 0.01
+_PAUSE_SECONDS = 0.001  # as in RocketMQ; without it each message is dispatched alone, and appends wait for the GIL
 
 
 class Dispatcher:
-    """Tells the queues and the index of each message, in the order of the log.
+    """Adds each message to the queues and the key index, in the order of the log.
 
-    offset: up to where they were told.  store_ms: when the last one was stored of which they were told.
-    limit: up to where they may be told now.  told: called whenever more was told.
+    offset: the end of the dispatched messages.  store_ms: the store time of the last one.
+    limit: returns the end of the messages that may be dispatched now.  dispatched: called after more were dispatched.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class Dispatcher:
         queues: ConsumeQueues,
         index: KeyIndex,
         limit: Callable[[], int],
-        told: Callable[[], None],
-        concerns: set[str] | None = None,
+        dispatched: Callable[[], None],
+        unhealthy: set[str] | None = None,
     ) -> None:
         self.offset = 0
         self.store_ms = 0
@@ -48,40 +48,40 @@ class Dispatcher:
         self._log = log
         self._queues = queues
         self._limit = limit
-        self._told = told
-        self.service = Service("dispatch", _SECONDS, self.run, pause_seconds=_PAUSE_SECONDS, concerns=concerns)
+        self._dispatched = dispatched
+        self.service = Service("dispatch", _SECONDS, self.run, pause_seconds=_PAUSE_SECONDS, unhealthy=unhealthy)
 
     def stop(self) -> None:
-        """Tell what is left, and end.  Raises: what telling raised."""
+        """Dispatch the remaining messages, and end.  Raises: the error of a dispatch."""
         self.service.stop()
         self.service.check()
         self.run()
 
     def run(self) -> None:
-        """Tell all up to the limit."""
-        said_at, said = time.monotonic(), self.offset
-        for end, found in self._log.walks(self.offset, self._limit(), check=False):
-            self.tell(found)
+        """Dispatch all messages up to the limit."""
+        published_at, published = time.monotonic(), self.offset
+        for end, found in self._log.walk_range(self.offset, self._limit(), check=False):
+            self.dispatch(found)
             self.offset = end
-            if time.monotonic() - said_at >= _SAYING_SECONDS:
-                self._told()
-                said_at, said = time.monotonic(), end
-        if self.offset != said:
-            self._told()
+            if time.monotonic() - published_at >= _PUBLISH_SECONDS:
+                self._dispatched()
+                published_at, published = time.monotonic(), end
+        if self.offset != published:
+            self._dispatched()
 
-    def tell(self, found: Walk) -> None:
-        """Tell of some messages; of those that are known nobody takes notice."""
+    def dispatch(self, found: Walk) -> None:
+        """Dispatch some messages; the queues and the index ignore those that they have."""
         for run in found.runs:
-            queue = self._queues.get_or_make(run.topic.decode("utf-8", "replace"), run.queue_id)
+            queue = self._queues.get_or_create(run.topic.decode("utf-8", "replace"), run.queue_id)
             queue.put(run.first_queue_offset, run.units)
         self._index.put(found.keys)
         self.store_ms = found.store_ms or self.store_ms
 
 
-class QueuesFlushing:
-    """Flushes queues and index at its pace, and keeps the checkpoint.
+class IndexFlusher:
+    """Flushes the queues and the key index at its pace, and writes the checkpoint.
 
-    Invariant: what the checkpoint says of them was synced before the checkpoint was written.
+    Invariant: everything that the checkpoint covers was synced before the checkpoint was written.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class QueuesFlushing:
         dispatcher: Dispatcher,
         directory: Directory,
         pace: Pace,
-        concerns: set[str] | None = None,
+        unhealthy: set[str] | None = None,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -100,10 +100,10 @@ class QueuesFlushing:
         self._dispatcher = dispatcher
         self._directory = directory
         self._pacing = Pacing(pace)
-        self.service = Service("queues", pace.seconds, self._work, concerns=concerns)
+        self.service = Service("queues", pace.seconds, self._work, unhealthy=unhealthy)
 
     def stop(self) -> None:
-        """Flush all, write the checkpoint, and end.  Raises: what flushing raised."""
+        """Flush everything, write the checkpoint, and end.  Raises: the error of a flush."""
         self.service.stop()
         self.service.check()
         self.flush(0)
@@ -112,22 +112,22 @@ class QueuesFlushing:
         self.flush(self._pacing.least_pages())
 
     def flush(self, least_pages: int) -> None:
-        """Flush each queue where that is due; after a thorough one, with `least_pages` of 0, write the checkpoint."""
-        log_ms, told_ms = self._log.flushed_ms, self._dispatcher.store_ms
+        """Flush each queue if that is due; after a thorough flush, with `least_pages` 0, write the checkpoint."""
+        log_ms, dispatched_ms = self._log.flushed_ms, self._dispatcher.store_ms
         for queue in self._queues:
             while queue.files.flush(least_pages):
                 pass
         if least_pages == 0:
             self._index.flush()
-            index_ms = 0 if self._index.empty else told_ms
-            self._write(StoreCheckpoint(log_ms=log_ms, queues_ms=told_ms, index_ms=index_ms))
+            index_ms = 0 if self._index.empty else dispatched_ms
+            self._write(StoreCheckpoint(log_ms=log_ms, queues_ms=dispatched_ms, index_ms=index_ms))
 
     def read(self) -> StoreCheckpoint:
-        """What the file says; zeros where there is none."""
+        """Return the checkpoint in the file; zeros if there is none."""
         return read_checkpoint(self._directory) or StoreCheckpoint()
 
-    def forget(self) -> None:
-        """Have the checkpoint say that nothing is on the disk, durably: queues and key index are to be made anew."""
+    def reset(self) -> None:
+        """Reset the checkpoint durably, because the queues and the key index are about to be rebuilt."""
         self._write(StoreCheckpoint())
 
     def _write(self, checkpoint: StoreCheckpoint) -> None:

@@ -1,6 +1,6 @@
-"""The key index: which messages of the commit log have a key, newest first.
+"""The key index: finds the messages of the commit log that have a key, newest first.
 
-It is made from the commit log, in files of a fixed size, one after the other; each is a hash table of its own.
+It is built from the commit log, as a sequence of files of a fixed size; each file is a hash table.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from binlog.storage.files import allocate, sync
 from binlog.storage.mapping import FileMapping
 from binlog.storage.native import ffi, lib
 
-# How much gets blocks at once: of the slots, which keys hit anywhere, and of the entries, which follow one another.
+# How many bytes get blocks at once: of the slots, which keys hit at random, and of the entries, which are sequential.
 _CHUNK_BYTES = 1 << 16
 _ENTRIES_AHEAD_BYTES = 1 << 16
-# Between two counts fewer keys are put than this: more is damage.
-_MENDED_MAX = 1 << 16
-# When the message at an offset of the log was stored, if it has a key of this hash; None otherwise.
+# A crash can leave at most this many entries that the header does not count; more means damage.
+_REPAIRED_MAX = 1 << 16
+# Returns the store time of the message at an offset of the log, if the message has a key with this hash.
 StoredMs = Callable[[int, int], int | None]
 
 
 class KeyIndexFile:
-    """One file.  One thread at a time may put; any may find."""
+    """One file of the key index.  One thread at a time may put keys; any thread may find them."""
 
     def __init__(self, directory: Directory, name: str, size: KeyIndexSize, *, new: bool) -> None:
-        """Open it, or make it.  Raises: CorruptError where it has another size; AccessError, FullError."""
+        """Open or create the file.  Raises: CorruptError if it has another size; AccessError, FullError."""
         self.name = name
         self.path = directory.file_path(name)
         self.size = size
         self._directory = directory
         self._fd = directory.create(name) if new else directory.open(name, writable=True)
-        self._slots_ready: set[int] = set()  # numbers of chunks of slots that have blocks
-        self._entries_ready = 0  # up to where entries have blocks
+        self._slots_ready: set[int] = set()  # chunks of slots that have blocks
+        self._entries_ready = 0  # end of the entries that have blocks
         self._prepare(new=new)
         self._mapping = FileMapping(self._fd, size.file_bytes, self.path)
 
     def _prepare(self, *, new: bool) -> None:
-        """Give a new file its size, durably, and no blocks: `_allocate` does that as keys come."""
+        """Give a new file its size, durably, without blocks; `_allocate` adds them as keys arrive."""
         found = os.fstat(self._fd).st_size
         if not new and found != self.size.file_bytes:
             raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, not {self.size.file_bytes}")
@@ -71,31 +71,31 @@ class KeyIndexFile:
 
     @property
     def header(self) -> dict[str, int]:
-        """Its fields."""
+        """Return the fields of the header."""
         return KEY_INDEX_HEADER.unpack(self._mapping.read(KEY_INDEX_HEADER.size, 0))
 
     @property
     def full(self) -> bool:
-        """Whether no key can be put any more."""
+        """Return whether the file takes no more keys."""
         return self.header["entry_count"] >= self.size.entries
 
     def put(self, keys: memoryview) -> int:
-        """Put keys, as a Walk has them; how many were, fewer where the file is full.  Raises: FullError."""
+        """Put the keys of a Walk; return how many fitted in the file.  Raises: FullError."""
         self._allocate(keys)
         view = ffi.from_buffer("int64_t[]", keys)
         map_ = self._mapping.address()
         return int(lib.binlog_key_index_put(map_, self.size.slots, self.size.entries, view, len(keys) // 3))
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes from `offset`."""
+        """Read up to `size` bytes at `offset`."""
         return self._mapping.read(size, offset)
 
     def entry(self, number: int) -> dict[str, int]:
-        """The fields of an entry."""
+        """Return the fields of an entry."""
         return KEY_INDEX_ENTRY.unpack(self.read(KEY_INDEX_ENTRY.size, self.size.entry_at(number)))
 
     def _allocate(self, keys: memoryview) -> None:
-        """Give blocks to what these keys will be stored in: a store to a page without a block is SIGBUS."""
+        """Allocate the blocks for these keys: a store to a mapped page without a block raises SIGBUS."""
         hashes = keys[::3].tolist()
         if len(self._slots_ready) * _CHUNK_BYTES < self.size.entry_at(0):
             chunks = {self.size.slot_at(hash_) // _CHUNK_BYTES for hash_ in hashes} | {0}
@@ -113,9 +113,9 @@ class KeyIndexFile:
             self._entries_ready = stop
 
     def is_sound(self) -> bool:
-        """Whether the header agrees with the first and the last entry; if not, the file is to be made again.
+        """Return whether the header agrees with the first and the last entry; otherwise the file must be rebuilt.
 
-        A count beyond what the file holds would otherwise cost time and memory in everything that follows it.
+        A count beyond the end of the file would cost time and memory in all later steps.
         """
         header = self.header
         count = header["entry_count"]
@@ -127,21 +127,21 @@ class KeyIndexFile:
         ends = (header["begin_offset"], header["end_offset"]) == (first["offset"], last["offset"])
         return ends and first["previous"] == 0 and 0 <= last["previous"] < count - 1
 
-    def mend_slots(self) -> bool:
-        """Have slots lead to entries that count, after a crash that kept the count from the file.
+    def repair_slots(self) -> bool:
+        """Make slots lead to counted entries, after a crash that kept the new count from the disk.
 
-        Whether that can be done: False if an entry that a slot leads to is not there, or too many are to be mended.
+        Return whether that succeeded: it fails if a chain leads to a missing entry, or for too many entries.
         """
         count = max(self.header["entry_count"], 1)
         slots = self.read_slots()
         if max(slots) < count:
             return True
         steps = 0
-        for slot in [slot for slot, newest in enumerate(slots) if newest >= count][: _MENDED_MAX + 1]:
+        for slot in [slot for slot, newest in enumerate(slots) if newest >= count][: _REPAIRED_MAX + 1]:
             number = slots[slot]
             while number >= count:
                 steps += 1
-                if number >= self.size.entries or steps > _MENDED_MAX:
+                if number >= self.size.entries or steps > _REPAIRED_MAX:
                     return False
                 entry = self.entry(number)
                 if not any(entry.values()) or not 0 <= entry["previous"] < number:
@@ -151,20 +151,20 @@ class KeyIndexFile:
         return True
 
     def read_slots(self) -> array[int]:
-        """What all slots say."""
+        """Return the numbers in all slots."""
         return parse_slots(self.read(self.size.slots * KEY_INDEX_SLOT.size, KEY_INDEX_HEADER.size))
 
     def stored_ms(self, number: int, log_end: int, stored_ms: StoredMs) -> int | None:
-        """When the message of an entry was stored, if it is in the log."""
+        """Return the store time of the message of an entry, if it is in the log."""
         entry = self.entry(number)
         return stored_ms(entry["key_hash"], entry["offset"]) if 0 <= entry["offset"] < log_end else None
 
     def cut(self, log_end: int, stored_ms: StoredMs) -> bool:
-        """Leave out the last entries, up to one whose message is in the log; whether any is left.
+        """Drop the last entries, up to one whose message is in the log; return whether any entry remains.
 
-        RocketMQ leaves entries of messages that it cut off, and puts those of later messages after them.  They are not
-        looked for: whoever finds an entry compares its message.
-        A death in between changes nothing: the count comes last.
+        RocketMQ leaves entries of messages that it cut off, and adds those of later messages after them.  Such entries
+        may stay, because a lookup compares the message.
+        If the process dies here, nothing has changed: the count is written last.
         """
         header = self.header
         count = kept = header["entry_count"]
@@ -184,23 +184,25 @@ class KeyIndexFile:
         return True
 
     def flush(self) -> None:
-        """Sync it.  Raises: PoisonedError."""
+        """Sync the file.  Raises: PoisonedError."""
         sync(self._fd, self.path)
 
     def remove(self) -> None:
-        """Remove its name, and close it; who finds something in it goes on."""
+        """Remove the name and close the file; a thread that is searching it can continue."""
         self._directory.remove(self.name)
         self.close()
 
     def close(self) -> None:
-        """Close it; it is unmapped with the last one who finds something in it."""
+        """Close the file; it is unmapped after the last thread that searches it is done."""
         self._directory.close_file(self._fd)
 
 
 class KeyIndex:
-    """The files in a folder, by when they were made.  One thread at a time may put; any may find, flush and remove.
+    """The key index in a folder, its files in the order of their creation.
 
-    Invariant: who holds the mutex alone changes the tuple of files, and closes one; so none is closed that is read.
+    One thread at a time may put keys; any thread may find keys, flush and remove files.
+    Invariant: only the holder of the mutex changes the tuple of files or closes a file, so a file that is being read
+    stays open.
     """
 
     def __init__(self, directory: Directory, folder: str, size: KeyIndexSize) -> None:
@@ -210,57 +212,56 @@ class KeyIndex:
         self._files: tuple[KeyIndexFile, ...] = ()
         self._mutex = threading.Lock()
 
-    def load(self, *, believed_ms: int | None, removing: Callable[[], None] = lambda: None) -> int | None:
-        """Open what is there; when the first message was stored whose key is to be put again, None where none is.
+    def load(self, *, trusted_ms: int | None, removing: Callable[[], None] = lambda: None) -> int | None:
+        """Open the files; return the store time from which keys must be put again, or None.
 
-        A file that contradicts itself is removed, with all that come after it.
+        A file that contradicts itself is removed, with all later files.
 
-        believed_ms: files with messages stored after that are removed, for what they say may not have come to the disk;
-        None believes all.
-        removing: called before a file is removed that has keys.
+        trusted_ms: files with later messages are removed, because they may not be on the disk; None keeps all.
+        removing: called before a file with keys is removed.
         """
-        again_ms: int | None = None
+        missing_from_ms: int | None = None
         for name in sorted(filter(is_index_name, self._directory.names(self._folder))):
             where = os.path.join(self._folder, name)
-            if OpenFile(self._directory, where, writable=False).size == 0:  # as a crash leaves it while it is made
+            if OpenFile(self._directory, where, writable=False).size == 0:  # a crash interrupted its creation
                 self._directory.remove(where)
                 continue
             file = KeyIndexFile(self._directory, where, self._size, new=False)
-            if again_ms is None and not file.is_sound():
-                again_ms = self._files[-1].header["end_ms"] if self._files else 0
-            if again_ms is not None or (believed_ms is not None and file.header["end_ms"] > believed_ms):
-                again_ms = file.header["begin_ms"] if again_ms is None else again_ms
+            if missing_from_ms is None and not file.is_sound():
+                missing_from_ms = self._files[-1].header["end_ms"] if self._files else 0
+            if missing_from_ms is not None or (trusted_ms is not None and file.header["end_ms"] > trusted_ms):
+                missing_from_ms = file.header["begin_ms"] if missing_from_ms is None else missing_from_ms
                 removing()
                 file.remove()
             else:
                 self._files = (*self._files, file)
-        if believed_ms is not None and self._files and not self._files[-1].mend_slots():
+        if trusted_ms is not None and self._files and not self._files[-1].repair_slots():
             file = self._files[-1]
             self._files = self._files[:-1]
-            again_ms = file.header["begin_ms"]
+            missing_from_ms = file.header["begin_ms"]
             removing()
             file.remove()
         self._directory.sync(self._folder)
-        return again_ms
+        return missing_from_ms
 
     @property
     def empty(self) -> bool:
-        """Whether there is no file: no message has a key, or somebody removed them."""
+        """Return whether there is no file: no message has a key, or a user removed the files."""
         return not self._files
 
     @property
     def end_offset(self) -> int:
-        """Where the message lies whose keys were put last; -1 for none."""
+        """Return the offset of the last message with keys in the index; -1 for none."""
         with self._mutex:
             headers = (file.header for file in reversed(self._files))
             return next((header["end_offset"] for header in headers if header["entry_count"] > 1), -1)
 
     def put(self, keys: memoryview) -> None:
-        """Put keys, as a Walk has them, in a new file where the last one is full; not those that it has.
+        """Put the keys of a Walk, except those that the index has; start a new file if the last one is full.
 
-        Of the last message it may have some: whoever put them died before the others, or there was no room for a file.
-        And it may have more than ours put: RocketMQ has tags, too, since version 5.5.
-        Raises: FullError where there is no room for a file; the keys before are put.
+        The index may have some keys of the last message only, if the process died before it had put all, or if there
+        was no room for a file.  It may also have more than these keys: RocketMQ adds tags, since version 5.5.
+        Raises: FullError if there is no room for a new file; earlier keys are in the index.
         """
 
         def offset(number: int) -> int:
@@ -278,7 +279,7 @@ class KeyIndex:
             keys = keys[3 * done :]
 
     def _count_last(self, offset: int) -> int:
-        """How many of the last entries are of the message at an offset."""
+        """Count the last entries that belong to the message at an offset."""
         count = 0
         with self._mutex:
             for file in reversed(self._files):
@@ -297,19 +298,19 @@ class KeyIndex:
             self._files = (*self._files, file)
 
     def find(self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**62, count: int = 64) -> list[int]:
-        """Where messages lie that may have the key, stored within these times: so many at most, newest first."""
+        """Return up to `count` offsets of messages that may have the key, stored within these times, newest first."""
         with self._mutex:
             files = reversed(self._files)
             return list(itertools.islice(find_offsets(files, key_hash(topic, key), begin_ms, end_ms), count))
 
     def flush(self) -> None:
-        """Sync the last file; those before were, when they were full.  Raises: PoisonedError."""
+        """Sync the last file; earlier files were synced when they became full.  Raises: PoisonedError."""
         with self._mutex:
             if self._files:
                 self._files[-1].flush()
 
     def ends_with(self, log_end: int, stored_ms: StoredMs) -> bool:
-        """Whether its last key is one of a message of the commit log, which ends at `log_end`, or it has none."""
+        """Return whether the last key belongs to a message in the commit log, or there is none."""
         with self._mutex:
             for file in reversed(self._files):
                 if file.header["entry_count"] > 1:
@@ -317,7 +318,7 @@ class KeyIndex:
         return True
 
     def truncate(self, log_end: int, stored_ms: StoredMs) -> None:
-        """Leave out the last keys whose messages are not in the commit log, which ends at `log_end`."""
+        """Drop the last keys whose messages are not in the commit log, which ends at `log_end`."""
         with self._mutex:
             for file in reversed(self._files):
                 if file.header["entry_count"] <= 1:
@@ -329,7 +330,7 @@ class KeyIndex:
         self._directory.sync(self._folder)
 
     def remove_before(self, log_start: int) -> None:
-        """Remove files all of whose messages are no more in the commit log; never the last one."""
+        """Remove files whose messages are all gone from the commit log, but never the last one."""
         with self._mutex:
             while len(self._files) > 1 and self._files[0].header["end_offset"] < log_start:
                 self._files[0].remove()

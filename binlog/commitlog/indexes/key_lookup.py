@@ -1,9 +1,8 @@
-"""Looking a key up in the files of a key index: in each the chain that the key's slot leads to, newest entry first.
+"""Lookup in the files of a key index, in the owner and in other processes.
 
-While a file is written to, entries come first, then their slots, and the count last.  So a slot may lead to entries
-that do not count yet, and after a crash to some that never will; those before them do.
-
-The key index, as a reader in another process sees it: its files are being written, made and removed meanwhile.
+The slot of a key leads to the newest entry of its chain, and each entry to an older one.  The owner writes entries
+first, then their slots, and the count last.  So a slot may lead to entries that are not counted yet, and after a crash
+never will be; the older entries of such a chain are valid.
 """
 
 from __future__ import annotations
@@ -24,25 +23,26 @@ from binlog.format.commitlog.indexes import (
 from binlog.format.commitlog.message import DAMAGED_CONTENT, StoredMessage
 from binlog.format.commitlog.message_parts import KEYS, UNIQUE_KEY, parse_properties
 from binlog.format.commitlog.names import is_index_name
-from binlog.format.commitlog.store_files import News
+from binlog.format.commitlog.store_files import ReaderState
 from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.failures import own_errors
 from binlog.storage.files import read_at
 
 
 class KeyedFile(Protocol):
-    """A file of a key index."""
+    """A file of a key index that can be read."""
 
     size: KeyIndexSize
 
     def read(self, size: int, offset: int) -> bytes:
-        """So many bytes from an offset."""
+        """Read `size` bytes at an offset."""
 
 
 def find_offsets(files: Iterable[KeyedFile], hash_: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-    """Where messages lie whose key has this hash and which were stored within these times, newest first.
+    """Yield the offsets of messages that may have a key with this hash, stored within these times, newest first.
 
-    files: the newest first.  Other keys may have the hash, and times are rounded: the messages must be looked at.
+    files: the newest first.  Other keys can have the hash, and times are rounded, so the caller must check the
+    messages.
     """
     for file in files:
         header = KEY_INDEX_HEADER.unpack(file.read(KEY_INDEX_HEADER.size, 0))
@@ -59,7 +59,7 @@ def _chain(file: KeyedFile, header: dict[str, int], hash_: int, begin_ms: int, e
     newer = file.size.entries
     while 0 < number < newer:  # a chain leads to older entries only
         entry = KEY_INDEX_ENTRY.unpack(file.read(KEY_INDEX_ENTRY.size, file.size.entry_at(number)))
-        # Seconds are rounded down, so the message was stored within this one.
+        # Seconds are rounded down, so the message was stored within this second.
         stored_ms = header["begin_ms"] + entry["seconds"] * 1000
         within = begin_ms < stored_ms + 1000 and stored_ms <= end_ms
         if number < header["entry_count"] and entry["key_hash"] == hash_ and within:
@@ -68,7 +68,7 @@ def _chain(file: KeyedFile, header: dict[str, int], hash_: int, begin_ms: int, e
 
 
 def keys_of(message: StoredMessage) -> list[str]:
-    """By what the index has it."""
+    """Return the keys by which the index has a message."""
     properties = parse_properties(message.properties)
     return [properties.get(UNIQUE_KEY, ""), *properties.get(KEYS, "").split(" ")]
 
@@ -82,11 +82,11 @@ def messages_with_key(
     end_ms: int,
     count: int,
 ) -> list[StoredMessage]:
-    """Those of the messages at these offsets that have the key and were stored within these times, so many at most.
+    """Return up to `count` of the messages at these offsets that have the key and were stored within these times.
 
-    An index tells of messages that may have the key.  In its first file they may be removed; and where RocketMQ cut a
-    damaged end off the log, entries lead to what now lies there, or twice to the same message.
-    Raises: CorruptError where a message lies that is not what was written.
+    The offsets are candidates.  Messages of the first file may be gone; and if RocketMQ cut a damaged end off the log,
+    entries may lead to later messages, or twice to one message.
+    Raises: CorruptError if a message is damaged.
     """
     found: list[StoredMessage] = []
     seen: set[int] = set()
@@ -109,21 +109,21 @@ def messages_with_key(
     return found
 
 
-def slots_of(given: int | None, news: News | None) -> int:
-    """How many slots each file has: as `given`, else as the store's owner tells, else as RocketMQ has them."""
-    return given or (news.key_slots if news is not None else 0) or SLOT_COUNT
+def key_slots_of(given: int | None, reader_state: ReaderState | None) -> int:
+    """Return the number of slots of each file: `given`, else as published by the owner, else RocketMQ's default."""
+    return given or (reader_state.key_slots if reader_state is not None else 0) or SLOT_COUNT
 
 
 class KeyIndexFileReader:
-    """One file."""
+    """A reader of one file of the key index."""
 
     def __init__(self, directory: Directory, name: str, slots: int) -> None:
-        """Open it.  Raises: NotFoundError, also while it is being made; CorruptError for a size that none has."""
+        """Open the file.  Raises: NotFoundError also while the owner creates it; CorruptError for an invalid size."""
         self.name = name
         self.path = directory.file_path(name)
         self._file = OpenFile(directory, name, writable=False)
         if self._file.size == 0:
-            raise NotFoundError(f"{self.path} is being made")
+            raise NotFoundError(f"{self.path} is being created")
         try:
             self.size = KeyIndexSize.of(self._file.size, slots)
         except ValueError as error:
@@ -131,22 +131,22 @@ class KeyIndexFileReader:
 
     @property
     def disk_bytes(self) -> int:
-        """What it takes on the disk."""
-        with own_errors(self.path, "asking for the size"):
+        """Return how many bytes of disk space the file takes."""
+        with own_errors(self.path, "reading the size"):
             return 512 * os.fstat(self._file.fd).st_blocks
 
     def read(self, size: int, offset: int) -> bytes:
-        """So many bytes from an offset.  Raises: CorruptError where the file was cut."""
+        """Read `size` bytes at an offset.  Raises: CorruptError if the file was cut."""
         data = read_at(self._file.fd, size, offset, self.path)
         if len(data) < size:
-            raise CorruptError(self.path, offset, "file_bytes", f"{size} bytes should be there, and {len(data)} are")
+            raise CorruptError(self.path, offset, "file_bytes", f"the file has only {len(data)} of {size} bytes here")
         return data
 
 
 class KeyIndexReader:
-    """The files in `folder`, each of so many slots.  Needs no permission to write.
+    """A reader of the key index in `folder`, whose files have `slots` slots; it needs no permission to write.
 
-    Raises, in making one: AccessError.
+    The constructor raises AccessError.
     """
 
     def __init__(self, folder: str, slots: int) -> None:
@@ -156,18 +156,18 @@ class KeyIndexReader:
         self._open: dict[str, KeyIndexFileReader] = {}
 
     def files(self) -> list[KeyIndexFileReader]:
-        """Those that are there now, the oldest first.  Raises: CorruptError."""
+        """Return the present files, oldest first.  Raises: CorruptError."""
         return [file for name in self.names() if (file := self.file(name)) is not None]
 
     def names(self) -> list[str]:
-        """The names of those that are there now, the oldest first."""
+        """Return the names of the present files, oldest first."""
         names = sorted(filter(is_index_name, self._directory.names()))
         for name in self._open.keys() - set(names):
             del self._open[name]
         return names
 
     def file(self, name: str) -> KeyIndexFileReader | None:
-        """The one of this name; None while it is being made, and where it was removed.  Raises: CorruptError."""
+        """Return the file with this name; None while the owner creates it, or once it is removed."""
         if name not in self._open:
             try:
                 self._open[name] = KeyIndexFileReader(self._directory, name, self.slots)
@@ -176,10 +176,10 @@ class KeyIndexReader:
         return self._open[name]
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Where messages lie that may have the key, stored about within these times: newest first."""
+        """Yield the offsets of messages that may have the key, stored about within these times, newest first."""
         return find_offsets(reversed(self.files()), key_hash(topic, key), begin_ms, end_ms)
 
     def close(self) -> None:
-        """Give its descriptors back."""
+        """Close the descriptors."""
         self._open.clear()
         self._directory.close()

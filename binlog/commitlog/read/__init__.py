@@ -1,1 +1,1 @@
-"""Reading a store from any process: by queue, by key, by time, in the order of the log, or as columns."""
+"""Reading a store from any process: by offset, queue, topic, key or time, and as columns."""

@@ -1,4 +1,4 @@
-"""Reading the messages of a queue as columns, many at a time: for who reads all that there are, or many of them."""
+"""A reader that returns the messages of a queue as columns, many at a time."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from binlog.format.commitlog.names import DELAY_TOPIC, QUEUES_FOLDER, is_system_
 MESSAGE_BYTES_MAX = 64 << 20
 _BYTES_AT_ONCE = 1 << 20
 _UNITS_AT_ONCE = 1 << 14
-_UNITS_LOOKED_AT = 64
+_SAMPLE_UNITS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class MessageColumns:
-    """Messages of one queue, as columns that have a value for each of them, in buffers as Arrow has them.
+    """Messages of one queue as columns, in buffers with the layout of Arrow arrays.
 
-    columns: by name, those asked for.  `queue_offset`, `offset`, `prepared_offset`: int64.  `born_time`, `store_time`:
-    int64, microseconds since 1970 UTC.  `flag`, `system_flag`, `reconsume_count`, `message_bytes`: int32.  `body`,
-    `message_id`, and `born_host`, `store_host` (of which `unpack_host` makes hosts): int32 bounds, and values.
-    `properties`: int32 bounds of each message's; bounds and values of their names; and of what they have.
-    A buffer may be longer than that.
+    columns: the requested ones by name.  `queue_offset`, `offset`, `prepared_offset`: int64.  `born_time`,
+    `store_time`: int64, microseconds since 1970 UTC.  `flag`, `system_flag`, `reconsume_count`, `message_bytes`: int32.
+    `body`, `message_id`, and `born_host`, `store_host` (for `unpack_host`): int32 bounds, and values.
+    `properties`: int32 bounds for each message; bounds and values of the names; bounds and values of the values.
+    A buffer may be longer than its contents.
     """
 
     count: int
@@ -38,20 +38,20 @@ class MessageColumns:
 
 
 class ColumnReader(StoreReader):
-    """A StoreReader that gives many messages at a time, without a Python object for any of them."""
+    """A StoreReader that returns many messages at a time, without a Python object for each."""
 
-    def news(self) -> object:
-        """What the store's owner has published; None where nobody tells.  While that is the same, no queue has more."""
-        self._look()
-        return self._news
+    def reader_state(self) -> object:
+        """Return the state that the owner published, or None.  While it is unchanged, no queue has new messages."""
+        self._refresh()
+        return self._reader_state
 
     def queues_of(self, topics: Collection[str] | None) -> list[tuple[str, int]]:
-        """The topic and id of each queue of these topics, in order; None for all but those of RocketMQ's own."""
+        """Return topic and id of each queue of these topics, sorted; None for all but RocketMQ's own topics."""
         wanted = (lambda topic: not is_system_topic(topic)) if topics is None else topics.__contains__
         return [(topic, queue_id) for topic, queue_id in self.queues() if wanted(topic)]
 
     def index_at(self, topic: str, queue_id: int, store_ms: int) -> int:
-        """The queue offset of the first message stored at a time or after it; of the next one, where all are before."""
+        """Return the queue offset of the first message stored at a time or later; the end of the queue if none is."""
         indexes = self.queue_range(topic, queue_id)
         queue = self._queue(topic, queue_id)
         if queue is None or not indexes:
@@ -61,23 +61,23 @@ class ColumnReader(StoreReader):
         return index + 1 if unit is not None and self._stored_ms(unit) < store_ms else index
 
     def _stored_ms(self, unit: QueueUnit) -> int:
-        """When a message was stored; before all others, where it was removed meanwhile."""
+        """Return the store time of a message; -1, before all others, if it was removed meanwhile."""
         try:
             return self.read(unit.offset).store_ms
         except NotFoundError:
             return -1
 
     def message_bytes(self, topic: str, queue_id: int, indexes: range) -> int:
-        """How many bytes each message takes about, by some of them."""
+        """Estimate the size of a message, from a sample."""
         queue = self._queue(topic, queue_id)
         if queue is None or not indexes:
             return 1
-        some = [queue.unit(index) for index in indexes[:: max(len(indexes) // _UNITS_LOOKED_AT, 1)]]
+        some = [queue.unit(index) for index in indexes[:: max(len(indexes) // _SAMPLE_UNITS, 1)]]
         sizes = [unit.message_bytes for unit in some if unit is not None]
         return sum(sizes) // len(sizes) if sizes else 1
 
-    def forward(self, topic: str, queue_id: int, indexes: range, bytes_max: int) -> int:
-        """The queue offset before which as many messages lie as take `bytes_max` at most, and one at least."""
+    def limit_range(self, topic: str, queue_id: int, indexes: range, bytes_max: int) -> int:
+        """Return the end of the messages that take `bytes_max` bytes together, but at least one message."""
         index = indexes.start
         while units := self._units(topic, queue_id, index, indexes.stop):
             for unit in parse_units(units):
@@ -97,22 +97,22 @@ class ColumnReader(StoreReader):
         tag: str | None = None,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
     ) -> Iterator[MessageColumns]:
-        """The messages of a part of `queue_range`, some megabyte at a time; both CRCs of each are compared.
+        """Yield the messages of a part of `queue_range`, about a megabyte at a time, after comparing both CRCs.
 
         wanted: names of columns, see MessageColumns.  tag: only messages that have it.
-        Raises: GoneError where they are not there any more; CorruptError; FullError for one that is too large.
+        Raises: GoneError if messages were removed; CorruptError; FullError for a message that is too large.
         """
-        self._look()
+        self._refresh()
         index = indexes.start
         while index < indexes.stop:
             units = self._units(topic, queue_id, index, indexes.stop)
             if not units:
-                raise _gone(self.path, topic, queue_id, index)
-            places = array("q", range(index, index + len(units) // UNIT_BYTES))
-            index += len(places)
-            if tag is not None and topic != DELAY_TOPIC:  # where times stand in the place of tags
-                units, places = _with_code(units, places, java_hash(tag))
-            part = _Part(topic, queue_id, memoryview(units), places)
+                raise _removed_error(self.path, topic, queue_id, index)
+            queue_offsets = array("q", range(index, index + len(units) // UNIT_BYTES))
+            index += len(queue_offsets)
+            if tag is not None and topic != DELAY_TOPIC:  # whose units have due times instead of tag codes
+                units, queue_offsets = _with_code(units, queue_offsets, java_hash(tag))
+            part = _Part(topic, queue_id, memoryview(units), queue_offsets)
             yield from self._columns(part, wanted, tag, message_bytes_max)
 
     def _units(self, topic: str, queue_id: int, index: int, stop: int) -> bytes:
@@ -123,17 +123,17 @@ class ColumnReader(StoreReader):
         self, part: _Part, wanted: Collection[str], tag: str | None, message_bytes_max: int
     ) -> Iterator[MessageColumns]:
         at = 0
-        while at < len(part.places):
+        while at < len(part.queue_offsets):
             units = part.units[at * UNIT_BYTES :]
             self._check(part, at, message_bytes_max)
             try:
-                data, count = self._log.pick(units, _BYTES_AT_ONCE)
+                data, count = self._log.select(units, _BYTES_AT_ONCE)
             except NotFoundError as error:
-                raise _gone(self.path, part.topic, part.queue_id, part.places[at]) from error
+                raise _removed_error(self.path, part.topic, part.queue_id, part.queue_offsets[at]) from error
             if count == 0:
                 self._refuse(part, at)
-            places = part.places[at : at + count]
-            found = columns_of(data, units, places, part.topic, part.queue_id, tag=tag, wanted=wanted)
+            queue_offsets = part.queue_offsets[at : at + count]
+            found = columns_of(data, units, queue_offsets, part.topic, part.queue_id, tag=tag, wanted=wanted)
             if isinstance(found, int):
                 self._refuse(part, at + found)
             if found[0]:
@@ -141,24 +141,24 @@ class ColumnReader(StoreReader):
             at += count
 
     def _check(self, part: _Part, at: int, message_bytes_max: int) -> None:
-        """Raise GoneError or FullError for a message that cannot be had."""
+        """Raise GoneError or FullError if a message cannot be returned."""
         unit = parse_unit(part.units, at * UNIT_BYTES)
         if unit == BLANK_UNIT or unit.message_bytes <= 0:
-            raise _gone(self.path, part.topic, part.queue_id, part.places[at])
+            raise _removed_error(self.path, part.topic, part.queue_id, part.queue_offsets[at])
         if unit.message_bytes > message_bytes_max:
             size = unit.message_bytes
             text = f"{self.path}: a message of {size} bytes at offset {unit.offset}; the limit is {message_bytes_max}"
             raise FullError(text, limit=message_bytes_max, size=size)
 
     def _refuse(self, part: _Part, at: int) -> NoReturn:
-        """Raise what is wrong with a message that its unit does not lead to."""
+        """Raise the error for a message that its unit does not lead to."""
         unit = parse_unit(part.units, at * UNIT_BYTES)
-        index = part.places[at]
+        index = part.queue_offsets[at]
         folder = os.path.join(self.path, QUEUES_FOLDER, part.topic, str(part.queue_id))
         try:
             message = self.read(unit.offset)
         except NotFoundError as error:
-            text = f"queue offset {index} leads to offset {unit.offset} of the commit log, where no message is"
+            text = f"queue offset {index} leads to offset {unit.offset} of the commit log, but there is no message"
             raise CorruptError(folder, index * UNIT_BYTES, "unit", text) from error
         what = f"number {message.queue_offset} of {message.topic}/{message.queue_id}, {message.message_bytes} bytes"
         text = f"queue offset {index} leads to another message, at offset {unit.offset} of the commit log: {what}"
@@ -167,20 +167,20 @@ class ColumnReader(StoreReader):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Units of a queue, and their queue offsets."""
+    """Units of a queue, with their queue offsets."""
 
     topic: str
     queue_id: int
     units: memoryview
-    places: array[int]
+    queue_offsets: array[int]
 
 
-def _with_code(units: bytes, places: array[int], code: int) -> tuple[bytes, array[int]]:
-    """Those that have a tag code, or may have it."""
+def _with_code(units: bytes, queue_offsets: array[int], code: int) -> tuple[bytes, array[int]]:
+    """Return the units that have a tag code, or may have it."""
     kept = [at for at, unit in enumerate(parse_units(units)) if unit.tag_code == code or unit.is_extended]
     parts = [units[at * UNIT_BYTES : (at + 1) * UNIT_BYTES] for at in kept]
-    return b"".join(parts), array("q", [places[at] for at in kept])
+    return b"".join(parts), array("q", [queue_offsets[at] for at in kept])
 
 
-def _gone(path: str, topic: str, queue_id: int, index: int) -> GoneError:
+def _removed_error(path: str, topic: str, queue_id: int, index: int) -> GoneError:
     return GoneError(f"{path}: the messages of {topic}/{queue_id} from queue offset {index} on were removed")

@@ -1,9 +1,8 @@
-"""Reading the messages of a commit log in the order in which they lie there, whatever their topic.
+"""Scans of a commit log from another process: its messages in order, and its end.
 
-Finds where a commit log ends whose owner tells readers nothing, as RocketMQ does not.
-
-RocketMQ cuts a damaged end off by going on before it: what lay behind stays in the file, with valid messages in it, and
-queues and key index go on leading to them.  Whoever has no owner to ask must therefore go through the last file.
+RocketMQ publishes no end of its log, so a reader must find it.  RocketMQ cuts off a damaged end by writing over it:
+later valid messages stay in the file, and the queues and the key index still lead to them.  Without an owner's sidecar,
+a reader must therefore walk through the last file.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _LENGTH_BYTES = 4
 
 
 class _Piece(NamedTuple):
-    """What lies at an offset of the log, in the file that starts at `start`.
+    """Bytes at an offset of the log, in the file that starts at `start`.
 
-    rest_bytes: from there to the end of the file.  complete: no more of that file may be read.
+    rest_bytes: the size from there to the end of the file.  complete: the piece has all readable bytes of that file.
     """
 
     start: int
@@ -43,10 +42,10 @@ class _Piece(NamedTuple):
 
 
 class LogScan:
-    """The commit log in `files`.
+    """A scan of the commit log in `files`.
 
-    end: up to where it may be read; None for up to where it ends, which is at the first zeros in place of a message.
-    Messages of a file that is removed meanwhile are left out.
+    end: of the readable part; None reads up to the first zeros in place of a message.
+    Messages in files that are removed meanwhile are skipped.
     """
 
     def __init__(self, files: FilesReader, end: int | None) -> None:
@@ -54,7 +53,7 @@ class LogScan:
         self._end = end
 
     def messages(self, offset: int) -> Iterator[StoredMessage]:
-        """The messages from the one at an offset on.  Raises: CorruptError where there should be one, and is none."""
+        """Yield the messages from the one at an offset on.  Raises: CorruptError at bytes that are not a message."""
         size = _PIECE_BYTES
         while (piece := self._piece(offset, size)) is not None:
             offset = piece.offset
@@ -75,7 +74,7 @@ class LogScan:
             size = _PIECE_BYTES if offset > piece.offset else max(min(found, piece.rest_bytes), 2 * size)
 
     def offset_by_time(self, store_ms: int) -> int:
-        """Where the first message lies that was stored at a time or after it; where they end, for none."""
+        """Return the offset of the first message stored at a time or later; the end if there is none."""
         self._files.refresh()
         at = self._files.min_offset
         for start in self._files.offsets:
@@ -83,7 +82,7 @@ class LogScan:
             if first is None or first.store_ms >= store_ms:
                 break
             at = start
-        # By its pieces first, of which little is looked at.
+        # In large pieces first, of which only the store times matter.
         while (piece := self._piece(at, _PIECE_BYTES)) is not None:
             found = walk(bytes(piece.data), piece.offset, check=False)
             if found.store_ms >= store_ms or found.consumed == 0:
@@ -95,8 +94,8 @@ class LogScan:
             at = message.offset + message.message_bytes
         return at
 
-    def check_place(self, offset: int) -> None:
-        """Raise ValueError where a message lies about an offset, and not at it."""
+    def check_start(self, offset: int) -> None:
+        """Raise ValueError if an offset is inside of a message."""
         if offset <= self._files.min_offset:
             return
         at, size = self._files.start_of(offset), _PIECE_BYTES
@@ -107,10 +106,10 @@ class LogScan:
             size = _PIECE_BYTES if found.consumed else 2 * size
             at += found.consumed
         if at != offset:
-            raise ValueError(f"{offset} does not lie on a message of {self._files.folder}")
+            raise ValueError(f"{offset} is not the start of a message in {self._files.folder}")
 
     def _piece(self, offset: int, size: int) -> _Piece | None:
-        """Up to so many bytes from an offset on, of one file; None at the end.  Raises: CorruptError for a gap."""
+        """Return up to `size` bytes at an offset, of one file; None at the end.  Raises: CorruptError for a gap."""
         while True:
             offset = max(offset, self._files.min_offset)
             try:
@@ -118,7 +117,7 @@ class LogScan:
                 rest_bytes = start + self._files.file_bytes(start) - offset
                 if rest_bytes <= 0 and start != self._files.offsets[-1]:
                     path = self._files.path_of(start)
-                    raise CorruptError(path, offset - start, "gap", "the file behind it is missing")
+                    raise CorruptError(path, offset - start, "gap", "the next file is missing")
                 limit = rest_bytes if self._end is None else min(rest_bytes, self._end - offset)
                 if limit <= 0:
                     return None
@@ -136,20 +135,20 @@ _MAGIC = re.compile(b"|".join(map(re.escape, _MAGICS)))
 
 
 class LogEnd:
-    """The end of the log in `files`; each look goes on from the one before."""
+    """Finds the end of the log in `files`; each search resumes at the last end."""
 
     def __init__(self, files: FilesReader) -> None:
         self._files = files
         self._end: int | None = None
-        self._last_ms = 0  # when the last message before the end was stored
-        self._seen = (0, b"")  # an end, and what lies there, behind which no message comes
+        self._last_ms = 0  # store time of the last message before the end
+        self._seen = (0, b"")  # an end, and the bytes there, after which there is no later message
 
     def is_before_last_file(self, offset: int) -> bool:
-        """Whether an offset lies before the last file, so that the end need not be looked for."""
+        """Return whether an offset is before the last file, so that the end does not matter."""
         return bool(self._files.offsets) and offset <= self._files.offsets[-1] and offset <= self._start()
 
     def find(self) -> int:
-        """Return up to where the log has messages now."""
+        """Return the present end of the messages in the log."""
         self._files.refresh()
         if self._end is None or self._end < self._files.min_offset:
             self._end = self._start()
@@ -159,7 +158,7 @@ class LogEnd:
                 start = self._files.start_of(self._end)
                 rest_bytes = start + self._files.file_bytes(start) - self._end
                 if not any(self._files.read(BLANK.size, self._end)):
-                    return self._end  # what mostly lies there: nothing more has come
+                    return self._end  # the common case: no new message
                 data = self._files.read(min(size, max(rest_bytes, 0)), self._end)
             except NotFoundError:
                 return self._end
@@ -173,20 +172,20 @@ class LogEnd:
                 size = _PIECE_BYTES if found.consumed else 2 * size
             elif found.stop is WalkStop.END and data:
                 size = _PIECE_BYTES
-            elif not self._pass_damage():
+            elif not self._skip_damage():
                 return self._end
 
     def _start(self) -> int:
-        """Where the last file starts that begins with a message; RocketMQ makes files ahead."""
+        """Return the start of the last file that starts with a message; RocketMQ creates files ahead."""
         for start in reversed(self._files.offsets):
             if any(self._files.read(BLANK.size, start)):
                 return start
         return self._files.min_offset
 
-    def _pass_damage(self) -> bool:
-        """Move past a damaged message to the next one that was stored after the last; whether there is one.
+    def _skip_damage(self) -> bool:
+        """Move past damage to the next message, if it was stored after the last one; return whether there is one.
 
-        One that was stored before it lay there before the end was cut off.
+        An older message is a remnant from before the end was cut off.
         """
         assert self._end is not None
         head = self._files.read(_HEAD_BYTES, self._end)

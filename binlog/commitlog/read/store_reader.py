@@ -1,4 +1,4 @@
-"""Reading a store that another process writes, or nobody: by queue, by place, by time; and following a queue."""
+"""A reader of a store that another process may be writing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from binlog.commitlog.files.files_reader import FilesReader, message_at
 from binlog.commitlog.indexes.consume_queue import find_by_time, list_queues
-from binlog.commitlog.indexes.key_lookup import KeyIndexReader, messages_with_key, slots_of
+from binlog.commitlog.indexes.key_lookup import KeyIndexReader, key_slots_of, messages_with_key
 from binlog.commitlog.read.log_scan import LogEnd, LogScan
 from binlog.commitlog.read.queue_reader import QueueReader
 from binlog.commitlog.recovery.store_state import SidecarReader
@@ -19,50 +19,50 @@ from binlog.format.commitlog.indexes import BLANK_UNIT, QueueUnit
 from binlog.format.commitlog.message import DAMAGED_CONTENT, StoredMessage
 from binlog.format.commitlog.message_parts import TAGS, java_hash, parse_properties
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
-from binlog.format.commitlog.store_files import News
+from binlog.format.commitlog.store_files import ReaderState
 from binlog.storage.directory import Directory
 from binlog.storage.files import is_folder
 from binlog.storage.handle import Closing
 
 _UNITS_AT_ONCE = 256
 _OPEN_QUEUES_MAX = 64
-# A store that RocketMQ writes rings no bell; and an owner may die before it does.
-_LOOK_SECONDS = 0.05
-_LOOK_SECONDS_WITH_BELL = 5.0
+# RocketMQ has no doorbell; and an owner may die before it rings.
+_POLL_SECONDS = 0.05
+_POLL_SECONDS_WITH_DOORBELL = 5.0
 
 
 def check_is_store(path: str) -> None:
-    """Raise NotFoundError if the folder holds no store."""
+    """Raise NotFoundError if the folder is not a store."""
     if not os.path.isdir(os.path.join(path, COMMIT_LOG_FOLDER)):
-        raise NotFoundError(f"{path} is no store: it has no folder {COMMIT_LOG_FOLDER}")
+        raise NotFoundError(f"{path} is not a store: it has no folder {COMMIT_LOG_FOLDER}")
 
 
 class StoreReader(Closing):
-    """The store in the folder `path`.  Use as a context manager.  For one thread.
+    """A reader of the store in the folder `path`.  Use it as a context manager, from one thread.
 
-    With sync flush it sees only what is on the disk; otherwise what is in the files.  Needs no permission to write.
-    Raises: NotFoundError, AccessError; VersionError if it cannot read the store's queues.
+    With Flush.SYNC it sees only messages on the disk; otherwise messages in the files.  It needs no permission to
+    write.  The constructor raises NotFoundError, AccessError; VersionError if it cannot read the queues of the store.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, key_slots: int | None = None) -> None:
-        """key_slots: of each file of the key index; as the owner tells unless given, or else as RocketMQ has it."""
+        """key_slots: the slots of each key index file; by default as published by the owner, or RocketMQ's default."""
         self.path = os.path.abspath(path)
         self._closed = False
         self._key_slots = key_slots
         self._index: KeyIndexReader | None = None
         self._queues: OrderedDict[tuple[str, int], QueueReader] = OrderedDict()
-        self._news: News | None = None
+        self._reader_state: ReaderState | None = None
         refuse_features(self.path, reading=True)
         self._directory = Directory(self.path)
         check_is_store(self.path)
         self._log = FilesReader(os.path.join(self.path, COMMIT_LOG_FOLDER))
         self._log_end = LogEnd(self._log)
-        self._end: int | None = None  # of the log, where nobody tells; None until it is needed
+        self._end: int | None = None  # of the log, if the owner does not publish it; None until it is needed
         self._sidecar: SidecarReader | None = None
-        self._look()
+        self._refresh()
 
-    def _look(self) -> None:
-        """See what is new."""
+    def _refresh(self) -> None:
+        """Read the published state again."""
         if self._closed:
             raise ClosedError(f"the reader of {self.path} is closed")
         self._end = None
@@ -71,30 +71,30 @@ class StoreReader(Closing):
                 self._sidecar = SidecarReader(self._directory)
             except NotFoundError:
                 return
-        self._news = self._sidecar.news()
+        self._reader_state = self._sidecar.reader_state()
 
     def _readable_end(self) -> int:
-        """Up to where the log may be read, as its owner says or, if nobody does, as it is found."""
-        if self._news is not None:
-            return self._news.readable_end
+        """Return the end of the readable log, as the owner published it, or else as found in the files."""
+        if self._reader_state is not None:
+            return self._reader_state.readable_end
         if self._end is None:
             self._end = self._log_end.find()
         return self._end
 
     def _is_readable(self, end: int) -> bool:
-        """Whether what ends there may be read."""
-        return (self._news is None and self._log_end.is_before_last_file(end)) or end <= self._readable_end()
+        """Return whether bytes that end at `end` may be read."""
+        return (self._reader_state is None and self._log_end.is_before_last_file(end)) or end <= self._readable_end()
 
-    def _counts(self, unit: QueueUnit) -> bool:
+    def _is_unit_readable(self, unit: QueueUnit) -> bool:
         if unit.offset < 0 or unit.message_bytes <= 0:
             return False
         return unit == BLANK_UNIT or self._is_readable(unit.offset + unit.message_bytes)
 
-    def _leads_there(self, topic: str, queue_id: int) -> Callable[[int, QueueUnit], bool]:
-        """Whether the message of a queue offset lies where a unit says."""
+    def _log_matcher(self, topic: str, queue_id: int) -> Callable[[int, QueueUnit], bool]:
+        """Return a function: whether the message with a queue offset is where its unit says."""
 
-        def leads_there(index: int, unit: QueueUnit) -> bool:
-            if self._news is not None or unit.offset < self._log_start:
+        def matches_log(index: int, unit: QueueUnit) -> bool:
+            if self._reader_state is not None or unit.offset < self._log_start:
                 return True
             try:
                 message = message_at(self._log, unit.offset)
@@ -104,89 +104,90 @@ class StoreReader(Closing):
                 return error.rule in DAMAGED_CONTENT
             return (message.topic, message.queue_id, message.queue_offset) == (topic, queue_id, index)
 
-        return leads_there
+        return matches_log
 
     @property
     def _log_start(self) -> int:
-        if self._news is not None:
-            return self._news.log_start
+        if self._reader_state is not None:
+            return self._reader_state.log_start
         self._log.refresh()
         return self._log.min_offset
 
     def read(self, offset: int) -> StoredMessage:
-        """The message that lies at an offset of the commit log.
+        """Return the message at an offset of the commit log.
 
-        Raises: NotFoundError where none is so low, or none may be read so high; CorruptError where none begins there.
+        Raises: NotFoundError if the offset is below all messages or above all readable ones; CorruptError if no message
+        starts there.
         """
         if not self._is_readable(offset + 1):
-            self._look()
+            self._refresh()
             if not self._is_readable(offset + 1):
-                raise NotFoundError(f"{self._log.folder}: no message at {offset} that may be read")
+                raise NotFoundError(f"{self._log.folder}: no readable message at {offset}")
         return message_at(self._log, offset)
 
     def scan(self, offset: int | None = None) -> Iterator[StoredMessage]:
-        """The messages that may be read now, whatever their topic, in the order of the commit log.
+        """Yield the messages that are readable now, of all topics, in the order of the commit log.
 
-        offset: of the one to begin with; None for the first one that is there.  Those that are removed are left out.
-        Raises: ValueError where a message lies about the offset, and not at it; CorruptError.
+        offset: of the first message; None for the oldest.  Messages that are removed meanwhile are skipped.
+        Raises: ValueError if the offset is inside of a message; CorruptError.
         """
-        self._look()
+        self._refresh()
         scan = LogScan(self._log, self._readable_end())
         if offset is not None:
-            scan.check_place(offset)
+            scan.check_start(offset)
         return scan.messages(self._log_start if offset is None else offset)
 
     def log_range(self) -> tuple[int, int | None]:
-        """Where in the commit log its first file starts, and up to where it may be read; None where nobody tells."""
-        self._look()
-        return self._log_start, None if self._news is None else self._news.readable_end
+        """Return the start of the commit log, and the end of its readable part if the owner publishes it, or None."""
+        self._refresh()
+        return self._log_start, None if self._reader_state is None else self._reader_state.readable_end
 
     def log_offset_by_time(self, store_ms: int) -> int:
-        """Where in the commit log the first message lies that was stored at a time or after it; the end, for none."""
-        self._look()
+        """Return the log offset of the first message stored at a time or later; the end if there is none."""
+        self._refresh()
         return LogScan(self._log, self._readable_end()).offset_by_time(store_ms)
 
     def find(
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**62, count: int = 64
     ) -> list[StoredMessage]:
-        """The messages of a topic that have a key and were stored within these times, so many at most, newest first.
+        """Return up to `count` messages of a topic with a key, stored within these times, newest first.
 
         Raises: CorruptError.
         """
-        self._look()
+        self._refresh()
         index = self._key_index()
         if index is None:
             return []
         end = self._readable_end()
-        # What lies behind is being told of just now, and may not be on the disk; or it was cut off.
+        # Messages after the end may not be on the disk yet, or were cut off.
         offsets = (offset for offset in index.find(topic, key, begin_ms, end_ms) if self._log_start <= offset < end)
         return messages_with_key(offsets, self.read, topic, key, begin_ms, end_ms, count)
 
     def _key_index(self) -> KeyIndexReader | None:
         folder = os.path.join(self.path, INDEX_FOLDER)
         if self._index is None and os.path.isdir(folder):
-            self._index = KeyIndexReader(folder, slots_of(self._key_slots, self._news))
+            self._index = KeyIndexReader(folder, key_slots_of(self._key_slots, self._reader_state))
         return self._index
 
     def queues(self, topic: str | None = None) -> list[tuple[str, int]]:
-        """The topic and the id of each queue that is there, of one topic or of all."""
+        """Return topic and id of each queue, of one topic or of all."""
         return list_queues(os.path.join(self.path, QUEUES_FOLDER), topic)
 
     def queue_range(self, topic: str, queue_id: int) -> range:
-        """The queue offsets that a queue has now; none where it is not there."""
-        self._look()
+        """Return the present queue offsets of a queue; an empty range if it does not exist."""
+        self._refresh()
         queue = self._queue(topic, queue_id)
         return range(0) if queue is None else queue.indexes(self._log_start)
 
     def pull(
         self, topic: str, queue_id: int, index: int, count: int, *, tag: str | None = None
     ) -> tuple[list[StoredMessage], int]:
-        """The messages among up to so many of a queue, from a queue offset on, and the queue offset to go on from.
+        """Return the messages among the next `count` of a queue from a queue offset on, and the offset to resume at.
 
-        tag: only those that have it.  Where messages are no longer there, it goes on with the first that is.
+        tag: only messages that have it.  If the first messages were removed, it starts with the first that remains.
         Raises: CorruptError.
         """
-        self._look()
+        self._refresh()
         queue = self._queue(topic, queue_id)
         if queue is None:
             return [], index
@@ -212,10 +213,10 @@ class StoreReader(Closing):
         tag: str | None = None,
         timeout: float | None = None,
     ) -> Iterator[StoredMessage]:
-        """The messages of a queue from a queue offset on, and then those that come, as they come.
+        """Yield the messages of a queue from a queue offset on, and then new ones as they are appended.
 
-        index: None begins with what comes next.  timeout: ends once none has come for so many seconds.
-        Blocks: until there is one.
+        index: None starts with the next new message.  timeout: end after this many seconds without a message.
+        Blocks while there is no message.
         """
         at = self.queue_range(topic, queue_id).stop if index is None else index
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -226,20 +227,20 @@ class StoreReader(Closing):
                 at = after
                 deadline = None if timeout is None else time.monotonic() + timeout
                 continue
-            left = _LOOK_SECONDS_WITH_BELL if deadline is None else deadline - time.monotonic()
+            left = _POLL_SECONDS_WITH_DOORBELL if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 return
             self.wait(left)
 
     def wait(self, timeout: float) -> None:
-        """Wait until something may be new since the last look, for `timeout` seconds at most, now and then for less."""
-        if self._sidecar is None or self._news is None:
-            time.sleep(min(timeout, _LOOK_SECONDS))
+        """Wait up to `timeout` seconds until there may be new messages; may return earlier without any."""
+        if self._sidecar is None or self._reader_state is None:
+            time.sleep(min(timeout, _POLL_SECONDS))
         else:
-            self._sidecar.wait(min(timeout, _LOOK_SECONDS_WITH_BELL))
+            self._sidecar.wait(min(timeout, _POLL_SECONDS_WITH_DOORBELL))
 
     def find_by_time(self, topic: str, queue_id: int, store_ms: int) -> int:
-        """The queue offset of the first message stored at a time or after it; see `MessageStore.find_by_time`."""
+        """Return the queue offset of the first message stored at a time or later; see `MessageStore.find_by_time`."""
         queue = self._queue(topic, queue_id)
         if queue is None:
             return 0
@@ -247,13 +248,13 @@ class StoreReader(Closing):
         return find_by_time(indexes, queue.unit, store_ms, lambda unit: self.read(unit.offset).store_ms)
 
     def find_by_offset(self, topic: str, queue_id: int, offset: int) -> int:
-        """The queue offset of the first message that lies at an offset of the log or behind it; the end, for none."""
+        """Return the queue offset of the first message at or after an offset of the log; the end if there is none."""
         indexes = self.queue_range(topic, queue_id)
         queue = self._queue(topic, queue_id)
         return indexes.start if queue is None else queue.index_of(indexes, offset)
 
     def log_offsets(self, topic: str, queue_id: int, indexes: range) -> list[tuple[int, int]]:
-        """The queue offset of each message of a range, and where in the commit log it lies."""
+        """Return queue offset and log offset of each message in a range."""
         queue = self._queue(topic, queue_id)
         found: list[tuple[int, int]] = []
         while queue is not None and indexes and (units := queue.units(indexes.start, len(indexes))):
@@ -268,7 +269,7 @@ class StoreReader(Closing):
             if not is_folder(folder):
                 return None
             found = self._queues[topic, queue_id] = QueueReader(
-                folder, self._counts, self._leads_there(topic, queue_id)
+                folder, self._is_unit_readable, self._log_matcher(topic, queue_id)
             )
             if len(self._queues) > _OPEN_QUEUES_MAX:
                 self._queues.popitem(last=False)[1].close()
@@ -276,7 +277,7 @@ class StoreReader(Closing):
         return found
 
     def close(self) -> None:
-        """Give its descriptors back; a second call does nothing."""
+        """Close the descriptors; a second call does nothing."""
         if self._closed:
             return
         self._closed = True

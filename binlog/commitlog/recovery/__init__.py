@@ -1,1 +1,1 @@
-"""Opening a store: which state it was left in, what it supports, and how it is recovered."""
+"""Opening a store: reading the state that it was left in, refusing unknown features, and recovery."""

@@ -1,7 +1,8 @@
-"""Making a store whole again, after a clean stop as after a crash.
+"""Recovery of a store, after a clean stop as after a crash.
 
-The commit log is gone through from a file of which all before is known to be good; it ends before the first bytes that
-are no message, and what lies behind is erased.  The queues are told of all these messages again, and end where it does.
+Recovery walks through the commit log from a file before which everything is known to be good.  The log ends before the
+first bytes that are not a message, and everything after that end is erased.  The walked messages are dispatched again,
+and the queues end where the log ends.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from binlog.commitlog.append.commit_log import CommitLog
 from binlog.commitlog.files.mapped_file import MappedFile
 from binlog.commitlog.files.transient_pool import TransientStorePool
 from binlog.commitlog.indexes.consume_queue import ConsumeQueues
-from binlog.commitlog.indexes.dispatch import Dispatcher, QueuesFlushing
+from binlog.commitlog.indexes.dispatch import Dispatcher, IndexFlusher
 from binlog.commitlog.indexes.key_index import KeyIndex
 from binlog.commitlog.indexes.key_lookup import keys_of
 from binlog.errors import CorruptError, NotFoundError
@@ -27,107 +28,107 @@ def recover(
     queues: ConsumeQueues,
     index: KeyIndex,
     dispatcher: Dispatcher,
-    queues_flushing: QueuesFlushing,
+    index_flusher: IndexFlusher,
     pool: TransientStorePool,
     *,
     crashed: bool,
 ) -> None:
-    """Recover a store that nobody uses yet.
+    """Recover a store before its first use.
 
-    crashed: the process that had it before did not stop cleanly; then the log is gone through from a file whose first
-    message was stored before the checkpoint.  Otherwise the last three files are.
+    crashed: the last owner did not stop cleanly.  Then the walk starts at the last file whose first message was stored
+    before the checkpoint.  After a clean stop it covers the last three files.
     """
     log.files.load()
-    left = pool.left()
-    for buffer in left:
-        log.adopt(buffer, buffer.offset or 0)
+    remnants = pool.remnants()
+    for buffer in remnants:
+        log.recover_buffer(buffer, buffer.offset or 0)
     queues.load()
-    checkpoint = queues_flushing.read()
+    checkpoint = index_flusher.read()
     if crashed:
-        queues_flushing.forget()  # another crash, in the middle of this, leaves what it says of queues and index untrue
+        index_flusher.reset()  # if this recovery crashes too, the checkpoint must not cover queues and index
     recovery_ms = checkpoint.recovery_ms
-    again_ms = index.load(believed_ms=recovery_ms if crashed else None, removing=queues_flushing.forget)
-    if again_ms is None and index.empty and checkpoint.index_ms > 0:
-        again_ms = 0  # somebody removed its files
-        queues_flushing.forget()
-    start = told_from = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
+    missing_from_ms = index.load(trusted_ms=recovery_ms if crashed else None, removing=index_flusher.reset)
+    if missing_from_ms is None and index.empty and checkpoint.index_ms > 0:
+        missing_from_ms = 0  # a user removed the index files
+        index_flusher.reset()
+    start = replay_from = _start_after_crash(log, recovery_ms) if crashed else _start_after_clean_stop(log)
     for key, queue in queues.items():
         queue.recover(start if crashed else None)
         if crashed:
-            queue.truncate(log.files.max_offset, _leads_there(log, key))
-    anew = bool(log.files.files) and not any(queue.max_index for queue in queues)
-    changed = crashed or anew or again_ms is not None
-    if again_ms is not None:
-        _put_keys(log, index, _start_after_crash(log, again_ms - 1), start)
-    if anew:
-        told_from = log.files.min_offset  # somebody removed the files
-        queues_flushing.forget()
-    if not _tell(log, queues, dispatcher, told_from, again=crashed):
+            queue.truncate(log.files.max_offset, _log_matcher(log, key))
+    rebuild = bool(log.files.files) and not any(queue.max_index for queue in queues)
+    changed = crashed or rebuild or missing_from_ms is not None
+    if missing_from_ms is not None:
+        _put_keys(log, index, _start_after_crash(log, missing_from_ms - 1), start)
+    if rebuild:
+        replay_from = log.files.min_offset  # a user removed the queue files
+        index_flusher.reset()
+    if not _dispatch(log, queues, dispatcher, replay_from, torn=crashed):
         changed = True
-        queues_flushing.forget()
+        index_flusher.reset()
         for queue in queues:
             queue.clear()
-        _tell(log, queues, dispatcher, log.files.min_offset, anew=True)
+        _dispatch(log, queues, dispatcher, log.files.min_offset, rebuild=True)
     end = dispatcher.offset
     if end < start:
-        text = "no whole message lies here, and others follow: queues cannot be made anew, and the log is left as it is"
+        text = "no whole message is here, but messages follow: queues cannot be rebuilt, and the log was not changed"
         raise CorruptError(log.files.folder, end, "message", text)
     if log.files.files:
         if crashed:
-            log.files.write_anew(start, end)
+            log.files.rewrite(start, end)
         log.files.truncate(end)
-    for buffer in left:
+    for buffer in remnants:
         buffer.remove()
     if not index.ends_with(end, _stored_ms(log)):
         changed = True
-        queues_flushing.forget()
+        index_flusher.reset()
         index.truncate(end, _stored_ms(log))
-        # RocketMQ puts no keys of messages that lie before those it cut off, and neither did telling them just now.
+        # RocketMQ adds no keys of messages before those that it cut off, and the dispatch above skipped them as well.
         _put_keys(log, index, index.end_offset, end)
     for key, queue in queues.items():
-        queue.truncate(end, _leads_there(log, key))  # RocketMQ leaves units of messages that it cut off
+        queue.truncate(end, _log_matcher(log, key))  # RocketMQ leaves the units of messages that it cut off
         queue.correct_min_index(log.files.min_offset)
     log.queue_offsets = {key: queue.max_index for key, queue in queues.items()}
-    log.recovered(dispatcher.store_ms)
+    log.resume_from(dispatcher.store_ms)
     if changed:
-        queues_flushing.flush(0)
+        index_flusher.flush(0)
 
 
-def _tell(
+def _dispatch(
     log: CommitLog,
     queues: ConsumeQueues,
     dispatcher: Dispatcher,
     start: int,
     *,
-    again: bool = False,
-    anew: bool = False,
+    torn: bool = False,
+    rebuild: bool = False,
 ) -> bool:
-    """Tell of all messages from an offset on; False where a queue lacks some that lie before.
+    """Dispatch all messages from an offset on; return False if a queue lacks earlier messages.
 
-    That is so where somebody removed files of it.  again: after a crash, remove the units of these messages first,
-    because a power cut may have left half of any.  anew: no queue has any, so each begins with what comes first.
+    A queue lacks some if a user removed files of it.  torn: after a crash, first drop the units of these messages,
+    because a power cut may have torn any of them.  rebuild: the queues are empty, so each starts at its first message.
     """
     dispatcher.offset = start
     ends = {queue_id: queue.max_index for queue_id, queue in queues.items()}
-    uncut = dict(queues.items()) if again else {}
-    for stop, found in log.walks(start, log.files.max_offset, check=True):
+    uncut = dict(queues.items()) if torn else {}
+    for stop, found in log.walk_range(start, log.files.max_offset, check=True):
         for run in found.runs:
             queue_id = run.topic.decode("utf-8", "replace"), run.queue_id
             end = ends.get(queue_id, 0)
-            if run.first_queue_offset > end and not anew:
+            if run.first_queue_offset > end and not rebuild:
                 return False
             if (queue := uncut.pop(queue_id, None)) is not None:
                 queue.cut(run.first_queue_offset)
             ends[queue_id] = max(end, run.first_queue_offset + len(run.units) // UNIT_BYTES)
-        dispatcher.tell(found)
+        dispatcher.dispatch(found)
         dispatcher.offset = stop
     return True
 
 
-def _leads_there(log: CommitLog, key: tuple[str, int]) -> Callable[[int, QueueUnit], bool]:
-    """Whether the message of a queue's offset lies where a unit says, or it was removed."""
+def _log_matcher(log: CommitLog, key: tuple[str, int]) -> Callable[[int, QueueUnit], bool]:
+    """Return a function: whether the message with a queue offset is where its unit says, or was removed."""
 
-    def leads_there(index: int, unit: QueueUnit) -> bool:
+    def matches_log(index: int, unit: QueueUnit) -> bool:
         if unit.offset < log.files.min_offset:
             return True
         try:
@@ -136,19 +137,19 @@ def _leads_there(log: CommitLog, key: tuple[str, int]) -> Callable[[int, QueueUn
             return False
         return (message.topic, message.queue_id, message.queue_offset) == (*key, index)
 
-    return leads_there
+    return matches_log
 
 
 def _put_keys(log: CommitLog, index: KeyIndex, start: int, end: int) -> None:
-    """Put the keys of all messages between two offsets; in a file with damage, of those before that."""
+    """Put the keys of all messages between two offsets; of a damaged file, of those before the damage."""
     for file in log.files:
         if file.offset < end and file.end > start:
-            for _, found in log.walks(file.offset, min(file.end, end), check=False):
+            for _, found in log.walk_range(file.offset, min(file.end, end), check=False):
                 index.put(found.keys)
 
 
 def _stored_ms(log: CommitLog) -> Callable[[int, int], int | None]:
-    """When the message at an offset was stored, if it has a key of this hash."""
+    """Return a function: the store time of the message at an offset, if it has a key with this hash."""
 
     def stored_ms(hash_: int, offset: int) -> int | None:
         try:
@@ -168,7 +169,7 @@ def _start_after_clean_stop(log: CommitLog) -> int:
 
 
 def _start_after_crash(log: CommitLog, recovery_ms: int) -> int:
-    """The last file whose first message was stored before the checkpoint, or the first file."""
+    """Return the start of the last file whose first message was stored before the checkpoint, or of the first file."""
     for file in reversed(log.files.files):
         store_ms = _first_store_ms(log, file)
         if store_ms is not None and store_ms <= recovery_ms:

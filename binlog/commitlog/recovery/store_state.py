@@ -1,10 +1,7 @@
-"""What a store says of itself beside its messages: who has it, how it was left, what readers are told.
+"""The state files of a store: the sidecar for readers, the checkpoint, and the abort marker.
 
-Telling readers in other processes what there is, and being told.
-
-Whether the process that had a store before ended as it should.
-
-As in RocketMQ the file `abort` is there from the first moment to the last of a clean stop.
+The owner publishes the readable range of the log in the sidecar.  As in RocketMQ, the file `abort` exists from the
+opening of a store until the end of a clean stop, so the next owner knows whether the store crashed.
 """
 
 from __future__ import annotations
@@ -17,12 +14,12 @@ from binlog.format.commitlog.names import ABORT_FILE, CHECKPOINT_FILE, LOCK_FILE
 from binlog.format.commitlog.store_files import (
     CHECKPOINT_FILE_BYTES,
     DOORBELL_OFFSET,
-    NEWS_OFFSET,
+    READER_STATE_OFFSET,
     SIDECAR_BYTES,
     SIDECAR_FILE,
-    News,
+    ReaderState,
     StoreCheckpoint,
-    pack_news,
+    pack_reader_state,
     pack_sidecar,
     parse_checkpoint,
     parse_sidecar,
@@ -33,38 +30,38 @@ from binlog.storage.files import read_at, write_at
 from binlog.storage.locking.directory_lock import find_owner
 from binlog.storage.waiting.doorbell import Doorbell
 
-_LOOKS_MAX = 100  # a look may meet a write that is half done
+_ATTEMPTS_MAX = 100  # a read may see a write that is half done
 
 
 class Sidecar:
-    """The owner's: publishes news, and wakes those who wait for them."""
+    """The sidecar as its owner writes it: publishes the reader state, and wakes waiting readers."""
 
-    def __init__(self, directory: Directory, news: News) -> None:
+    def __init__(self, directory: Directory, reader_state: ReaderState) -> None:
         self._path = directory.file_path(SIDECAR_FILE)
         self._directory = directory
         is_there = directory.has(SIDECAR_FILE)
         self._fd = directory.open(SIDECAR_FILE, writable=True) if is_there else directory.create(SIDECAR_FILE)
         found = parse_sidecar(read_at(self._fd, SIDECAR_BYTES, 0, self._path))
-        self._bell = (found[1] if found else 0) + 1 & 0xFFFFFFFF
-        write_at(self._fd, pack_sidecar(news, doorbell=self._bell), 0, self._path)
+        self._doorbell_value = (found[1] if found else 0) + 1 & 0xFFFFFFFF
+        write_at(self._fd, pack_sidecar(reader_state, doorbell=self._doorbell_value), 0, self._path)
         self._doorbell = Doorbell(self._fd, DOORBELL_OFFSET)
         self._doorbell.wake()
 
-    def publish(self, news: News) -> None:
-        """Tell readers.  The news first, then the bell, then the waking: so that nobody sleeps over them."""
-        write_at(self._fd, pack_news(news), NEWS_OFFSET, self._path)
-        self._bell = self._bell + 1 & 0xFFFFFFFF
-        write_at(self._fd, self._bell.to_bytes(4, "big"), DOORBELL_OFFSET, self._path)
+    def publish(self, reader_state: ReaderState) -> None:
+        """Publish the state: the fields first, then the doorbell, then the wake-up, so that no reader misses it."""
+        write_at(self._fd, pack_reader_state(reader_state), READER_STATE_OFFSET, self._path)
+        self._doorbell_value = self._doorbell_value + 1 & 0xFFFFFFFF
+        write_at(self._fd, self._doorbell_value.to_bytes(4, "big"), DOORBELL_OFFSET, self._path)
         self._doorbell.wake()
 
     def close(self) -> None:
-        """Give its descriptor back."""
+        """Close the descriptor."""
         self._doorbell.close()
         self._directory.close_file(self._fd)
 
 
 class SidecarReader:
-    """A reader's.  Raises, in making one: NotFoundError where there is none; AccessError."""
+    """The sidecar as a reader sees it.  The constructor raises NotFoundError if there is none; AccessError."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -73,73 +70,73 @@ class SidecarReader:
         self._doorbell = Doorbell(self._file.fd, DOORBELL_OFFSET)
         self._seen = 0
 
-    def news(self) -> News | None:
-        """What was published last; None where the file is of another kind or version, or from before RocketMQ came."""
-        with own_errors(self._path, "asking who had the store last"):
+    def reader_state(self) -> ReaderState | None:
+        """Return the last published state; None if the file has another kind or version, or RocketMQ wrote later."""
+        with own_errors(self._path, "reading the last owner of the store"):
             if os.stat(LOCK_FILE, dir_fd=self._directory.fd).st_size > 0:
                 return None
-        for _ in range(_LOOKS_MAX):
+        for _ in range(_ATTEMPTS_MAX):
             found = parse_sidecar(read_at(self._file.fd, SIDECAR_BYTES, 0, self._path))
             if found is not None:
-                news, self._seen = found
-                return news
+                reader_state, self._seen = found
+                return reader_state
         return None
 
     def wait(self, timeout: float) -> None:
-        """Wait until there may be other news than those given last, for `timeout` seconds at most."""
+        """Wait up to `timeout` seconds for a state other than the last one returned."""
         self._doorbell.wait(self._seen, timeout)
 
     def close(self) -> None:
-        """Give its descriptor back."""
+        """Close the descriptors."""
         self._doorbell.close()
         self._file.close()
 
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """A store at one moment.
+    """The state of a store at one moment.
 
-    owned: a process has it.  owner: a text that names it, where that can be known.
-    aborted: the marker is there that a clean stop removes.
-    news, checkpoint: None where there are none, or none that can be read.
+    owned: a process has the store open for writing.  owner: a text that names it, if that can be known.
+    aborted: the abort marker exists, which a clean stop removes.
+    reader_state, checkpoint: None if the file is missing or cannot be read.
     """
 
     owned: bool
     owner: str | None
     aborted: bool
-    news: News | None
+    reader_state: ReaderState | None
     checkpoint: StoreCheckpoint | None
 
     @property
     def clean(self) -> bool:
-        """Nobody has it, and whoever had it stopped as they should."""
+        """Return whether no process has the store, and its last owner stopped cleanly."""
         return not self.owned and not self.aborted
 
 
-def look(directory: Directory) -> StoreState:
-    """The state of the store in a folder.  Raises: AccessError."""
+def read_state(directory: Directory) -> StoreState:
+    """Return the state of the store in a folder.  Raises: AccessError."""
     owned, owner = find_owner(directory, LOCK_FILE)
-    return StoreState(owned, owner, directory.has(ABORT_FILE), _news(directory), read_checkpoint(directory))
+    return StoreState(owned, owner, directory.has(ABORT_FILE), _reader_state(directory), read_checkpoint(directory))
 
 
-def _news(directory: Directory) -> News | None:
+def _reader_state(directory: Directory) -> ReaderState | None:
     try:
         sidecar = SidecarReader(directory)
     except NotFoundError:
         return None
-    return sidecar.news()
+    return sidecar.reader_state()
 
 
 def read_checkpoint(directory: Directory) -> StoreCheckpoint | None:
-    """What the checkpoint says; None where there is none.  Raises: AccessError."""
+    """Return the checkpoint; None if there is none.  Raises: AccessError."""
     try:
         return parse_checkpoint(directory.read(CHECKPOINT_FILE, CHECKPOINT_FILE_BYTES))
     except NotFoundError:
         return None
 
 
-def mark_begun(directory: Directory) -> bool:
-    """Leave the marker that a clean stop removes, durably; whether one was left before."""
+def create_abort_marker(directory: Directory) -> bool:
+    """Create the abort marker durably; return whether it existed already."""
     is_new = directory.make(ABORT_FILE)
     with OpenFile(directory, ABORT_FILE, writable=True) as fd:
         write_at(fd, f"{os.getpid()}".encode(), 0, directory.file_path(ABORT_FILE))
@@ -147,7 +144,7 @@ def mark_begun(directory: Directory) -> bool:
     return not is_new
 
 
-def mark_ended(directory: Directory) -> None:
-    """All that was appended is on the disk, and the queues were told of it: remove the marker, durably."""
+def remove_abort_marker(directory: Directory) -> None:
+    """Remove the abort marker durably: all messages are on the disk and dispatched."""
     directory.remove(ABORT_FILE)
     directory.sync()

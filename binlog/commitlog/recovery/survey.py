@@ -1,7 +1,7 @@
-"""Reads a store's folder before anything is changed, and refuses what this engine does not know.
+"""The survey of a store's folder before any change, which refuses features that this engine does not know.
 
-RocketMQ can keep a store in more ways than this engine writes.  Recovery would take what it does not know for damage
-and erase it, so the writer looks at names, sizes and topic attributes first.  Nothing here writes.
+RocketMQ can keep a store in more ways than this engine writes.  Recovery would take an unknown feature for damage and
+erase it, so the writer checks names, sizes and topic attributes first.  Nothing here writes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from binlog.storage.failures import own_errors
 from binlog.storage.files import list_folder
 
 _MAGICS = (MAGIC_V1, MAGIC_V2, BLANK_MAGIC)
-# By attribute of a topic: the values that change nothing in how its messages are stored; None for any.
+# Attributes of a topic, with the values that do not change how its messages are stored; None for any value.
 _ATTRIBUTES: dict[str, frozenset[str] | None] = {
     "queue.type": frozenset({"SimpleCQ"}),
     "cleanup.policy": frozenset({"DELETE"}),
@@ -45,9 +45,9 @@ _ROCKSDB_FILE = "CURRENT"
 
 
 class Feature(NamedTuple):
-    """Something in a store that this engine does not write.
+    """A part of a store that this engine does not write.
 
-    hides_messages: a reader that does not know it would miss messages, or find none.
+    hides_messages: a reader that does not know the feature would miss messages, or find none.
     """
 
     path: str
@@ -56,7 +56,7 @@ class Feature(NamedTuple):
 
 
 def find_features(path: str) -> Iterator[Feature]:
-    """Yield what the store in a folder has that this engine does not write; nothing where there is no folder.
+    """Yield the features of a store that this engine does not write; none if the folder is missing.
 
     Raises: AccessError.
     """
@@ -67,18 +67,18 @@ def find_features(path: str) -> Iterator[Feature]:
 
 
 def refuse_features(path: str, *, reading: bool) -> None:
-    """Raise VersionError if the store has something that this engine does not know; nothing is changed.
+    """Raise VersionError if the store has a feature that this engine does not know.
 
-    reading: only what hides messages from a reader counts.
+    reading: only features that hide messages from a reader count.
     """
     for feature in find_features(path):
         if feature.hides_messages or not reading:
-            text = f"{feature.path}: {feature.text}; this version does not know that, and has changed nothing"
+            text = f"{feature.path}: {feature.text}; this version does not support it, and changed nothing"
             raise VersionError(text, found=0, known=())
 
 
 def refuse_files(path: str, options: StoreOptions) -> None:
-    """Raise CorruptError if a file has a size that the options do not give, or if one is missing between others."""
+    """Raise CorruptError if a file has another size than the options give, or is missing between two others."""
     log = os.path.join(path, COMMIT_LOG_FOLDER)
     _refuse_mapped_files(log, options.file_bytes, "StoreOptions(file_bytes=)")
     queues_folder = os.path.join(path, QUEUES_FOLDER)
@@ -89,8 +89,8 @@ def refuse_files(path: str, options: StoreOptions) -> None:
     index = os.path.join(path, INDEX_FOLDER)
     for name in filter(is_index_name, list_folder(index)):
         _refuse_size(os.path.join(index, name), (options.key_index.file_bytes,), "StoreOptions(key_index=)")
-    _refuse_strange_start(log)
-    _refuse_lost_log(log, queues_folder, queues)
+    _refuse_invalid_start(log)
+    _refuse_missing_log(log, queues_folder, queues)
 
 
 def _refuse_mapped_files(folder: str, file_bytes: int, option: str) -> None:
@@ -100,13 +100,15 @@ def _refuse_mapped_files(folder: str, file_bytes: int, option: str) -> None:
     for before, after in itertools.pairwise(offsets):
         if after != before + file_bytes:
             where = os.path.join(folder, mapped_file_name(after))
-            text = f"the file before it ends at {before + file_bytes}; those between are missing or in another folder"
+            text = (
+                f"the file before it ends at {before + file_bytes}; the files between are missing or in another folder"
+            )
             raise CorruptError(where, 0, "gap", f"{text}; nothing was changed")
 
 
 def _refuse_size(path: str, sizes: tuple[int, ...], option: str) -> None:
-    """An empty file is one whose maker was killed."""
-    with own_errors(path, "asking for the size"):
+    """Check the size of a file.  An empty file is allowed: the process that created it was killed."""
+    with own_errors(path, "reading the size"):
         try:
             status = os.lstat(path)
         except FileNotFoundError:
@@ -116,8 +118,8 @@ def _refuse_size(path: str, sizes: tuple[int, ...], option: str) -> None:
         raise CorruptError(path, 0, "file_bytes", text)
 
 
-def _refuse_strange_start(log: str) -> None:
-    """A log that begins with no message would be erased as a whole by recovery."""
+def _refuse_invalid_start(log: str) -> None:
+    """Refuse a log that does not start with a message, because recovery would erase all of it."""
     names = [name for name in list_folder(log) if mapped_file_offset(name) is not None]
     if not names:
         return
@@ -125,11 +127,11 @@ def _refuse_strange_start(log: str) -> None:
     with own_errors(path, "reading"), open(path, "rb") as file:
         head = file.read(BLANK.size)
     if any(head) and int.from_bytes(head[4:], "big") not in _MAGICS:
-        raise CorruptError(path, 0, "magic", "the log does not begin with a message; nothing was changed")
+        raise CorruptError(path, 0, "magic", "the log does not start with a message; nothing was changed")
 
 
-def _refuse_lost_log(log: str, queues_folder: str, queues: list[tuple[str, int]]) -> None:
-    """Queues without a commit log: recovery would empty them."""
+def _refuse_missing_log(log: str, queues_folder: str, queues: list[tuple[str, int]]) -> None:
+    """Refuse queues without a commit log, because recovery would empty them."""
     if any(mapped_file_offset(name) is not None for name in list_folder(log)):
         return
     for topic, queue_id in queues:
@@ -139,7 +141,7 @@ def _refuse_lost_log(log: str, queues_folder: str, queues: list[tuple[str, int]]
 
 
 def _entry(path: str, name: str) -> Iterator[Feature]:
-    """Look at one name in the store's own folder."""
+    """Yield the feature that one name in the store's folder shows."""
     if name.startswith("dledger-"):
         yield Feature(path, "a DLedger commit log", hides_messages=True)
     elif name == "batchconsumequeue" and list_folder(path):
@@ -176,7 +178,7 @@ def _config(folder: str) -> Iterator[Feature]:
 def _topics(path: str) -> Iterator[Feature]:
     table = _read_topics(path)
     if table is None:
-        yield Feature(path, "settings of topics that cannot be read")
+        yield Feature(path, "topic settings that cannot be read")
         return
     for topic, config in table.items():
         attributes = config.get("attributes") if isinstance(config, dict) else None
@@ -188,7 +190,7 @@ def _topics(path: str) -> Iterator[Feature]:
 
 
 def _read_topics(path: str) -> dict[str, Any] | None:
-    """Read the table of topics from its file or, as RocketMQ does, its backup; None if neither can be read."""
+    """Read the table of topics from its file, or as RocketMQ does from the backup; None if neither can be read."""
     found: dict[str, Any] | None = {}
     for each in (path, f"{path}.bak"):
         with own_errors(each, "reading"):
@@ -211,5 +213,5 @@ def _read_topics(path: str) -> dict[str, Any] | None:
 
 
 def _has_attributes(config: object) -> bool:
-    """Whether a topic's settings are what they should be."""
+    """Return whether the settings of a topic are valid."""
     return isinstance(config, dict) and isinstance(config.get("attributes") or {}, dict)

@@ -1,1 +1,1 @@
-"""Messages that wait before consumers see them: delayed, half, and retried ones."""
+"""Messages that are parked before consumers get them: delayed, half, and retried ones."""

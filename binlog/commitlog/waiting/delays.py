@@ -1,8 +1,7 @@
-"""Delayed messages: they wait in a topic with a queue for each level, until a thread appends them to their own.
+"""Delayed messages: parked in a topic with a queue for each level, and delivered by a thread when they are due.
 
-All messages of a level wait equally long, so the one that came first goes on first.
-
-Which message of each delay level goes on next, in the file in which RocketMQ's ScheduleMessageService keeps it.
+All messages of a level wait equally long, so they are delivered in the order of their queue.  The next message of each
+level is recorded in the file of RocketMQ's ScheduleMessageService.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from binlog.commitlog.append.commit_log import CommitLog
 from binlog.commitlog.append.message import Appended, Message
 from binlog.commitlog.append.service import Service
 from binlog.commitlog.indexes.consume_queue import ConsumeQueue, ConsumeQueues
-from binlog.commitlog.waiting.waiting_messages import Find, own_queue, to_go_on, to_wait, went_on
+from binlog.commitlog.waiting.parked_messages import Find, destination, park, unpark, was_delivered
 from binlog.errors import FullError, GoneError, NotFoundError
 from binlog.format.commitlog.indexes import QueueUnit, parse_units
 from binlog.format.commitlog.message import PREPARED, ROLLBACK, TRANSACTION, StoredMessage
@@ -29,20 +28,20 @@ from binlog.storage.directory import Directory
 
 _TABLE = "offsetTable"
 _FILE = os.path.join(CONFIG_FOLDER, DELAY_OFFSETS_FILE)
-_DRAFT = _FILE + ".tmp"
+_TEMPORARY_FILE = _FILE + ".tmp"
 # RocketMQ writes numbers as names without quotes.
 _BARE_NAME = re.compile(r"([{,]\s*)(\d+)(\s*:)")
 
 
 class DelayOffsets:
-    """The file of the store in a directory.  Its folder is made where it is missing."""
+    """The file with the next queue offset of each level, in a store's directory; creates its folder."""
 
     def __init__(self, directory: Directory) -> None:
         directory.make_folder(CONFIG_FOLDER)
         self._directory = directory
 
     def read(self) -> dict[int, int]:
-        """By level.  Of a level that is not there, or where the file is none of ours, nothing is known."""
+        """Return the offsets by level, as far as the file has them; empty if RocketMQ's format does not match."""
         try:
             text = self._directory.read(_FILE).decode("utf-8", "replace")
             table = json.loads(_BARE_NAME.sub(r'\1"\2"\3', text))[_TABLE]
@@ -51,31 +50,31 @@ class DelayOffsets:
             return {}
 
     def write(self, offsets: dict[int, int]) -> None:
-        """Durable on return.  Raises: AccessError, FullError, PoisonedError."""
-        self._directory.write_new(_DRAFT, json.dumps({_TABLE: offsets}).encode())
-        self._directory.rename(_DRAFT, _FILE)
+        """Replace the file, durably.  Raises: AccessError, FullError, PoisonedError."""
+        self._directory.write_new(_TEMPORARY_FILE, json.dumps({_TABLE: offsets}).encode())
+        self._directory.rename(_TEMPORARY_FILE, _FILE)
 
 
 _LEVELS = range(1, len(DELAY_SECONDS) + 1)
-# In the properties of each message that has a delay level, and of few others.
+# Occurs in the properties of each message with a delay level, and of few others.
 DELAY_MARK = f"{DELAY}\x01".encode()
 _IDLE_SECONDS = 60.0
 _SOON_SECONDS = 0.005
-# Whoever sets the clock forward, or wakes the machine, makes messages due.
-_LOOK_SECONDS = 1.0
-# What would wait longer than its level says, and so much more, was stored before somebody set the clock back.  It goes
-# on at once, as in RocketMQ's ScheduleMessageService: nobody knows when it should have.
+# Messages can become due early: a user may set the clock forward, or the machine may have slept.
+_POLL_SECONDS = 1.0
+# A message that would wait this much longer than its level says was stored before a user set the clock back.  As in
+# RocketMQ's ScheduleMessageService it is delivered at once, because the right time is unknown.
 _CLOCK_BACK_MS = 60_000
 _SAVE_SECONDS = 10.0
 _AT_ONCE = 64
 _BYTES_AT_ONCE = 1 << 20
 
 
-def delayed(message: Message) -> Message:
-    """The message as it is appended: where it has a delay level, to the topic in which it waits.
+def park_if_delayed(message: Message) -> Message:
+    """Return the message to append: parked in the topic of delayed messages, if it has a delay level.
 
-    A half message does not wait, but what is appended when it is committed.
-    Raises: ValueError for a level that is no number.
+    A half message is not delayed; the message that its commit appends is.
+    Raises: ValueError for a level that is not a number.
     """
     half = message.topic == HALF_TOPIC or message.system_flag & TRANSACTION in (PREPARED, ROLLBACK)
     if half or DELAY_MARK not in message.properties:
@@ -84,14 +83,14 @@ def delayed(message: Message) -> Message:
     if not (text.isascii() and text.isdigit()):
         raise ValueError(f"not a delay level: {text!r}")
     level = min(int(text), _LEVELS[-1])
-    return to_wait(message, DELAY_TOPIC, level - 1) if level else message
+    return park(message, DELAY_TOPIC, level - 1) if level else message
 
 
 class Delays:
-    """Has each delayed message go on when it is due, once, whatever process dies when.
+    """Delivers each delayed message once, when it is due, even if processes die in between.
 
-    append, find: the store's.  What went on is known again after a crash by what was appended, so the file that says
-    how far each level is only spares looking; it never says more than what is on the disk.
+    append, find: methods of the store.  After a crash, delivered messages are recognized by the copy in their topic.
+    So the file with the next offsets only saves searches; it never covers more than is on the disk.
     """
 
     def __init__(
@@ -113,25 +112,25 @@ class Delays:
         self._save_at = time.monotonic() + _SAVE_SECONDS
         self.service = Service("delays", _IDLE_SECONDS, self._work)
 
-    def correct(self) -> None:
-        """Leave out what the file says of messages that are not there.  For a store that was recovered.
+    def drop_missing(self) -> None:
+        """Limit the offsets in the file to the messages that exist, after recovery.
 
         Raises: as `save`.
         """
         ends = {level: queue.max_index for level in _LEVELS if (queue := self._queue(level)) is not None}
         known = {level: min(index, ends.get(level, 0)) for level, index in self._saved.items()}
         if known != self._saved:
-            # The log is another one, or lost its end.  Messages that come now would be taken for ones that went on.
+            # The log is another one, or lost its end.  Later messages would otherwise count as delivered.
             self._write(known)
 
     def stop(self) -> None:
-        """End; what is not due goes on waiting.  Raises: that for which no message goes on any more."""
+        """End; messages that are not due stay parked.  Raises: the error that stopped deliveries."""
         self.service.stop()
         self.service.check()
 
     def save(self) -> None:
-        """Keep how far each level is.  For a log that is flushed.  Raises: AccessError, FullError, PoisonedError."""
-        offsets = {**self._saved, **self._next}  # a level may not have been looked at yet
+        """Save the offset of each level; the log must be flushed.  Raises: AccessError, FullError, PoisonedError."""
+        offsets = {**self._saved, **self._next}  # a level may not have been read yet
         if offsets != self._saved:
             self._write(offsets)
 
@@ -140,7 +139,7 @@ class Delays:
         self._saved = offsets
 
     def _work(self) -> float:
-        """Have go on what is due; in how many seconds to look again."""
+        """Deliver messages that are due; return the seconds until the next call."""
         if self.service.stopping:
             return _IDLE_SECONDS
         seconds = _IDLE_SECONDS
@@ -148,12 +147,12 @@ class Delays:
             try:
                 seconds = min(seconds, self._level(level))
             except FullError:
-                seconds = min(seconds, _LOOK_SECONDS)  # nothing is lost: it goes on when there is room
+                seconds = min(seconds, _POLL_SECONDS)  # retry later; no message is lost
             except GoneError:
-                seconds = min(seconds, _SOON_SECONDS)  # the first ones of the queue are being removed
+                seconds = min(seconds, _SOON_SECONDS)  # retention is removing the start of the queue
         if time.monotonic() >= self._save_at and self._log.files.flushed_where >= self._log_end:
             self._save_at = time.monotonic() + _SAVE_SECONDS
-            with contextlib.suppress(FullError):  # the older file is as good, and costs looking
+            with contextlib.suppress(FullError):  # an older file only costs searches
                 self.save()
         return seconds
 
@@ -167,49 +166,49 @@ class Delays:
             return _SOON_SECONDS if appended else _IDLE_SECONDS
         index = self._next.get(level)
         if index is None:
-            index = self._next[level] = self._first(queue, self._saved.get(level, 0))
+            index = self._next[level] = self._first_undelivered(queue, self._saved.get(level, 0))
         index = max(index, queue.min_index)
         units = list(parse_units(queue.read(index, _AT_ONCE)))
         if not units:
-            # Of what was appended the queue hears a moment later.
+            # Appended messages are dispatched to the queue a moment later.
             return _SOON_SECONDS if index < appended else _IDLE_SECONDS
         now_ms = time.time() * 1000
         last_ms = now_ms + 1000 * DELAY_SECONDS[level - 1] + _CLOCK_BACK_MS
-        # In their order, for who counts them counts from the first.
+        # In queue order, because offsets are counted from the first one.
         due = list(itertools.takewhile(lambda unit: not now_ms < self._due_ms(unit, level) <= last_ms, units))
         if not due:
-            return min(max((self._due_ms(units[0], level) - now_ms) / 1000, 0), _LOOK_SECONDS)
-        self._next[level] = index + self._pass_on([unit.offset for unit in due])
-        return 0.0  # the other levels are next, and then what is left of this one
+            return min(max((self._due_ms(units[0], level) - now_ms) / 1000, 0), _POLL_SECONDS)
+        self._next[level] = index + self._deliver([unit.offset for unit in due])
+        return 0.0  # the other levels come first, then the rest of this one
 
     def _due_ms(self, unit: QueueUnit, level: int) -> int:
-        """When a message of a level is due."""
+        """Return when a message of a level is due."""
         if not unit.is_extended:
             return unit.tag_code
         stored = self._stored(unit.offset)
         return 0 if stored is None else stored.store_ms + 1000 * DELAY_SECONDS[level - 1]
 
-    def _first(self, queue: ConsumeQueue, index: int) -> int:
-        """The queue offset of the first message that did not go on yet."""
+    def _first_undelivered(self, queue: ConsumeQueue, index: int) -> int:
+        """Return the queue offset of the first message that was not delivered yet."""
         index = min(max(index, queue.min_index), queue.max_index)
         while (unit := queue.unit(index)) is not None:
             stored = self._stored(unit.offset)
-            if stored is not None and not went_on(stored, [own_queue(stored)[0]], self._find):
+            if stored is not None and not was_delivered(stored, [destination(stored)[0]], self._find):
                 break
             index += 1
         return index
 
     def _stored(self, offset: int) -> StoredMessage | None:
-        """The message that lies there; None once it was removed, which it is when it has expired."""
+        """Return the message at an offset; None if retention has removed it."""
         try:
             return self._log.read(offset)
         except (NotFoundError, GoneError):
             return None
 
-    def _pass_on(self, offsets: list[int]) -> int:
-        """Append the messages that lie there to their own topics, as many as make one append; how many those are."""
+    def _deliver(self, offsets: list[int]) -> int:
+        """Deliver the messages at these offsets, as many as fit in one append; return how many."""
         messages: list[Message] = []
-        # Together they must fit in a file.
+        # Together they must fit in one file.
         count, left = 0, min(_BYTES_AT_ONCE, self._log.files.file_bytes // 2)
         for offset in offsets:
             stored = self._stored(offset)
@@ -217,7 +216,7 @@ class Delays:
                 left -= stored.message_bytes
                 if left < 0 and messages:
                     break
-                messages.append(to_go_on(stored, without=(DELAY,)))
+                messages.append(unpark(stored, without=(DELAY,)))
             count += 1
         if messages:
             self._append(messages)

@@ -1,13 +1,11 @@
-"""Half messages: they are on the disk, and nobody is given them until they are committed.
+"""Transactions: half messages, which are on the disk but not delivered before they are committed.
 
-As in RocketMQ's TransactionalMessageServiceImpl a half message waits in a topic, and a message in another topic tells
-that it was ended.  A commit appends the message and that one together, in this order; who finds only the first after a
-power cut knows by where it waited that it was committed.
+As in RocketMQ's TransactionalMessageServiceImpl, a half message is parked in one topic, and a message in another topic
+records its end.  A commit appends the delivered message and the end record together, in this order.  If a power cut
+leaves only the delivered message, its properties show that the half message was committed.
 
-Groups half messages with the copies that a RocketMQ broker puts in when it checks them.
-
-The broker cannot change a message that waits, so it appends it again, counts the check in the copy, and passes over the
-one before.  All copies are one transaction: the newest one waits, and ending any of them ends it.
+A RocketMQ broker that checks a half message cannot change it, so it appends a copy with a higher check count, and skips
+the older one.  All copies are one transaction: the newest is pending, and ending any of them ends it.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from typing import NamedTuple
 from binlog.commitlog.append.commit_log import CommitLog
 from binlog.commitlog.append.message import Appended, Message
 from binlog.commitlog.indexes.consume_queue import ConsumeQueue, ConsumeQueues
-from binlog.commitlog.waiting.waiting_messages import Find, own_queue, to_go_on, to_wait, went_on
+from binlog.commitlog.waiting.parked_messages import Find, destination, park, unpark, was_delivered
 from binlog.errors import FullError, GoneError, NotFoundError, StateError
 from binlog.format.commitlog.indexes import parse_units
 from binlog.format.commitlog.message import COMMIT, PROPERTIES_BYTES_MAX, TRANSACTION, StoredMessage
@@ -43,7 +41,7 @@ from binlog.storage.native import Guard
 
 
 def group_copies(halves: Iterable[StoredMessage]) -> list[list[StoredMessage]]:
-    """Group half messages, given in the order of their queue, by transaction; the newest copy of each comes last."""
+    """Group half messages, given in queue order, by transaction; the newest copy of each comes last."""
     groups: list[list[StoredMessage]] = []
     by_identity: dict[tuple[object, ...], list[list[StoredMessage]]] = defaultdict(list)
     for half in halves:
@@ -59,19 +57,19 @@ def group_copies(halves: Iterable[StoredMessage]) -> list[list[StoredMessage]]:
 
 
 def _identity(half: StoredMessage) -> tuple[object, ...]:
-    """What a copy has in common with the message that it is one of."""
+    """Return the parts of a half message that its copies share."""
     properties = parse_properties(half.properties)
     names = (UNIQUE_KEY, REAL_TOPIC, REAL_QUEUE_ID)
     return (*map(properties.get, names), half.born_ms, half.born_host, half.body)
 
 
 def _check_times(half: StoredMessage) -> int:
-    """How often a broker had checked it when it was appended."""
+    """Return how often a broker had checked the message when it was appended."""
     return parse_count(parse_properties(half.properties).get(CHECK_TIMES, "")) or 0
 
 
 _UNITS_AT_ONCE = 1024
-# At most, what a commit has besides the body and the properties of the half message, and what it adds to these.
+# Upper limits of the bytes that a commit adds to the body and properties of the half message, and to its properties.
 _COMMIT_BYTES = 1024
 _COMMIT_PROPERTIES_BYTES = 64
 
@@ -79,8 +77,8 @@ _COMMIT_PROPERTIES_BYTES = 64
 class Half(NamedTuple):
     """A half message that was neither committed nor rolled back.
 
-    queue_offset: in the topic of half messages; names it.  offset: where it lies in the commit log.
-    store_ms: when it was stored, in milliseconds since 1970 UTC.
+    queue_offset: in the topic of half messages; identifies it.  offset: its offset in the commit log.
+    store_ms: its store time, in milliseconds since 1970 UTC.
     """
 
     queue_offset: int
@@ -91,8 +89,8 @@ class Half(NamedTuple):
 class Transactions:
     """The half messages of a store.  Any thread may use it.
 
-    put, wait, check, find: the store's; so what an append says of when something is durable holds here.
-    guard: of the store, which an exception poisons that leaves one of them half prepared, or half ended.
+    put, wait, check, find: methods of the store, so the durability of an append applies here too.
+    guard: of the store; an exception that interrupts a prepare or an end half-way poisons it.
     """
 
     def __init__(
@@ -113,37 +111,37 @@ class Transactions:
         self._log = log
         self._queues = queues
         self._mutex = threading.Lock()
-        self._looked = False
+        self._is_loaded = False
         self._halves: dict[int, Half] = {}
-        # Those that are being ended.
+        # Half messages that are being committed or rolled back.
         self._ending: dict[int, Half] = {}
-        # All of both by queue offset, and some that are in neither any more.
+        # A heap of the queue offsets in both, and of some that are in neither any more.
         self._order: list[int] = []
-        # What is being prepared gets no lower queue offsets; and from there on a later process must look, see `_look`.
+        # Half messages in preparation get no lower queue offsets; a later process must search from here, see `_load`.
         self._floors: list[int] = []
-        # By the queue offset of a half message: those of the copies that a broker made before it, and the other way.
+        # By the queue offset of a half message: the offsets of its older copies.  And for each copy, the newest one.
         self._older: dict[int, list[int]] = {}
         self._newest: dict[int, int] = {}
 
     def prepare(self, message: Message) -> Half:
         """Append a half message.  Raises: as an append of the message would."""
         self._check(message)
-        half = to_wait(message, HALF_TOPIC, 0)
+        half = park(message, HALF_TOPIC, 0)
         properties = parse_properties(half.properties)
         properties[TRANSACTION_PREPARED] = "true"
-        flag = half.system_flag & ~TRANSACTION  # those of a half message are not in the queue of those that wait
+        flag = half.system_flag & ~TRANSACTION  # the queue of half messages omits messages with a transaction flag
         half = half._replace(properties=pack_properties(properties), system_flag=flag)
         self._check_room(half)
         with self._change:
             with self._mutex:
-                self._look()
+                self._load()
                 floor = self._log.queue_offsets.get((HALF_TOPIC, 0), 0)
                 self._floors.append(floor)
             try:
                 appended = self._append([half])
                 found = Half(appended.queue_offsets[0], appended.offset, appended.store_ms)
                 with self._mutex:
-                    self._put(found)
+                    self._add(found)
             finally:
                 with self._mutex:
                     self._floors.remove(floor)
@@ -151,46 +149,46 @@ class Transactions:
         return found
 
     def _check_room(self, half: Message) -> None:
-        """Raises: FullError, ValueError where a half message fits, and what commits it would not."""
+        """Raise FullError or ValueError if the half message fits, but its commit would not."""
         size = len(half.body) + len(half.properties) + _COMMIT_BYTES
         limit = self._log.files.file_bytes
         if size > limit:
             raise FullError(f"a commit of {size} bytes; a file has {limit}", limit=limit, size=size)
         if len(half.properties) + _COMMIT_PROPERTIES_BYTES > PROPERTIES_BYTES_MAX:
-            raise ValueError(f"properties of {len(half.properties)} bytes, to which a commit adds more: too long")
+            raise ValueError(f"properties of {len(half.properties)} bytes are too long, because a commit adds to them")
 
     def commit(self, half: Half) -> Appended:
-        """Append the message to its topic, now for all to see.
+        """Append the message to its own topic, where consumers get it.
 
-        Raises: StateError where it was ended before; NotFoundError where it has expired; CorruptError; as an append.
+        Raises: StateError if it was ended before; NotFoundError if it has expired; CorruptError; and as an append.
         """
         return self._end(half, committed=True)
 
     def roll_back(self, half: Half) -> Appended:
-        """Have nobody ever see the message.  Raises: as `commit`."""
+        """End the half message without a delivery.  Raises: as `commit`."""
         return self._end(half, committed=False)
 
     def pending(self, *, before_ms: int | None = None) -> list[Half]:
-        """Those that were not ended, in their order: also what a process left that is dead by now.
+        """Return the half messages that were not ended, in order, including those of earlier processes.
 
-        before_ms: only those that were stored before.
+        before_ms: only those that were stored before this time.
         """
         with self._mutex:
-            self._look()
+            self._load()
             halves = sorted(self._halves.values())
         start = self._log.files.min_offset
         return [half for half in halves if half.offset >= start and (before_ms is None or half.store_ms < before_ms)]
 
     def message(self, half: Half) -> StoredMessage:
-        """The half message as it waits.  Raises: NotFoundError where it has expired; CorruptError; as an append."""
-        self._wait(min(half.offset + 1, self._log.max_offset))  # who prepares it may wait for its sync yet
+        """Return the parked half message.  Raises: NotFoundError if it has expired; CorruptError; and as an append."""
+        self._wait(min(half.offset + 1, self._log.max_offset))  # the thread that prepares it may not have synced it yet
         self._log.commit(half.offset)
         return self._log.read(half.offset)
 
     def _end(self, half: Half, *, committed: bool) -> Appended:
         with self._change:
             with self._mutex:
-                self._look()
+                self._load()
                 found = self._halves.get(self._newest.get(half.queue_offset, half.queue_offset))
                 if found is None:
                     raise StateError(f"half message {half.queue_offset} is not pending")
@@ -203,7 +201,7 @@ class Transactions:
                 appended = self._append([*messages, *self._ended(numbers)])
             except BaseException:
                 with self._mutex:
-                    self._halves[half.queue_offset] = half  # nothing was appended, or the store is poisoned
+                    self._halves[half.queue_offset] = half  # the append did nothing, or the store is poisoned
                 raise
             finally:
                 with self._mutex:
@@ -212,14 +210,14 @@ class Transactions:
         return appended
 
     def _committed(self, half: Half) -> Message:
-        message = to_go_on(self.message(half), without=(TRANSACTION_PREPARED,))
+        message = unpark(self.message(half), without=(TRANSACTION_PREPARED,))
         flag = message.system_flag & ~TRANSACTION | COMMIT
         return message._replace(system_flag=flag, prepared_offset=half.offset)
 
     def _ended(self, numbers: list[int]) -> list[Message]:
-        """What tells that these were ended, and how far back one need look for those that were not.
+        """Return the end records of these half messages, with the lowest offset that may still be pending.
 
-        A message for each, for RocketMQ 4 reads one number in it.
+        There is a record for each, because RocketMQ 4 reads only one number in a record.
         """
         with self._mutex:
             lowest = min([self._lowest(), *self._floors])
@@ -235,20 +233,20 @@ class Transactions:
                 return number
             heapq.heappop(self._order)
 
-    def _put(self, half: Half) -> None:
+    def _add(self, half: Half) -> None:
         self._halves[half.queue_offset] = half
         heapq.heappush(self._order, half.queue_offset)
 
-    def _look(self) -> None:
-        """Find those that the store has, before the first one of this process.
+    def _load(self) -> None:
+        """Load the pending half messages of the store, before the first use by this process.
 
-        A transaction that was ended through an older copy is known by that copy alone: the floor keeps it in sight.
+        If a transaction was ended through an older copy, only that copy shows it; the floor keeps it within the search.
         """
-        if self._looked:
+        if self._is_loaded:
             return
         for half in self._pending_in_store():
-            self._put(half)
-        self._looked = True
+            self._add(half)
+        self._is_loaded = True
 
     def _pending_in_store(self) -> list[Half]:
         halves_queue, ended_queue = self._queues.get(HALF_TOPIC, 0), self._queues.get(ENDED_TOPIC, 0)
@@ -261,7 +259,7 @@ class Transactions:
         pending: list[Half] = []
         for copies in group_copies(halves):
             numbers = [each.queue_offset for each in copies]
-            if any(each.queue_offset in ended or self._went_on(each) for each in copies):
+            if any(each.queue_offset in ended or self._was_delivered(each) for each in copies):
                 if not ended.issuperset(numbers):
                     self._floors.append(numbers[0])
                 continue
@@ -271,11 +269,11 @@ class Transactions:
             pending.append(Half(newest.queue_offset, newest.offset, newest.store_ms))
         return pending
 
-    def _went_on(self, half: StoredMessage) -> bool:
-        return went_on(half, [own_queue(half)[0], DELAY_TOPIC], self._find)
+    def _was_delivered(self, half: StoredMessage) -> bool:
+        return was_delivered(half, [destination(half)[0], DELAY_TOPIC], self._find)
 
     def _ended_numbers(self, queue: ConsumeQueue, log_start: int) -> Iterator[int]:
-        """Which half messages were ended, by what lies behind an offset of the log."""
+        """Yield the numbers of the half messages that were ended by records after an offset of the log."""
         indexes = range(queue.min_index, queue.max_index)
         start = bisect_right(indexes, log_start, key=lambda index: _offset(queue, index))
         for ended in self._messages(queue, queue.min_index + start):
@@ -291,7 +289,7 @@ class Transactions:
                 try:
                     yield self._log.read(unit.offset)
                 except (NotFoundError, GoneError):
-                    continue  # it expired meanwhile
+                    continue  # it has expired meanwhile
             index += len(units)
 
 
@@ -301,7 +299,7 @@ def _offset(queue: ConsumeQueue, index: int) -> int:
 
 
 def _lowest_half(log: CommitLog, ended: ConsumeQueue | None) -> int:
-    """Below which queue offset all half messages are ended, as the last one of ours that ended says."""
+    """Return the queue offset below which all half messages are ended, according to the last end record of ours."""
     if ended is None or ended.max_index == ended.min_index:
         return 0
     unit = ended.unit(ended.max_index - 1)

@@ -1,1 +1,1 @@
-"""The bytes of a commit log's store: those of Apache RocketMQ's, whose field names stand in the tables' meanings."""
+"""The layouts of a commit log's store, which are Apache RocketMQ's; the tables give RocketMQ's field names."""

@@ -1,4 +1,4 @@
-"""Messages of a commit log, many at a time, by the compiled functions; message.py is the plain way to say it."""
+"""The compiled codec for many messages at a time; message.py is its reference in Python."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ COLUMNS = (
 class WalkStop(enum.IntEnum):
     """Why a walk ended."""
 
-    END = 0  # no byte is left
-    SHORT = 1  # a message leads past the bytes given
-    BLANK = 2  # the marker that ends a file
-    INVALID = 3  # these are no message
+    END = 0  # all bytes were walked
+    SHORT = 1  # a message extends past the given bytes
+    BLANK = 2  # the blank that ends a file
+    INVALID = 3  # not a message
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Messages of one queue that follow one another, in the log as in the queue.
+    """Messages that are consecutive in the log and in their queue.
 
-    topic: UTF-8.  units: of the queue, 20 bytes each, whose tag codes are hashes, or times in the topic of delays.
+    topic: UTF-8.  units: packed queue units; the tag codes are hashes of tags, or due times in the topic of delays.
     """
 
     topic: bytes
@@ -53,10 +53,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a walk found.
+    """The result of a walk through messages.
 
-    consumed: bytes that its messages take.  store_ms: of the last one; 0 where there is none.
-    keys: int64, three for each key: its hash, where its message lies, and when that was stored.
+    consumed: size of the messages.  store_ms: store time of the last one; 0 if there is none.
+    keys: three int64 for each key: its hash, and the offset and store time of its message.
     """
 
     consumed: int
@@ -67,9 +67,9 @@ class Walk:
 
 
 def walk(data: bytes, offset: int, *, check: bool) -> Walk:
-    """Go through whole messages from the start of `data`, which lies at `offset` of the log.
+    """Walk through whole messages from the start of `data`, which is at `offset` of the log.
 
-    check: compare the CRCs of each.
+    check: compare the CRCs of each message.
     """
     consumed, stop, runs, keys, store_ms = walk_messages(data, offset, check)
     return Walk(consumed, WalkStop(stop), [Run(*run) for run in runs], memoryview(keys).cast("q"), store_ms)
@@ -85,9 +85,10 @@ def columns_of(
     tag: str | None,
     wanted: Collection[str],
 ) -> tuple[int, dict[str, Any]] | int:
-    """How many messages there are, and the columns wanted; or the number of the first that is not what its unit says.
+    """Return the number of messages and the wanted columns; or the number of the first message that is not valid.
 
-    data: what `pick_messages` picked.  units: those of the messages.  indexes: their queue offsets, 64 bits each.
+    A message is valid if it matches its unit and its queue.
+    data: the result of `select_messages`.  units: the units of the messages.  indexes: their queue offsets, int64.
     tag: only messages that have it; None for all.
     """
     bits = sum(1 << number for number, name in enumerate(COLUMNS) if name in wanted)

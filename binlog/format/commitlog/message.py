@@ -1,9 +1,9 @@
-"""A message as it lies in a commit log: a fixed part, and then body, topic and properties, each behind its length.
+"""The layout of a message: a fixed part, then body, topic and properties, each preceded by its length.
 
-The fixed part has two hosts, each of which may be of IPv4 or of IPv6, and the topic's length takes one byte or, in
-version 2, two.  Two CRCs tell whether a message is what was written.  One is of the body alone.  The other, of
-everything before it, is a property, always the last one and of 20 bytes, written by ours unless told otherwise, and by
-RocketMQ where `enabledAppendPropCRC` is set.  Both lack their highest bit, for RocketMQ keeps them as Java's int.
+The fixed part contains two hosts, each with an IPv4 or IPv6 address.  The length of the topic takes one byte, or two in
+version 2.  Two CRCs validate a message: one of the body, and one of everything before it.  The latter is a property of
+20 bytes, always the last one; this engine writes it by default, RocketMQ if `enabledAppendPropCRC` is set.  Both CRCs
+lack the highest bit, because RocketMQ keeps them in a Java int.
 """
 
 from __future__ import annotations
@@ -41,40 +41,40 @@ ROLLBACK = 3 << 2
 BORN_HOST_V6 = 1 << 4
 STORE_HOST_V6 = 1 << 5
 
-# Rules that a message breaks which begins as it should: it is damaged.  Where any other is broken, none begins there.
+# If one of these rules is broken, a message starts here but is damaged; otherwise no message starts here.
 DAMAGED_CONTENT = frozenset({"body_crc", "record_crc"})
 
 _ADDRESS_BYTES = (4, 16)
 
 
 def _message(born: int, store: int) -> Layout:
-    """The fixed part, with hosts whose addresses take so many bytes."""
+    """Return the layout of the fixed part, for two sizes of addresses."""
     return Layout(
         "message",
         "A message",
         size=80 + born + store,
         fields=(
-            Field("message_bytes", "u32", "TOTALSIZE: of the whole message, this word too"),
+            Field("message_bytes", "u32", "TOTALSIZE: size of the whole message, this word included"),
             Field("magic", "u32", "MAGICCODE: version 1 is 0xDAA320A7, version 2 is 0xDAA320AB"),
             Field("body_crc", "u32", "BODYCRC: CRC-32 of the body, without its highest bit"),
             Field("queue_id", "i32", "QUEUEID"),
             Field("flag", "i32", "FLAG: the user's"),
-            Field("queue_offset", "i64", "QUEUEOFFSET: which message of its queue it is, from 0"),
-            Field("offset", "i64", "PHYSICALOFFSET: where the message lies, counted through all files"),
+            Field("queue_offset", "i64", "QUEUEOFFSET: number of the message in its queue, from 0"),
+            Field("offset", "i64", "PHYSICALOFFSET: offset of the message in the commit log"),
             Field(
                 "system_flag",
                 "i32",
                 "SYSFLAG: 1 compressed, 2 several tags, 4 prepared, 8 commit, 12 rollback, 16 IPv6 born host, "
                 "32 IPv6 store host",
             ),
-            Field("born_ms", "i64", "BORNTIMESTAMP: when it was made, milliseconds since 1970 UTC"),
-            Field("born_address", f"bytes:{born}", "BORNHOST: who made it; 16 bytes for IPv6"),
+            Field("born_ms", "i64", "BORNTIMESTAMP: when it was created, milliseconds since 1970 UTC"),
+            Field("born_address", f"bytes:{born}", "BORNHOST: the host that created it; 16 bytes for IPv6"),
             Field("born_port", "i32", ""),
             Field("store_ms", "i64", "STORETIMESTAMP: when it was appended"),
-            Field("store_address", f"bytes:{store}", "STOREHOSTADDRESS: who stores it; 16 bytes for IPv6"),
+            Field("store_address", f"bytes:{store}", "STOREHOSTADDRESS: the host that stores it; 16 bytes for IPv6"),
             Field("store_port", "i32", ""),
-            Field("reconsume_count", "i32", "RECONSUMETIMES: how often it was given to a consumer again"),
-            Field("prepared_offset", "i64", "of a commit or rollback: where the half message lies; otherwise 0"),
+            Field("reconsume_count", "i32", "RECONSUMETIMES: number of redeliveries to a consumer"),
+            Field("prepared_offset", "i64", "of a commit or rollback: the offset of the half message; otherwise 0"),
             Field("body_bytes", "i32", "BODYLENGTH; the body follows, and then topic and properties"),
         ),
     )
@@ -85,15 +85,15 @@ _BY_HOSTS = {sizes: _message(*sizes) for sizes in itertools.product(_ADDRESS_BYT
 
 BLANK = Layout(
     "blank",
-    "What ends a file",
+    "The blank that ends a file",
     size=8,
     fields=(
-        Field("rest_bytes", "u32", "from here to the end of the file, this word too; what lies there means nothing"),
+        Field("rest_bytes", "u32", "size of the rest of the file, this word included; its contents are ignored"),
         Field("magic", "u32", "0xCBD43194", const=BLANK_MAGIC),
     ),
 )
 
-# The length and, what lies between left out, the system flag.
+# The length and the system flag; the bytes between are skipped.
 _HEAD = struct.Struct(f">I{MESSAGE.offset('system_flag') - 4}xI")
 _STORE_MS = struct.Struct(">q")
 _STORE_MS_AT = tuple(_BY_HOSTS[born, _ADDRESS_BYTES[0]].offset("store_ms") for born in _ADDRESS_BYTES)
@@ -101,13 +101,13 @@ _STORE_MS_AT = tuple(_BY_HOSTS[born, _ADDRESS_BYTES[0]].offset("store_ms") for b
 _PROPERTIES_LENGTH = struct.Struct(">H")
 _TOPIC_LENGTH = {MAGIC_V1: struct.Struct(">B"), MAGIC_V2: struct.Struct(">H")}
 
-# What a message takes at least: hosts of IPv4; no body, topic or property.
+# The smallest message: hosts with IPv4; no body, topic or property.
 MESSAGE_BYTES_MIN = MESSAGE.size + 1 + _PROPERTIES_LENGTH.size
 
 _CRC_NAME = b"__CRC32#\x01"
 _CRC_DIGITS = 10
 CRC_PROPERTY_BYTES = len(_CRC_NAME) + _CRC_DIGITS + 1
-# What a power cut leaves of it: some of its bytes, and zeros.
+# What a power cut may leave of the CRC property: some of its bytes, and zeros.
 _CRC_LEFT = re.compile(
     b"".join(b"[\\x00%s]" % re.escape(bytes([each])) for each in _CRC_NAME) + b"[\\x000-9]{10}[\\x00\\x02]"
 )
@@ -115,11 +115,11 @@ _CRC_LEFT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message as it was read, each field as it lies in the file.
+    """A message as it was read; each field has the value in the file.
 
-    offset: where it lies in the commit log.  message_bytes: how many bytes it takes there.
-    properties: as they lie there, without the CRC; see `properties.py`.
-    record_crc: whether it has the CRC of the whole message, which then held.
+    offset: in the commit log.  message_bytes: its size there.
+    properties: packed, without the CRC; see `parse_properties`.
+    record_crc: whether it has a CRC of the whole message, which was valid.
     """
 
     topic: str
@@ -141,19 +141,19 @@ class StoredMessage:
 
     @property
     def transaction(self) -> int:
-        """0, PREPARED, COMMIT or ROLLBACK."""
+        """Return 0, PREPARED, COMMIT or ROLLBACK."""
         return self.system_flag & TRANSACTION
 
     @property
     def id(self) -> str:
-        """By which it is found again: see message_id.py."""
+        """Return the id by which the message can be found: see `message_id`."""
         return message_id(self.store_host, self.offset)
 
 
 class Head(NamedTuple):
-    """The little of a message that says where the next one is.
+    """The fields of a message that lead to the next one.
 
-    at: where it lies in the bytes given.
+    at: its position in the given bytes.
     """
 
     at: int
@@ -162,23 +162,23 @@ class Head(NamedTuple):
 
 
 def crc(data: bytes | memoryview) -> int:
-    """CRC-32 (ISO 3309) as RocketMQ keeps it."""
+    """Return the CRC-32 (ISO 3309), as RocketMQ keeps it."""
     return zlib.crc32(data) & CRC_MASK
 
 
 def crc_property(value: int) -> bytes:
-    """The property that holds the CRC of a whole message: its decimal digits, the last one first."""
+    """Return the property with the CRC of a whole message: its decimal digits in reverse order."""
     return _CRC_NAME + f"{value:0{_CRC_DIGITS}d}"[::-1].encode() + b"\x02"
 
 
 def pack_message(message: StoredMessage) -> bytes:
-    """The message's bytes; the sizes and the CRCs are made anew.  Raises: ValueError where a part is too long."""
+    """Pack a message, with new sizes and CRCs.  Raises: ValueError if a part is too long."""
     topic = message.topic.encode()
     magic = MAGIC_V1 if len(topic) <= TOPIC_BYTES_V1_MAX else MAGIC_V2
     reserved = CRC_PROPERTY_BYTES if message.record_crc else 0
     properties_bytes = len(message.properties) + reserved
     if len(topic) > TOPIC_BYTES_MAX or properties_bytes > PROPERTIES_BYTES_MAX:
-        raise ValueError(f"a topic of {len(topic)} bytes, properties of {properties_bytes}: one is too long")
+        raise ValueError(f"the topic ({len(topic)} bytes) or the properties ({properties_bytes} bytes) are too long")
     layout = _BY_HOSTS[len(message.born_host.address), len(message.store_host.address)]
     length = _TOPIC_LENGTH[magic]
     size = layout.size + len(message.body) + length.size + len(topic) + _PROPERTIES_LENGTH.size + properties_bytes
@@ -209,10 +209,10 @@ def pack_message(message: StoredMessage) -> bytes:
 
 
 def parse_message(data: bytes | memoryview, path: str, at: int) -> StoredMessage:
-    """The message that `data` begins with, of which both CRCs are compared.
+    """Parse the message at the start of `data`, and compare both CRCs.
 
-    path, at: where it lies, for messages of errors.
-    Raises: CorruptError, also where `data` ends before the message does.
+    path, at: its place, for error messages.
+    Raises: CorruptError, also if `data` ends before the message does.
     """
     layout = _layout(data, path, at)
     fixed = layout.unpack(data)
@@ -252,36 +252,36 @@ def parse_message(data: bytes | memoryview, path: str, at: int) -> StoredMessage
 
 
 def ends_file(data: bytes | memoryview, rest_bytes: int) -> bool:
-    """Whether `data` begins with the marker that ends a file of which so many bytes are left."""
+    """Return whether `data` starts with the blank for the last `rest_bytes` of a file."""
     return bytes(data[: BLANK.size]) == BLANK.pack({"rest_bytes": rest_bytes})
 
 
 def parse_message_at(data: bytes | memoryview, offset: int, path: str, at: int) -> StoredMessage:
-    """The message that lies at an offset of the commit log, and says so.
+    """Parse the message at an offset of the commit log; the message must contain that offset.
 
-    What a file had before its present use says otherwise.  Raises: CorruptError, as parse_message.
+    Remnants of an earlier use of the file contain another one.  Raises: CorruptError, as parse_message.
     """
     message = parse_message(data, path, at)
     if message.offset != offset:
-        raise CorruptError(path, at, "offset", f"the message there says that it lies at {message.offset}")
+        raise CorruptError(path, at, "offset", f"the message contains the offset {message.offset} instead")
     return message
 
 
-# Enough of a message for `parse_store_ms`.
+# The bytes of a message that `parse_store_ms` needs.
 HEAD_BYTES = _BY_HOSTS[_ADDRESS_BYTES[1], _ADDRESS_BYTES[1]].size
 
 
 def parse_store_ms(data: bytes, offset: int, path: str, at: int) -> int:
-    """When the message was stored that lies at an offset of the commit log, and begins with `data`.
+    """Return the store time of the message at an offset of the commit log, which starts with `data`.
 
-    No CRC is compared, for the rest of it is not there.  Raises: CorruptError where it does not say that it lies there.
+    No CRC is compared, because the rest is missing.  Raises: CorruptError if the message does not contain that offset.
     """
     layout = _BY_HOSTS[_ADDRESS_BYTES[bool(len(data) >= MESSAGE.size and _is_wide(data))], _ADDRESS_BYTES[0]]
     if len(data) < layout.size:
-        raise CorruptError(path, at, "length", f"{len(data)} bytes are left, and a message has {MESSAGE_BYTES_MIN}")
+        raise CorruptError(path, at, "length", f"only {len(data)} bytes are left, less than a message")
     found = layout.unpack(data)
     if found["magic"] not in _TOPIC_LENGTH or found["offset"] != offset:
-        raise CorruptError(path, at, "offset", "there is no message that says that it lies there")
+        raise CorruptError(path, at, "offset", "there is no message that contains this offset")
     return int(found["store_ms"])
 
 
@@ -290,7 +290,7 @@ def _is_wide(data: bytes) -> bool:
 
 
 def heads(data: bytes | memoryview) -> Iterator[Head]:
-    """Each of the messages that `data` holds: whole ones, of which somebody has looked at the lengths."""
+    """Yield the head of each message in `data`: whole messages, whose lengths were validated."""
     at = 0
     while at < len(data):
         message_bytes, flag = _HEAD.unpack_from(data, at)
@@ -300,9 +300,9 @@ def heads(data: bytes | memoryview) -> Iterator[Head]:
 
 
 def _layout(data: bytes | memoryview, path: str, at: int) -> Layout:
-    """The fixed part's, once it is known to be there whole."""
+    """Return the layout of the fixed part, after validating the sizes."""
     if len(data) < MESSAGE_BYTES_MIN:
-        raise CorruptError(path, at, "length", f"{len(data)} bytes are left, and a message has {MESSAGE_BYTES_MIN}")
+        raise CorruptError(path, at, "length", f"only {len(data)} bytes are left, less than a message")
     head = MESSAGE.unpack(data)
     if head["magic"] not in _TOPIC_LENGTH:
         raise CorruptError(path, at, "magic", f"0x{head['magic']:08X} is not the magic of a message")
@@ -310,12 +310,12 @@ def _layout(data: bytes | memoryview, path: str, at: int) -> Layout:
     layout = _BY_HOSTS[_ADDRESS_BYTES[bool(flag & BORN_HOST_V6)], _ADDRESS_BYTES[bool(flag & STORE_HOST_V6)]]
     size = head["message_bytes"]
     if not layout.size < size <= len(data):
-        raise CorruptError(path, at, "length", f"a message of {size} bytes, of which {len(data)} are there")
+        raise CorruptError(path, at, "length", f"a message of {size} bytes, but only {len(data)} are left")
     return layout
 
 
 def _part(view: memoryview, start: int, length: struct.Struct, path: str, at: int) -> tuple[bytes, int]:
-    """What lies there behind its length, and where it ends."""
+    """Return the part that follows its length, and its end."""
     if len(view) - start < length.size:
         raise CorruptError(path, at, "length", "a length does not fit in the message")
     (size,) = length.unpack_from(view, start)
@@ -326,12 +326,12 @@ def _part(view: memoryview, start: int, length: struct.Struct, path: str, at: in
 
 
 def _without_crc(view: memoryview, properties: bytes, path: str, at: int) -> tuple[bytes, bool]:
-    """The properties without that of the CRC, which is compared, and whether there was one."""
+    """Return the properties without the CRC, which is compared, and whether there was one."""
     kept = properties[:-CRC_PROPERTY_BYTES]
     found = properties[len(kept) :]
     if len(found) < CRC_PROPERTY_BYTES or not found.startswith(_CRC_NAME):
         if _CRC_LEFT.fullmatch(found) and 0 in found:
-            raise CorruptError(path, at, "record_crc", "of the CRC of the message only a part is there")
+            raise CorruptError(path, at, "record_crc", "the CRC of the message is incomplete")
         return properties, False
     if found != crc_property(crc(view[:-CRC_PROPERTY_BYTES])):
         raise CorruptError(path, at, "record_crc", "the message is not what was written")

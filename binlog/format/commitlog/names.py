@@ -1,6 +1,6 @@
-"""The names of a store's files.
+"""The names of files, folders and topics in a store.
 
-Topics that RocketMQ keeps for itself, and how long a message waits at each delay level.
+Also the delay levels, which RocketMQ defines by their number.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ ABORT_FILE = "abort"
 LOCK_FILE = "lock"
 DELAY_OFFSETS_FILE = "delayOffset.json"
 TOPICS_FILE = "topics.json"
-# Folders that a store of RocketMQ may have and that this engine reads, or leaves as they are.
+# Folders of a RocketMQ store that this engine reads or leaves alone.
 FOLDERS = frozenset(
     {
         COMMIT_LOG_FOLDER,
         QUEUES_FOLDER,
         INDEX_FOLDER,
         CONFIG_FOLDER,
-        "batchconsumequeue",  # empty ones: see binlog/commitlog/recovery/survey.py
+        "batchconsumequeue",  # if it is empty: see binlog/commitlog/recovery/survey.py
         "compaction",
         "consumequeue_ext",
         "kvStore",
         "lost+found",
-        "rocksdbstore",  # since version 5.5: what may be kept there is derived from the commit log
+        "rocksdbstore",  # since version 5.5; its contents are derived from the commit log
         "tiered_index_file",
         "timerlog",
     }
@@ -37,48 +37,48 @@ FOLDERS = frozenset(
 LITE_TOPIC_PREFIX = "%LMQ%"
 
 _OFFSET = re.compile(r"[0-9]{20}", re.ASCII)
-# What RocketMQ's brokers allow, of as many characters as a folder's name may have.
+# The characters that RocketMQ's brokers allow, as many as a folder name may have.
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,255}", re.ASCII)
 _QUEUE = re.compile(r"[0-9]{1,10}", re.ASCII)
 _INDEX = re.compile(r"[0-9]{17}", re.ASCII)
 
 
 def mapped_file_name(offset: int) -> str:
-    """`00000000001073741824` for 1073741824: where the file starts, counted through all of them."""
+    """Return the name of a mapped file, its start offset: `00000000001073741824` for 1073741824."""
     return f"{offset:020d}"
 
 
 def mapped_file_offset(name: str) -> int | None:
-    """The offset in a mapped file's name, or None for any other name."""
+    """Return the offset in the name of a mapped file, or None for any other name."""
     return int(name) if _OFFSET.fullmatch(name) else None
 
 
 def index_name(made: dt.datetime, *, after: str) -> str:
-    """`20260131235959123` for the last second of January 2026, of the clock on the wall, as RocketMQ names them.
+    """Return a name for a key index file, from the local time: `20260131235959123` at the end of January 2026.
 
-    after: the name of the file before, or nothing; the new one's comes later in their order, though clocks go back.
+    after: the name of the previous file, or an empty string.  The new name sorts after it, even if the clock went back.
     """
     name = f"{made:%Y%m%d%H%M%S}{made.microsecond // 1000:03d}"
     return name if name > after else f"{int(after) + 1:017d}"
 
 
 def is_index_name(name: str) -> bool:
-    """Whether it is the name of a key index: when it was made, as yyyyMMddHHmmssSSS."""
+    """Return whether a name is that of a key index file: its creation time, as yyyyMMddHHmmssSSS."""
     return _INDEX.fullmatch(name) is not None
 
 
 def is_topic(name: str) -> bool:
-    """Whether a topic can have queues: letters, digits and `%|_-` of ASCII, 255 at most."""
+    """Return whether a topic can have queues: at most 255 ASCII letters, digits and `%|_-`."""
     return _TOPIC.fullmatch(name) is not None
 
 
 def is_queue_name(name: str) -> bool:
-    """Whether it is the name of a queue's folder: its id, in decimal digits."""
+    """Return whether a name is that of a queue's folder: the queue id in decimal digits."""
     return _QUEUE.fullmatch(name) is not None
 
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-# Of each half message that was ended: a message whose body is its queue offset.
+# The end records of half messages; the body of each is a queue offset.
 ENDED_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 ENDED_TAG = "d"
 DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -86,31 +86,31 @@ _SYSTEM_PREFIX = "RMQ_SYS_"
 _RETRY_PREFIX = "%RETRY%"
 _DEAD_PREFIX = "%DLQ%"
 
-# By level, from 1 on.  Of a level that is not here, RocketMQ's dispatch makes a second.
+# By level, from 1 on.  As in RocketMQ, a lower level means one second, and a higher one the longest delay.
 DELAY_SECONDS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 
 
 def retry_topic(group: str) -> str:
-    """Where messages go that a group of consumers is to be given again."""
+    """Return the topic with the messages that a consumer group gets again."""
     return _RETRY_PREFIX + group
 
 
 def dead_topic(group: str) -> str:
-    """Where messages end that a group of consumers was given too often."""
+    """Return the topic with the dead letters of a consumer group."""
     return _DEAD_PREFIX + group
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether RocketMQ keeps it for itself."""
+    """Return whether RocketMQ reserves a topic."""
     return topic.startswith(_SYSTEM_PREFIX) or topic == DELAY_TOPIC
 
 
-def is_waiting_topic(topic: str) -> bool:
-    """Whether messages only wait in it, or tell of others that do."""
+def is_parking_topic(topic: str) -> bool:
+    """Return whether a topic has parked messages, or their end records."""
     return topic in (HALF_TOPIC, ENDED_TOPIC, DELAY_TOPIC)
 
 
 def due_ms(store_ms: int, level: int) -> int:
-    """When a message that was stored then, at that delay level, is to go to its topic."""
+    """Return when a message with this store time and delay level is due."""
     seconds = DELAY_SECONDS[min(level, len(DELAY_SECONDS)) - 1] if level > 0 else 1
     return store_ms + 1000 * seconds

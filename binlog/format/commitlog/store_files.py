@@ -1,11 +1,11 @@
-"""The store's checkpoint: up to which store times its parts were synced, so that recovery knows where to begin.
+"""The layouts of the checkpoint, of the sidecar, and of buffers in shared memory.
 
-The sidecar of a store: what its owner tells readers in other processes, and the bell that wakes them.
+The checkpoint holds the store times up to which the parts of a store were synced, so recovery knows where to start.
 
-It is a file of ours, which RocketMQ does not know: `binlog.sidecar` in the store's folder.  Without it a store is read
-all the same, but nobody is woken.
+The sidecar, `binlog.sidecar`, is unknown to RocketMQ.  In it the owner publishes its state to readers in other
+processes; the doorbell wakes them.  Without a sidecar, readers poll.
 
-The head of a buffer in shared memory, to which a file's messages are appended before they are written to it.
+Messages are appended to a buffer before they are written to the file of the buffer; see transient_pool.py.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ STORE_CHECKPOINT = Layout(
     "The checkpoint of a store",
     size=48,
     fields=(
-        Field("log_ms", "i64", "physicMsgTimestamp: the store time of the last message synced in the commit log"),
-        Field("queues_ms", "i64", "logicsMsgTimestamp: of the last one synced in the consume queues"),
-        Field("index_ms", "i64", "indexMsgTimestamp: of the last one synced in the key index"),
+        Field("log_ms", "i64", "physicMsgTimestamp: store time of the last message synced in the commit log"),
+        Field("queues_ms", "i64", "logicsMsgTimestamp: of the last message synced in the consume queues"),
+        Field("index_ms", "i64", "indexMsgTimestamp: of the last message synced in the key index"),
         Field("master_flushed_offset", "i64", "masterFlushedOffset: of a replica; 0"),
-        Field("confirmed_offset", "i64", "confirmPhyOffset: up to where the commit log is confirmed"),
+        Field("confirmed_offset", "i64", "confirmPhyOffset: end of the confirmed commit log"),
         Field(
-            "queues_offset", "i64", "logicsPhysicalOffset, since version 5.5: where the last one of `queues_ms` lies; 0"
+            "queues_offset", "i64", "logicsPhysicalOffset, since version 5.5: offset of the last one of `queues_ms`; 0"
         ),
     ),
 )
 
 CHECKPOINT_FILE_BYTES = 4096
-# Store times are taken before the lock is, and clocks go back: RocketMQ begins so much earlier.
+# As in RocketMQ: store times are taken before the lock, and clocks go back.
 _MARGIN_MS = 3000
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """See the table."""
+    """The checkpoint of a store; see STORE_CHECKPOINT."""
 
     log_ms: int = 0
     queues_ms: int = 0
@@ -50,17 +50,17 @@ class StoreCheckpoint:
 
     @property
     def recovery_ms(self) -> int:
-        """A store time before which log and queues were synced: 3 s before the earlier one, 0 at least."""
+        """Return a store time up to which log and queues were synced: 3 s before the earlier of both, at least 0."""
         return max(min(self.log_ms, self.queues_ms) - _MARGIN_MS, 0)
 
     def pack(self) -> bytes:
-        """The whole file."""
+        """Return the contents of the file."""
         values = {name: getattr(self, name) for name in self.__slots__}
         return STORE_CHECKPOINT.pack(values).ljust(CHECKPOINT_FILE_BYTES, b"\0")
 
 
 def parse_checkpoint(data: bytes) -> StoreCheckpoint:
-    """What a file says, of which what is missing is zeros."""
+    """Parse the contents of the file; missing bytes count as zeros."""
     return StoreCheckpoint(**STORE_CHECKPOINT.unpack(data.ljust(STORE_CHECKPOINT.size, b"\0")))
 
 
@@ -70,11 +70,11 @@ STORE_SIDECAR = Layout(
     size=40,
     fields=(
         Field("magic", "bytes:8", "`BINLOGCS`", const=b"BINLOGCS"),
-        Field("version", "u32", "a reader takes a sidecar of another version for none", const=1),
-        Field("doorbell", "u32", "a futex word, raised after each change that readers wait for"),
-        Field("log_start", "i64", "where the commit log's first file starts"),
-        Field("readable_end", "i64", "queues and key index have been told of all messages before"),
-        Field("key_slots", "u32", "how many slots each file of the key index has; 0 where that is not told"),
+        Field("version", "u32", "readers ignore a sidecar of another version", const=1),
+        Field("doorbell", "u32", "a futex word, incremented after each change that readers wait for"),
+        Field("log_start", "i64", "start of the commit log's first file"),
+        Field("readable_end", "i64", "end of the messages that queues and key index have"),
+        Field("key_slots", "u32", "slots in each file of the key index; 0 if unknown"),
         Field("crc", "u32", "CRC-32C of 16..35"),
     ),
 )
@@ -82,40 +82,40 @@ STORE_SIDECAR = Layout(
 SIDECAR_FILE = "binlog.sidecar"
 SIDECAR_BYTES = 4096
 DOORBELL_OFFSET = STORE_SIDECAR.offset("doorbell")
-NEWS_OFFSET = STORE_SIDECAR.offset("log_start")
+READER_STATE_OFFSET = STORE_SIDECAR.offset("log_start")
 _CRC_OFFSET = STORE_SIDECAR.offset("crc")
 
 
-class News(NamedTuple):
-    """What readers are told: see the table."""
+class ReaderState(NamedTuple):
+    """The state that the owner publishes to readers; see STORE_SIDECAR."""
 
     log_start: int
     readable_end: int
     key_slots: int = 0
 
 
-def pack_sidecar(news: News, *, doorbell: int) -> bytes:
-    """The whole file."""
-    fields = {**news._asdict(), "doorbell": doorbell, "crc": 0}
+def pack_sidecar(reader_state: ReaderState, *, doorbell: int) -> bytes:
+    """Return the contents of the file."""
+    fields = {**reader_state._asdict(), "doorbell": doorbell, "crc": 0}
     data = STORE_SIDECAR.pack(fields)
-    fields["crc"] = crc32c(data[NEWS_OFFSET:_CRC_OFFSET])
+    fields["crc"] = crc32c(data[READER_STATE_OFFSET:_CRC_OFFSET])
     return STORE_SIDECAR.pack(fields).ljust(SIDECAR_BYTES, b"\0")
 
 
-def pack_news(news: News) -> bytes:
-    """The part that changes, but for the bell: to be written at NEWS_OFFSET."""
-    return pack_sidecar(news, doorbell=0)[NEWS_OFFSET : STORE_SIDECAR.size]
+def pack_reader_state(reader_state: ReaderState) -> bytes:
+    """Return the part that changes, without the doorbell; it is written at READER_STATE_OFFSET."""
+    return pack_sidecar(reader_state, doorbell=0)[READER_STATE_OFFSET : STORE_SIDECAR.size]
 
 
-def parse_sidecar(data: bytes) -> tuple[News, int] | None:
-    """The news and the bell; None for a file of another kind, or one that is being written."""
+def parse_sidecar(data: bytes) -> tuple[ReaderState, int] | None:
+    """Return the state and the doorbell; None for another kind of file, or one that is being written."""
     if len(data) < STORE_SIDECAR.size:
         return None
     found = STORE_SIDECAR.unpack(data)
     known = (STORE_SIDECAR.const("magic"), STORE_SIDECAR.const("version"))
-    if (found["magic"], found["version"]) != known or found["crc"] != crc32c(data[NEWS_OFFSET:_CRC_OFFSET]):
+    if (found["magic"], found["version"]) != known or found["crc"] != crc32c(data[READER_STATE_OFFSET:_CRC_OFFSET]):
         return None
-    return News(*(found[name] for name in News._fields)), found["doorbell"]
+    return ReaderState(*(found[name] for name in ReaderState._fields)), found["doorbell"]
 
 
 _MAGIC = b"BINLOGPB"
@@ -125,9 +125,9 @@ POOL_BUFFER = Layout(
     "The head of a buffer",
     size=24,
     fields=(
-        Field("offset", "i64", "where in the commit log the file starts whose bytes follow, at 4096"),
-        Field("file_bytes", "u64", "how many there may be"),
-        Field("magic", "bytes:8", "`BINLOGPB` while it is in use; anything else otherwise"),
+        Field("offset", "i64", "start of the file in the commit log; its bytes follow at 4096"),
+        Field("file_bytes", "u64", "size of the file"),
+        Field("magic", "bytes:8", "`BINLOGPB` while the buffer is in use; otherwise anything else"),
     ),
 )
 
@@ -135,11 +135,11 @@ HEAD_BYTES = 4096
 
 
 def pack_head(*, offset: int, file_bytes: int) -> bytes:
-    """The head of a buffer in use."""
+    """Return the head of a buffer in use."""
     return POOL_BUFFER.pack({"offset": offset, "file_bytes": file_bytes, "magic": _MAGIC})
 
 
 def parse_head(data: bytes, *, file_bytes: int) -> int | None:
-    """Where the file starts whose bytes the buffer has; None where it is not in use, or is of another store's files."""
+    """Return the start of the buffer's file; None if the buffer is free, or belongs to files of another size."""
     head = POOL_BUFFER.unpack(data)
     return head["offset"] if head["magic"] == _MAGIC and head["file_bytes"] == file_bytes else None

@@ -61,7 +61,7 @@ class StreamReader(QueuesReader, LimitedReader):
         """Return the end of each queue; 0 for a removed one that the stream has read, so that `partitions` reports
         it."""
         with ColumnReader(self._options.path) as store:
-            news = store.news()
+            news = store.reader_state()
             # An idle query asks a hundred times per second, and there may be many queues.
             if news is None or news != self._known[0]:
                 existing = chosen_queues(store, self._options)
@@ -87,7 +87,7 @@ class StreamReader(QueuesReader, LimitedReader):
                 if share == 0:
                     stop = part.start
                 elif share is not None and stop > part.start:
-                    stop = store.forward(*queue, range(part.start, stop), share)
+                    stop = store.limit_range(*queue, range(part.start, stop), share)
                 reached[queue] = stop
         return to_json(reached)
 

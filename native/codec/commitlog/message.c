@@ -1,8 +1,8 @@
-/* Messages of a commit log, many at once: packed from Python's objects, and given what is known only under the lock.
+/* Packing of many messages from Python's objects, and stamping them with the values that are known only under the lock.
  *
- * A message comes as a tuple, whose order is that of `Message` in binlog/commitlog/append/message.py.  The bytes are those that
- * pack_message in binlog/format/commitlog/message.py makes, which is the plain way to say it; but that one is given
- * properties as they lie in a file, and here the last one may lack its end.
+ * A message is a tuple with the order of `Message` in binlog/commitlog/append/message.py.  pack_message in
+ * binlog/format/commitlog/message.py is the reference for the bytes, except that it takes properties in the format of the
+ * file, while here the last property may lack its end byte.
  */
 #include "message.h"
 
@@ -13,20 +13,20 @@
 #include <string.h>
 
 #define TOPIC_V1_MAX 127
-#define PART_MAX 32767 /* of a topic, of properties: what Java's short holds */
+#define PART_MAX 32767 /* of a topic, of properties: the largest short in Java */
 #define HOST_V4 8
 #define PROPERTY_END 2
 
 enum part { TOPIC, BODY, PROPERTIES, QUEUE_ID, FLAG, SYSTEM_FLAG, BORN_MS, BORN_HOST, RECONSUME_COUNT, PREPARED_OFFSET, PARTS };
 
-/* One message, as its tuple has it; its pointers are good for as long as the tuple is. */
+/* One message; the pointers are valid as long as its tuple. */
 struct message {
     const char *topic, *body, *properties, *born_host;
     Py_ssize_t topic_bytes, body_bytes, properties_bytes, born_bytes;
     long long queue_id, flag, system_flag, born_ms, reconsume_count, prepared_offset;
 };
 
-/* What all messages of a call have. */
+/* The values that all messages of a call share. */
 struct common {
     const char *store_host;
     Py_ssize_t store_bytes;
@@ -57,7 +57,7 @@ static int get_number(PyObject *tuple, enum part part, int bits, long long *numb
 static int get_message(PyObject *tuple, struct message *message)
 {
     if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != PARTS) {
-        PyErr_SetString(PyExc_TypeError, "a message is a tuple of ten");
+        PyErr_SetString(PyExc_TypeError, "a message must be a tuple of ten");
         return -1;
     }
     message->topic = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(tuple, TOPIC), &message->topic_bytes);
@@ -76,23 +76,23 @@ static int get_message(PyObject *tuple, struct message *message)
 
 static int is_host(Py_ssize_t bytes)
 {
-    return bytes == HOST_V4 || bytes == HOST_V4 + MESSAGE_IPV6_MORE;
+    return bytes == HOST_V4 || bytes == HOST_V4 + MESSAGE_IPV6_EXTRA;
 }
 
-/* Whether the properties lack the byte that ends the last one, which it needs where the CRC's follows. */
+/* Return whether the properties lack their end byte, which they need before the CRC property. */
 static int is_unended(const struct message *message, const struct common *common)
 {
     return common->with_crc && message->properties_bytes > 0 &&
            message->properties[message->properties_bytes - 1] != PROPERTY_END;
 }
 
-/* How many bytes the properties take in the file, with the CRC's. */
+/* Return the size of the properties in the file, including the CRC. */
 static Py_ssize_t all_properties_bytes(const struct message *message, const struct common *common)
 {
     return message->properties_bytes + is_unended(message, common) + (common->with_crc ? MESSAGE_CRC_BYTES : 0);
 }
 
-/* How many bytes it takes; -1 with an exception. */
+/* Return the size of the message; -1 with an exception. */
 static int64_t message_bytes(const struct message *message, const struct common *common, Py_ssize_t body_max)
 {
     Py_ssize_t properties = all_properties_bytes(message, common);
@@ -104,8 +104,8 @@ static int64_t message_bytes(const struct message *message, const struct common 
     }
     if (!common->with_crc &&
         message_ends_with_crc((const uint8_t *)message->properties, (size_t)message->properties_bytes) != CRC_NONE) {
-        /* who reads it would take it for the CRC of the message, and the message for damaged */
-        PyErr_SetString(PyExc_ValueError, "the properties end with what would be the CRC of the message, or a part of it");
+        /* a reader would take it for the CRC of the message, and report damage */
+        PyErr_SetString(PyExc_ValueError, "the properties must not end like the CRC of a message, or a part of it");
         return -1;
     }
     return (int64_t)MESSAGE_BYTES - 2 * HOST_V4 + message->born_bytes + common->store_bytes + message->body_bytes +
@@ -151,10 +151,10 @@ static void put_message(uint8_t *data, int64_t bytes, const struct message *mess
     at = put_bytes(at + 2, message->properties, message->properties_bytes);
     if (is_unended(message, common))
         *at = PROPERTY_END;
-    /* the CRC comes with the stamp */
+    /* stamp_messages adds the CRC */
 }
 
-/* How many bytes all take; -1 with an exception. */
+/* Return the size of all messages; -1 with an exception. */
 static int64_t all_bytes(PyObject *messages, const struct common *common, Py_ssize_t body_max)
 {
     int64_t total = 0;
@@ -174,15 +174,15 @@ static int64_t all_bytes(PyObject *messages, const struct common *common, Py_ssi
     return total;
 }
 
-/* A half message, and one that was rolled back, are in no queue, and have the queue offset 0. */
+/* A half message and one that was rolled back are in no queue, and have the queue offset 0. */
 static int is_queued(uint32_t system_flag)
 {
     uint32_t kind = system_flag & MESSAGE_TRANSACTION;
     return kind != MESSAGE_PREPARED && kind != MESSAGE_ROLLBACK;
 }
 
-/* Whether two messages are of one queue, and both in it or both not. */
-static int are_alike(PyObject *one, PyObject *other)
+/* Return whether two messages have the same queue and the same flag. */
+static int are_same_run(PyObject *one, PyObject *other)
 {
     struct message a, b;
     return one == other || (get_message(one, &a) == 0 && get_message(other, &b) == 0 && a.queue_id == b.queue_id &&
@@ -190,8 +190,8 @@ static int are_alike(PyObject *one, PyObject *other)
                             memcmp(a.topic, b.topic, (size_t)a.topic_bytes) == 0);
 }
 
-/* ((topic, queue id), whether they are in it, how many they are) of each run of messages that are alike; messages that
- * all_bytes has seen. */
+/* Return ((topic, queue id), whether the messages are in the queue, their number) for each run of messages with the same queue
+ * and flag.  The messages were validated by all_bytes. */
 static PyObject *runs_of(PyObject *messages)
 {
     PyObject *runs = PyList_New(0);
@@ -199,7 +199,7 @@ static PyObject *runs_of(PyObject *messages)
 
     for (Py_ssize_t first = 0; runs && first < count; first = next) {
         PyObject *tuple = PyList_GetItem(messages, first);
-        for (next = first + 1; next < count && are_alike(tuple, PyList_GetItem(messages, next));)
+        for (next = first + 1; next < count && are_same_run(tuple, PyList_GetItem(messages, next));)
             next++;
         int queued = is_queued((uint32_t)PyLong_AsLongLong(PyTuple_GetItem(tuple, SYSTEM_FLAG)));
         PyObject *run = Py_BuildValue("((OO)On)", PyTuple_GetItem(tuple, TOPIC), PyTuple_GetItem(tuple, QUEUE_ID),
@@ -211,8 +211,8 @@ static PyObject *runs_of(PyObject *messages)
     return runs;
 }
 
-/* pack_messages(messages, store_host, with_crc, body_bytes_max): the bytes, as a bytearray; where in them each message
- * begins and the last one ends, as uint32; and what runs_of says.  Raises TypeError and ValueError. */
+/* pack_messages(messages, store_host, with_crc, body_bytes_max): the packed messages, as a bytearray; the start of each and the
+ * end of the last one, as uint32; and the result of runs_of.  Raises TypeError and ValueError. */
 PyObject *binlog_pack_messages(PyObject *module, PyObject *args)
 {
     PyObject *messages;
@@ -224,7 +224,7 @@ PyObject *binlog_pack_messages(PyObject *module, PyObject *args)
                           &common.with_crc, &body_max))
         return NULL;
     if (!is_host(common.store_bytes)) {
-        PyErr_SetString(PyExc_ValueError, "a host is an address of 4 or 16 bytes and a port of 4");
+        PyErr_SetString(PyExc_ValueError, "a host must be an address of 4 or 16 bytes and a port of 4");
         return NULL;
     }
     int64_t total = all_bytes(messages, &common, body_max);
@@ -232,30 +232,30 @@ PyObject *binlog_pack_messages(PyObject *module, PyObject *args)
         return NULL;
     Py_ssize_t count = PyList_Size(messages);
     PyObject *packed = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)total);
-    PyObject *places = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
+    PyObject *bounds = PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(uint32_t));
     PyObject *runs = runs_of(messages);
-    if (!packed || !places || !runs) {
+    if (!packed || !bounds || !runs) {
         Py_XDECREF(packed);
-        Py_XDECREF(places);
+        Py_XDECREF(bounds);
         Py_XDECREF(runs);
         return NULL;
     }
     uint8_t *data = (uint8_t *)PyByteArray_AsString(packed), *at = data;
-    char *place = PyBytes_AsString(places);
+    char *bound = PyBytes_AsString(bounds);
     for (Py_ssize_t i = 0; i <= count; i++) {
         uint32_t start = (uint32_t)(at - data);
-        memcpy(place, &start, sizeof start);
-        place += sizeof start;
+        memcpy(bound, &start, sizeof start);
+        bound += sizeof start;
         if (i == count)
             break;
         struct message message;
         if (get_message(PyList_GetItem(messages, i), &message) != 0)
-            continue; /* it was one a moment ago, and nothing has run since */
+            continue; /* cannot happen: all_bytes has validated it */
         int64_t bytes = message_bytes(&message, &common, body_max);
         put_message(at, bytes, &message, &common);
         at += bytes;
     }
-    return Py_BuildValue("(NNN)", packed, places, runs);
+    return Py_BuildValue("(NNN)", packed, bounds, runs);
 }
 
 void message_crc_property(uint8_t *property, const uint8_t *message, size_t bytes)
@@ -267,7 +267,7 @@ void message_crc_property(uint8_t *property, const uint8_t *message, size_t byte
     *at = PROPERTY_END;
 }
 
-enum crc_found message_ends_with_crc(const uint8_t *properties, size_t bytes)
+enum crc_state message_ends_with_crc(const uint8_t *properties, size_t bytes)
 {
     uint8_t whole[MESSAGE_CRC_BYTES];
     int zeros = 0;
@@ -287,25 +287,25 @@ enum crc_found message_ends_with_crc(const uint8_t *properties, size_t bytes)
     return zeros > 0 ? CRC_PART : CRC_NONE;
 }
 
-/* stamp_messages(data, places, first, count, queue_offset, offset, store_ms, with_crc): `count` messages from `first` on
- * are given what is known under the lock: the queue offsets from `queue_offset` on, where they lie when `data` lies at
- * `offset`, when they were stored, and their CRCs.  data, places: what pack_messages returned. */
+/* stamp_messages(data, bounds, first, count, queue_offset, offset, store_ms, with_crc): stamp `count` messages from `first` on
+ * with the values that are known under the lock: queue offsets from `queue_offset` on, log offsets for `data` at `offset`, the
+ * store time, and the CRCs.  data, bounds: results of pack_messages. */
 PyObject *binlog_stamp_messages(PyObject *module, PyObject *args)
 {
-    PyObject *packed, *places;
+    PyObject *packed, *bounds;
     Py_ssize_t first, count;
     long long queue_offset, offset, store_ms;
     int with_crc;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!nnLLLp:stamp_messages", &PyByteArray_Type, &packed, &PyBytes_Type, &places, &first,
+    if (!PyArg_ParseTuple(args, "O!O!nnLLLp:stamp_messages", &PyByteArray_Type, &packed, &PyBytes_Type, &bounds, &first,
                           &count, &queue_offset, &offset, &store_ms, &with_crc))
         return NULL;
-    if (first < 0 || count < 0 || (first + count + 1) * (Py_ssize_t)sizeof(uint32_t) > PyBytes_Size(places)) {
-        PyErr_SetString(PyExc_ValueError, "there are not so many messages");
+    if (first < 0 || count < 0 || (first + count + 1) * (Py_ssize_t)sizeof(uint32_t) > PyBytes_Size(bounds)) {
+        PyErr_SetString(PyExc_ValueError, "there are fewer messages");
         return NULL;
     }
-    const uint32_t *starts = (const uint32_t *)PyBytes_AsString(places);
+    const uint32_t *starts = (const uint32_t *)PyBytes_AsString(bounds);
     uint8_t *data = (uint8_t *)PyByteArray_AsString(packed);
     for (Py_ssize_t i = first; i < first + count; i++) {
         uint8_t *message = data + starts[i];
@@ -313,7 +313,7 @@ PyObject *binlog_stamp_messages(PyObject *module, PyObject *args)
         int queued = is_queued(flag);
         put_u64(message + MESSAGE_QUEUE_OFFSET, queued ? (uint64_t)queue_offset++ : 0);
         put_u64(message + MESSAGE_OFFSET, (uint64_t)offset + starts[i]);
-        put_u64(message + MESSAGE_STORE_MS + (flag & MESSAGE_BORN_HOST_V6 ? MESSAGE_IPV6_MORE : 0), (uint64_t)store_ms);
+        put_u64(message + MESSAGE_STORE_MS + (flag & MESSAGE_BORN_HOST_V6 ? MESSAGE_IPV6_EXTRA : 0), (uint64_t)store_ms);
         if (with_crc) {
             size_t bytes = starts[i + 1] - starts[i] - MESSAGE_CRC_BYTES;
             message_crc_property(message + bytes, message, bytes);

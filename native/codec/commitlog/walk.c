@@ -1,14 +1,14 @@
-/* Walking through the messages of a commit log: what a queue and a key index are to be told of each. */
+/* A walk through the messages of a commit log, which collects their queue units and keys. */
 #include "message.h"
 
-#include "found.h"
+#include "message_parse.h"
 
 #include "big_endian.h"
 #include "layout.h"
 
 #include <string.h>
 
-/* Java's String.hashCode goes over UTF-16 units, and these bytes are UTF-8: a lead byte tells how many follow it. */
+/* Java's String.hashCode runs over UTF-16 units, but these bytes are UTF-8: the lead byte gives the length of a sequence. */
 static uint32_t java_hash(uint32_t hash, const uint8_t *text, uint32_t bytes)
 {
     for (uint32_t i = 0; i < bytes;) {
@@ -25,10 +25,10 @@ static uint32_t java_hash(uint32_t hash, const uint8_t *text, uint32_t bytes)
     return hash;
 }
 
-/* The hash of `topic#key`, without its sign; the one whose absolute value is no Java int is 0. */
-static int64_t key_hash(const struct found *found, const uint8_t *key, uint32_t bytes)
+/* The absolute value of the hash of `topic#key`; 0 for the hash whose absolute value does not fit in a Java int. */
+static int64_t key_hash(const struct message_view *message, const uint8_t *key, uint32_t bytes)
 {
-    uint32_t hash = java_hash(0, found->topic, found->topic_bytes);
+    uint32_t hash = java_hash(0, message->topic, message->topic_bytes);
     hash = java_hash(java_hash(hash, (const uint8_t *)"#", 1), key, bytes);
     int64_t value = (int32_t)hash;
     return value == INT32_MIN ? 0 : value < 0 ? -value : value;
@@ -39,14 +39,14 @@ static const uint32_t delay_seconds[] = {1,   5,   10,  30,  60,  120, 180,  240
                                          360, 420, 480, 540, 600, 1200, 1800, 3600, 7200};
 #define DELAY_LEVELS (sizeof delay_seconds / sizeof *delay_seconds)
 
-/* The delay level of a message that waits for its time, 0 for all others; the highest one for what is too high. */
-static uint32_t delay_level(const struct found *found)
+/* Return the delay level of a delayed message, at most the highest one; 0 for all other messages. */
+static uint32_t delay_level(const struct message_view *message)
 {
     static const char topic[] = "SCHEDULE_TOPIC_XXXX";
     uint32_t bytes, level = 0;
-    if (found->topic_bytes != sizeof topic - 1 || memcmp(found->topic, topic, sizeof topic - 1) != 0)
+    if (message->topic_bytes != sizeof topic - 1 || memcmp(message->topic, topic, sizeof topic - 1) != 0)
         return 0;
-    const uint8_t *text = find_property(found, "DELAY", 5, &bytes);
+    const uint8_t *text = find_property(message, "DELAY", 5, &bytes);
     for (uint32_t i = 0; text && i < bytes; i++) {
         if (text[i] < '0' || text[i] > '9')
             return 0;
@@ -56,23 +56,23 @@ static uint32_t delay_level(const struct found *found)
     return level;
 }
 
-/* What the queue says of a message besides its place: when it is due, or the hash of its tag. */
-static uint64_t tag_code(const struct found *found)
+/* Return the tag code of a queue unit: the due time of a delayed message, or the hash of the tag. */
+static uint64_t tag_code(const struct message_view *message)
 {
-    uint32_t bytes, level = delay_level(found);
+    uint32_t bytes, level = delay_level(message);
     if (level > 0)
-        return found->store_ms + UINT64_C(1000) * delay_seconds[level - 1];
-    const uint8_t *tag = find_property(found, "TAGS", 4, &bytes);
+        return message->store_ms + UINT64_C(1000) * delay_seconds[level - 1];
+    const uint8_t *tag = find_property(message, "TAGS", 4, &bytes);
     return tag ? (uint64_t)(int64_t)(int32_t)java_hash(0, tag, bytes) : 0;
 }
 
-/* What a walk has found so far. */
+/* The results of a walk so far. */
 struct walk {
     PyObject *runs;  /* of one queue each: (topic, queue id, first queue offset, units) */
     PyObject *keys;  /* bytearray: hash, offset and store time of each key, as int64 */
-    uint8_t *units;  /* of the run that goes on */
+    uint8_t *units;  /* of the current run */
     Py_ssize_t unit_count;
-    struct found first; /* its first message */
+    struct message_view first; /* its first message */
     uint64_t store_ms;
 };
 
@@ -89,63 +89,63 @@ static int end_run(struct walk *walk)
     return result;
 }
 
-static int add_key(struct walk *walk, const struct found *found, uint64_t offset, const uint8_t *key, uint32_t bytes)
+static int add_key(struct walk *walk, const struct message_view *message, uint64_t offset, const uint8_t *key, uint32_t bytes)
 {
-    int64_t entry[3] = {key_hash(found, key, bytes), (int64_t)offset, (int64_t)found->store_ms};
+    int64_t entry[3] = {key_hash(message, key, bytes), (int64_t)offset, (int64_t)message->store_ms};
     PyObject *more = PyBytes_FromStringAndSize((const char *)entry, sizeof entry);
     PyObject *all = more ? PySequence_InPlaceConcat(walk->keys, more) : NULL;
     Py_XDECREF(more);
-    Py_XDECREF(all); /* the same object, for a bytearray grows in place */
+    Py_XDECREF(all); /* the same object, because a bytearray grows in place */
     return all ? 0 : -1;
 }
 
-static int add_keys(struct walk *walk, const struct found *found, uint64_t offset)
+static int add_keys(struct walk *walk, const struct message_view *message, uint64_t offset)
 {
     uint32_t bytes;
-    const uint8_t *key = find_property(found, "UNIQ_KEY", 8, &bytes);
-    if (key && bytes > 0 && add_key(walk, found, offset, key, bytes) != 0)
+    const uint8_t *key = find_property(message, "UNIQ_KEY", 8, &bytes);
+    if (key && bytes > 0 && add_key(walk, message, offset, key, bytes) != 0)
         return -1;
-    key = find_property(found, "KEYS", 4, &bytes);
+    key = find_property(message, "KEYS", 4, &bytes);
     for (const uint8_t *end = key ? key + bytes : NULL; key && key < end;) {
         const uint8_t *stop = memchr(key, ' ', (size_t)(end - key));
         stop = stop ? stop : end;
-        if (stop > key && add_key(walk, found, offset, key, (uint32_t)(stop - key)) != 0)
+        if (stop > key && add_key(walk, message, offset, key, (uint32_t)(stop - key)) != 0)
             return -1;
         key = stop + 1;
     }
     return 0;
 }
 
-static int add_unit(struct walk *walk, const struct found *found, uint64_t offset)
+static int add_unit(struct walk *walk, const struct message_view *message, uint64_t offset)
 {
-    const struct found *first = &walk->first;
-    int goes_on = walk->unit_count > 0 && first->queue_id == found->queue_id &&
-                  first->queue_offset + (uint64_t)walk->unit_count == found->queue_offset &&
-                  first->topic_bytes == found->topic_bytes && memcmp(first->topic, found->topic, found->topic_bytes) == 0;
-    if (!goes_on) {
+    const struct message_view *first = &walk->first;
+    int continues = walk->unit_count > 0 && first->queue_id == message->queue_id &&
+                  first->queue_offset + (uint64_t)walk->unit_count == message->queue_offset &&
+                  first->topic_bytes == message->topic_bytes && memcmp(first->topic, message->topic, message->topic_bytes) == 0;
+    if (!continues) {
         if (end_run(walk) != 0)
             return -1;
-        walk->first = *found;
+        walk->first = *message;
     }
     uint8_t *unit = walk->units + walk->unit_count++ * QUEUE_UNIT_BYTES;
     put_u64(unit + QUEUE_UNIT_OFFSET, offset);
-    put_u32(unit + QUEUE_UNIT_MESSAGE_BYTES, found->bytes);
-    put_u64(unit + QUEUE_UNIT_TAG_CODE, tag_code(found));
+    put_u32(unit + QUEUE_UNIT_MESSAGE_BYTES, message->bytes);
+    put_u64(unit + QUEUE_UNIT_TAG_CODE, tag_code(message));
     return 0;
 }
 
-static int add(struct walk *walk, const struct found *found, uint64_t offset)
+static int add(struct walk *walk, const struct message_view *message, uint64_t offset)
 {
-    uint32_t kind = found->flag & MESSAGE_TRANSACTION;
-    walk->store_ms = found->store_ms;
-    if (kind != MESSAGE_ROLLBACK && add_keys(walk, found, offset) != 0)
+    uint32_t kind = message->flag & MESSAGE_TRANSACTION;
+    walk->store_ms = message->store_ms;
+    if (kind != MESSAGE_ROLLBACK && add_keys(walk, message, offset) != 0)
         return -1;
-    return kind == MESSAGE_ROLLBACK || kind == MESSAGE_PREPARED ? 0 : add_unit(walk, found, offset);
+    return kind == MESSAGE_ROLLBACK || kind == MESSAGE_PREPARED ? 0 : add_unit(walk, message, offset);
 }
 
-/* walk_messages(data, offset, check): through whole messages from the start of `data`, which lies at `offset` of the log.
+/* walk_messages(data, offset, check): walk through whole messages from the start of `data`, which is at `offset` of the log.
  *
- * Returns how many bytes they take, why it stopped, the runs of queue units, the keys, and the last store time. */
+ * Returns the size of the messages, why the walk ended, the runs of queue units, the keys, and the last store time. */
 PyObject *binlog_walk_messages(PyObject *module, PyObject *args)
 {
     Py_buffer data;
@@ -164,13 +164,13 @@ PyObject *binlog_walk_messages(PyObject *module, PyObject *args)
     walk.units = PyMem_Malloc((size_t)(data.len / (Py_ssize_t)MESSAGE_BYTES + 1) * QUEUE_UNIT_BYTES);
     int failed = !walk.runs || !walk.keys || !walk.units;
     while (!failed && at < data.len) {
-        struct found found;
+        struct message_view message;
         const uint8_t *from = (const uint8_t *)data.buf + at;
-        stop = find_message(from, (size_t)(data.len - at), offset + (uint64_t)at, check, &found);
+        stop = parse_message(from, (size_t)(data.len - at), offset + (uint64_t)at, check, &message);
         if (stop != WALK_END)
             break;
-        failed = add(&walk, &found, offset + (uint64_t)at) != 0;
-        at += found.bytes;
+        failed = add(&walk, &message, offset + (uint64_t)at) != 0;
+        at += message.bytes;
     }
     if (!failed && end_run(&walk) == 0)
         result = Py_BuildValue("(niOOL)", at, (int)stop, walk.runs, walk.keys, (long long)walk.store_ms);

@@ -25,7 +25,7 @@ BUGS = (
     ),
     bug_in_function(
         "commitlog-name-not-synced", "commitlog-power", "a new file's name is not synced",
-        _MAPPED, "MappedFile._make",
+        _MAPPED, "MappedFile._create",
         "self._files.directory.sync(os.path.dirname(self._name))",
         "",
     ),
@@ -37,13 +37,13 @@ BUGS = (
                 "if _CRC_LEFT.fullmatch(found) and 0 in found:",
                 "if not _CRC_LEFT:",
             ),
-            Change("native/codec/commitlog/found.c", "crcs_hold", "return kept == CRC_NONE;", "return 1;"),
+            Change("native/codec/commitlog/message_parse.c", "crcs_match", "return kept == CRC_NONE;", "return 1;"),
         ),
     ),
     bug_in_function(
         "commitlog-buffers-forgotten", "commitlog-kill", "recovery ignores the buffers of a dead process",
         "binlog/commitlog/recovery/recovery.py", "recover",
-        "log.adopt(buffer, buffer.offset or 0)",
+        "log.recover_buffer(buffer, buffer.offset or 0)",
         "pass",
     ),
     bug_in_function(
@@ -57,13 +57,13 @@ BUGS = (
     ),
     bug_in_function(
         "commitlog-offset-not-compared", "commitlog-kill", "a message's own offset is not compared",
-        "native/codec/commitlog/found.c", "find_message",
+        "native/codec/commitlog/message_parse.c", "parse_message",
         "get_u64(data + MESSAGE_OFFSET) != offset)",
         "(get_u64(data + MESSAGE_OFFSET) != offset && 0))",
     ),
     bug_in_function(
         "commitlog-found-bytes-believed", "commitlog-faults", "bytes of a failed sync are not written again",
-        _MAPPED, "MappedFile.write_anew",
+        _MAPPED, "MappedFile.rewrite",
         "write_at(fd, data, at, self.path)",
         "del data",
     ),

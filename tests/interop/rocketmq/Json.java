@@ -1,4 +1,4 @@
-/* JSON, written by hand so that nothing but the store's jars is needed. */
+/* A small JSON writer, so that only the store's jars are needed. */
 
 import java.io.FileOutputStream;
 import java.io.PrintStream;

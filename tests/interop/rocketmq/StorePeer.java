@@ -1,14 +1,14 @@
 /*
- * The real store of Apache RocketMQ, made to write a folder or to say what it finds in one.
+ * Writes and reads stores with the real Apache RocketMQ.
  *
- *   write FOLDER OUT NAME=VALUE...   a store of many kinds of messages; how=killed ends without a clean stop
- *   read FOLDER ASKED OUT NAME=VALUE...   every message: by its place, by its queue, by the keys that ASKED lists;
- *                                    add=1 then appends one; hold=PATH makes that file, and goes on when it is gone;
- *                                    then it stops cleanly
- *   feature FOLDER OUT NAME=VALUE...   a few messages in a store that has a feature of version 5, stopped cleanly:
+ *   write FOLDER OUT NAME=VALUE...   write a store with many kinds of messages; how=killed ends without a clean stop
+ *   read FOLDER ASKED OUT NAME=VALUE...   report every message: by offset, by queue, and by the keys in ASKED;
+ *                                    add=1 then appends one; hold=PATH creates that file, and waits until it is removed;
+ *                                    then stop cleanly
+ *   feature FOLDER OUT NAME=VALUE...   write a few messages to a store that uses a feature of version 5, stop cleanly:
  *                                    topic.NAME=VALUE sets an attribute of the topic, store_type=defaultRocksDB keeps
  *                                    queues elsewhere, lmq=1 puts messages into two queues, extension=1 extends queues
- *   append FOLDER OUT NAME=VALUE...   opens a store, appends count=N messages with bodies of body=N bytes, stops cleanly
+ *   append FOLDER OUT NAME=VALUE...   open a store, append count=N messages with bodies of body=N bytes, stop cleanly
  *
  * OUT is JSON.  The names are those of settings() below.
  */
@@ -37,10 +37,10 @@ import org.apache.rocketmq.store.config.*;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 public class StorePeer {
-    /* Of which the CRC-32, without its highest bit, is 0. */
+    /* Its CRC-32 without the highest bit is 0. */
     private static final byte[] BODY_OF_CRC_0 = {(byte) 0x9D, 0x0A, (byte) 0xD9, 0x6D};
 
-    private static final int BLANK_MAGIC_CODE = 0xCBD43194; // which version 4 keeps to itself
+    private static final int BLANK_MAGIC_CODE = 0xCBD43194; // private in version 4
 
     private final Map<String, String> settings;
     private final DefaultMessageStore store;
@@ -55,7 +55,7 @@ public class StorePeer {
             error.printStackTrace();
             code = 1;
         }
-        Runtime.getRuntime().halt(code); // the store's threads would go on
+        Runtime.getRuntime().halt(code); // the store's threads would continue
     }
 
     private static void run(String[] arguments) throws Exception {
@@ -92,7 +92,7 @@ public class StorePeer {
         config.setHaListenPort(0);
         config.setFileReservedTime(1_000_000); // hours
         config.setDiskMaxUsedSpaceRatio(99);
-        // Which version 4 does not know.
+        // Unknown to version 4.
         call(config, "setEnabledAppendPropCRC", boolean.class, setting("record_crc", "0").equals("1"));
         call(config, "setForceVerifyPropCRC", boolean.class, setting("verify", "0").equals("1"));
         call(config, "setEnableLmq", boolean.class, setting("lmq", "0").equals("1"));
@@ -122,7 +122,7 @@ public class StorePeer {
         }
     }
 
-    /* The constructor has one argument more since version 5.2. */
+    /* The constructor has one more argument since version 5.2. */
     private DefaultMessageStore make(MessageStoreConfig config) throws Exception {
         MessageArrivingListener nobody = (MessageArrivingListener) java.lang.reflect.Proxy.newProxyInstance(
             StorePeer.class.getClassLoader(), new Class<?>[] {MessageArrivingListener.class}, (proxy, method, given) -> null);
@@ -139,7 +139,7 @@ public class StorePeer {
         throw new IllegalStateException("a DefaultMessageStore is made in another way");
     }
 
-    /* What a broker has in config/topics.json. */
+    /* The contents of a broker's config/topics.json. */
     private ConcurrentHashMap<String, TopicConfig> topics() throws Exception {
         Map<String, String> attributes = new LinkedHashMap<>();
         for (Map.Entry<String, String> entry : settings.entrySet()) {
@@ -230,7 +230,7 @@ public class StorePeer {
     }
 
     private void kindsOfMessages() throws Exception {
-        put(message("orders", 0, new byte[0])); // of which the CRC is 0
+        put(message("orders", 0, new byte[0])); // its CRC is 0
         put(message("orders", 0, BODY_OF_CRC_0));
 
         MessageExtBrokerInner much = message("orders", 1, text(1, 300));
@@ -261,7 +261,7 @@ public class StorePeer {
         delayed.setTags("paid");
         put(delayed);
 
-        // The CRC's property needs an end before it that these lack.
+        // These lack the end byte that the CRC property needs before it.
         MessageExtBrokerInner unended = message("orders", 2, text(7, 10));
         unended.setPropertiesString("KEYS\u0001last");
         putAsItIs(unended);
@@ -296,7 +296,7 @@ public class StorePeer {
         message.setBornTimestamp(System.currentTimeMillis());
         message.setBornHost(host("10.1.2.3", 50000));
         message.setStoreHost(storeHost);
-        MessageAccessor.setProperties(message, new java.util.HashMap<>()); // there are none without it
+        MessageAccessor.setProperties(message, new java.util.HashMap<>()); // without this call there are none
         return message;
     }
 
@@ -348,7 +348,7 @@ public class StorePeer {
         return java.util.Arrays.copyOf(out, deflater.deflate(out));
     }
 
-    /* Wait until queues and index were told of all. */
+    /* Wait until all messages were dispatched to the queues and the index. */
     private void dispatched() throws InterruptedException {
         for (int i = 0; store.dispatchBehindBytes() > 0; i++) {
             if (i == 3000) {
@@ -434,7 +434,7 @@ public class StorePeer {
         }
     }
 
-    /* Through the consume queue: where each of its messages lies. */
+    /* The offset of each message, from the consume queue. */
     private List<Object> queue(String topic, int queueId) throws Exception {
         List<Object> offsets = new ArrayList<>();
         long stop = store.getMaxOffsetInQueue(topic, queueId);

@@ -1,1 +1,1 @@
-"""Interchange with the real store of Apache RocketMQ: see README.md."""
+"""Exchange of stores with the real Apache RocketMQ: see README.md."""

@@ -1,4 +1,4 @@
-"""Has the real store write the golden files anew, and gives it stores of ours: `make commitlog-golden`."""
+"""Writes the golden files with the real RocketMQ, and exchanges stores with it: `make commitlog-golden`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def main() -> None:
         old = golden.is_old(peer.version)
         for flush, record_crc, killed in itertools.product(Flush, (True, False), (False, True)):
             if flush is Flush.POOLED and killed:
-                continue  # what lies in shared memory is for ours to find: docs/durability.md
+                continue  # RocketMQ does not read buffers in shared memory: see docs/durability.md
             seen = exchange.exchange(peer, flush=flush, record_crc=record_crc, killed=killed, old=old)
             how = "killed" if killed else "stopped cleanly"
             print(f"{arguments.version}: {flush.value} flush, record_crc={record_crc}, {how}: {seen}", flush=True)

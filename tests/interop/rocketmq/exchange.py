@@ -1,4 +1,4 @@
-"""Stores that ours wrote, given to the real one and back."""
+"""The exchange of stores: binlog writes one, the real RocketMQ reads it, and back."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from binlog.commitlog.store import MessageStore
 from binlog.errors import BusyError
 from binlog.format.commitlog.message import COMMIT, PREPARED, ROLLBACK, TOPIC_BYTES_V1_MAX, TRANSACTION, StoredMessage
 from binlog.format.commitlog.message_parts import KEYS, UNIQUE_KEY, Host, pack_host, parse_properties
-from tests.interop.rocketmq.expected import as_said, said
+from tests.interop.rocketmq.expected import as_reported, without_crc
 from tests.interop.rocketmq.peer import StorePeer
 
-# No disk is so full, and no file so old.
+# Retention removes nothing during the exchange.
 NOTHING_REMOVED = Retention(hours=1e6, expire_ratio=2, force_ratio=2, full_ratio=2)
-# The sizes that StorePeer.java has.
+# The sizes in StorePeer.java.
 OPTIONS = StoreOptions(
     file_bytes=1 << 14, units_in_file=20, key_index=KeyIndexSize(50, 60), retention=NOTHING_REMOVED
 )  # fmt: skip
@@ -34,8 +34,8 @@ _SIX = pack_host(Host.parse("[2001:db8::17]:50000"))
 
 
 def _messages() -> list[list[Message]]:
-    """What ours append, call by call: as many kinds as StorePeer.java has."""
-    half = 1000  # where it lies matters to nobody here
+    """The appends of binlog, call by call, with the same kinds of messages as StorePeer.java."""
+    half = 1000  # the host does not matter here
     calls = [
         [Message("orders", b"")],
         [Message("orders", bytes.fromhex("9d0ad96d"))],
@@ -63,7 +63,8 @@ def _messages() -> list[list[Message]]:
 
 
 def write_ours(folder: Path, options: StoreOptions, *, killed: bool, old: bool = False) -> None:
-    """Have a process of ours write a store, and stop cleanly or not at all.  old: without topics that are too long."""
+    """Write a store in a process that stops cleanly or is killed.  old: without topics that are too long for version
+    4."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -83,7 +84,7 @@ def write_ours(folder: Path, options: StoreOptions, *, killed: bool, old: bool =
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """All that a store of ours has, said as StorePeer.java says it.  It is opened by its owner, and so recovered."""
+    """Return the contents of a store in the format of StorePeer.java, after its owner has opened and recovered it."""
     with MessageStore(folder, OPTIONS) as store:
         messages = list(store._log.scan(store._log.files.min_offset))
         queues: dict[str, list[int]] = defaultdict(list)
@@ -105,7 +106,7 @@ def contents(folder: Path) -> dict[str, Any]:
             _same(there, offsets[:64], f"the key {name}")
         return {
             "max_offset": store.max_offset,
-            "messages": [as_said(message) for message in messages],
+            "messages": [as_reported(message) for message in messages],
             "queues": dict(queues),
             "keys": {name: offsets[:64] for name, offsets in keys.items()},
         }
@@ -123,8 +124,8 @@ def _same(found: object, expected: object, what: str) -> None:
 
 
 def _compare(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
-    """What the real store says of a store, and what ours do."""
-    pairs = itertools.zip_longest(map(said, theirs["messages"]), ours["messages"])
+    """The reports of the real store and of binlog about one store."""
+    pairs = itertools.zip_longest(map(without_crc, theirs["messages"]), ours["messages"])
     for number, (there, here) in enumerate(pairs):
         _same(there, here, f"message {number}")
     for part in ("queues", "max_offset"):
@@ -134,9 +135,9 @@ def _compare(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
 
 
 def exchange(peer: StorePeer, *, flush: Flush, record_crc: bool, killed: bool, old: bool) -> str:
-    """Ours write a store, the real one reads it and appends, ours do, and the real one reads it again; what was seen.
+    """Let binlog write a store, RocketMQ read it and append, then binlog, then RocketMQ again; return the reports.
 
-    Raises: AssertionError where one reads other messages than the other, or finds other ones by queue or by key.
+    Raises: AssertionError if one side reads other messages, or finds other messages by queue or by key.
     """
     options = StoreOptions(
         file_bytes=OPTIONS.file_bytes, units_in_file=OPTIONS.units_in_file, key_index=OPTIONS.key_index,
@@ -145,10 +146,10 @@ def exchange(peer: StorePeer, *, flush: Flush, record_crc: bool, killed: bool, o
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "store")
         write_ours(folder, options, killed=killed, old=old)
-        # What ours say comes from another copy: recovery must be the real store's own work.
+        # binlog reads a second copy, so that recovery of the first one is the real store's own work
         ours = contents(_copy(folder, Path(name, "copy")))
         keys = [tuple(name.split(" ", 1)) for name in ours["keys"]]
-        # To an old version that CRC is a property like any other.
+        # an old version takes the CRC for an ordinary property
         with_crc = int(record_crc and not old)
         settings = {"record_crc": with_crc, "verify": with_crc, "flush": "sync", "add": 1}
         theirs = peer.read(folder, keys, **settings)
@@ -172,7 +173,7 @@ def _copy(folder: Path, to: Path) -> Path:
 
 
 def locks(peer: StorePeer) -> str:
-    """That neither opens a store that the other has; what each said."""
+    """Check that each side refuses a store that the other has open; return the errors."""
     with tempfile.TemporaryDirectory() as name:
         folder, held = Path(name, "store"), Path(name, "held")
         write_ours(folder, OPTIONS, killed=False)
@@ -199,4 +200,4 @@ def locks(peer: StorePeer) -> str:
                     raise
             else:
                 raise AssertionError("the real store opened one that ours have")
-        return f"ours said {ours!r}; the real store, 'Lock failed,MQ already started'"
+        return f"binlog said {ours!r}; the real store, 'Lock failed,MQ already started'"

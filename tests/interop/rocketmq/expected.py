@@ -1,4 +1,4 @@
-"""Comparing our messages with what the real store says of the same ones."""
+"""Comparison of binlog's messages with the report of the real RocketMQ."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from binlog.format.commitlog.message_parts import Host, message_id, parse_proper
 _CRC_PROPERTY = "__CRC32#"
 
 
-def as_said(message: StoredMessage) -> dict[str, Any]:
-    """The fields of a message as StorePeer.java gives them."""
+def as_reported(message: StoredMessage) -> dict[str, Any]:
+    """The fields of a message in the report of StorePeer.java."""
     return {
         "topic": message.topic,
         "body": base64.b64encode(message.body).decode(),
@@ -34,8 +34,8 @@ def as_said(message: StoredMessage) -> dict[str, Any]:
     }
 
 
-def said(message: dict[str, Any]) -> dict[str, Any]:
-    """What StorePeer.java gives, without the property that holds the CRC, which ours leave out."""
+def without_crc(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties in the report without the CRC, which binlog leaves out."""
     properties = {name: value for name, value in message["properties"].items() if name != _CRC_PROPERTY}
     return {**message, "properties": properties}
 

@@ -1,4 +1,4 @@
-"""The real store, as a process: StorePeer.java and Json.java, compiled against the jars of one version."""
+"""The real store in a process: StorePeer.java and Json.java, compiled against the jars of one version."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 HERE = Path(__file__).parent
 _KILLED = 137
 _HANGS_SECONDS = 120
-# Where version 4 unmaps its files by itself.
+# Allows version 4 to unmap its files.
 _OPENED = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref")]
 
 
 class StorePeer:
-    """One version's.  Needs Java 17 and Maven, and Maven's central repository the first time.
+    """The real store of one version.  Needs Java 17 and Maven, and Maven's central repository the first time.
 
-    jars: a folder for them, which is filled where it is missing.
+    jars: a folder for the jars, filled if it is missing.
     """
 
     def __init__(self, version: str, jars: Path) -> None:
@@ -39,20 +39,20 @@ class StorePeer:
         subprocess.run(list(map(str, command)), check=True)
 
     def write(self, folder: Path, **settings: object) -> dict[str, Any]:
-        """Have it write a store of many kinds of messages, which must not be there; what it says of them."""
+        """Write a new store with many kinds of messages; return the report."""
         killed = settings.get("how") == "killed"
         return self._run("write", folder, settings=settings, code=_KILLED if killed else 0)
 
     def feature(self, folder: Path, **settings: object) -> None:
-        """Have it write a few messages into a store that has a feature of version 5."""
+        """Write a few messages into a store that uses a feature of version 5."""
         self._run("feature", folder, settings=settings, code=0)
 
     def append(self, folder: Path, **settings: object) -> dict[str, Any]:
-        """Have it open a store, append messages with keys to the queue 0 of `orders`, and stop cleanly."""
+        """Open a store, append messages with keys to queue 0 of `orders`, and stop cleanly."""
         return self._run("append", folder, settings=settings, code=0)
 
     def read(self, folder: Path, keys: Sequence[tuple[str, str]], **settings: object) -> dict[str, Any]:
-        """Have it say what it finds in a store; keys: pairs of a topic and a key that it is to find."""
+        """Return the report about a store.  keys: the topics and keys to find."""
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as asked:
             asked.writelines(f"{topic} {key}\n" for topic, key in keys)
             asked.flush()

@@ -16,11 +16,11 @@ from binlog.commitlog.read.store_reader import StoreReader
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import AccessError, FullError, NotFoundError
-from tests.support.waiting import until, until_told
+from tests.support.waiting import until, until_dispatched
 
 _FILE_BYTES = 1 << 14
 _HOUR = 12
-# Never by itself: no disk is so full.
+# retention does not run automatically, and no disk is full enough
 _NEVER = Retention(at_hour=(_HOUR + 12) % 24, expire_ratio=2, force_ratio=2, full_ratio=2, pause_seconds=0.001)
 _OPTIONS = StoreOptions(
     file_bytes=_FILE_BYTES, units_in_file=20, key_index=KeyIndexSize(100, 50), retention=_NEVER
@@ -29,7 +29,7 @@ _OPTIONS = StoreOptions(
 
 @pytest.fixture(autouse=True)
 def _half_past_twelve(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A time zone in which it is, so that no hour ends during a test."""
+    """Return a time zone with this hour, so that the hour does not end during a test."""
     now = time.gmtime()
     west = now.tm_hour * 60 + now.tm_min - (_HOUR * 60 + 30)
     with monkeypatch.context() as patch:
@@ -44,12 +44,12 @@ def _options(**changes: object) -> StoreOptions:
 
 
 def _fill(store: MessageStore, files: int) -> int:
-    """Messages that fill so many files and begin the next; how many."""
+    """Append messages that fill these files and start the next; return their number."""
     count = 0
     while len(store._log.files.files) <= files:
         store.append(Message.of("t", bytes(2000), keys=[f"k{count}"]))
         count += 1
-    until_told(store)
+    until_dispatched(store)
     return count
 
 
@@ -63,7 +63,7 @@ def _age(path: Path, numbers: range, hours: float) -> None:
         os.utime(path / "commitlog" / f"{number * _FILE_BYTES:020d}", (then, then))
 
 
-def test_ten_files_at_most_go_in_a_run_and_queues_and_index_follow(tmp_path: Path) -> None:
+def test_a_run_removes_ten_files_and_their_index_files(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         count = _fill(store, 15)
         _age(tmp_path, range(13), 73)
@@ -89,18 +89,18 @@ def test_ten_files_at_most_go_in_a_run_and_queues_and_index_follow(tmp_path: Pat
         assert store.pull("t", 0, 0, 1)[0].offset == 13 * _FILE_BYTES
 
 
-def test_how_full_the_disk_is_leaves_out_what_nobody_may_take(tmp_path: Path) -> None:
-    """As df(1) and RocketMQ say it: a disk of which the owner keeps a part for himself is not full by that."""
+def test_the_disk_usage_excludes_reserved_blocks(tmp_path: Path) -> None:
+    """As in df(1) and RocketMQ: reserved blocks do not make a disk full."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         usage = shutil.disk_usage(tmp_path)
         assert store._cleaner._ratio() == pytest.approx(usage.used / (usage.used + usage.free), abs=0.01)
 
 
-def test_files_that_queues_were_not_told_of_stay(tmp_path: Path) -> None:
-    """They would be gone before anybody could have seen their messages."""
+def test_files_that_were_not_dispatched_stay(tmp_path: Path) -> None:
+    """Otherwise messages would be removed before a consumer could see them."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 3)
-        told = store._dispatcher.offset
+        dispatched = store._dispatcher.offset
         (tmp_path / "consumequeue" / "u").write_text("where a folder should be")
         store.append(Message("u", b"first"))
         until(lambda: store._dispatcher.service.failure is not None)
@@ -108,7 +108,7 @@ def test_files_that_queues_were_not_told_of_stay(tmp_path: Path) -> None:
             store._log.append([Message("u", bytes(2000))])
         _age(tmp_path, range(6), 100)
         assert store.remove_expired() == 3
-        assert store._log.files.min_offset <= told < store._log.files.min_offset + _FILE_BYTES
+        assert store._log.files.min_offset <= dispatched < store._log.files.min_offset + _FILE_BYTES
         (tmp_path / "consumequeue" / "u").unlink()
         with pytest.raises(AccessError):
             store.close()
@@ -116,7 +116,7 @@ def test_files_that_queues_were_not_told_of_stay(tmp_path: Path) -> None:
         assert store.queue_range("u", 0) == range(31)
 
 
-def test_files_that_were_written_lately_stay(tmp_path: Path) -> None:
+def test_recently_written_files_stay(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 5)
         assert store.remove_expired() == 0
@@ -131,29 +131,29 @@ def test_files_that_were_written_lately_stay(tmp_path: Path) -> None:
         ({"at_hour": _HOUR}, 3),
         ({"at_hour": None}, 3),
         ({"expire_ratio": 0.0}, 3),
-        ({"force_ratio": 0.0}, 6),  # nothing makes it look before the hour
+        ({"force_ratio": 0.0}, 6),  # the force ratio alone starts no run before the hour
         ({"expire_ratio": 0.0, "force_ratio": 0.0}, 1),
         ({}, 6),
     ],
 )
-def test_what_goes_by_itself_depends_on_the_hour_and_on_how_full_the_disk_is(
+def test_automatic_removal_depends_on_the_hour_and_the_disk_usage(
     tmp_path: Path, changes: dict[str, object], left: int
 ) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 5)
         _age(tmp_path, range(3), 73)
-    # Opening a file for writing does not write it.
+    # opening a file for writing does not change its modification time
     with MessageStore(tmp_path, _options(seconds=0.01, **changes)) as store:
         until(lambda: len(_numbers(tmp_path)) == left)
         assert store._cleaner.run(manual=False) == 0
         assert len(_numbers(tmp_path)) == left
 
 
-def test_while_the_disk_is_nearly_full_nothing_is_appended(tmp_path: Path) -> None:
+def test_a_nearly_full_disk_refuses_appends(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _options(full_ratio=0.0)) as store:
         store._cleaner.run(manual=False)
         with pytest.raises(FullError, match="% of the disk is in use"):
             store.append(Message("t", b""))
-        store._cleaner._retention = _NEVER  # as if space had come
+        store._cleaner._retention = _NEVER  # as if space had been freed
         store._cleaner.run(manual=False)
         store.append(Message("t", b""))

@@ -37,7 +37,7 @@ _ASYNC = StoreOptions(
 
 
 def _buffers(path: Path) -> list[str]:
-    """What the store in a folder has in shared memory."""
+    """Return the store's buffers in shared memory."""
     status = path.stat()
     return shared_names(f"binlog-pool-{status.st_dev:x}-{status.st_ino:x}-")
 
@@ -47,7 +47,7 @@ def _body(number: int) -> bytes:
 
 
 def _fill(store: MessageStore, count: int) -> None:
-    """So many messages, into two topics of two queues each."""
+    """Append messages to two queues of two topics."""
     for number in range(count):
         store.append(
             Message.of("ab"[number % 2], _body(number), queue_id=number // 2 % 2, tag="t", keys=[f"key-{number}"])
@@ -79,7 +79,7 @@ def test_messages_are_pulled_from_their_queue_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [_OPTIONS, _ASYNC, _POOLED], ids=["sync", "async", "pooled"])
-def test_a_clean_stop_and_a_start_change_nothing(tmp_path: Path, options: StoreOptions) -> None:
+def test_a_clean_restart_changes_nothing(tmp_path: Path, options: StoreOptions) -> None:
     with MessageStore(tmp_path / "store", options) as store:
         _fill(store, 300)
         end = store.max_offset
@@ -96,7 +96,7 @@ def test_a_clean_stop_and_a_start_change_nothing(tmp_path: Path, options: StoreO
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-def test_a_damaged_last_message_is_dropped_and_nothing_else(tmp_path: Path, crashed: bool) -> None:
+def test_only_a_damaged_last_message_is_dropped(tmp_path: Path, crashed: bool) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 299)
         last = store.append(Message.of("b", b"the last one", queue_id=1))
@@ -120,8 +120,8 @@ def test_a_damaged_last_message_is_dropped_and_nothing_else(tmp_path: Path, cras
 
 
 @pytest.mark.parametrize("count", [1, 3, 200])
-def test_keys_of_dropped_messages_go_with_them(tmp_path: Path, count: int) -> None:
-    """Those of messages that come in their places are put, and found."""
+def test_keys_of_dropped_messages_are_dropped(tmp_path: Path, count: int) -> None:
+    """Keys of the messages that take their places are put, and found."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 100)
         dropped = [store.append(Message.of("a", b"x" * 90, keys=["same", f"old-{n}"])) for n in range(count)]
@@ -138,8 +138,8 @@ def test_keys_of_dropped_messages_go_with_them(tmp_path: Path, count: int) -> No
     assert check_store(tmp_path) == []
 
 
-def test_what_was_behind_the_end_never_comes_back(tmp_path: Path) -> None:
-    """A shorter message in the place of a damaged one must not bring back those that were behind it."""
+def test_erased_messages_never_reappear(tmp_path: Path) -> None:
+    """A shorter message in place of a damaged one must not revive the messages after it."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         places = [store.append(Message("a", bytes(200))).offset for _ in range(10)]
     (path,) = (tmp_path / "commitlog").iterdir()
@@ -148,13 +148,13 @@ def test_what_was_behind_the_end_never_comes_back(tmp_path: Path) -> None:
         file.write(b"\xff")
     with MessageStore(tmp_path, _OPTIONS) as store:
         assert store.max_offset == places[5]
-        store.append(Message("a", bytes(200)))  # just as long: what follows would follow again
+        store.append(Message("a", bytes(200)))  # of the same size, so that the messages after it would be valid again
     with MessageStore(tmp_path, _OPTIONS) as store:
         assert store.max_offset == places[6]
         assert store.queue_range("a", 0) == range(6)
 
 
-def test_a_second_store_in_the_folder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+def test_a_second_owner_is_refused_with_the_holder(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message("a", b"1"))
         with pytest.raises(BusyError, match="belongs to this process already"):
@@ -168,8 +168,8 @@ def test_a_second_store_in_the_folder_is_refused_and_told_who_has_it(tmp_path: P
         assert store.queue_range("a", 0) == range(2)
 
 
-def test_messages_are_found_by_when_they_were_stored(tmp_path: Path) -> None:
-    """Ten, each stored some milliseconds after the other: a little before its time, and 20 seconds out of the range."""
+def test_messages_are_found_by_store_time(tmp_path: Path) -> None:
+    """Ten messages, each stored some milliseconds later: a little before each time, and 20 seconds out of the range."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         times = []
         for number in range(10):
@@ -183,7 +183,7 @@ def test_messages_are_found_by_when_they_were_stored(tmp_path: Path) -> None:
         assert {store.find_by_time("a", 0, when + 20_000) for when in times} == {9}
 
 
-def test_a_queue_that_nobody_knows_has_nothing(tmp_path: Path) -> None:
+def test_an_unknown_queue_is_empty(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message("a", b""))
         for topic, queue_id in (("a", 1), ("b", 0)):
@@ -192,8 +192,8 @@ def test_a_queue_that_nobody_knows_has_nothing(tmp_path: Path) -> None:
             assert store.pull(topic, queue_id, 0, 5) == []
 
 
-def test_the_checkpoint_says_up_to_when_all_is_on_the_disk(tmp_path: Path) -> None:
-    """Recovery goes back three seconds more."""
+def test_the_checkpoint_covers_only_synced_messages(tmp_path: Path) -> None:
+    """Recovery starts three seconds earlier."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 50)
         last = store.append(Message.of("a", b"", keys=["k"])).store_ms
@@ -203,10 +203,10 @@ def test_the_checkpoint_says_up_to_when_all_is_on_the_disk(tmp_path: Path) -> No
         assert (checkpoint.log_ms, checkpoint.queues_ms, checkpoint.index_ms) == (last, last, last)
         assert checkpoint.recovery_ms == last - 3000
         with MessageStore(tmp_path, _OPTIONS) as store:
-            assert store._queues_flushing.read() == checkpoint
+            assert store._index_flusher.read() == checkpoint
 
 
-def test_with_sync_flush_nobody_sees_what_is_not_flushed(tmp_path: Path) -> None:
+def test_with_sync_flush_unflushed_messages_are_hidden(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         with ThreadPoolExecutor(1) as pool:
             with without_flushes(store):
@@ -219,7 +219,7 @@ def test_with_sync_flush_nobody_sees_what_is_not_flushed(tmp_path: Path) -> None
         until(lambda: store.queue_range("a", 0) == range(1))
 
 
-def test_with_async_flush_all_see_what_is_not_flushed(tmp_path: Path) -> None:
+def test_with_async_flush_unflushed_messages_are_visible(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _ASYNC) as store:
         store.append(Message("a", b"data"))
         until(lambda: store.queue_range("a", 0) == range(1))
@@ -227,7 +227,7 @@ def test_with_async_flush_all_see_what_is_not_flushed(tmp_path: Path) -> None:
         assert store.pull("a", 0, 0, 1)[0].body == b"data"
 
 
-def test_many_threads_append_durably_and_each_queue_is_in_order(tmp_path: Path) -> None:
+def test_many_threads_append_durably_and_in_queue_order(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
 
         def work(number: int) -> None:
@@ -245,7 +245,7 @@ def test_many_threads_append_durably_and_each_queue_is_in_order(tmp_path: Path) 
                 assert [count for who, count in found if who == number] == list(range(100))
 
 
-def test_while_queues_were_not_told_of_all_the_abort_marker_stays(tmp_path: Path) -> None:
+def test_the_abort_marker_stays_if_messages_were_not_dispatched(tmp_path: Path) -> None:
     store = MessageStore(tmp_path, _ASYNC)
     store.append(Message("a", b"1"))
     until(lambda: store.queue_range("a", 0) == range(1))
@@ -263,10 +263,8 @@ def test_while_queues_were_not_told_of_all_the_abort_marker_stays(tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("zeros", [slice(0, 8), slice(8, 12), slice(12, 20), slice(0, 20)])
 @pytest.mark.parametrize("number", [0, 50, 74])
-def test_after_a_crash_units_are_put_again_that_a_power_cut_left_half_of(
-    tmp_path: Path, number: int, zeros: slice
-) -> None:
-    """They were left as they were, and led to another message, or to none of that tag."""
+def test_units_torn_by_a_power_cut_are_put_again(tmp_path: Path, number: int, zeros: slice) -> None:
+    """Otherwise such units would lead to another message, or to one without that tag."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 300)
     (tmp_path / "abort").touch()
@@ -309,7 +307,7 @@ def test_half_of_a_unit_is_not_taken_for_the_unit_of_a_message_that_retention_re
         assert bodies == [b"before"] * (index - start) + [b"last"] * (not is_lost)
 
 
-def test_a_unit_of_a_message_that_a_power_cut_took_goes_though_half_of_it_is_there(tmp_path: Path) -> None:
+def test_a_torn_unit_of_a_lost_message_is_dropped(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 3)
     (tmp_path / "abort").touch()
@@ -322,7 +320,7 @@ def test_a_unit_of_a_message_that_a_power_cut_took_goes_though_half_of_it_is_the
         assert store.append(Message("c", b"")).queue_offsets == [0]
 
 
-def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_failed_opening_leaves_nothing_open(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 30)
     (tmp_path / "index" / "20260101000000000").write_bytes(b"short")
@@ -333,9 +331,9 @@ def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("topic", "queue_id"), [("", 0), ("a/b", 0), ("..", 0), ("é", 0), ("t" * 256, 0), ("a", -1)])
-def test_what_can_have_no_folder_is_refused(tmp_path: Path, topic: str, queue_id: int) -> None:
+def test_a_topic_or_queue_without_a_valid_folder_is_refused(tmp_path: Path, topic: str, queue_id: int) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
-        with pytest.raises(ValueError, match="no topic or queue"):
+        with pytest.raises(ValueError, match="invalid or reserved"):
             store.append([Message("a", b""), Message(topic, b"", queue_id=queue_id)])
         assert store.max_offset == 0
 
@@ -349,7 +347,7 @@ def test_a_closed_store_refuses(tmp_path: Path) -> None:
             call()
 
 
-def test_a_store_with_files_of_another_size_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_store_with_files_of_another_size_is_refused_unchanged(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message("a", b"data"))
     with pytest.raises(CorruptError, match="gives 32768"):
@@ -384,10 +382,10 @@ os._exit(0)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "committed"), [(10, -1), (10, 5), (150, -1), (150, 20), (150, 70), (400, 10)])
-def test_what_a_dead_process_left_in_memory_is_written(tmp_path: Path, count: int, committed: int) -> None:
-    """A file has some sixty of them, and two files at once have buffers: without one, they are written at once.
+def test_buffers_of_a_dead_process_are_recovered(tmp_path: Path, count: int, committed: int) -> None:
+    """A file has some sixty messages, and two files at a time have buffers; without one, messages are written at once.
 
-    The first file's buffer, once that is committed, becomes the third one's, and has older messages behind its end.
+    The third file gets the buffer of the first one, which has older messages after its end.
     """
     run_script(_DIES, tmp_path, count, committed).check_returncode()
     assert _buffers(tmp_path)
@@ -397,7 +395,7 @@ def test_what_a_dead_process_left_in_memory_is_written(tmp_path: Path, count: in
     assert _buffers(tmp_path) == []
 
 
-def test_without_shared_memory_messages_go_to_the_file(tmp_path: Path) -> None:
+def test_without_shared_memory_messages_are_written_to_the_file(tmp_path: Path) -> None:
     with MessageStore(tmp_path, dataclasses.replace(_POOLED, pool_buffers=0)) as store:
         _fill(store, 100)
         until(lambda: sum(map(len, _ranges(store))) == 100)
@@ -406,7 +404,7 @@ def test_without_shared_memory_messages_go_to_the_file(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("crashed", [False, True])
 @pytest.mark.parametrize("lost", ["", "a", "a/1", "b/0"])
-def test_queues_that_somebody_removed_are_made_anew(tmp_path: Path, lost: str, crashed: bool) -> None:
+def test_removed_queues_are_rebuilt(tmp_path: Path, lost: str, crashed: bool) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 600)
         until(lambda: sum(map(len, _ranges(store))) == 600)
@@ -420,7 +418,7 @@ def test_queues_that_somebody_removed_are_made_anew(tmp_path: Path, lost: str, c
         assert store.append(Message("a", b"", queue_id=1)).queue_offsets == [150]
 
 
-def test_a_queue_of_which_only_the_first_file_is_left_is_made_anew(tmp_path: Path) -> None:
+def test_a_queue_that_lost_its_later_files_is_rebuilt(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 600)
     folder = tmp_path / "consumequeue" / "b" / "1"

@@ -1,4 +1,4 @@
-"""A fork while a store is open: the child has no part in it, whatever it does, and the parent loses nothing."""
+"""A fork while a store is open: whatever the child does, the parent loses nothing."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def _refused(act: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("flush", list(Flush))
-def test_a_child_that_leaves_the_with_block_takes_nothing_away(tmp_path: Path, flush: Flush) -> None:
+def test_a_forked_child_that_leaves_the_block_closes_nothing(tmp_path: Path, flush: Flush) -> None:
     options = StoreOptions(file_bytes=1 << 16, key_index=_INDEX, flush=flush, commit_pace=Pace(60.0, 1000, 60.0))
     with MessageStore(tmp_path, options) as store:
         store.append(Message("t", bytes(40_000)))
-        until(lambda: len(list((tmp_path / "commitlog").iterdir())) == 2)  # one made ahead
+        until(lambda: len(list((tmp_path / "commitlog").iterdir())) == 2)  # the next file, allocated in advance
         status = tmp_path.stat()
         prefix = f"binlog-pool-{status.st_dev:x}-{status.st_ino:x}-"
         names = shared_names(prefix)
@@ -46,12 +46,12 @@ def test_a_child_that_leaves_the_with_block_takes_nothing_away(tmp_path: Path, f
         assert store.queue_range("t", 0) == range(61)
 
 
-def test_what_the_parent_appends_after_a_fork_is_not_written_over(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_overwrite_its_parents_appends(tmp_path: Path) -> None:
     options = StoreOptions(file_bytes=32 << 20, key_index=_INDEX)
     with MessageStore(tmp_path, options) as store:
         store.append(Message("t", b"first"))
         begin, go = os.pipe()
-        # More than the zeros that were written ahead of the stores at the time of the fork.
+        # More than the zeros that had been written ahead of the appends before the fork.
         child = Child(lambda: os.read(begin, 1) and _refused(lambda: store.append(Message("t", bytes(4 << 20)))))
         bodies = [bytes([number]) * (1 << 20) for number in range(20)]
         for body in bodies:
@@ -62,7 +62,7 @@ def test_what_the_parent_appends_after_a_fork_is_not_written_over(tmp_path: Path
         assert [message.body for message in store.pull("t", 0, 1, 100)] == bodies
 
 
-def test_a_child_makes_and_removes_no_files(tmp_path: Path) -> None:
+def test_a_forked_child_creates_and_removes_no_files(tmp_path: Path) -> None:
     with MessageStore(tmp_path, StoreOptions(file_bytes=1 << 16, key_index=_INDEX)) as store:
         for act in (lambda: store.append(Message("t", b"")), store.remove_expired):
             Child(_refused, act).join()

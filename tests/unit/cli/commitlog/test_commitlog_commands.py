@@ -90,8 +90,8 @@ def test_cat_starts_at_an_offset_a_queue_offset_or_a_time(store: Path, capfd: py
         (["cat", "--queue", "1"], 2, "--queue needs --topic"),
         (["cat", "--from", "nonsense"], 2, "neither an offset nor a time"),
         (["cat", "--from", "99999999999999999999"], 2, "too large"),
-        (["cat", "--from", "7"], 2, "does not lie on a message"),
-        (["cat", "--from", "999999"], 2, "does not lie on a message"),
+        (["cat", "--from", "7"], 2, "is not the start of a message"),
+        (["cat", "--from", "999999"], 2, "is not the start of a message"),
         (["cat", "--topic", "none"], 3, "no topic 'none'"),
         (["cat", "--topic", "a", "--queue", "7"], 3, "no queue 7"),
         (["tail", "--topic", "none"], 3, "no topic 'none'"),
@@ -100,11 +100,11 @@ def test_cat_starts_at_an_offset_a_queue_offset_or_a_time(store: Path, capfd: py
         (["find", "--key", "k", "--offset", "0"], 2, "one of --key, --time, --offset and --id"),
         (["find", "--key", "k"], 2, "need --topic"),
         (["find", "--topic", "a", "--time", "1h"], 2, "need each other"),
-        (["find", "--id", "12"], 2, "not the id of a message"),
+        (["find", "--id", "12"], 2, "not a message id"),
         (["find", "--topic", "a", "--key", "none"], 1, "no such message"),
         (["find", "--topic", "a", "--queue", "0", "--time", "2100-01-01"], 1, "no such message"),
-        (["find", "--offset", "999999"], 1, "no message at 999999 that may be read"),
-        (["find", "--id", "0" * 17 + "f" * 15], 1, "no message at"),
+        (["find", "--offset", "999999"], 1, "no readable message at 999999"),
+        (["find", "--id", "0" * 17 + "f" * 15], 1, "no readable message at"),
     ],
 )
 def test_wrong_or_missing_arguments_have_a_code_and_one_line(
@@ -161,7 +161,9 @@ def test_find_prints_messages_with_a_key_newest_first(store: Path, capfd: pytest
     (store / "binlog.sidecar").rename(store.parent / "aside")
     slots = KEY_INDEX.slots
     assert _say(capfd, "find", "--topic", "b", "--key", "key-7", "--key-slots", slots, store) == _lines(7)
-    assert "no key index of 5000000 slots" in _say(capfd, "find", "--topic", "b", "--key", "key-7", store, code=1)
+    assert "is not the size of a key index with 5000000 slots" in _say(
+        capfd, "find", "--topic", "b", "--key", "key-7", store, code=1
+    )
     (store.parent / "aside").rename(store / "binlog.sidecar")
 
 

@@ -39,7 +39,7 @@ def _message(**changes: object) -> StoredMessage:
 
 
 def _by_hand(*, record_crc: bool) -> bytes:
-    """The message above, field by field as the table of RocketMQ's storage notes has them."""
+    """Return the message above, built by hand from the table in RocketMQ's storage notes."""
     properties_bytes = len(_PROPERTIES) + (20 if record_crc else 0)
     size = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 4 + 8 + 8 + 8 + 8 + 4 + 8 + (4 + 6) + (1 + 6) + (2 + properties_bytes)
     data = b"".join(
@@ -70,7 +70,7 @@ def _by_hand(*, record_crc: bool) -> bytes:
 
 
 @pytest.mark.parametrize("record_crc", [False, True])
-def test_bytes_made_by_hand_are_the_message_and_the_message_those_bytes(record_crc: bool) -> None:
+def test_hand_made_bytes_match_the_message(record_crc: bool) -> None:
     data = _by_hand(record_crc=record_crc)
     message = _message(record_crc=record_crc)
     assert parse_message(data, "a file", 7) == message
@@ -110,16 +110,16 @@ def _messages(draw: st.DrawFn) -> StoredMessage:
 
 
 @given(_messages(), st.binary(max_size=10))
-def test_any_message_is_read_as_it_was_written_whatever_follows(message: StoredMessage, after: bytes) -> None:
+def test_a_message_round_trips_whatever_follows(message: StoredMessage, after: bytes) -> None:
     assert parse_message(pack_message(message) + after, "a file", 7) == message
 
 
 @given(_messages(), st.data())
-def test_a_message_with_its_crc_shows_every_bit_that_was_flipped(message: StoredMessage, data: st.DataObject) -> None:
+def test_a_crc_detects_every_flipped_bit(message: StoredMessage, data: st.DataObject) -> None:
     message = dataclasses.replace(message, record_crc=True)
     packed = bytearray(pack_message(message))
     packed[data.draw(st.integers(0, len(packed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    # Where the property is hit in its name, the message is one without a CRC, and its properties are other ones.
+    # a flipped bit in the name of the CRC property makes it an ordinary property of a message without a CRC
     try:
         found = parse_message(bytes(packed), "a file", 7)
     except CorruptError:
@@ -129,21 +129,21 @@ def test_a_message_with_its_crc_shows_every_bit_that_was_flipped(message: Stored
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_message_or_an_error_of_ours(data: bytes) -> None:
+def test_any_bytes_are_a_message_or_raise_our_error(data: bytes) -> None:
     with pytest.raises(CorruptError) as caught:
         parse_message(data, "a file", 7)
     assert (caught.value.path, caught.value.offset) == ("a file", 7)
 
 
 @given(_messages(), st.data())
-def test_a_message_that_is_cut_is_none(message: StoredMessage, data: st.DataObject) -> None:
+def test_an_incomplete_message_is_invalid(message: StoredMessage, data: st.DataObject) -> None:
     packed = pack_message(message)
     with pytest.raises(CorruptError):
         parse_message(packed[: data.draw(st.integers(0, len(packed) - 1))], "a file", 7)
 
 
-def test_a_crc_of_zero_is_a_crc() -> None:
-    """RocketMQ once took 0 for none, and cut off good data (apache/rocketmq issue 9121)."""
+def test_a_crc_of_zero_is_valid() -> None:
+    """RocketMQ once took 0 for a missing CRC, and cut off valid messages (apache/rocketmq issue 9121)."""
     assert zlib.crc32(b"") == 0
     message = _message(body=b"")
     assert parse_message(pack_message(message), "a file", 7) == message
@@ -165,21 +165,21 @@ def _message_of(**changes: object) -> StoredMessage:
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:10911", "[::1]:0", "[2001:db8::7]:65535"])
-def test_a_host_is_written_as_it_is_read(text: str) -> None:
+def test_a_host_round_trips(text: str) -> None:
     assert str(Host.parse(text)) == text
 
 
 @pytest.mark.parametrize(
     "text", ["", "127.0.0.1", "::1:5", "[127.0.0.1]:5", "a.b:1", "1.2.3.4:", "1.2.3.4:65536", "1.2.3.4:-1"]
 )
-def test_what_is_no_host_is_refused(text: str) -> None:
+def test_an_invalid_host_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a host|does not appear to be"):
         Host.parse(text)
 
 
 @pytest.mark.parametrize("born", [_BORN, Host.parse("[::1]:77")])
 @pytest.mark.parametrize("store", [_STORE, Host.parse("[::2]:78")])
-def test_the_head_of_a_message_says_when_it_was_stored(born: Host, store: Host) -> None:
+def test_the_head_of_a_message_has_its_store_time(born: Host, store: Host) -> None:
     flag = BORN_HOST_V6 * (len(born.address) > 4) | STORE_HOST_V6 * (len(store.address) > 4)
     message = _message(born_host=born, store_host=store, system_flag=flag, body=bytes(100))
     head = pack_message(message)[:HEAD_BYTES]

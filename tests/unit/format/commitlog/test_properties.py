@@ -12,7 +12,7 @@ _VALUES = st.text(st.characters(exclude_characters="\x02", exclude_categories=["
 
 
 @given(st.dictionaries(_NAMES, _VALUES, max_size=5))
-def test_properties_are_read_as_they_were_written(properties: dict[str, str]) -> None:
+def test_properties_round_trip(properties: dict[str, str]) -> None:
     data = pack_properties(properties)
     assert parse_properties(data) == properties
     assert parse_properties(data[:-1]) == properties  # older stores leave the last byte 2 off
@@ -21,14 +21,14 @@ def test_properties_are_read_as_they_were_written(properties: dict[str, str]) ->
 @given(st.binary(max_size=60))
 @example(b"\x01\x01")
 @example(b"\x01\xff\x01\x02")
-def test_any_bytes_are_some_properties(data: bytes) -> None:
+def test_any_bytes_parse_as_properties(data: bytes) -> None:
     found = parse_properties(data)
     assert parse_properties(pack_properties(found)) == found
 
 
 @pytest.mark.parametrize("properties", [{"a\x01": "b"}, {"a": "b\x02"}, {"a\x02": "b"}, {"\x01": ""}])
-def test_bytes_that_end_a_name_or_value_are_refused(properties: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="a byte in it that ends"):
+def test_end_bytes_in_names_or_values_are_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="must not contain the bytes that end"):
         pack_properties(properties)
 
 
@@ -38,19 +38,19 @@ def test_bytes_that_end_a_name_or_value_are_refused(properties: dict[str, str]) 
         ("", 0),
         ("a", 97),
         ("Hello", 69609650),
-        ("polygenelubricants", -(2**31)),  # the well-known string whose hash has no absolute value
+        ("polygenelubricants", -(2**31)),  # a well-known string whose hash has no absolute value
         ("é", 233),
         ("\U0001f600", 1772899),  # two UTF-16 units: 0xD83D * 31 + 0xDE00
     ],
 )
-def test_hashes_are_those_of_java(text: str, value: int) -> None:
+def test_hashes_match_java(text: str, value: int) -> None:
     assert java_hash(text) == value
 
 
-def test_keys_hash_with_their_topic_and_without_a_sign() -> None:
+def test_key_hashes_include_the_topic_and_have_no_sign() -> None:
     assert key_hash("orders", "k") == abs(java_hash("orders#k"))
     assert key_hash("", "") == java_hash("#") == 35
 
 
-def test_a_key_index_is_as_long_as_rocketmq_makes_it() -> None:
+def test_a_key_index_has_rocketmqs_size() -> None:
     assert key_index_bytes(5_000_000, 20_000_000) == 420_000_040

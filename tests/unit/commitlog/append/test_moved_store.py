@@ -1,4 +1,4 @@
-"""A store whose folder is moved or removed while it is open: appends are refused, and not lost."""
+"""A store whose folder is moved or removed while it is open: it refuses appends, which would be lost."""
 
 from __future__ import annotations
 
@@ -32,26 +32,28 @@ _ENDS = [_move, _move_and_replace, shutil.rmtree]
 
 @pytest.mark.parametrize("end", _ENDS)
 @pytest.mark.parametrize("flush", Flush)
-def test_appends_to_a_store_that_is_gone_are_refused(tmp_path: Path, flush: Flush, end: Callable[[Path], None]) -> None:
+def test_appends_to_a_moved_or_removed_store_are_refused(
+    tmp_path: Path, flush: Flush, end: Callable[[Path], None]
+) -> None:
     path = tmp_path / "store"
     store = MessageStore(path, dataclasses.replace(OPTIONS, flush=flush))
     store.append(Message("t", b"before"))
     until(lambda: store.queue_range("t", 0) == range(1))
     end(path)
-    told: list[BinlogError] = []
+    dispatched: list[BinlogError] = []
 
     def refused() -> bool:
         try:
             store.append(Message("t", b"after"))
         except BinlogError as error:
-            told.append(error)
-        return bool(told)
+            dispatched.append(error)
+        return bool(dispatched)
 
     if flush is Flush.SYNC:
         assert refused()
     else:
         until(refused)
-    assert isinstance(told[0], GoneError)
-    assert str(path) in str(told[0])
+    assert isinstance(dispatched[0], GoneError)
+    assert str(path) in str(dispatched[0])
     with pytest.raises(BinlogError):
         store.close()

@@ -1,4 +1,4 @@
-"""Messages as columns are those that a reader gives one by one, wherever they lie."""
+"""Messages as columns equal the messages that a reader returns one by one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from binlog.format.commitlog.compiled import COLUMNS
 from binlog.format.commitlog.message import StoredMessage
 from binlog.format.commitlog.message_parts import TAGS, Host, message_id, pack_host, parse_properties
 from tests.support.examples import examples
-from tests.support.waiting import until_told
+from tests.support.waiting import until_dispatched
 
 _OPTIONS = StoreOptions(file_bytes=1 << 15, units_in_file=50, key_index=KeyIndexSize(100, 150))
 
@@ -37,7 +37,7 @@ def _packed(packed: tuple[bytes, bytes], count: int) -> list[bytes]:
 
 
 def _rows(found: MessageColumns) -> list[_Row]:
-    """The columns' values, message by message."""
+    """Return the values of the columns, message by message."""
     columns: dict[str, list[Any]] = {}
     for name, column in found.columns.items():
         if name == "properties":
@@ -53,7 +53,7 @@ def _rows(found: MessageColumns) -> list[_Row]:
 
 
 def _row(message: StoredMessage) -> _Row:
-    """The same of one message."""
+    """Return the same values of one message."""
     properties = parse_properties(message.properties)
     return {
         "queue_offset": message.queue_offset,
@@ -97,7 +97,7 @@ def _messages(draw: st.DrawFn) -> Message:
         born_ms=draw(st.integers(-(2**50), 2**50)),
         born_host=Host(bytes(draw(st.sampled_from([4, 16]))), draw(st.integers(-1, 70000))),
     )
-    more = draw(st.binary(max_size=12))  # with bytes 1 and 2 in it, names twice, and none that is UTF-8
+    more = draw(st.binary(max_size=12))  # with bytes 1 and 2 in a value, repeated names, and bytes that are not UTF-8
     counts = {"reconsume_count": draw(st.integers(0, 9)), "prepared_offset": draw(st.integers(0, 2**40))}
     flag = draw(st.sampled_from([0, 1, 4, 8]))
     return message._replace(properties=message.properties + more, system_flag=flag, **counts)
@@ -111,7 +111,7 @@ def _messages(draw: st.DrawFn) -> Message:
     st.sampled_from(["127.0.0.1:10911", "[::1]:1"]),
     st.sampled_from([None, "one", "é"]),
 )
-def test_columns_are_what_a_reader_gives_one_by_one(
+def test_columns_equal_messages_read_one_by_one(
     messages: list[Message], record_crc: bool, store_host: str, tag: str | None
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +130,7 @@ def test_columns_are_what_a_reader_gives_one_by_one(
             assert queues == sorted({(m.topic, m.queue_id) for m in messages if m.system_flag != 4})
             for queue in queues:
                 one_by_one, _ = reader.pull(*queue, 0, 1000)
-                while len(one_by_one) < len(reader.queue_range(*queue)):  # one file's units at a time
+                while len(one_by_one) < len(reader.queue_range(*queue)):  # units of one file at a time
                     one_by_one += reader.pull(*queue, len(one_by_one), 1000)[0]
                 expected = [m for m in one_by_one if tag is None or parse_properties(m.properties).get(TAGS) == tag]
                 assert _read(reader, *queue, tag=tag) == [_row(message) for message in expected]
@@ -138,14 +138,14 @@ def test_columns_are_what_a_reader_gives_one_by_one(
 
 @pytest.fixture
 def store_of_three(tmp_path: Path) -> Path:
-    """Three queues in turn, whose messages of a kibibyte lie in some files."""
+    """Three queues in turn, with messages of a kibibyte in several files."""
     with MessageStore(tmp_path, _OPTIONS) as store:
         for number in range(200):
             store.append([Message("t", b"%d" % number + bytes(1000), queue_id=queue) for queue in range(3)])
     return tmp_path
 
 
-def test_only_what_is_asked_for_is_made(store_of_three: Path) -> None:
+def test_only_requested_columns_are_built(store_of_three: Path) -> None:
     with ColumnReader(store_of_three) as reader:
         parts = list(reader.columns("t", 1, range(50, 120), {"offset", "body"}))
         assert {name for part in parts for name in part.columns} == {"offset", "body"}
@@ -154,7 +154,7 @@ def test_only_what_is_asked_for_is_made(store_of_three: Path) -> None:
         assert sum(part.count for part in reader.columns("t", 1, range(50, 120), ())) == 70
 
 
-def test_a_flipped_bit_is_an_error_and_what_is_before_it_is_read(store_of_three: Path) -> None:
+def test_messages_before_a_flipped_bit_are_read(store_of_three: Path) -> None:
     with ColumnReader(store_of_three) as reader:
         message = reader.pull("t", 1, 100, 1)[0][0]
         file = store_of_three / "commitlog" / f"{message.offset // (1 << 15) * (1 << 15):020d}"
@@ -169,8 +169,8 @@ def test_a_flipped_bit_is_an_error_and_what_is_before_it_is_read(store_of_three:
 
 
 @pytest.mark.parametrize("change", ["another", "nowhere", "shorter"])
-def test_a_unit_that_leads_elsewhere_is_an_error(store_of_three: Path, change: str) -> None:
-    """Though a sound message lies there."""
+def test_a_unit_of_another_message_is_an_error(store_of_three: Path, change: str) -> None:
+    """Although a valid message is at that place."""
     queue = store_of_three / "consumequeue" / "t" / "1"
     file = queue / f"{0:020d}"
     data = bytearray(file.read_bytes())
@@ -181,7 +181,7 @@ def test_a_unit_that_leads_elsewhere_is_an_error(store_of_three: Path, change: s
     else:
         data[20 * 7 + 8 : 20 * 7 + 12] = (100).to_bytes(4, "big")
     file.write_bytes(data)
-    (store_of_three / "binlog.sidecar").unlink()  # with it, a unit behind the end is not there yet
+    (store_of_three / "binlog.sidecar").unlink()  # with it, a unit after the readable end would be ignored
     with ColumnReader(store_of_three) as reader:
         assert sum(part.count for part in reader.columns("t", 1, range(7), COLUMNS)) == 7
         with pytest.raises(CorruptError, match=r"queue offset 7 leads to") as caught:
@@ -189,8 +189,8 @@ def test_a_unit_that_leads_elsewhere_is_an_error(store_of_three: Path, change: s
     assert (caught.value.path, caught.value.offset, caught.value.rule) == (str(queue), 140, "unit")
 
 
-def test_a_message_that_says_it_is_in_several_queues_may_be_found_by_another(tmp_path: Path) -> None:
-    """RocketMQ's light queues have units that lead to messages of other topics."""
+def test_a_multi_dispatch_message_is_accepted_in_another_queue(tmp_path: Path) -> None:
+    """RocketMQ's light queues have units for messages of other topics."""
     properties = {"INNER_MULTI_DISPATCH": "%LMQ%1", "INNER_MULTI_QUEUE_OFFSET": "0"}
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append([Message.of("t", b"first"), Message.of("t", b"light", properties=properties)])
@@ -203,7 +203,7 @@ def test_a_message_that_says_it_is_in_several_queues_may_be_found_by_another(tmp
         assert (row["body"], row["queue_offset"]) == (b"light", 0)
 
 
-def test_what_was_removed_is_gone(store_of_three: Path) -> None:
+def test_removed_messages_raise_gone_error(store_of_three: Path) -> None:
     with ColumnReader(store_of_three) as reader:
         planned = reader.queue_range("t", 0)
         for file in sorted((store_of_three / "commitlog").iterdir())[:3]:
@@ -214,14 +214,14 @@ def test_what_was_removed_is_gone(store_of_three: Path) -> None:
             list(reader.columns("t", 9, range(1), COLUMNS))
 
 
-def test_after_retention_a_queue_begins_where_the_log_does(tmp_path: Path) -> None:
-    # All files have expired, and none goes by itself.
+def test_after_retention_a_queue_starts_with_the_log(tmp_path: Path) -> None:
+    # all files have expired, but none is removed automatically
     never = {"expire_ratio": 2, "force_ratio": 2, "full_ratio": 2, "at_hour": (time.localtime().tm_hour + 12) % 24}
     retention = Retention(hours=-1, files_max=3, **never)
     with MessageStore(tmp_path, dataclasses.replace(_OPTIONS, retention=retention)) as store:
         for number in range(200):
             store.append(Message("t", b"%d" % number + bytes(1000)))
-        until_told(store)
+        until_dispatched(store)
         assert store.remove_expired() == 3
         with ColumnReader(tmp_path) as reader:
             indexes = reader.queue_range("t", 0)
@@ -239,18 +239,18 @@ def test_a_message_over_the_limit_is_an_error(store_of_three: Path) -> None:
     assert caught.value.size > 1000
 
 
-def test_how_far_so_many_bytes_go(store_of_three: Path) -> None:
+def test_a_range_is_limited_to_a_number_of_bytes(store_of_three: Path) -> None:
     with ColumnReader(store_of_three) as reader:
         size = reader.pull("t", 0, 0, 1)[0][0].message_bytes
         indexes = reader.queue_range("t", 0)
         assert size <= reader.message_bytes("t", 0, indexes) <= size + 2
-        assert reader.forward("t", 0, indexes, 1) == 1
-        assert reader.forward("t", 0, indexes, 5 * size) == 5
-        assert reader.forward("t", 0, range(3, 9), 5 * size - 1) == 7
-        assert reader.forward("t", 0, indexes, 1 << 40) == 200
+        assert reader.limit_range("t", 0, indexes, 1) == 1
+        assert reader.limit_range("t", 0, indexes, 5 * size) == 5
+        assert reader.limit_range("t", 0, range(3, 9), 5 * size - 1) == 7
+        assert reader.limit_range("t", 0, indexes, 1 << 40) == 200
 
 
-def test_the_first_message_of_a_time(tmp_path: Path) -> None:
+def test_the_first_message_at_a_time_is_found(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         for _ in range(30):
             store.append(Message("t", b"data"))
@@ -262,7 +262,7 @@ def test_the_first_message_of_a_time(tmp_path: Path) -> None:
         assert reader.index_at("t", 7, times[0]) == 0
 
 
-def test_topics_of_rocketmqs_own_are_found_when_they_are_named(tmp_path: Path) -> None:
+def test_rocketmqs_own_topics_are_found_by_name(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message("a", b"data"))
         for topic in ("RMQ_SYS_TRACE_TOPIC", "%RETRY%group", "b"):
@@ -272,7 +272,7 @@ def test_topics_of_rocketmqs_own_are_found_when_they_are_named(tmp_path: Path) -
         assert reader.queues_of(["RMQ_SYS_TRACE_TOPIC", "a"]) == [("RMQ_SYS_TRACE_TOPIC", 2), ("a", 0)]
 
 
-def test_hosts_come_back() -> None:
+def test_hosts_round_trip() -> None:
     for text in ("127.0.0.1:10911", "[::1]:0"):
         assert str(unpack_host(pack_host(Host.parse(text)))) == text
 
@@ -308,7 +308,7 @@ def _places(data: bytes) -> list[int]:
 @pytest.mark.slow
 @settings(max_examples=examples(150))
 @given(data=st.data())
-def test_of_damaged_files_there_are_errors_of_ours_and_no_wrong_row(sound: Sound, data: st.DataObject) -> None:
+def test_damaged_files_raise_our_errors_and_give_no_wrong_row(sound: Sound, data: st.DataObject) -> None:
     files, rows = sound
     with tempfile.TemporaryDirectory() as folder:
         changed = dict(files)
@@ -318,7 +318,7 @@ def test_of_damaged_files_there_are_errors_of_ours_and_no_wrong_row(sound: Sound
             at = data.draw(st.integers(0, used))
             put = data.draw(st.binary(min_size=1, max_size=12))
             changed[name] = (changed[name][:at] + put + changed[name][at + len(put) :])[: len(files[name])]
-            # A message whose CRC has no name any more is one that was written without.
+            # a message whose CRC property has lost its name counts as one without a CRC
             assume(_places(changed[name]) == _places(files[name]))
         if data.draw(st.booleans()):
             del changed["binlog.sidecar"]
@@ -331,7 +331,7 @@ def test_of_damaged_files_there_are_errors_of_ours_and_no_wrong_row(sound: Sound
                 try:
                     for found in reader.columns("t", queue, range(20), COLUMNS):
                         assert [rows[queue, row["queue_offset"]] for row in _rows(found)] == _rows(found)
-                    reader.forward("t", queue, range(20), 1000)
+                    reader.limit_range("t", queue, range(20), 1000)
                     assert reader.message_bytes("t", queue, reader.queue_range("t", queue)) > 0
                 except (CorruptError, GoneError, FullError):
                     pass

@@ -18,15 +18,15 @@ from binlog.commitlog.options import Flush, StoreOptions
 from binlog.commitlog.retention import Retention
 from binlog.commitlog.store import MessageStore
 from binlog.errors import GoneError
-from tests.support.waiting import until_told
+from tests.support.waiting import until_dispatched
 
 _FILE_BYTES = 1 << 14
 _READERS = 2
-# All files but the last go in a run that is asked for, and none by itself.
+# A run removes all files but the last one, and only when the test asks for it.
 _RETENTION = Retention(
     hours=0, at_hour=None, expire_ratio=2, force_ratio=2, full_ratio=2, files_max=3, seconds=3600, pause_seconds=0
 )  # fmt: skip
-# No file goes that is not flushed.
+# files that are not flushed stay
 _OPTIONS = StoreOptions(
     file_bytes=_FILE_BYTES,
     units_in_file=10,
@@ -39,7 +39,7 @@ _OPTIONS = StoreOptions(
 
 @contextmanager
 def _readers(work: Callable[[], int]) -> Iterator[None]:
-    """Threads that read again and again until the body ends; none may fail, and each must have read something."""
+    """Run threads that read repeatedly until the body ends; none may fail, and each must have read something."""
     done = threading.Event()
 
     def read() -> int:
@@ -58,8 +58,8 @@ def _readers(work: Callable[[], int]) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_readers_of_a_store_go_on_while_its_files_are_removed(tmp_path: Path) -> None:
-    """Each message that is read is a whole one of its queue, in order; those that went are left out."""
+def test_readers_continue_while_files_are_removed(tmp_path: Path) -> None:
+    """Each message is whole and in queue order; removed messages are skipped."""
     with MessageStore(tmp_path, _OPTIONS) as store:
 
         def append(number: int) -> None:
@@ -79,15 +79,15 @@ def test_readers_of_a_store_go_on_while_its_files_are_removed(tmp_path: Path) ->
             for number in range(1, 200):
                 append(number)
                 if number % 20 == 0:
-                    until_told(store)
+                    until_dispatched(store)
                     removed += store.remove_expired()
         assert removed > 5
         assert len(store.queue_range("t", 0)) < 200
 
 
 @pytest.mark.slow
-def test_a_file_that_was_found_is_read_or_is_gone(tmp_path: Path) -> None:
-    """Whatever is done to it: bytes of it are those that were written, until it says that it is being removed."""
+def test_a_found_file_is_read_or_raises_gone_error(tmp_path: Path) -> None:
+    """The bytes of a file are those that were written, until the read raises GoneError."""
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
 
     def fill(number: int) -> None:
@@ -100,7 +100,7 @@ def test_a_file_that_was_found_is_read_or_is_gone(tmp_path: Path) -> None:
                 data = file.read(_FILE_BYTES, 0)
             except GoneError:
                 continue
-            assert len(set(data)) <= 2  # zeros behind what was written, while it is written or cut
+            assert len(set(data)) <= 2  # zeros after the written bytes, during a write or a cut
             count += 1
         return count
 

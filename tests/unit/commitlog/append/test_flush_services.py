@@ -58,17 +58,15 @@ def _append(queue: MappedFileQueue, data: bytes) -> int:
 
 
 def _break(queue: MappedFileQueue) -> None:
-    """Have every sync of the last file fail: /dev/null has none (EINVAL)."""
+    """Make every sync of the last file fail: /dev/null does not support it (EINVAL)."""
     null = os.open("/dev/null", os.O_WRONLY)
     os.dup2(null, queue.files[-1]._file.open().fd)
     os.close(null)
 
 
-def test_all_who_wait_together_are_answered_once_their_bytes_are_flushed(
-    queue: MappedFileQueue, started: _Start
-) -> None:
-    told: list[int] = []
-    service = started(GroupCommitService(queue, lambda: told.append(queue.flushed_where)))
+def test_waiting_threads_return_once_their_bytes_are_flushed(queue: MappedFileQueue, started: _Start) -> None:
+    dispatched: list[int] = []
+    service = started(GroupCommitService(queue, lambda: dispatched.append(queue.flushed_where)))
     mutex = threading.Lock()
 
     def work(number: int) -> None:
@@ -81,27 +79,27 @@ def test_all_who_wait_together_are_answered_once_their_bytes_are_flushed(
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
     assert queue.flushed_where == queue.wrote_where == 8 * 50 * 100
-    assert max(told) == queue.wrote_where
+    assert max(dispatched) == queue.wrote_where
 
 
-def test_all_who_wait_for_one_sync_share_the_next(queue: MappedFileQueue, started: _Start) -> None:
-    told: list[int] = []
-    service = started(GroupCommitService(queue, lambda: told.append(queue.flushed_where)))
+def test_threads_that_wait_during_a_sync_share_the_next_one(queue: MappedFileQueue, started: _Start) -> None:
+    dispatched: list[int] = []
+    service = started(GroupCommitService(queue, lambda: dispatched.append(queue.flushed_where)))
     offsets = [_append(queue, bytes((number,)) * 100) for number in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        with service._group.lead_or_wait(1 << 62):  # as if another thread synced
+        with service._group.lead_or_wait(1 << 62):  # as if another thread were syncing
             waits = [pool.submit(service.appended, offset) for offset in offsets]
         for wait in waits:
             wait.result(timeout=60)
-    assert set(told) == {8 * 100}
+    assert set(dispatched) == {8 * 100}
 
 
-def test_an_append_waits_however_long_its_sync_takes(queue: MappedFileQueue, started: _Start) -> None:
+def test_an_append_waits_for_a_slow_sync(queue: MappedFileQueue, started: _Start) -> None:
     service = GroupCommitService(queue)
     started(service)
     offset = _append(queue, b"data")
     with ThreadPoolExecutor(1) as pool:
-        with service._group.lead_or_wait(1 << 62):  # as if another thread wrote
+        with service._group.lead_or_wait(1 << 62):  # as if another thread were writing
             waits = pool.submit(service.appended, offset)
             with pytest.raises(TimeoutError):
                 waits.result(timeout=0.2)
@@ -110,9 +108,7 @@ def test_an_append_waits_however_long_its_sync_takes(queue: MappedFileQueue, sta
     assert queue.flushed_where == offset
 
 
-def test_who_stops_a_poisoned_one_waits_for_the_leader_which_uses_the_file(
-    queue: MappedFileQueue, started: _Start
-) -> None:
+def test_stopping_a_poisoned_service_waits_for_the_leader(queue: MappedFileQueue, started: _Start) -> None:
     service = GroupCommitService(queue)
     started(service)
     offset = _append(queue, b"data")
@@ -125,7 +121,7 @@ def test_who_stops_a_poisoned_one_waits_for_the_leader_which_uses_the_file(
         stops.result(timeout=60)
 
 
-def test_a_failed_flush_is_told_to_all_who_wait_and_to_all_who_come(queue: MappedFileQueue, started: _Start) -> None:
+def test_a_failed_flush_is_raised_in_waiting_and_later_threads(queue: MappedFileQueue, started: _Start) -> None:
     service = GroupCommitService(queue, lambda: None)
     started(service)
     queue.last_file()
@@ -144,7 +140,7 @@ def test_a_failed_flush_is_told_to_all_who_wait_and_to_all_who_come(queue: Mappe
     os.close(null)
 
 
-def test_who_waits_while_the_service_stops_is_answered(queue: MappedFileQueue) -> None:
+def test_a_waiting_thread_returns_when_the_service_stops(queue: MappedFileQueue) -> None:
     service = GroupCommitService(queue, lambda: None)
     offset = _append(queue, b"data")
     service.stop()
@@ -153,9 +149,7 @@ def test_who_waits_while_the_service_stops_is_answered(queue: MappedFileQueue) -
         service.appended(offset + 1)
 
 
-def test_a_file_that_is_on_the_disk_whole_may_go_before_the_next_commit(
-    queue: MappedFileQueue, started: _Start
-) -> None:
+def test_a_synced_full_file_may_be_removed_before_the_next_commit(queue: MappedFileQueue, started: _Start) -> None:
     service = started(GroupCommitService(queue))
     service.appended(_append(queue, b"x" * _FILE_BYTES))
     offset = _append(queue, b"behind")
@@ -164,10 +158,10 @@ def test_a_file_that_is_on_the_disk_whole_may_go_before_the_next_commit(
     assert queue.files[-1].read(6, 0) == b"behind"
 
 
-def test_a_file_for_which_there_is_no_descriptor_is_gone_on_in_later(queue: MappedFileQueue, started: _Start) -> None:
+def test_a_file_without_a_free_descriptor_is_continued_later(queue: MappedFileQueue, started: _Start) -> None:
     service = started(GroupCommitService(queue))
     _append(queue, b"x" * _FILE_BYTES)
-    queue.make_ahead()
+    queue.allocate_next()
     queue._file_pool.close()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
@@ -181,7 +175,7 @@ def test_a_file_for_which_there_is_no_descriptor_is_gone_on_in_later(queue: Mapp
     assert (queue.files[0].read(3, 0), queue.files[1].read(6, 0)) == (b"xxx", b"behind")
 
 
-def test_a_flush_comes_when_enough_pages_are_due(queue: MappedFileQueue, started: _Start) -> None:
+def test_a_flush_happens_when_enough_pages_are_due(queue: MappedFileQueue, started: _Start) -> None:
     service = started(FlushRealTimeService(queue, lambda: None, Pace(0.005, 4, _NEVER)))
     offset = _append(queue, b"x" * (4 * PAGE_BYTES - 1))
     service.appended(offset)
@@ -190,15 +184,15 @@ def test_a_flush_comes_when_enough_pages_are_due(queue: MappedFileQueue, started
     until(lambda: queue.flushed_where == 4 * PAGE_BYTES)
 
 
-def test_a_thorough_flush_takes_what_is_less_than_a_page(queue: MappedFileQueue, started: _Start) -> None:
-    told = threading.Event()
-    started(FlushRealTimeService(queue, told.set, Pace(0.005, 4, 0.05)))
+def test_a_thorough_flush_syncs_less_than_a_page(queue: MappedFileQueue, started: _Start) -> None:
+    dispatched = threading.Event()
+    started(FlushRealTimeService(queue, dispatched.set, Pace(0.005, 4, 0.05)))
     _append(queue, b"data")
     until(lambda: queue.flushed_where == 4)
-    assert told.wait(30)
+    assert dispatched.wait(30)
 
 
-def test_a_service_that_stops_flushes_all(queue: MappedFileQueue) -> None:
+def test_stop_flushes_everything(queue: MappedFileQueue) -> None:
     service = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 4, _NEVER))
     service.start()
     for _ in range(3):
@@ -208,9 +202,7 @@ def test_a_service_that_stops_flushes_all(queue: MappedFileQueue) -> None:
     assert queue.flushed_where == 3 * _FILE_BYTES + 1
 
 
-def test_a_flush_that_failed_in_the_background_is_told_to_the_next_append(
-    queue: MappedFileQueue, started: _Start
-) -> None:
+def test_a_failed_background_flush_is_raised_in_the_next_append(queue: MappedFileQueue, started: _Start) -> None:
     service = started(FlushRealTimeService(queue, lambda: None, Pace(0.005, 0, 0.005)))
     queue.last_file()
     _break(queue)
@@ -226,7 +218,7 @@ def test_a_flush_that_failed_in_the_background_is_told_to_the_next_append(
     until(refused)
 
 
-def test_what_lies_in_a_buffer_is_committed_and_then_flushed(tmp_path: Path, started: _Start) -> None:
+def test_buffered_bytes_are_committed_and_then_flushed(tmp_path: Path, started: _Start) -> None:
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda _: Buffer(_FILE_BYTES))
     flushing = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 0, 0.0))
     started(CommitRealTimeService(queue, flushing, lambda: None, Pace(0.005, 4, 0.02)))
@@ -235,7 +227,7 @@ def test_what_lies_in_a_buffer_is_committed_and_then_flushed(tmp_path: Path, sta
     assert (tmp_path / f"{0:020d}").read_bytes()[:6] == b"staged"
 
 
-def test_a_service_over_buffers_that_stops_leaves_nothing_in_them(tmp_path: Path) -> None:
+def test_stop_commits_all_buffers(tmp_path: Path) -> None:
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES, buffer=lambda _: Buffer(_FILE_BYTES))
     flushing = FlushRealTimeService(queue, lambda: None, Pace(_NEVER, 4, _NEVER))
     service = CommitRealTimeService(queue, flushing, lambda: None, Pace(_NEVER, 4, _NEVER))

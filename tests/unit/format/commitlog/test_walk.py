@@ -1,4 +1,4 @@
-"""Walking through messages in C does what a plain loop over parse_message does."""
+"""The walk in C gives the same results as a loop over parse_message."""
 
 from __future__ import annotations
 
@@ -78,21 +78,21 @@ def _walked(data: bytes, *, check: bool = True) -> tuple[int, WalkStop, _Units, 
 @pytest.mark.slow
 @given(st.lists(_messages(), max_size=6), st.booleans(), st.booleans())
 @example([Message.of("polygenelubricants", b"", tag="polygenelubricants", keys=["x"])], False, True)
-def test_each_message_is_told_to_its_queue_and_its_keys(messages: list[Message], record_crc: bool, check: bool) -> None:
+def test_a_walk_returns_units_and_keys(messages: list[Message], record_crc: bool, check: bool) -> None:
     data, starts = _packed(messages, record_crc=record_crc)
     units, keys = _plainly(data, starts[:-1])
     store_ms = 6999 + len(messages) if messages else 0
     assert _walked(data, check=check) == (len(data), WalkStop.END, units, keys, store_ms)
 
 
-def test_messages_of_one_queue_are_one_run() -> None:
+def test_consecutive_messages_of_a_queue_are_one_run() -> None:
     data, _ = _packed([Message("a", b"")] * 5, record_crc=True)
     (run,) = walk(data, _OFFSET, check=False).runs
     assert (run.topic, run.first_queue_offset, len(run.units)) == (b"a", 0, 100)
 
 
 @given(st.lists(_messages(), min_size=1, max_size=3), st.data())
-def test_a_walk_stops_before_what_is_not_there_whole(messages: list[Message], data: st.DataObject) -> None:
+def test_a_walk_stops_before_an_incomplete_message(messages: list[Message], data: st.DataObject) -> None:
     packed, starts = _packed(messages, record_crc=True)
     cut = data.draw(st.integers(0, len(packed) - 1))
     whole = max(start for start in starts if start <= cut)
@@ -101,7 +101,7 @@ def test_a_walk_stops_before_what_is_not_there_whole(messages: list[Message], da
 
 
 @given(st.lists(_messages(), min_size=1, max_size=3), st.data())
-def test_a_walk_that_compares_stops_before_a_flipped_bit(messages: list[Message], data: st.DataObject) -> None:
+def test_a_walk_with_check_stops_before_a_flipped_bit(messages: list[Message], data: st.DataObject) -> None:
     packed, starts = _packed(messages, record_crc=True)
     position = data.draw(st.integers(0, len(packed) - 1))
     damaged = bytearray(packed)
@@ -109,7 +109,7 @@ def test_a_walk_that_compares_stops_before_a_flipped_bit(messages: list[Message]
     start = max(start for start in starts if start <= position)
     try:
         parse_message(bytes(damaged[start:]), "", 0)
-        good = True  # the name of the CRC's property was hit
+        good = True  # the flipped bit was in the name of the CRC property
     except CorruptError:
         good = False
     consumed, stop, *_ = _walked(bytes(damaged))
@@ -118,8 +118,8 @@ def test_a_walk_that_compares_stops_before_a_flipped_bit(messages: list[Message]
 
 
 @pytest.mark.parametrize("left", [slice(0, end) for end in range(20)] + [slice(start, 20) for start in range(1, 21)])
-def test_a_message_of_whose_crc_a_power_cut_left_a_part_is_none(left: slice) -> None:
-    """It was taken for one without such a CRC, whose properties nobody vouches for."""
+def test_a_message_with_a_torn_crc_is_invalid(left: slice) -> None:
+    """It would count as a message without a CRC, whose properties are not validated."""
     data, _ = _packed([Message.of("a", b"body", tag="t"), Message.of("a", b"")], record_crc=True)
     end = int.from_bytes(data[:4], "big")
     crc = bytearray(20)
@@ -132,13 +132,13 @@ def test_a_message_of_whose_crc_a_power_cut_left_a_part_is_none(left: slice) -> 
 
 
 @pytest.mark.parametrize("end", [b"\0", b"__CRC32x\x010123456789\0", bytes(19) + b"x"])
-def test_properties_with_zeros_are_no_part_of_a_crc(end: bytes) -> None:
+def test_properties_with_zeros_are_not_a_torn_crc(end: bytes) -> None:
     data, _ = _packed([Message("a", b"body", b"TAGS\x01" + end)], record_crc=False)
     assert _walked(data)[:2] == (len(data), WalkStop.END)
     assert parse_message(data, "", 0).properties.endswith(end)
 
 
-def test_a_walk_stops_at_a_blank_and_at_what_lies_elsewhere() -> None:
+def test_a_walk_stops_at_a_blank_and_at_another_offset() -> None:
     data, starts = _packed([Message("a", b"")] * 2, record_crc=True)
     blank = BLANK.pack({"rest_bytes": 500})
     assert _walked(data + blank)[:2] == (len(data), WalkStop.BLANK)
@@ -148,18 +148,18 @@ def test_a_walk_stops_at_a_blank_and_at_what_lies_elsewhere() -> None:
 
 
 @given(st.binary(max_size=300), st.integers(0, 2**64 - 1), st.booleans())
-def test_any_bytes_are_walked(data: bytes, offset: int, check: bool) -> None:
+def test_a_walk_accepts_any_bytes(data: bytes, offset: int, check: bool) -> None:
     assert walk(data, offset, check=check).consumed == 0
 
 
 @given(st.lists(_messages(), min_size=1, max_size=2), st.binary(max_size=8), st.data())
-def test_any_change_of_a_message_is_walked(messages: list[Message], patch: bytes, data: st.DataObject) -> None:
+def test_a_walk_accepts_any_change_of_a_message(messages: list[Message], patch: bytes, data: st.DataObject) -> None:
     """Under the address sanitizer this shows that no length leads out of the data."""
     packed, _ = _packed(messages, record_crc=False)
     at = data.draw(st.integers(0, len(packed)))
     walk(packed[:at] + patch + packed[at + len(patch) :], _OFFSET, check=False)
 
 
-def test_what_is_no_buffer_is_refused() -> None:
+def test_arguments_of_the_wrong_type_are_refused() -> None:
     with pytest.raises(TypeError):
         walk("text", 0, check=False)  # type: ignore[arg-type]

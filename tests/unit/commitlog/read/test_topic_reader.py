@@ -1,4 +1,4 @@
-"""Several queues of a topic read together, and the commit log read in its order."""
+"""A topic reader, which merges several queues, and scans of the commit log."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def store(tmp_path: Path) -> Path:
 
 
 def _rest(reader: TopicReader) -> list[int]:
-    """Where the messages lie that are still to come."""
+    """Return the offsets of the remaining messages."""
     found: list[int] = []
     while batch := reader.read_batch():
         found += [message.offset for message in batch]
     return found
 
 
-def test_queues_are_read_in_the_order_of_the_log(store: Path) -> None:
+def test_queues_are_merged_in_the_order_of_the_log(store: Path) -> None:
     wanted = [message for message in stored(store) if message.topic == "a"]
     with StoreReader(store) as reader:
         assert _rest(TopicReader(reader, "a")) == [message.offset for message in wanted]
@@ -36,7 +36,7 @@ def test_queues_are_read_in_the_order_of_the_log(store: Path) -> None:
         assert _rest(TopicReader(reader, "none")) == []
 
 
-def test_it_starts_anywhere(store: Path) -> None:
+def test_a_topic_reader_can_start_anywhere(store: Path) -> None:
     messages = [message for message in stored(store) if message.topic == "b"]
     offsets = [message.offset for message in messages]
     with StoreReader(store) as reader:
@@ -61,7 +61,7 @@ def test_it_starts_anywhere(store: Path) -> None:
         assert _rest(topic) == []
 
 
-def test_it_goes_on_with_what_comes_and_with_queues_that_come(store: Path) -> None:
+def test_new_messages_and_new_queues_are_followed(store: Path) -> None:
     with MessageStore(store, OPTIONS) as owner, StoreReader(store) as reader:
         topic = TopicReader(reader, "a")
         before = _rest(topic)
@@ -76,7 +76,7 @@ def test_it_goes_on_with_what_comes_and_with_queues_that_come(store: Path) -> No
         assert sorted({*before, *found}) == before + found
 
 
-def test_the_log_is_read_from_any_message_and_from_nowhere_else(store: Path) -> None:
+def test_a_scan_starts_at_the_start_of_a_message_only(store: Path) -> None:
     messages = stored(store)
     assert [message.offset for message in messages] == sorted(message.offset for message in messages)
     with StoreReader(store) as reader:
@@ -87,11 +87,11 @@ def test_the_log_is_read_from_any_message_and_from_nowhere_else(store: Path) -> 
         assert reader.log_range() == (0, end)
         assert list(reader.scan(end)) == []
         for wrong in (1, messages[7].offset - 1, messages[-1].offset + 10, end + 1):
-            with pytest.raises(ValueError, match="does not lie on a message"):
+            with pytest.raises(ValueError, match="is not the start of a message"):
                 reader.scan(wrong)
 
 
-def test_the_place_of_a_time_in_the_log_is_found(store: Path) -> None:
+def test_the_log_offset_of_a_time_is_found(store: Path) -> None:
     messages = stored(store)
     with StoreReader(store) as reader:
         for message in messages[:: len(messages) // 7]:
@@ -101,7 +101,7 @@ def test_the_place_of_a_time_in_the_log_is_found(store: Path) -> None:
         assert reader.log_offset_by_time(2**60) == reader.log_range()[1]
 
 
-def test_without_a_sidecar_the_log_is_read_to_its_first_zeros(store: Path) -> None:
+def test_without_a_sidecar_a_scan_ends_at_zeros(store: Path) -> None:
     messages = stored(store)
     (store / "binlog.sidecar").unlink()
     assert stored(store) == messages
@@ -110,7 +110,7 @@ def test_without_a_sidecar_the_log_is_read_to_its_first_zeros(store: Path) -> No
         assert _rest(TopicReader(reader, "a")) == [message.offset for message in messages if message.topic == "a"]
 
 
-def test_a_file_that_is_missing_ends_the_scan_with_an_error(store: Path) -> None:
+def test_a_missing_file_ends_the_scan_with_an_error(store: Path) -> None:
     messages = stored(store)
     second = store / "commitlog" / f"{OPTIONS.file_bytes:020d}"
     second.unlink()
@@ -122,7 +122,7 @@ def test_a_file_that_is_missing_ends_the_scan_with_an_error(store: Path) -> None
             next(scan)
 
 
-def test_an_append_gives_the_ids_by_which_messages_are_found(tmp_path: Path) -> None:
+def test_an_append_returns_the_ids_of_its_messages(tmp_path: Path) -> None:
     with MessageStore(tmp_path, OPTIONS) as owner:
         fill(owner, 3)
         appended = owner.append([Message("a", b"%d" % number) for number in range(10)])

@@ -30,7 +30,7 @@ def test_a_new_file_has_its_name_its_size_and_its_blocks(file: MappedFile, tmp_p
     assert (file.wrote, file.committed, file.flushed, file.full) == (0, 0, 0, False)
 
 
-def test_what_is_appended_is_in_the_file_at_once_for_any_process(file: MappedFile, tmp_path: Path) -> None:
+def test_appended_bytes_are_visible_in_the_file_at_once(file: MappedFile, tmp_path: Path) -> None:
     assert file.append(b"first")
     assert file.append_many([b"second", b"third"])
     assert (file.wrote, file.committed, file.flushed) == (16, 16, 0)
@@ -40,7 +40,7 @@ def test_what_is_appended_is_in_the_file_at_once_for_any_process(file: MappedFil
     assert eval(seen.stdout) == b"firstsecondthird" + bytes(4)
 
 
-def test_what_does_not_fit_is_not_appended(file: MappedFile) -> None:
+def test_bytes_that_do_not_fit_are_not_appended(file: MappedFile) -> None:
     assert not file.append(bytes(_FILE_BYTES + 1))
     assert file.append(b"x" * (_FILE_BYTES - 1))
     assert not file.append(b"yz")
@@ -49,7 +49,7 @@ def test_what_does_not_fit_is_not_appended(file: MappedFile) -> None:
     assert file.full
 
 
-def test_a_marker_takes_its_own_bytes_and_stands_for_all_the_rest(file: MappedFile, tmp_path: Path) -> None:
+def test_a_marker_fills_the_rest_of_the_file(file: MappedFile, tmp_path: Path) -> None:
     file.append(b"x" * (_FILE_BYTES - 100))
     assert file.fill(b"8 bytes.") == 100
     assert (file.wrote, file.full) == (_FILE_BYTES, True)
@@ -58,7 +58,7 @@ def test_a_marker_takes_its_own_bytes_and_stands_for_all_the_rest(file: MappedFi
     assert not file.append(b"y")
 
 
-def test_a_flush_is_due_after_so_many_pages_or_when_the_file_is_full(file: MappedFile) -> None:
+def test_a_flush_is_due_after_enough_pages_or_for_a_full_file(file: MappedFile) -> None:
     assert not file.is_able_to_flush(0)
     file.append(b"x" * (2 * PAGE_BYTES - 1))
     assert [file.is_able_to_flush(pages) for pages in (0, 1, 2)] == [True, True, False]
@@ -67,21 +67,21 @@ def test_a_flush_is_due_after_so_many_pages_or_when_the_file_is_full(file: Mappe
     assert file.flush(2) == 2 * PAGE_BYTES == file.flushed
     file.append(b"x" * (_FILE_BYTES - file.wrote))
     assert file.flush(1000) == _FILE_BYTES
-    assert file.is_able_to_flush(0)  # as RocketMQ's, though nothing is left to flush
+    assert file.is_able_to_flush(0)  # as in RocketMQ, although nothing is left to flush
     assert file.is_able_to_commit(1000)
     modified = file.modified
     assert file.flush(0) == file.commit(0) == _FILE_BYTES
     assert file.modified == modified
 
 
-def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(tmp_path: Path) -> None:
+def test_a_commit_writes_the_buffer_to_the_file(tmp_path: Path) -> None:
     buffer = Buffer(_FILE_BYTES)
     file = MappedFile(str(tmp_path), 0, _FILE_BYTES, buffer=buffer)
     path = tmp_path / f"{0:020d}"
     file.append(b"staged")
     assert (file.wrote, file.committed) == (6, 0)
     assert (file.read(6, 0), path.read_bytes()[:6]) == (b"", bytes(6))
-    assert file.flush() == 0  # nothing is committed
+    assert file.flush() == 0  # nothing is committed yet
     assert file.commit(1) == 0
     assert file.commit() == 6
     assert (file.read(6, 0), path.read_bytes()[:6]) == (b"staged", b"staged")
@@ -94,7 +94,7 @@ def test_what_is_in_a_buffer_is_in_the_file_once_it_is_committed(tmp_path: Path)
     file.shut_down()
 
 
-def test_who_reads_a_file_that_is_removed_goes_on_and_nobody_begins_to(file: MappedFile, tmp_path: Path) -> None:
+def test_a_removed_file_serves_open_readers_only(file: MappedFile, tmp_path: Path) -> None:
     file.append(b"data")
     in_use = file._file.open()
     file.remove()
@@ -114,15 +114,15 @@ def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     assert caught.value.rule == "file_bytes"
 
 
-def test_an_empty_file_of_that_name_is_taken_for_a_new_one(tmp_path: Path) -> None:
-    """A crash between making the file and sizing it leaves one."""
+def test_an_empty_file_counts_as_new(tmp_path: Path) -> None:
+    """A crash between creating and sizing the file leaves it empty."""
     (tmp_path / f"{0:020d}").touch()
     file = MappedFile(str(tmp_path), 0, _FILE_BYTES)
     assert file.append(b"data")
     file.shut_down()
 
 
-def test_moving_the_end_erases_what_was_behind_it(file: MappedFile, tmp_path: Path) -> None:
+def test_moving_the_end_erases_later_bytes(file: MappedFile, tmp_path: Path) -> None:
     file.append(b"x" * _FILE_BYTES)
     file.move(PAGE_BYTES + 10)
     (path,) = tmp_path.iterdir()
@@ -132,7 +132,7 @@ def test_moving_the_end_erases_what_was_behind_it(file: MappedFile, tmp_path: Pa
     assert path.read_bytes()[: PAGE_BYTES + 12] == b"x" * (PAGE_BYTES + 10) + b"y\0"
 
 
-def test_a_warm_file_is_in_memory_and_zeros(file: MappedFile, tmp_path: Path) -> None:
+def test_a_warm_file_is_in_memory_and_zero(file: MappedFile, tmp_path: Path) -> None:
     file.append(b"data")
     file.warm_up()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -153,10 +153,10 @@ def test_a_forked_child_cannot_write(file: MappedFile, tmp_path: Path) -> None:
     assert path.read_bytes()[:8] == b"ours!\0\0\0"
 
 
-def test_a_failed_flush_is_the_files_last_and_moves_nothing(file: MappedFile) -> None:
-    """A second sync would say that all is well, and the kernel has dropped the pages (fsync(2))."""
+def test_a_failed_flush_is_the_last_one_and_moves_no_position(file: MappedFile) -> None:
+    """A second sync would succeed although the kernel has dropped the pages (fsync(2))."""
     file.append(b"data")
-    os.dup2(os.open("/dev/null", os.O_WRONLY), file._file.open().fd)  # of which no sync can be had: EINVAL
+    os.dup2(os.open("/dev/null", os.O_WRONLY), file._file.open().fd)  # which cannot be synced: EINVAL
     with pytest.raises(PoisonedError):
         file.flush()
     assert file.flushed == 0
@@ -166,8 +166,8 @@ def test_a_failed_flush_is_the_files_last_and_moves_nothing(file: MappedFile) ->
 
 
 @pytest.mark.parametrize("limit", [0, 5 * PAGE_BYTES])
-def test_no_space_is_told_before_anything_is_stored(limit: int, tmp_path: Path) -> None:
-    """A limit on the size of files stands for a full disk: EFBIG where that has ENOSPC."""
+def test_a_full_disk_is_found_before_bytes_are_stored(limit: int, tmp_path: Path) -> None:
+    """A limit on file sizes takes the place of a full disk: EFBIG instead of ENOSPC."""
     text = f"""
 import os, resource, signal, sys
 from binlog.commitlog.files.mapped_file import MappedFile
@@ -183,7 +183,7 @@ except FullError as error:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sync_writes_the_pages_that_were_stored_to_and_few_others(tmp_path: Path) -> None:
+def test_a_sync_writes_dirty_pages_and_few_others(tmp_path: Path) -> None:
     file = MappedFile(str(tmp_path), 0, 8 << 20)
     file.append(b"with this one the pages ahead become due as well")
     file.flush()
@@ -192,11 +192,11 @@ def test_a_sync_writes_the_pages_that_were_stored_to_and_few_others(tmp_path: Pa
         file.append(bytes(PAGE_BYTES))
         file.flush()
     file.shut_down()
-    # Each is in two pages, for they do not begin where a page does.
+    # each spans two pages, because none starts at a page boundary
     assert _written_bytes() - before <= 32 * 64 * PAGE_BYTES
 
 
 def _written_bytes() -> int:
-    """What this process made due to be written to the disk, in whole pages, by proc_pid_io(5); 0 in a tmpfs."""
+    """Return the bytes that this process has dirtied, in whole pages, by proc_pid_io(5); 0 in a tmpfs."""
     counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(counts["write_bytes"])

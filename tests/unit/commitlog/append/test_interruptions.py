@@ -1,4 +1,5 @@
-"""Ctrl-C in the middle of a call: the store is usable or poisoned, and the call did all of it, or nothing."""
+"""Ctrl-C in the middle of a call: the call took effect completely or not at all, and the store is usable or
+poisoned."""
 
 from __future__ import annotations
 
@@ -17,30 +18,30 @@ from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption
 from tests.support.stores import SMALL
 from tests.support.twice import swallowed
-from tests.support.waiting import until_told
+from tests.support.waiting import until_dispatched
 
 _NOW = Retention(hours=-1.0, at_hour=(12 + 12) % 24, expire_ratio=2, force_ratio=2, full_ratio=2, pause_seconds=0.0)
-# Messages are committed at once: what is waited for before a call is not what is tested.
+# Commit at once, because waiting for a commit is not tested here.
 _OPTIONS = replace(SMALL, file_bytes=1 << 13, retention=_NOW, commit_pace=Pace(0.005, 0, 0.005))
 _BEFORE = [b"%d" % number for number in range(10)]
-_PLACES = 25  # of a call, in equal steps: it has up to some thousand
+_PLACES = 25  # that are interrupted in a call, at equal steps; a call has up to some thousand
 
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """Put the store into memory, because the durability of these calls is not tested here."""
     return in_memory
 
 
 class Stage:
-    """What a call is made with: a store with messages in some files, and a half message."""
+    """The arguments of a call: a store with messages in several files, and a half message."""
 
     def __init__(self, path: Path, flush: Flush) -> None:
         self.store = MessageStore(path, replace(_OPTIONS, flush=flush))
         for body in _BEFORE:
             self.store.append(Message.of("t", body.ljust(1500), keys=["k"]))
         self.half = self.store.transactions.prepare(Message("t", b"half"))
-        until_told(self.store)
+        until_dispatched(self.store)
 
 
 def _append(stage: Stage) -> None:
@@ -95,10 +96,10 @@ _CASES += [
 ]
 
 
-@swallowed  # what is raised while a mapping is finalized
+@swallowed  # an exception while a mapping is finalized
 @pytest.mark.slow
 @pytest.mark.parametrize(("call", "flush"), _CASES)
-def test_a_call_that_is_interrupted_leaves_all_right(
+def test_an_interrupted_call_takes_effect_or_poisons_the_store(
     tmp_path: Path, call: Callable[[Stage], None], flush: Flush
 ) -> None:
     _, place_count = _interrupt(tmp_path / "none", call, 1 << 30, flush)
@@ -112,9 +113,9 @@ def test_a_call_that_is_interrupted_leaves_all_right(
 
 
 def _interrupt(path: Path, call: Callable[[Stage], None], at: int, flush: Flush) -> tuple[bool, int]:
-    """Interrupt a call at one of its places, if it has so many, then look at what there is.
+    """Interrupt a call at one of its places, if it has that many, and check the store afterwards.
 
-    Returns whether the store was usable, and not poisoned; and how many places there were.
+    Returns whether the store was usable and not poisoned, and the number of places.
     """
     stage = Stage(path, flush)
     interruption = Interruption(at)
@@ -147,7 +148,7 @@ def _interrupt(path: Path, call: Callable[[Stage], None], at: int, flush: Flush)
 
 
 def _judge(found: list[bytes], call: Callable[[Stage], None]) -> None:
-    """Everything is there, once, in its order."""
+    """Check that each message is in the store once, in order."""
     kept = [body for body in found if body not in (b"behind", b"half")]
     done = {
         _append: [[b"one"]],
@@ -163,7 +164,7 @@ def _judge(found: list[bytes], call: Callable[[Stage], None]) -> None:
 
 @swallowed
 @pytest.mark.slow
-def test_wherever_an_opening_is_interrupted_the_store_is_nobodys(tmp_path: Path) -> None:
+def test_an_interrupted_opening_releases_the_store(tmp_path: Path) -> None:
     Stage(tmp_path, Flush.SYNC).store.close()
     opened: list[MessageStore] = []
     places = Interruption(1 << 30)

@@ -1,4 +1,4 @@
-"""Finding by key as a reader does, whatever state the index's files are in."""
+"""Lookups by key in a reader, in any state of the index files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _bodies(path: Path, topic: str, key: str, **options: int) -> list[bytes]:
         return [message.body for message in reader.find(topic, key, **options)]
 
 
-def test_a_reader_finds_what_the_owner_finds(store: Path) -> None:
+def test_a_reader_finds_the_same_keys_as_the_owner(store: Path) -> None:
     with MessageStore(store, OPTIONS) as owner, StoreReader(store) as reader:
         for topic, key in [("a", "same"), ("b", "same"), ("a", "key-4"), ("b", "key-4"), ("c", "same"), ("a", "none")]:
             assert reader.find(topic, key) == owner.find(topic, key)
@@ -42,7 +42,7 @@ def test_a_reader_finds_what_the_owner_finds(store: Path) -> None:
         assert [message.store_ms for message in some] == [ms for ms in times if times[20] <= ms <= times[10]]
 
 
-def test_keys_are_found_as_they_come_and_in_files_that_come(tmp_path: Path) -> None:
+def test_a_reader_finds_new_keys_and_new_files(tmp_path: Path) -> None:
     with MessageStore(tmp_path, OPTIONS) as owner, StoreReader(tmp_path) as reader:
         assert reader.find("a", "key-0") == []
         for number in range(0, 60, 2):
@@ -61,18 +61,18 @@ def test_with_sync_flush_a_key_is_found_once_its_message_is_flushed(tmp_path: Pa
             with without_flushes(owner):
                 wait = pool.submit(owner.append, Message.of("t", b"second", keys=["k"]))
                 until(lambda: has_unflushed(owner))
-                # Told too early, as no owner of ours does.
+                # dispatched too early, as our owner never does
                 owner._index.put(memoryview(array("q", [key_hash("t", "k"), first.next_offset, first.store_ms])))
                 assert len(owner._index.find("t", "k")) == 2
                 assert [message.body for message in reader.find("t", "k")] == [b"first"]
-                with pytest.raises(NotFoundError, match="may be read"):
+                with pytest.raises(NotFoundError, match="no readable message"):
                     reader.read(first.next_offset)
             wait.result()
         assert next(reader.follow("t", 0, 1, timeout=30)).body == b"second"
         assert [message.body for message in reader.find("t", "k")] == [b"second", b"first"]
 
 
-def test_files_in_the_making_are_passed_over_and_those_removed_are_forgotten(store: Path) -> None:
+def test_unfinished_and_removed_files_are_skipped(store: Path) -> None:
     with StoreReader(store) as reader:
         whole = [message.body for message in reader.find("a", "same")]
         (store / "index" / "29990101000000000").touch()
@@ -94,8 +94,8 @@ def test_a_store_without_a_key_index_has_no_keys(store: Path) -> None:
     assert _bodies(store, "a", "same") == []
 
 
-def test_entries_that_do_not_count_yet_hide_none_that_do(store: Path) -> None:
-    """Entry and slot are written, the count is not: so a slot leads beyond it."""
+def test_uncounted_entries_hide_no_counted_ones(store: Path) -> None:
+    """Entry and slot are written, but the count is not, so the slot leads beyond it."""
     path = max((store / "index").iterdir())
     whole = _bodies(store, "b", "same")
     header = KEY_INDEX_HEADER.unpack(path.read_bytes()[: KEY_INDEX_HEADER.size])
@@ -109,7 +109,7 @@ def test_entries_that_do_not_count_yet_hide_none_that_do(store: Path) -> None:
         assert [message.body for message in owner.find("b", "same")] == whole
 
 
-def test_a_key_whose_messages_retention_has_removed_is_not_found_and_no_error(store: Path) -> None:
+def test_a_key_of_removed_messages_is_not_found(store: Path) -> None:
     whole = _bodies(store, "a", "same")
     with MessageStore(store, OPTIONS) as owner:
         min((store / "commitlog").iterdir()).unlink()
@@ -121,15 +121,18 @@ def test_a_key_whose_messages_retention_has_removed_is_not_found_and_no_error(st
         assert _bodies(store, "a", "same") == less
 
 
-def test_an_index_of_another_size_is_an_error_that_says_so(store: Path) -> None:
+def test_an_index_of_another_size_raises_an_error(store: Path) -> None:
     os.truncate(max((store / "index").iterdir()), 100)
-    with pytest.raises(CorruptError, match="100 bytes are no key index of 7 slots"):
+    with pytest.raises(CorruptError, match="100 bytes is not the size of a key index with 7 slots"):
         _bodies(store, "a", "same")
-    with StoreReader(store, key_slots=8) as reader, pytest.raises(CorruptError, match="no key index of 8 slots"):
+    with (
+        StoreReader(store, key_slots=8) as reader,
+        pytest.raises(CorruptError, match="not the size of a key index with 8 slots"),
+    ):
         reader.find("a", "same")
 
 
-def test_bytes_of_chance_end_in_errors_of_ours_or_in_messages_that_have_the_key(store: Path) -> None:
+def test_random_bytes_raise_our_errors_or_find_matching_messages(store: Path) -> None:
     chance = random.Random(5)
     paths = sorted((store / "index").iterdir())
     whole = {path: path.read_bytes() for path in paths}

@@ -1,6 +1,6 @@
-"""A disk that is really full, under a store: a small file system of the test's own, in a mount namespace.
+"""A store on a full disk: a small file system of the test, in a mount namespace.
 
-A store to a page for which there is no block would kill the process (SIGBUS); what ran out must be told before.
+A store to a page without a block would kill the process (SIGBUS), so a full disk must be found before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from binlog.format.commitlog.names import ABORT_FILE
 from tests.support.namespaces import on_a_small_disk
 from tests.support.waiting import until
 
-# By how full the disk is, nothing is refused and nothing goes: the disk itself is to say so.
+# Retention neither refuses nor removes anything, so that the full disk itself is tested.
 _RETENTION = Retention(hours=1e6, expire_ratio=2, force_ratio=2, full_ratio=2)
 _LOG_GROWS = StoreOptions(
     file_bytes=1 << 16, units_in_file=4096, key_index=KeyIndexSize(100, 5000), retention=_RETENTION
@@ -38,7 +38,7 @@ _FLUSHES = [
 
 
 def _append_until_full(store: MessageStore, make: Callable[[int], Message], start: int) -> int:
-    """How many messages there are, once there is no room for another, and every next one is refused as well."""
+    """Return the number of messages once appends are refused because the disk is full."""
     for number in range(start, start + 20_000):
         try:
             store.append(make(number))
@@ -47,13 +47,13 @@ def _append_until_full(store: MessageStore, make: Callable[[int], Message], star
                 with pytest.raises(FullError):
                     store.append(make(number))
             return number
-        # One by one: queues are made more slowly than messages appended, and then all those would need room.
-        until(lambda made=number + 1: _told_of(store, made) or store._dispatcher.service.full is not None)
+        # One by one, because queues are created more slowly than messages are appended, and would need room later.
+        until(lambda made=number + 1: _has_dispatched(store, made) or store._dispatcher.service.full is not None)
     raise AssertionError("the disk is never full")
 
 
 def _check(store: MessageStore, make: Callable[[int], Message], count: int) -> None:
-    """Each message is in the log, in its queue and, where it has one, found by its key."""
+    """Check that each message is in the log, in its queue, and if it has a key, in the key index."""
     for number in range(count):
         message = make(number)
         queue = store.queue_range(message.topic, message.queue_id)
@@ -69,34 +69,34 @@ def _check(store: MessageStore, make: Callable[[int], Message], count: int) -> N
 
 
 def _take_the_rest(filler: Path) -> None:
-    """All that is free, whatever else asks for some meanwhile."""
+    """Allocate all free space, also if another thread allocates some meanwhile."""
     with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):
             pass
 
 
-def _told_of(store: MessageStore, count: int) -> bool:
-    """Whether queues and index know of so many messages."""
+def _has_dispatched(store: MessageStore, count: int) -> bool:
+    """Return whether the queues and the index have this number of messages."""
     units = [queue.unit(queue.max_index - 1) for queue in store._queues]
     end = max((unit.offset + unit.message_bytes for unit in units if unit), default=0)
     return sum(queue.max_index for queue in store._queues) == count and store._dispatcher.offset >= end
 
 
 def _use(disk: Path, options: StoreOptions, make: Callable[[int], Message]) -> None:
-    """Fill the disk, make room, go on; once with the store open all the time, and once with another opening."""
+    """Fill the disk, make room, and continue: once with the store open all the time, once after reopening."""
     filler = disk / "filler"
     filler.write_bytes(bytes(1 << 19))
     with MessageStore(disk / "store", options) as store:
         count = _append_until_full(store, make, 0)
         assert count > 5
         filler.unlink()
-        until(lambda: _told_of(store, count))
+        until(lambda: _has_dispatched(store, count))
         until(lambda: _appends(store, make(count)))
         count += 1
         _take_the_rest(filler)
         count = _append_until_full(store, make, count)
         filler.unlink()
-        until(lambda: _told_of(store, count))
+        until(lambda: _has_dispatched(store, count))
         _check(store, make, count)
     assert not (disk / "store" / "abort").exists()
     with MessageStore(disk / "store", options) as store:
@@ -130,10 +130,10 @@ def _with_keys(number: int) -> Message:
     [(_LOG_GROWS, _large), (_QUEUES_GROW, _each_its_own_queue), (_INDEX_GROWS, _with_keys)],
     ids=["log", "queues", "index"],
 )
-def test_on_a_full_disk_appends_are_refused_and_go_on_when_there_is_room(
+def test_a_full_disk_refuses_appends_until_there_is_room(
     tmp_path: Path, options: StoreOptions, make: Callable[[int], Message], flush: dict[str, object]
 ) -> None:
-    """Nothing that was acknowledged is missing, whatever it was that found no room."""
+    """No acknowledged message is missing, whether the log, a queue or the index found no room."""
     options = dataclasses.replace(options, **flush)  # type: ignore[arg-type]
     on_a_small_disk(tmp_path, lambda: _use(tmp_path, options, make), size="4m")
 
@@ -146,7 +146,7 @@ def _open_and_close(disk: Path) -> None:
     _take_the_rest(filler)
     for _ in range(3):
         with pytest.raises(FullError):
-            MessageStore(disk / "store", _LOG_GROWS)  # it has to say that it is open: `abort`
+            MessageStore(disk / "store", _LOG_GROWS)  # the store has to create `abort`
     with pytest.raises(FullError):
         MessageStore(disk / "another", _LOG_GROWS)
     filler.unlink()
@@ -156,13 +156,13 @@ def _open_and_close(disk: Path) -> None:
     assert not (disk / "store" / ABORT_FILE).exists()
 
 
-def test_a_store_is_not_opened_on_a_full_disk_and_is_whole_afterwards(tmp_path: Path) -> None:
+def test_an_opening_that_fails_on_a_full_disk_does_no_harm(tmp_path: Path) -> None:
     on_a_small_disk(tmp_path, lambda: _open_and_close(tmp_path))
 
 
 @pytest.mark.parametrize("flush", list(Flush))
 @pytest.mark.parametrize("folder", ["/dev", "/dev/shm"])
-def test_a_store_opens_and_takes_messages_without_shared_memory(on_disk: Path, folder: str, flush: Flush) -> None:
+def test_a_store_works_without_shared_memory(on_disk: Path, folder: str, flush: Flush) -> None:
     options = dataclasses.replace(_LOG_GROWS, flush=flush)
 
     def work() -> None:

@@ -27,7 +27,7 @@ def _count(store: MessageStore, topic: str, queue_id: int = 0) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", list(Flush))
-def test_a_message_goes_to_its_topic_when_its_time_has_come(tmp_path: Path, flush: Flush) -> None:
+def test_a_delayed_message_is_delivered_when_it_is_due(tmp_path: Path, flush: Flush) -> None:
     with MessageStore(tmp_path, dataclasses.replace(SMALL, flush=flush)) as store:
         given = Message.of("t", b"body", queue_id=2, tag="tag", keys=["k"], delay_level=1, born_ms=5, flag=7)
         appended = store.append(given)
@@ -43,11 +43,11 @@ def test_a_message_goes_to_its_topic_when_its_time_has_come(tmp_path: Path, flus
         if waiting is not None:
             assert (waiting.topic, waiting.queue_id) == (DELAY_TOPIC, 0)
             assert parse_properties(waiting.properties)[UNIQUE_KEY] == unique
-        until(lambda: [found.offset for found in store.find("t", "k")] == [message.offset])  # told after its queue
+        until(lambda: [found.offset for found in store.find("t", "k")] == [message.offset])  # dispatched after its unit
 
 
 @pytest.mark.parametrize(("level", "seconds"), [(1, 1), (5, 60), (18, 7200), (19, 7200), (10**12, 7200)])
-def test_the_queue_of_a_level_says_when_its_messages_are_due(tmp_path: Path, level: int, seconds: int) -> None:
+def test_the_units_of_a_level_have_due_times(tmp_path: Path, level: int, seconds: int) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         appended = store.append(Message.of("t", b"", delay_level=level))
         queue_id = min(level, 18) - 1
@@ -62,7 +62,7 @@ def test_the_queue_of_a_level_says_when_its_messages_are_due(tmp_path: Path, lev
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
-def test_each_goes_on_once_though_nobody_says_which_did(tmp_path: Path, clean: bool) -> None:
+def test_messages_are_delivered_once_without_the_offsets_file(tmp_path: Path, clean: bool) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         for number in range(300):
             store.append(Message.of("t", b"%d" % number, delay_level=1))
@@ -82,7 +82,7 @@ def test_each_goes_on_once_though_nobody_says_which_did(tmp_path: Path, clean: b
 
 
 @pytest.mark.slow
-def test_the_file_of_rocketmq_is_read(tmp_path: Path) -> None:
+def test_rocketmqs_offsets_file_is_read(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         for number in range(10):
             store.append(Message.of("t", b"%d" % number, delay_level=1))
@@ -94,12 +94,12 @@ def test_the_file_of_rocketmq_is_read(tmp_path: Path) -> None:
         assert [message.body for message in store.pull("t", 0, 0, 100)] == [b"%d" % number for number in range(4, 10)]
 
 
-def test_a_message_that_says_not_where_it_goes_ends_it_with_a_word(tmp_path: Path) -> None:
+def test_a_parked_message_without_a_destination_stops_deliveries(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
-        store._pass_on([Message(DELAY_TOPIC, b"", b"DELAY\x011\x02")])
+        store._deliver([Message(DELAY_TOPIC, b"", b"DELAY\x011\x02")])
         store.append(Message.of("t", b"", delay_level=2))
         until(lambda: store._delays.service.failure is not None)
-        with pytest.raises(CorruptError, match="does not say for which queue"):
+        with pytest.raises(CorruptError, match="does not name its destination"):
             store.append(Message.of("t", b"", delay_level=1))
         store.append(Message("t", b"at once"))
         with pytest.raises(CorruptError):
@@ -107,13 +107,13 @@ def test_a_message_that_says_not_where_it_goes_ends_it_with_a_word(tmp_path: Pat
 
 
 @pytest.mark.parametrize("level", ["x", "-1", "١"])
-def test_what_is_no_level_is_refused(tmp_path: Path, level: str) -> None:
+def test_an_invalid_level_is_refused(tmp_path: Path, level: str) -> None:
     with MessageStore(tmp_path, SMALL) as store, pytest.raises(ValueError, match="not a delay level"):
         store.append(Message.of("t", b"", properties={DELAY: level}))
 
 
 @pytest.mark.slow
-def test_what_is_sent_back_comes_again_and_is_counted(tmp_path: Path) -> None:
+def test_a_message_sent_back_is_redelivered_and_counted(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"body", tag="tag", flag=7))
         until(lambda: _count(store, "t") == 1)
@@ -134,7 +134,7 @@ def test_what_is_sent_back_comes_again_and_is_counted(tmp_path: Path) -> None:
         assert (dead.body, dead.reconsume_count) == (b"body", 4)
 
 
-def test_without_a_level_what_is_sent_back_waits_longer_each_time(tmp_path: Path) -> None:
+def test_each_redelivery_waits_longer(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         appended = store.append(Message("t", b"body"))
         message = store.read(appended.offset)
@@ -168,23 +168,25 @@ def _is_behind(moment: float, _: list[str]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", [flush.value for flush in Flush])
-def test_a_process_that_is_killed_passes_each_on_once(tmp_path: Path, flush: str) -> None:
-    told: list[int] = []  # a process may die before it tells of its last one, and the next gives that number again
+def test_each_message_is_delivered_once_through_kills(tmp_path: Path, flush: str) -> None:
+    dispatched: list[
+        int
+    ] = []  # a process may die before it reports its last delivery, and the next one repeats that number
     for _ in range(2):
-        # So long that some have gone on, and others have not.
+        # long enough for some deliveries, but not for all
         is_enough = partial(_is_behind, time.monotonic() + 1.6)
-        told += map(int, lines_until_killed(_APPENDING, tmp_path, flush, len(told), enough=is_enough))
+        dispatched += map(int, lines_until_killed(_APPENDING, tmp_path, flush, len(dispatched), enough=is_enough))
     with MessageStore(tmp_path, SMALL) as store:
         waited = sum(_count(store, DELAY_TOPIC, level) for level in range(18))
         until(lambda: _count(store, "t") >= waited)
         found = [int(message.body) for message in store.pull("t", 0, 0, 1 << 20)]
         assert len(found) == waited
-        assert set(told) <= set(found)
+        assert set(dispatched) <= set(found)
 
 
 @pytest.mark.slow
-def test_a_file_that_says_more_than_there_is_makes_nothing_be_left_out(tmp_path: Path) -> None:
-    """As where the log's folders were removed, or it lost its end, and the file with the offsets is the old one."""
+def test_offsets_beyond_the_queue_skip_no_message(tmp_path: Path) -> None:
+    """As if the log lost its end or was removed, but the file with the offsets is the old one."""
     MessageStore(tmp_path, SMALL).close()
     path = tmp_path / "config" / "delayOffset.json"
     path.write_text('{"offsetTable":{"1":17,"99":3}}')
@@ -196,12 +198,12 @@ def test_a_file_that_says_more_than_there_is_makes_nothing_be_left_out(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_level_that_nobody_looked_at_keeps_its_offset(tmp_path: Path) -> None:
+def test_a_level_that_was_not_read_keeps_its_offset(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", delay_level=1))
         until(lambda: _count(store, "t") == 1)
     with MessageStore(tmp_path, SMALL) as store:
-        store._delays._next = {}  # as where it is closed before the thread's first round
+        store._delays._next = {}  # as if the store were closed before the first round of the thread
         store._delays.stop()
         store._delays._next = {}
         store._delays.save()
@@ -214,7 +216,7 @@ def test_a_level_that_nobody_looked_at_keeps_its_offset(tmp_path: Path) -> None:
     ['{"offsetTable":{"1":1e400}}', "[" * 100_000, '{"offsetTable":{"1":%s}}' % ("9" * 5000), '{"offsetTable":[1]}'],
     ids=["infinite", "deep", "digits", "list"],
 )
-def test_a_file_of_any_content_is_read_as_one_that_says_nothing(tmp_path: Path, text: str) -> None:
+def test_an_invalid_offsets_file_counts_as_empty(tmp_path: Path, text: str) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", delay_level=1))
     (tmp_path / "config" / "delayOffset.json").write_text(text)
@@ -223,28 +225,28 @@ def test_a_file_of_any_content_is_read_as_one_that_says_nothing(tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_nothing_can_wait_that_could_not_go_on(tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_delivered_is_not_parked(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
-        with pytest.raises(ValueError, match="no queue can be 2147483648"):
+        with pytest.raises(ValueError, match="not a valid queue: 2147483648"):
             store.append(Message.of("t", b"", queue_id=2**31, delay_level=1))
         store.append(Message.of("t", b"", queue_id=2**31 - 1, delay_level=1))
         until(lambda: _count(store, "t", 2**31 - 1) == 1)
 
 
 @pytest.mark.slow
-def test_more_than_a_file_holds_goes_on_in_several_appends(tmp_path: Path) -> None:
+def test_more_messages_than_fit_in_a_file_take_several_appends(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         store._delays.stop()
         for number in range(40):
             store.append([Message.of("t", b"%d" % number + bytes(4000), delay_level=1)])
         until(lambda: _count(store, DELAY_TOPIC) == 40)
-    time.sleep(1.1)  # all are due together
+    time.sleep(1.1)  # all are due at the same time
     with MessageStore(tmp_path, SMALL) as store:
         until(lambda: _count(store, "t") == 40)
 
 
 @pytest.mark.slow
-def test_what_waits_goes_on_though_a_message_may_not_be_so_large_any_more(tmp_path: Path) -> None:
+def test_a_parked_message_over_a_new_body_limit_is_delivered(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", bytes(3000), delay_level=1))
     with MessageStore(tmp_path, dataclasses.replace(SMALL, body_bytes_max=2000)) as store:
@@ -256,21 +258,21 @@ def test_what_waits_goes_on_though_a_message_may_not_be_so_large_any_more(tmp_pa
     [("a/b", "0"), ("t", str(2**31)), ("t", "9" * 5000), (DELAY_TOPIC, "0")],
     ids=["folder", "queue", "digits", "waiting"],
 )
-def test_where_no_message_can_go_none_is_sent(tmp_path: Path, topic: str, queue_id: str) -> None:
-    """A message in the log whose topic can have no queue keeps the store from being opened ever again."""
+def test_a_send_back_without_a_destination_is_refused(tmp_path: Path, topic: str, queue_id: str) -> None:
+    """A message with an invalid topic in the log would prevent the store from ever being opened again."""
     properties = {DELAY: "1", "REAL_TOPIC": topic, "REAL_QID": queue_id}
     for round_ in range(2):
         store = MessageStore(tmp_path, SMALL)
         if round_ == 0:
-            store._pass_on([Message(DELAY_TOPIC, b"", pack_properties(properties))])
+            store._deliver([Message(DELAY_TOPIC, b"", pack_properties(properties))])
             store._delays.service.wake()
         until(lambda store=store: store._delays.service.failure is not None)  # type: ignore[misc]
-        with pytest.raises(CorruptError, match="does not say for which queue"):
+        with pytest.raises(CorruptError, match="does not name its destination"):
             store.close()
 
 
 @pytest.mark.slow
-def test_messages_go_on_in_their_order_whatever_their_times_say(tmp_path: Path) -> None:
+def test_deliveries_keep_the_queue_order_whatever_the_times(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         for number in range(3):
             store.append(Message.of("t", b"%d" % number, delay_level=5))
@@ -286,7 +288,7 @@ def test_messages_go_on_in_their_order_whatever_their_times_say(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("ahead_ms", [3_600_000, 2**62])
-def test_a_clock_that_was_set_back_keeps_no_message_for_long(tmp_path: Path, ahead_ms: int) -> None:
+def test_a_clock_set_back_does_not_hold_messages(tmp_path: Path, ahead_ms: int) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", delay_level=5))
     (path,) = (tmp_path / "consumequeue" / DELAY_TOPIC / "4").iterdir()
@@ -298,7 +300,7 @@ def test_a_clock_that_was_set_back_keeps_no_message_for_long(tmp_path: Path, ahe
 
 
 @pytest.mark.slow
-def test_an_empty_unique_key_is_as_none(tmp_path: Path) -> None:
+def test_an_empty_unique_key_counts_as_missing(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", delay_level=1, properties={UNIQUE_KEY: ""}))
         until(lambda: _count(store, "t") == 1)
@@ -307,7 +309,7 @@ def test_an_empty_unique_key_is_as_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_store_is_closed_while_much_is_due(tmp_path: Path) -> None:
+def test_a_store_closes_while_many_messages_are_due(tmp_path: Path) -> None:
     options = dataclasses.replace(SMALL, file_bytes=1 << 24, key_index=KeyIndexSize(1000, 100_000), flush=Flush.ASYNC)
     with MessageStore(tmp_path, options) as store:
         store._delays.stop()
@@ -322,7 +324,7 @@ def test_a_store_is_closed_while_much_is_due(tmp_path: Path) -> None:
         until(lambda: _count(store, "t") == 20_000)
 
 
-def test_where_the_offsets_cannot_be_kept_no_thread_goes_on(tmp_path: Path) -> None:
+def test_close_ends_the_threads_if_the_offsets_cannot_be_saved(tmp_path: Path) -> None:
     MessageStore(tmp_path, SMALL).close()
     (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{"1":17}}')
     (tmp_path / "config" / "delayOffset.json.tmp").mkdir()

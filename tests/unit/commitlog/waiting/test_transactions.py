@@ -25,7 +25,7 @@ def _bodies(store: MessageStore, topic: str, queue_id: int = 0) -> list[bytes]:
     return [message.body for message in store.pull(topic, queue_id, 0, 10_000)]
 
 
-def test_nobody_is_given_a_half_message_until_it_is_committed(tmp_path: Path) -> None:
+def test_a_half_message_is_delivered_only_after_its_commit(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(
             Message.of("t", b"body", queue_id=3, tag="tag", keys=["k"], born_ms=5, flag=7)
@@ -47,10 +47,8 @@ def test_nobody_is_given_a_half_message_until_it_is_committed(tmp_path: Path) ->
         assert store.transactions.pending() == []
 
 
-def test_one_that_nobody_has_flushed_yet_can_be_looked_at_and_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As if a signal handler had raised while `prepare` waited for the disk."""
+def test_an_unflushed_half_message_can_be_read_and_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise as a signal handler would while `prepare` waits for the disk."""
     with MessageStore(tmp_path, SMALL) as store:
         with monkeypatch.context() as patched:
             patched.setattr(store.transactions, "_wait", lambda appended: None)
@@ -63,7 +61,7 @@ def test_one_that_nobody_has_flushed_yet_can_be_looked_at_and_committed(
         until(lambda: _bodies(store, "t") == [b"one", b"other"])
 
 
-def test_what_was_rolled_back_is_never_seen(tmp_path: Path) -> None:
+def test_a_rolled_back_message_is_never_delivered(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(Message("t", b"body"))
         store.transactions.roll_back(half)
@@ -78,7 +76,7 @@ def test_what_was_rolled_back_is_never_seen(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clean", [True, False])
-def test_what_a_process_left_is_pending_for_the_next_one(tmp_path: Path, clean: bool) -> None:
+def test_pending_half_messages_survive_their_process(tmp_path: Path, clean: bool) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         halves = [store.transactions.prepare(Message("t", b"%d" % number)) for number in range(600)]
         for number in (0, 1, 2, 5, *range(7, 600)):
@@ -99,12 +97,12 @@ def test_what_a_process_left_is_pending_for_the_next_one(tmp_path: Path, clean: 
         assert parse_properties(last[0].properties)[LOWEST_HALF] == "3"
 
 
-def test_a_commit_of_which_only_the_message_is_left_is_not_made_twice(tmp_path: Path) -> None:
+def test_a_commit_without_its_end_record_is_not_repeated(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         kept = store.transactions.prepare(Message("t", b"kept"))
         half = store.transactions.prepare(Message("t", b"once"))
         committed = store.transactions.commit(half)
-    # As a power cut leaves it that comes between the two: the second one was not written.
+    # as after a power cut between the two writes: the end record is missing
     with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
         file.seek(committed.offsets[1])
         file.write(bytes(committed.message_bytes))
@@ -115,7 +113,7 @@ def test_a_commit_of_which_only_the_message_is_left_is_not_made_twice(tmp_path: 
         assert store.transactions.pending() == [kept]
 
 
-def test_what_could_not_be_appended_can_be_ended_again(tmp_path: Path) -> None:
+def test_an_end_that_could_not_be_appended_can_be_retried(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(Message("t", bytes(40_000)))
         for ratio in (0.0, 2.0):
@@ -130,10 +128,10 @@ def test_what_could_not_be_appended_can_be_ended_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_committed_message_with_a_delay_waits_for_its_time(tmp_path: Path) -> None:
+def test_a_committed_message_with_a_delay_is_parked(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(Message.of("t", b"later", delay_level=1))
-        time.sleep(1.1)  # its time begins with the commit
+        time.sleep(1.1)  # the delay starts with the commit
         appended = store.transactions.commit(half)
         until(lambda: len(store.queue_range("t", 0)) == 1)
         (message,) = store.pull("t", 0, 0, 1)
@@ -142,9 +140,9 @@ def test_a_committed_message_with_a_delay_waits_for_its_time(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("topic", ["", "a/b", HALF_TOPIC, ENDED_TOPIC])
-def test_a_half_message_needs_a_topic_that_it_can_go_to(tmp_path: Path, topic: str) -> None:
+def test_a_half_message_needs_a_valid_destination(tmp_path: Path, topic: str) -> None:
     with MessageStore(tmp_path, SMALL) as store:
-        with pytest.raises(ValueError, match="no topic or queue"):
+        with pytest.raises(ValueError, match="invalid or reserved"):
             store.transactions.prepare(Message(topic, b""))
         assert store.transactions.pending() == []
 
@@ -168,11 +166,11 @@ while True:
 
 
 @pytest.mark.parametrize("flush", ["sync", "async", "pooled"])
-def test_a_process_that_is_killed_leaves_each_transaction_whole(tmp_path: Path, flush: str) -> None:
+def test_a_kill_leaves_no_transaction_half_ended(tmp_path: Path, flush: str) -> None:
     lines = lines_until_killed(_ENDING, tmp_path, flush, enough=lambda lines: len(lines) == 201)
-    told = [line.split() for line in lines]
-    prepared = max(int(number) for kind, number in told if kind == "p")
-    ended = max(int(number) for kind, number in told if kind == "e")
+    dispatched = [line.split() for line in lines]
+    prepared = max(int(number) for kind, number in dispatched if kind == "p")
+    ended = max(int(number) for kind, number in dispatched if kind == "e")
     assert ended >= 99
     with MessageStore(tmp_path, SMALL) as store:
         seen = [int(body) for body in _bodies(store, "t")]
@@ -185,7 +183,7 @@ def test_a_process_that_is_killed_leaves_each_transaction_whole(tmp_path: Path, 
         assert prepared <= ended or prepared in {*seen, *left} or prepared % 3 == 0
 
 
-def test_a_half_message_that_says_so_itself_is_found_again(tmp_path: Path) -> None:
+def test_a_half_message_with_its_own_transaction_flag_is_found(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         halves = [store.transactions.prepare(Message("t", b"%d" % n, system_flag=PREPARED)) for n in range(2)]
     with MessageStore(tmp_path, SMALL) as store:
@@ -194,7 +192,7 @@ def test_a_half_message_that_says_so_itself_is_found_again(tmp_path: Path) -> No
         until(lambda: _bodies(store, "t") == [b"1"])
 
 
-def test_a_half_message_is_the_one_that_its_queue_offset_names(tmp_path: Path) -> None:
+def test_a_half_message_is_identified_by_its_queue_offset(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         first, second = (store.transactions.prepare(Message("t", body)) for body in (b"first", b"second"))
         store.transactions.commit(first._replace(offset=second.offset))
@@ -202,7 +200,7 @@ def test_a_half_message_is_the_one_that_its_queue_offset_names(tmp_path: Path) -
         assert store.transactions.pending() == [second]
 
 
-def test_a_half_message_that_expired_cannot_be_ended_any_more(tmp_path: Path) -> None:
+def test_an_expired_half_message_cannot_be_ended(tmp_path: Path) -> None:
     options = dataclasses.replace(SMALL, retention=Retention(hours=0))
     with MessageStore(tmp_path, options) as store:
         old = store.transactions.prepare(Message("t", b"old"))
@@ -218,7 +216,7 @@ def test_a_half_message_that_expired_cannot_be_ended_any_more(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_what_could_not_be_committed_is_not_prepared(tmp_path: Path) -> None:
+def test_a_message_that_could_not_be_committed_is_not_prepared(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         refused = 0
         for size in range(64_000, 65_537, 8):
@@ -240,7 +238,7 @@ def test_what_could_not_be_committed_is_not_prepared(tmp_path: Path) -> None:
         assert store.transactions._floors == []
 
 
-def test_a_half_message_that_is_only_in_memory_can_be_committed(tmp_path: Path) -> None:
+def test_a_half_message_in_a_buffer_can_be_committed(tmp_path: Path) -> None:
     options = dataclasses.replace(SMALL, flush=Flush.POOLED, commit_pace=Pace(1000.0, 1000, 1000.0))
     with MessageStore(tmp_path, options) as store:
         for number in range(100):
@@ -252,12 +250,12 @@ def test_a_half_message_that_is_only_in_memory_can_be_committed(tmp_path: Path) 
         assert store.transactions.pending() == []
 
 
-def test_a_half_message_whose_sync_goes_on_can_be_ended_by_another_thread(tmp_path: Path) -> None:
+def test_a_half_message_can_be_ended_during_its_sync(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store, ThreadPoolExecutor(2) as pool:
         store.append(Message("t", b"first"))
         service = store._flushing
         assert isinstance(service, GroupCommitService)
-        with service._group.lead_or_wait(store.max_offset + 1) as leads:  # nobody else does
+        with service._group.lead_or_wait(store.max_offset + 1) as leads:  # no other thread syncs
             assert leads
             prepared = pool.submit(store.transactions.prepare, Message("t", b"body"))
             until(lambda: len(store.transactions.pending()) == 1)

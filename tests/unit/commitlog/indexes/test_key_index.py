@@ -43,15 +43,15 @@ def _keys(*numbers: int, topic: str = "t", apart_ms: int = 1000) -> memoryview:
     return memoryview(words)
 
 
-def test_each_key_is_found_once_and_one_that_was_never_put_is_not(make: _Make) -> None:
+def test_each_key_is_found_once_and_an_unknown_key_is_not(make: _Make) -> None:
     index = make()
     index.put(_keys(*range(19)))
     assert [index.find("t", f"key {number}") for number in range(19)] == [[100 * number] for number in range(19)]
     assert index.find("t", "key 19") == index.find("u", "key 1") == []
 
 
-def test_a_file_takes_one_key_fewer_than_it_has_entries(make: _Make, tmp_path: Path) -> None:
-    """Its entry 0 is none, as in RocketMQ; the next key begins a file."""
+def test_a_file_holds_one_key_fewer_than_entries(make: _Make, tmp_path: Path) -> None:
+    """As in RocketMQ there is no entry 0; the next key starts a new file."""
     index = make()
     index.put(_keys(*range(19)))
     assert len(os.listdir(tmp_path)) == 1
@@ -75,26 +75,26 @@ def test_messages_with_one_key_are_found_newest_first(make: _Make) -> None:
 
 
 def test_times_within_a_second_are_found(make: _Make) -> None:
-    """Entries have seconds, rounded down: who asks for milliseconds gets what may be meant."""
+    """Entries have seconds, rounded down, so a lookup by milliseconds finds all candidates."""
     index = make()
     index.put(_keys(*range(10), apart_ms=300))
     assert index.find("t", "key 5", begin_ms=_BEGIN_MS + 1500, end_ms=_BEGIN_MS + 1500) == [500]
 
 
-def test_keys_are_there_after_a_reopening(make: _Make) -> None:
+def test_keys_survive_reopening(make: _Make) -> None:
     index = make()
     index.put(_keys(*range(30)))
     index.flush()
     index.close()
     again = make()
-    assert again.load(believed_ms=None) is None
+    assert again.load(trusted_ms=None) is None
     assert again.end_offset == 2900
     again.put(_keys(*range(25, 40)))  # some of them again
     assert [again.find("t", f"key {number}") for number in range(40)] == [[100 * number] for number in range(40)]
 
 
-def test_keys_of_a_message_that_were_put_in_part_are_completed(make: _Make) -> None:
-    """A file is full after some of them, and then whoever puts them dies."""
+def test_partly_put_keys_of_a_message_are_completed(make: _Make) -> None:
+    """The file becomes full after some of the keys, and then the process dies."""
     keys = _keys(*range(17), *[17] * 4)
     for known in range(22):
         index = make()
@@ -107,19 +107,19 @@ def test_keys_of_a_message_that_were_put_in_part_are_completed(make: _Make) -> N
             index._files = index._files[:-1]
 
 
-def test_after_a_crash_files_with_later_messages_are_made_anew(make: _Make, tmp_path: Path) -> None:
+def test_after_a_crash_files_with_later_messages_are_rebuilt(make: _Make, tmp_path: Path) -> None:
     index = make()
     index.put(_keys(*range(50)))
     index.close()
     again = make()
-    assert again.load(believed_ms=_BEGIN_MS + 18_000) == _BEGIN_MS + 19_000
+    assert again.load(trusted_ms=_BEGIN_MS + 18_000) == _BEGIN_MS + 19_000
     assert len(os.listdir(tmp_path)) == 1
     assert again.end_offset == 1800
     again.put(_keys(*range(19, 50)))
     assert [again.find("t", f"key {number}") for number in range(50)] == [[100 * number] for number in range(50)]
 
 
-def test_a_load_that_fails_leaves_no_descriptor_open(tmp_path: Path) -> None:
+def test_a_failed_load_leaves_no_descriptor_open(tmp_path: Path) -> None:
     before = descriptors_before()
     directory = Directory(str(tmp_path))
     with contextlib.closing(KeyIndex(directory, "", _SIZE)) as index:
@@ -129,13 +129,13 @@ def test_a_load_that_fails_leaves_no_descriptor_open(tmp_path: Path) -> None:
         raise FullError("there is no room to say so")
 
     with contextlib.closing(KeyIndex(directory, "", _SIZE)) as index, pytest.raises(FullError):
-        index.load(believed_ms=0, removing=fails)
+        index.load(trusted_ms=0, removing=fails)
     directory.close()
     assert count_descriptors() == before
 
 
-def test_a_count_that_a_crash_has_taken_back_loses_no_older_key(make: _Make, tmp_path: Path) -> None:
-    """The slots lead beyond it; whatever is put next must not hide what the chains had before."""
+def test_a_count_lost_in_a_crash_loses_no_older_key(make: _Make, tmp_path: Path) -> None:
+    """Slots lead beyond the count; keys that are put later must not hide the older part of such a chain."""
     index = make()
     index.put(_keys(*range(8)))
     (path,) = tmp_path.iterdir()
@@ -145,14 +145,14 @@ def test_a_count_that_a_crash_has_taken_back_loses_no_older_key(make: _Make, tmp
     with path.open("r+b") as file:
         file.write(header)
     again = make()
-    assert again.load(believed_ms=_BEGIN_MS + 10**6) is None
+    assert again.load(trusted_ms=_BEGIN_MS + 10**6) is None
     assert again.end_offset == 700
     again.put(_keys(*range(8, 12), 100, 101))
     wanted = [*range(12), 100, 101]
     assert [again.find("t", f"key {number}") for number in wanted] == [[100 * number] for number in wanted]
 
 
-def test_files_go_with_their_last_message(make: _Make, tmp_path: Path) -> None:
+def test_files_without_messages_are_removed(make: _Make, tmp_path: Path) -> None:
     index = make()
     index.put(_keys(*range(50)))
     index.remove_before(1800)
@@ -164,7 +164,7 @@ def test_files_go_with_their_last_message(make: _Make, tmp_path: Path) -> None:
     assert index.find("t", "key 49") == [4900]
 
 
-def test_a_file_has_the_bytes_that_rocketmq_gives_it(make: _Make, tmp_path: Path) -> None:
+def test_a_file_has_the_same_bytes_as_rocketmqs(make: _Make, tmp_path: Path) -> None:
     index = make()
     index.put(_keys(3, 4))
     index._files[0].put(_keys(3))
@@ -192,8 +192,8 @@ def test_a_file_has_the_bytes_that_rocketmq_gives_it(make: _Make, tmp_path: Path
     ]  # fmt: skip
 
 
-def test_a_chain_that_leads_forward_ends(make: _Make, tmp_path: Path) -> None:
-    """No bytes that a crash or a disk leaves may have a search go on for ever."""
+def test_a_chain_that_leads_to_a_newer_entry_ends(make: _Make, tmp_path: Path) -> None:
+    """No damaged bytes may make a search run forever."""
     index = make()
     index.put(_keys(3))
     (path,) = tmp_path.iterdir()
@@ -206,13 +206,13 @@ def test_a_chain_that_leads_forward_ends(make: _Make, tmp_path: Path) -> None:
 def test_other_files_are_left_alone(make: _Make, tmp_path: Path) -> None:
     (tmp_path / "README").write_text("not ours")
     index = make()
-    index.load(believed_ms=0)
+    index.load(trusted_ms=0)
     index.put(_keys(1))
     assert sorted(len(name) for name in os.listdir(tmp_path)) == [6, 17]
 
 
-def test_the_first_key_takes_little_of_the_disk(tmp_path: Path) -> None:
-    """RocketMQ's files are of 420 MB; what no key has come to is a hole."""
+def test_the_first_key_takes_little_disk_space(tmp_path: Path) -> None:
+    """RocketMQ's files have 420 MB; unused parts are holes."""
     with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
         index.put(_keys(1))
         (path,) = tmp_path.iterdir()
@@ -226,8 +226,8 @@ def test_the_first_key_takes_little_of_the_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["entry_count", "begin_offset", "end_offset"])
 @pytest.mark.parametrize("value", [-1, 0, 1, 3, 12_345, 19_999_999, 2**31 - 1])
-def test_a_header_that_the_entries_contradict_is_not_believed(tmp_path: Path, field: str, value: int) -> None:
-    """A count beyond what is there would cost seconds and hundreds of megabytes."""
+def test_a_header_that_contradicts_the_entries_is_unsound(tmp_path: Path, field: str, value: int) -> None:
+    """A count beyond the end of the file would cost seconds and hundreds of megabytes."""
     with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
         index.put(_keys(*range(1, 9)))
         (file,) = index._files
@@ -237,7 +237,7 @@ def test_a_header_that_the_entries_contradict_is_not_believed(tmp_path: Path, fi
     tracemalloc.start()
     try:
         with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize())) as index:
-            assert index.load(believed_ms=2**62) == 0  # its keys are to be put again
+            assert index.load(trusted_ms=2**62) == 0  # its keys must be put again
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -245,11 +245,11 @@ def test_a_header_that_the_entries_contradict_is_not_believed(tmp_path: Path, fi
 
 
 @pytest.mark.parametrize("newest", [9, 100, 2**31 - 1])
-def test_slots_that_lead_to_no_entry_cost_little(tmp_path: Path, newest: int) -> None:
+def test_repairing_slots_without_entries_is_bounded(tmp_path: Path, newest: int) -> None:
     with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize(slots=200_000, entries=1000))) as index:
         index.put(_keys(*range(1, 9)))
     (path,) = tmp_path.iterdir()
     overwrite(path, KEY_INDEX_HEADER.size, newest.to_bytes(4, "big") * 200_000)
     with contextlib.closing(KeyIndex(Directory(str(tmp_path)), "", KeyIndexSize(slots=200_000, entries=1000))) as index:
-        assert index.load(believed_ms=2**62) == _BEGIN_MS + 1000
+        assert index.load(trusted_ms=2**62) == _BEGIN_MS + 1000
     assert list(tmp_path.iterdir()) == []

@@ -24,7 +24,7 @@ def queue(tmp_path: Path) -> Iterator[MappedFileQueue]:
 
 
 def _fill(queue: MappedFileQueue, count: int, *, offset: int = 0) -> None:
-    """Make so many full files."""
+    """Create full files."""
     for number in range(count):
         assert queue.last_file(offset).append(bytes((number + 1,)) * _FILE_BYTES)
 
@@ -33,18 +33,18 @@ def _names(path: Path) -> list[int]:
     return sorted(int(name) // _FILE_BYTES for name in os.listdir(path))
 
 
-def test_a_queue_without_files_has_nothing(queue: MappedFileQueue) -> None:
+def test_a_queue_without_files_is_empty(queue: MappedFileQueue) -> None:
     queue.load()
     assert (queue.files, queue.min_offset, queue.max_offset, queue.wrote_where) == ((), 0, 0, 0)
     assert queue.find(0) is None
-    assert queue.find(0, first_where_below=True) is None
+    assert queue.find(0, first_if_below=True) is None
     assert queue.find_by_time(0) is None
     assert not queue.flush()
     assert not queue.commit()
 
 
-def test_each_offset_is_in_the_file_that_holds_it(queue: MappedFileQueue) -> None:
-    """Scenario: lookup by offset; first, last, out of bounds."""
+def test_find_returns_the_file_that_holds_an_offset(queue: MappedFileQueue) -> None:
+    """Scenario: look up the first, the last, and invalid offsets."""
     _fill(queue, 5, offset=2 * _FILE_BYTES + 17)
     first, last = queue.files[0], queue.files[-1]
     assert first.offset == 2 * _FILE_BYTES
@@ -53,13 +53,13 @@ def test_each_offset_is_in_the_file_that_holds_it(queue: MappedFileQueue) -> Non
         assert found is not None
         assert found.offset <= offset < found.end
     assert queue.find(last.end) is None
-    assert queue.find(last.end, first_where_below=True) is None
+    assert queue.find(last.end, first_if_below=True) is None
     assert queue.find(first.offset - 1) is None
-    assert queue.find(first.offset - 1, first_where_below=True) is first
+    assert queue.find(first.offset - 1, first_if_below=True) is first
 
 
-def test_a_file_that_is_missing_makes_lookups_slower_and_not_wrong(tmp_path: Path) -> None:
-    """The index that offsets give is verified; where it is wrong, the files are gone through."""
+def test_find_is_correct_if_a_file_is_missing(tmp_path: Path) -> None:
+    """The computed index is verified; if it is wrong, all files are searched."""
     before = MappedFileQueue(str(tmp_path), _FILE_BYTES)
     _fill(before, 5)
     before.close()
@@ -75,7 +75,7 @@ def test_a_file_that_is_missing_makes_lookups_slower_and_not_wrong(tmp_path: Pat
     queue.close()
 
 
-def test_files_out_of_order_make_lookups_slower_and_not_wrong(queue: MappedFileQueue) -> None:
+def test_find_is_correct_if_offsets_are_irregular(queue: MappedFileQueue) -> None:
     _fill(queue, 6)
     first, second, third, fourth, fifth, last = queue.files
     queue._files = (first, fourth, third, fifth, second, last)
@@ -87,14 +87,14 @@ def test_files_out_of_order_make_lookups_slower_and_not_wrong(queue: MappedFileQ
 
 
 def test_files_are_loaded_in_the_order_of_their_offsets(tmp_path: Path, queue: MappedFileQueue) -> None:
-    """A folder gives them in any."""
+    """A folder lists them in any order."""
     for number in (3, 0, 5, 1, 4, 2):
         (tmp_path / f"{number * _FILE_BYTES:020d}").write_bytes(bytes(_FILE_BYTES))
     queue.load()
     assert [file.offset // _FILE_BYTES for file in queue] == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_flush_goes_one_file_a_call(queue: MappedFileQueue) -> None:
+def test_a_flush_handles_one_file_a_call(queue: MappedFileQueue) -> None:
     _fill(queue, 3)
     queue.last_file().append(b"x")
     moved = []
@@ -104,14 +104,14 @@ def test_a_flush_goes_one_file_a_call(queue: MappedFileQueue) -> None:
     assert not queue.flush(0)
 
 
-def test_a_queue_that_begins_later_is_flushed_from_there(queue: MappedFileQueue) -> None:
+def test_a_queue_that_starts_later_is_flushed_from_its_start(queue: MappedFileQueue) -> None:
     _fill(queue, 1, offset=7 * _FILE_BYTES)
     assert queue.flushed_where == 7 * _FILE_BYTES
     assert queue.flush()
     assert queue.flushed_where == 8 * _FILE_BYTES
 
 
-def test_what_is_there_is_loaded_and_taken_for_full(tmp_path: Path, queue: MappedFileQueue) -> None:
+def test_loaded_files_count_as_full(tmp_path: Path, queue: MappedFileQueue) -> None:
     _fill(queue, 2)
     queue.last_file().append(b"x")
     (tmp_path / "README").write_text("not ours")
@@ -139,7 +139,7 @@ def test_an_empty_last_file_is_removed_and_another_size_is_refused(
         assert len(os.listdir(tmp_path)) == len(sizes) - 1
 
 
-def test_truncating_erases_and_removes_all_that_is_behind(tmp_path: Path, queue: MappedFileQueue) -> None:
+def test_truncating_erases_and_removes_everything_after(tmp_path: Path, queue: MappedFileQueue) -> None:
     _fill(queue, 4)
     queue.truncate(_FILE_BYTES + 100)
     assert _names(tmp_path) == [0, 1]
@@ -152,8 +152,8 @@ def test_truncating_erases_and_removes_all_that_is_behind(tmp_path: Path, queue:
     assert (tmp_path / f"{0:020d}").read_bytes() == bytes(_FILE_BYTES)
 
 
-def test_only_the_leading_run_of_old_files_goes(tmp_path: Path, queue: MappedFileQueue) -> None:
-    """Five of fifty are old, and later ones that are old as well stay, for what is between is not."""
+def test_only_leading_old_files_are_removed(tmp_path: Path, queue: MappedFileQueue) -> None:
+    """Five of fifty files are old.  Later old files stay, because a newer file is before them."""
     _fill(queue, 50)
     old = {0, 1, 2, 3, 4, 10, 20}
     now = time.time()
@@ -164,7 +164,7 @@ def test_only_the_leading_run_of_old_files_goes(tmp_path: Path, queue: MappedFil
     assert queue.min_offset == 5 * _FILE_BYTES
 
 
-def test_a_run_removes_so_many_files_at_most_and_never_the_last(tmp_path: Path, queue: MappedFileQueue) -> None:
+def test_a_run_removes_a_limited_number_of_files_and_never_the_last(tmp_path: Path, queue: MappedFileQueue) -> None:
     _fill(queue, 6)
     assert queue.remove_first(lambda file: True, 2) == 2
     assert _names(tmp_path) == [2, 3, 4, 5]
@@ -172,7 +172,7 @@ def test_a_run_removes_so_many_files_at_most_and_never_the_last(tmp_path: Path, 
     assert _names(tmp_path) == [5]
 
 
-def test_a_file_is_found_by_when_it_was_written(tmp_path: Path, queue: MappedFileQueue) -> None:
+def test_a_file_is_found_by_modification_time(tmp_path: Path, queue: MappedFileQueue) -> None:
     _fill(queue, 3)
     for number in range(3):
         os.utime(tmp_path / f"{number * _FILE_BYTES:020d}", (1000 * number, 1000 * number))
@@ -180,36 +180,36 @@ def test_a_file_is_found_by_when_it_was_written(tmp_path: Path, queue: MappedFil
     assert [queue.files.index(file) for file in found if file] == [0, 1, 1, 2, 2]
 
 
-def test_a_file_is_made_ahead_once_the_last_one_is_half_full(tmp_path: Path) -> None:
+def test_the_next_file_is_allocated_once_the_last_one_is_half_full(tmp_path: Path) -> None:
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
-    queue.make_ahead()
+    queue.allocate_next()
     assert list(tmp_path.iterdir()) == []
     file = queue.last_file()
     file.append(bytes(_FILE_BYTES // 2 - 1))
-    queue.make_ahead()
+    queue.allocate_next()
     assert len(list(tmp_path.iterdir())) == 1
     file.append(b"1")
     for _ in range(2):
-        queue.make_ahead()
+        queue.allocate_next()
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [mapped_file_name(0), mapped_file_name(_FILE_BYTES)]
-    # Nobody sees it until the one before it is full.
+    # it is not visible until the one before it is full
     assert [each.offset for each in queue] == [0]
     assert queue.last_file() is file
     file.append(bytes(_FILE_BYTES // 2))
     assert queue.last_file().offset == _FILE_BYTES
     assert [each.offset for each in queue] == [0, _FILE_BYTES]
     queue.last_file().append(bytes(_FILE_BYTES - 1))
-    queue.make_ahead()
+    queue.allocate_next()
     queue.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
-def test_an_append_that_needs_the_file_waits_while_it_is_made_ahead(tmp_path: Path) -> None:
+def test_an_append_waits_while_the_next_file_is_allocated(tmp_path: Path) -> None:
     queue = MappedFileQueue(str(tmp_path), _FILE_BYTES)
     for _ in range(50):
         queue.last_file().append(bytes(_FILE_BYTES))
-        at_once(*[queue.make_ahead] * 3, queue.last_file)
+        at_once(*[queue.allocate_next] * 3, queue.last_file)
     assert [file.offset for file in queue] == [number * _FILE_BYTES for number in range(51)]
     queue.close()
     assert len(list(tmp_path.iterdir())) == 51

@@ -1,4 +1,4 @@
-"""What a store makes anew: queues and key index that were removed, or damaged, or were being made in a crash."""
+"""Rebuilding of queues and key index that were removed or damaged, or incomplete in a crash."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from binlog.format.commitlog.indexes import KEY_INDEX_HEADER, key_hash
 from tests.support.checked_stores import OPTIONS, flip, log_file, make, overwrite, stored
 from tests.support.checkout import ROOT
 from tests.support.stores import SMALL
-from tests.support.waiting import until, until_told
+from tests.support.waiting import until, until_dispatched
 
 _NO_PAUSE = Retention(hours=0, at_hour=None, pause_seconds=0, seconds=100)
 
 
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
 @pytest.mark.parametrize("crashed", [False, True])
-def test_what_somebody_removed_is_made_anew_whole(tmp_path: Path, folder: str, crashed: bool) -> None:
-    """Though no queue goes on in the files that a start goes through anyway."""
+def test_removed_indexes_are_rebuilt_completely(tmp_path: Path, folder: str, crashed: bool) -> None:
+    """Although no queue is in the files that recovery reads in any case."""
     with MessageStore(tmp_path, SMALL) as store:
         for number in range(20):
             store.append(Message.of(f"t{number}", bytes(30_000), keys=["k"]))
@@ -51,7 +51,7 @@ def test_what_somebody_removed_is_made_anew_whole(tmp_path: Path, folder: str, c
 
 _OPENING = """
 import sys
-from tests.unit.commitlog.test_recovery import LARGE
+from tests.unit.commitlog.recovery.test_recovery import LARGE
 from binlog.commitlog.store import MessageStore
 
 MessageStore(sys.argv[1], LARGE)
@@ -60,7 +60,7 @@ LARGE = StoreOptions(file_bytes=1 << 20, key_index=KeyIndexSize(10_000, 200_000)
 
 
 @pytest.mark.slow
-def test_a_crash_while_the_key_index_is_made_anew_loses_no_key(tmp_path: Path) -> None:
+def test_a_crash_while_the_key_index_is_rebuilt_loses_no_key(tmp_path: Path) -> None:
     with MessageStore(tmp_path, LARGE) as store:
         for batch in range(300):
             store.append([Message.of("t", bytes(300), keys=[f"k{100 * batch + n}"]) for n in range(100)])
@@ -71,7 +71,7 @@ def test_a_crash_while_the_key_index_is_made_anew_loses_no_key(tmp_path: Path) -
     (index,) = (tmp_path / "index").iterdir()
     process = subprocess.Popen([sys.executable, "-c", _OPENING, str(tmp_path)], cwd=ROOT)
     try:
-        # It removes the file, and begins another.
+        # it removes the file, and creates another
         until(lambda: not index.exists())
         until(lambda: any(_entries(path) > 1 for path in (tmp_path / "index").iterdir()))
     finally:
@@ -86,21 +86,21 @@ def _entries(path: Path) -> int:
     return KEY_INDEX_HEADER.unpack(data)["entry_count"] if len(data) == KEY_INDEX_HEADER.size else 0
 
 
-def test_no_file_is_removed_of_which_nobody_was_told(tmp_path: Path) -> None:
+def test_no_file_is_removed_before_its_messages_are_dispatched(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, retention=_NO_PAUSE)) as store:
-        told = store._dispatcher.offset
+        dispatched = store._dispatcher.offset
         store._dispatcher.service.stop()
         for _ in range(10):
             store.append(Message("t", bytes(20_000)))
-        assert store._dispatcher.offset == told or store.remove_expired() == 0
+        assert store._dispatcher.offset == dispatched or store.remove_expired() == 0
         store._dispatcher.run()
         assert store.queue_range("t", 0) == range(10)
         assert store.remove_expired() == 3
 
 
 @pytest.mark.parametrize("flush", [Flush.ASYNC, Flush.POOLED])
-def test_no_file_is_removed_that_is_not_flushed(tmp_path: Path, flush: Flush) -> None:
-    """What is flushed next is looked for where the last flush ended."""
+def test_no_file_is_removed_before_it_is_flushed(tmp_path: Path, flush: Flush) -> None:
+    """The next flush resumes at the end of the last one."""
     never = Pace(1000.0, 1000, 1000.0)
     options = replace(SMALL, flush=flush, flush_pace=never, commit_pace=never, retention=_NO_PAUSE)
     with MessageStore(tmp_path, options) as store:
@@ -116,45 +116,45 @@ def test_no_file_is_removed_that_is_not_flushed(tmp_path: Path, flush: Flush) ->
         assert store.queue_range("t", 0) == range(11)
 
 
-def test_a_key_of_a_message_that_was_removed_is_not_found(tmp_path: Path) -> None:
+def test_a_key_of_a_removed_message_is_not_found(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, retention=_NO_PAUSE)) as store:
         for _ in range(10):
             store.append(Message.of("t", bytes(20_000), keys=["k"]))
-        until_told(store)
+        until_dispatched(store)
         until(lambda: store.remove_expired() > 0)
         assert len(store.find("t", "k")) == len(store.queue_range("t", 0)) < 10
 
 
-def _append(store: MessageStore, told: list[int], raised: list[BaseException]) -> None:
+def _append(store: MessageStore, dispatched: list[int], raised: list[BaseException]) -> None:
     try:
         while True:
-            told.append(store.append(Message("t", bytes(1 << 20))).offset)
+            dispatched.append(store.append(Message("t", bytes(1 << 20))).offset)
     except BaseException as error:  # noqa: BLE001 - it is looked at
         raised.append(error)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", list(Flush))
-def test_threads_that_append_while_it_is_closed_are_told_so(tmp_path: Path, flush: Flush) -> None:
+def test_appends_during_close_raise_closed_error(tmp_path: Path, flush: Flush) -> None:
     options = StoreOptions(file_bytes=1 << 25, key_index=KeyIndexSize(100, 1000), flush=flush)
     for _ in range(3):
         raised: list[BaseException] = []
-        told: list[int] = []
+        dispatched: list[int] = []
         store = MessageStore(tmp_path, options)
 
-        threads = [threading.Thread(target=_append, args=(store, told, raised)) for _ in range(3)]
+        threads = [threading.Thread(target=_append, args=(store, dispatched, raised)) for _ in range(3)]
         for thread in threads:
             thread.start()
-        until(lambda told=told: len(told) > 3)  # type: ignore[misc]
+        until(lambda dispatched=dispatched: len(dispatched) > 3)  # type: ignore[misc]
         store.close()
         for thread in threads:
             thread.join()
         assert [type(error) for error in raised] == [ClosedError] * 3
         with MessageStore(tmp_path, options) as again:
-            assert [again.read(offset).offset for offset in told] == told
+            assert [again.read(offset).offset for offset in dispatched] == dispatched
 
 
-def test_a_file_that_could_not_be_made_keeps_no_buffer(tmp_path: Path) -> None:
+def test_a_file_that_could_not_be_created_returns_its_buffer(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, flush=Flush.POOLED)) as store:
         free = len(store._pool._free)
         (tmp_path / "commitlog" / f"{0:020d}").mkdir()
@@ -167,7 +167,7 @@ def test_a_file_that_could_not_be_made_keeps_no_buffer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_delays_outlive_the_removal_of_what_waits(tmp_path: Path) -> None:
+def test_delays_survive_the_removal_of_parked_messages(tmp_path: Path) -> None:
     options = replace(SMALL, units_in_file=2, retention=_NO_PAUSE, queues_pace=Pace(0.001, 0, 0.001))
     with MessageStore(tmp_path, options) as store:
         for _ in range(4):
@@ -177,13 +177,13 @@ def test_delays_outlive_the_removal_of_what_waits(tmp_path: Path) -> None:
         assert queue is not None
         until(lambda: store._delays._next == {18: 0})
         first = queue.files.files[0]
-        until(lambda: first.flushed_whole)  # what is not flushed stays
-        first.shut_down()  # as while it leaves, and the queue does not say so yet
+        until(lambda: first.flushed_whole)  # files that are not flushed stay
+        first.shut_down()  # the file is being removed, but the queue still lists it
         store.append(Message.of("t", b"", delay_level=1))
         until(lambda: len(store.queue_range("t", 0)) == 1)
 
 
-def test_who_finds_a_key_in_a_file_that_is_removed_goes_on(tmp_path: Path) -> None:
+def test_a_lookup_survives_the_removal_of_its_file(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, key_index=KeyIndexSize(10, 6))) as store:
         for _ in range(20):
             store.append(Message.of("t", b"", keys=["k"]))
@@ -197,7 +197,7 @@ def test_who_finds_a_key_in_a_file_that_is_removed_goes_on(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_key_index_that_was_being_made_keeps_no_store_from_being_opened(tmp_path: Path, kept: bool) -> None:
+def test_an_unfinished_key_index_does_not_prevent_opening(tmp_path: Path, kept: bool) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         store.append(Message.of("t", b"", keys=["k"]))
     if not kept:
@@ -210,36 +210,36 @@ def test_a_key_index_that_was_being_made_keeps_no_store_from_being_opened(tmp_pa
         assert not (tmp_path / "index" / "29991231235959999").exists()
 
 
-def test_appends_go_on_when_queues_have_room_again(tmp_path: Path) -> None:
+def test_appends_resume_once_the_queues_have_room(tmp_path: Path) -> None:
     with MessageStore(tmp_path, replace(SMALL, units_in_file=20_000)) as store:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 10, before[1]))  # less than a file of a queue
         try:
             store.append(Message("t", b"first"))
-            until(lambda: bool(store._concerns))
+            until(lambda: bool(store._unhealthy))
             with pytest.raises(FullError):
                 store.append(Message("t", b"refused"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         until(lambda: store.queue_range("t", 0) == range(1))
-        until(lambda: not store._concerns)
+        until(lambda: not store._unhealthy)
         store.append(Message("t", b"second"))
         until(lambda: [message.body for message in store.pull("t", 0, 0, 9)] == [b"first", b"second"])
 
 
-def test_queues_that_were_removed_do_not_have_the_log_cut_at_old_damage(tmp_path: Path) -> None:
+def test_rebuilding_queues_does_not_truncate_the_log_at_old_damage(tmp_path: Path) -> None:
     path = make(tmp_path, OPTIONS, count=600)
     early = stored(path)[3]
     flip(*log_file(path, early.offset + 95))
     before = [file.read_bytes() for file in sorted((path / "commitlog").iterdir())]
     shutil.rmtree(path / "consumequeue")
-    with pytest.raises(CorruptError, match="queues cannot be made anew"):
+    with pytest.raises(CorruptError, match="queues cannot be rebuilt"):
         MessageStore(path, OPTIONS)
     assert [file.read_bytes() for file in sorted((path / "commitlog").iterdir())] == before
 
 
 @pytest.mark.slow
-def test_a_key_index_that_was_removed_does_not_have_the_log_cut_at_old_damage(tmp_path: Path) -> None:
+def test_rebuilding_the_key_index_does_not_truncate_the_log_at_old_damage(tmp_path: Path) -> None:
     path = make(tmp_path, OPTIONS, count=600)
     messages = stored(path)
     flip(*log_file(path, messages[3].offset + 95))
@@ -251,7 +251,7 @@ def test_a_key_index_that_was_removed_does_not_have_the_log_cut_at_old_damage(tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("crashed", [False, True])
-def test_a_key_index_that_contradicts_itself_is_made_again(tmp_path: Path, *, crashed: bool) -> None:
+def test_a_key_index_that_contradicts_itself_is_rebuilt(tmp_path: Path, *, crashed: bool) -> None:
     path = make(tmp_path, OPTIONS, count=600)
     files = sorted((path / "index").iterdir())
     overwrite(files[len(files) // 2], KEY_INDEX_HEADER.offset("entry_count"), (2**31 - 1).to_bytes(4, "big"))

@@ -11,7 +11,7 @@ from binlog.format.commitlog.indexes import BLANK_UNIT, QueueUnit, parse_units
 from binlog.storage.file_pool import FilePool
 
 _UNITS_IN_FILE = 300
-_BYTES = 100  # of each message in the commit log
+_BYTES = 100  # size of each message in the commit log
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def _again(queue: ConsumeQueue, make: _Make) -> ConsumeQueue:
     return again
 
 
-def test_units_are_read_as_they_were_put_from_file_to_file(make: _Make) -> None:
+def test_units_are_read_as_they_were_put_across_files(make: _Make) -> None:
     queue = make()
     for index in range(0, 700, 70):
         _put(queue, index, index + 70)
@@ -60,7 +60,7 @@ def test_units_are_read_as_they_were_put_from_file_to_file(make: _Make) -> None:
         assert queue.read(index, 5) == b""
 
 
-def test_an_empty_queue_has_nothing(make: _Make) -> None:
+def test_an_empty_queue_has_no_units(make: _Make) -> None:
     queue = make()
     queue.load()
     assert (queue.recover(), queue.min_index, queue.max_index, queue.unit(0)) == (0, 0, 0, None)
@@ -70,7 +70,7 @@ def test_an_empty_queue_has_nothing(make: _Make) -> None:
     assert queue.remove_files(100) == 0
 
 
-def test_what_is_told_again_is_left_as_it_is(make: _Make) -> None:
+def test_units_put_twice_stay_unchanged(make: _Make) -> None:
     queue = make()
     _put(queue, 0, 10)
     queue.put(3, b"".join(QueueUnit(7, 7, 7).pack() for _ in range(5)))
@@ -81,13 +81,13 @@ def test_what_is_told_again_is_left_as_it_is(make: _Make) -> None:
 def test_a_gap_is_refused(make: _Make) -> None:
     queue = make()
     _put(queue, 0, 10)
-    with pytest.raises(CorruptError, match="unit 11 comes after 10"):
+    with pytest.raises(CorruptError, match="the next unit must be 10, not 11"):
         _put(queue, 11, 12)
     assert queue.max_index == 10
 
 
 @pytest.mark.parametrize("first", [100, 299, 300, 5000])
-def test_a_queue_that_does_not_begin_at_0_has_blanks_before_its_first_unit(make: _Make, first: int) -> None:
+def test_a_queue_that_starts_later_has_blank_units_first(make: _Make, first: int) -> None:
     queue = make()
     _put(queue, first, first + 5)
     start = first - first % _UNITS_IN_FILE
@@ -99,7 +99,7 @@ def test_a_queue_that_does_not_begin_at_0_has_blanks_before_its_first_unit(make:
     assert again.unit(first) == _unit(first)
 
 
-def test_a_queue_ends_where_its_units_do(make: _Make) -> None:
+def test_recovery_ends_a_queue_after_its_last_unit(make: _Make) -> None:
     queue = make()
     _put(queue, 0, 1250)
     again = _again(queue, make)
@@ -109,7 +109,7 @@ def test_a_queue_ends_where_its_units_do(make: _Make) -> None:
 
 
 @pytest.mark.parametrize("unit", [QueueUnit(-1, 5, 0), QueueUnit(5, 0, 0), QueueUnit(5, -5, 0)])
-def test_recovery_stops_at_what_is_no_unit(make: _Make, tmp_path: Path, unit: QueueUnit) -> None:
+def test_recovery_stops_at_an_invalid_unit(make: _Make, tmp_path: Path, unit: QueueUnit) -> None:
     queue = make()
     _put(queue, 0, 400)
     queue.close()
@@ -123,7 +123,7 @@ def test_recovery_stops_at_what_is_no_unit(make: _Make, tmp_path: Path, unit: Qu
 
 
 @pytest.mark.parametrize("log_end", [0, 1, _BYTES, 349 * _BYTES + 1, 350 * _BYTES, 400 * _BYTES, 10**9])
-def test_a_queue_is_cut_where_the_commit_log_ends(make: _Make, log_end: int) -> None:
+def test_a_queue_is_truncated_to_the_end_of_the_log(make: _Make, log_end: int) -> None:
     queue = make()
     _put(queue, 0, 400)
     queue.truncate(log_end)
@@ -133,7 +133,7 @@ def test_a_queue_is_cut_where_the_commit_log_ends(make: _Make, log_end: int) -> 
 
 
 @pytest.mark.parametrize("first", [0, 100])
-def test_a_queue_begins_with_the_first_message_that_is_still_there(make: _Make, first: int) -> None:
+def test_a_queue_starts_with_the_first_message_in_the_log(make: _Make, first: int) -> None:
     queue = make()
     _put(queue, first, 1000)
     for log_start in (0, first * _BYTES, 250 * _BYTES - 1, 250 * _BYTES, 999 * _BYTES, 1000 * _BYTES):
@@ -141,10 +141,10 @@ def test_a_queue_begins_with_the_first_message_that_is_still_there(make: _Make, 
         assert queue.min_index == max(first, -(-log_start // _BYTES))
 
 
-def test_files_go_with_their_last_message(make: _Make) -> None:
+def test_files_without_messages_are_removed(make: _Make) -> None:
     queue = make()
     _put(queue, 0, 1000)
-    assert queue.remove_files(650 * _BYTES) == 0  # whoever flushes them is not done with them
+    assert queue.remove_files(650 * _BYTES) == 0  # flushing has not finished with them
     while queue.files.flush():
         pass
     assert queue.remove_files(299 * _BYTES) == 0
@@ -154,8 +154,9 @@ def test_files_go_with_their_last_message(make: _Make) -> None:
     assert (queue.min_index, queue.max_index) == (1000, 1000)
 
 
-def test_a_message_is_found_by_when_it_was_stored(make: _Make) -> None:
-    """Around the time of each; and long before and after, where it is the first and the last one."""
+def test_a_message_is_found_by_store_time(make: _Make) -> None:
+    """Around the time of each message; and long before and after all of them, where the first and the last are
+    found."""
     queue = make()
     _put(queue, 0, 500)
 

@@ -69,7 +69,7 @@ def test_queue_offsets_rise_by_one_in_each_queue(make: _Make) -> None:
 
 
 @pytest.mark.parametrize(("host", "digits"), [("127.0.0.1:10911", 32), ("[2001:db8::1]:10911", 56)])
-def test_a_batch_has_one_store_time_and_lies_in_one_run(make: _Make, host: str, digits: int) -> None:
+def test_a_batch_is_contiguous_and_has_one_store_time(make: _Make, host: str, digits: int) -> None:
     times = iter([5.0, 6.0, 7.0])
     log = make(store_host=Host.parse(host), clock=lambda: next(times))
     log.append([Message("a", b"before")])
@@ -88,10 +88,10 @@ _V4, _V6 = Host.parse("10.1.2.3:50000"), Host.parse("[2001:db8::17]:50000")
 
 @pytest.mark.parametrize("host", [_V4, _V6], ids=str)
 @pytest.mark.parametrize("more", [0, 1])
-def test_what_does_not_fit_ends_the_file_with_a_marker_and_goes_to_the_next(make: _Make, host: Host, more: int) -> None:
-    """A message goes where it leaves 8 bytes at least, which a marker takes; those bytes it says are all the rest.
+def test_a_message_that_does_not_fit_goes_to_the_next_file(make: _Make, host: Host, more: int) -> None:
+    """A message is written to a file if at least 8 bytes remain for a blank, which says how many bytes are left.
 
-    With two hosts of IPv6 it is 24 bytes longer.
+    With two IPv6 hosts it is 24 bytes longer.
     """
     log = make(record_crc=False, store_host=host)
     born = pack_host(host)
@@ -101,7 +101,7 @@ def test_what_does_not_fit_ends_the_file_with_a_marker_and_goes_to_the_next(make
     log.append([Message("t", bytes(room + more - 500), born_host=born), Message("t", bytes(500), born_host=born)])
     last = log.append([Message("t", b"", born_host=born)])
     if more:
-        # Fits no more.
+        # does not fit any more
         assert last.offset == _FILE_BYTES
         position = 3 * empty + room + more
         blank = BLANK.unpack(log.files.files[0].read(8, position))
@@ -113,7 +113,7 @@ def test_what_does_not_fit_ends_the_file_with_a_marker_and_goes_to_the_next(make
     assert [len(message.body) for message in log.scan(0)] == [0, room + more - 500, 500, 0, 4]
 
 
-def test_a_batch_that_does_not_fit_moves_whole(make: _Make) -> None:
+def test_a_batch_that_does_not_fit_goes_to_the_next_file(make: _Make) -> None:
     log = make()
     log.append([Message("t", bytes(_FILE_BYTES - 1000))])
     batch = log.append([Message("t", bytes(300))] * 4)
@@ -121,7 +121,7 @@ def test_a_batch_that_does_not_fit_moves_whole(make: _Make) -> None:
     assert [len(message.body) for message in log.scan(0)] == [_FILE_BYTES - 1000, 300, 300, 300, 300]
 
 
-def test_each_message_of_a_batch_has_a_crc_of_the_whole_of_it(make: _Make, tmp_path: Path) -> None:
+def test_each_message_of_a_batch_has_its_own_crc(make: _Make, tmp_path: Path) -> None:
     log = make()
     one = log.append([Message.of("t", b"body", tag="paid", keys=["k"])])
     batch = log.append([Message.of("t", b"body", tag="paid", keys=["k"])] * 10)
@@ -129,14 +129,14 @@ def test_each_message_of_a_batch_has_a_crc_of_the_whole_of_it(make: _Make, tmp_p
     (path,) = tmp_path.iterdir()
     for offset in (one.offset, *batch.offsets):
         data = bytearray(path.read_bytes())
-        data[data.index(b"paid", offset)] ^= 1  # which the body's CRC does not cover
+        data[data.index(b"paid", offset)] ^= 1  # which the CRC of the body does not cover
         path.write_bytes(data)
         with pytest.raises(CorruptError) as caught:
             log.read(offset)
         assert caught.value.rule == "record_crc"
 
 
-def test_what_no_file_can_hold_is_refused_and_leaves_nothing(make: _Make) -> None:
+def test_a_batch_larger_than_a_file_is_refused(make: _Make) -> None:
     log = make()
     log.append([Message("t", b"first")])
     with pytest.raises(FullError) as caught:
@@ -158,8 +158,8 @@ def test_properties_that_are_too_long_are_refused_and_take_no_queue_offset(make:
         log.append([])
 
 
-def test_the_last_property_is_ended_before_that_of_the_crc(make: _Make) -> None:
-    """As RocketMQ does (MessageExtEncoder); otherwise it would read the CRC's property as part of that one's value."""
+def test_the_last_property_is_ended_before_the_crc(make: _Make) -> None:
+    """As in RocketMQ (MessageExtEncoder); otherwise the CRC property would become part of the last value."""
     log = make()
     unended = log.append([Message("t", b"", b"KEYS\x01k")])
     ended = log.append([Message("t", b"", b"KEYS\x01k\x02")])
@@ -168,13 +168,13 @@ def test_the_last_property_is_ended_before_that_of_the_crc(make: _Make) -> None:
     data = log.files.files[0].read(100_000, 0)
     assert data.count(b"KEYS\x01k\x02__CRC32#\x01") == 2
     room = 32767 - 20
-    with pytest.raises(FullError):  # not too long for a message, but for such a file
+    with pytest.raises(FullError):  # valid for a message, but too long for this file
         log.append([Message("t", b"", bytes(room - 1))])
     with pytest.raises(ValueError, match="properties of 32768"):
         log.append([Message("t", b"", bytes(room))])
 
 
-def test_a_body_over_the_limit_is_refused_and_the_limit_may_change(make: _Make) -> None:
+def test_a_body_over_the_limit_is_refused_and_the_limit_can_change(make: _Make) -> None:
     log = make(body_bytes_max=100)
     log.append([Message("t", bytes(100))])
     for messages in ([Message("t", bytes(101))], [Message("t", b""), Message("t", bytes(101))]):
@@ -188,7 +188,7 @@ def test_a_body_over_the_limit_is_refused_and_the_limit_may_change(make: _Make) 
     assert len(list(log.scan(0))) == 2
 
 
-def test_reading_where_no_message_begins_is_an_error(make: _Make) -> None:
+def test_reading_inside_of_a_message_is_an_error(make: _Make) -> None:
     log = make()
     with pytest.raises(NotFoundError):
         log.read(0)
@@ -202,8 +202,8 @@ def test_reading_where_no_message_begins_is_an_error(make: _Make) -> None:
             log.read(offset)
 
 
-def test_a_message_that_lies_elsewhere_than_it_says_is_none(make: _Make, tmp_path: Path) -> None:
-    """What an earlier use of a file left has good CRCs (apache/rocketmq issue 10017)."""
+def test_a_message_with_another_offset_is_invalid(make: _Make, tmp_path: Path) -> None:
+    """A remnant of an earlier use of a file has valid CRCs (apache/rocketmq issue 10017)."""
     log = make()
     appended = log.append([Message("t", b"x" * 200)] * 3)
     (path,) = tmp_path.iterdir()
@@ -212,13 +212,13 @@ def test_a_message_that_lies_elsewhere_than_it_says_is_none(make: _Make, tmp_pat
     with path.open("r+b") as file:
         file.seek(size)
         file.write(data[2 * size : 3 * size])
-    with pytest.raises(CorruptError, match="says that it lies") as caught:
+    with pytest.raises(CorruptError, match="contains the offset") as caught:
         log.read(size)
     assert (caught.value.rule, caught.value.offset) == ("offset", size)
     assert len(list(log.scan(0))) == 1
 
 
-def test_halves_of_transactions_are_in_no_queue(make: _Make) -> None:
+def test_half_messages_are_in_no_queue(make: _Make) -> None:
     log = make()
     kinds = [0, PREPARED, COMMIT, ROLLBACK, 0]
     appended = log.append([Message("t", b"", system_flag=kind) for kind in kinds])
@@ -226,7 +226,7 @@ def test_halves_of_transactions_are_in_no_queue(make: _Make) -> None:
     assert [message.queue_offset for message in log.scan(0)] == [0, 0, 1, 0, 2]
 
 
-def test_store_times_never_go_back(make: _Make) -> None:
+def test_store_times_never_decrease(make: _Make) -> None:
     times = iter([5.0, 3.0, 6.0])
     log = make(clock=lambda: next(times))
     assert [log.append([Message("t", b"")]).store_ms for _ in range(3)] == [5000, 5000, 6000]
@@ -260,10 +260,10 @@ _MESSAGES = st.builds(
     ],
 )
 @pytest.mark.parametrize("before", [b"", b"a\x01b\x02"])
-def test_without_a_crc_nothing_may_look_like_one(make: _Make, end: bytes, before: bytes) -> None:
-    """Whoever reads it would compare it, and end there: what lies behind would be lost."""
+def test_without_crcs_properties_like_a_crc_are_refused(make: _Make, end: bytes, before: bytes) -> None:
+    """A reader would compare it as a CRC and end there, so later messages would be lost."""
     log = make(record_crc=False)
-    with pytest.raises(ValueError, match="end with what would be the CRC"):
+    with pytest.raises(ValueError, match="must not end like the CRC"):
         log.append([Message("t", b"1", before + end)])
     log.append([Message("t", b"2", before + end[1:])])
     log.append([Message("t", b"3", before + end + b"c\x01d")])
@@ -271,9 +271,7 @@ def test_without_a_crc_nothing_may_look_like_one(make: _Make, end: bytes, before
 
 
 @given(st.lists(_MESSAGES, min_size=1, max_size=4), _HOSTS, st.booleans())
-def test_the_compiled_way_makes_the_bytes_of_the_plain_one(
-    messages: list[Message], store_host: bytes, record_crc: bool
-) -> None:
+def test_the_compiled_codec_matches_the_reference(messages: list[Message], store_host: bytes, record_crc: bool) -> None:
     assume(record_crc or not any(0 in message.properties[-20:] for message in messages))
     data, places, _ = pack_messages(messages, store_host, record_crc, 1000)
     starts = memoryview(places).cast("I").tolist()
@@ -313,7 +311,7 @@ def test_the_compiled_way_makes_the_bytes_of_the_plain_one(
         None,
     ],
 )
-def test_what_is_no_message_is_refused(make: _Make, message: Message) -> None:
+def test_an_invalid_message_is_refused(make: _Make, message: Message) -> None:
     log = make()
     with pytest.raises((TypeError, ValueError, OverflowError)):
         log.append([Message("t", b""), message])

@@ -1,4 +1,4 @@
-"""Half messages that a RocketMQ broker checked, and so appended again: each is one transaction, committed once."""
+"""Half messages that a RocketMQ broker checked, and so copied: each is one transaction, committed once."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from tests.support.waiting import until
 
 
 class _Broker:
-    """Does to a store what a broker's TransactionalMessageServiceImpl and EndTransactionProcessor do."""
+    """Performs the appends of a broker's TransactionalMessageServiceImpl and EndTransactionProcessor."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def _append(self, *messages: Message) -> tuple[int, int]:
         with MessageStore(self._path, SMALL) as store:
-            appended = store._pass_on(list(messages))
+            appended = store._deliver(list(messages))
             return appended.queue_offsets[0], appended.offset
 
     def put(self, key: str, *, checks: int = 0) -> tuple[int, int]:
-        """Put a half message, or after a check its copy; where it lies in its queue and in the log."""
+        """Put a half message, or after a check its copy; return its queue offset and its log offset."""
         properties = {UNIQUE_KEY: key, REAL_TOPIC: "t", REAL_QUEUE_ID: "0", TRANSACTION_PREPARED: "true"}
         if checks:
             properties[CHECK_TIMES] = str(checks)
         return self._append(Message.of(HALF_TOPIC, key.encode(), properties=properties, born_ms=5))
 
     def commit(self, key: str, offset: int) -> None:
-        """Append the message that a half one at an offset of the log stands for."""
+        """Append the message of the half message at an offset of the log."""
         message = Message.of("t", key.encode(), properties={UNIQUE_KEY: key, CHECK_TIMES: "1"}, born_ms=5)
         self._append(message._replace(system_flag=COMMIT, prepared_offset=offset))
 
     def end(self, *numbers: int) -> None:
-        """Tell that half messages were ended."""
+        """Append the end records of half messages."""
         self._append(Message.of(ENDED_TOPIC, ",".join(map(str, numbers)).encode(), tag=ENDED_TAG))
 
 
@@ -60,7 +60,7 @@ def _bodies(path: Path) -> list[bytes]:
         return [message.body for message in store.pull("t", 0, 0, 1000)]
 
 
-def test_the_newest_copy_is_pending_and_is_committed_once(tmp_path: Path) -> None:
+def test_the_newest_copy_is_pending_and_committed_once(tmp_path: Path) -> None:
     broker = _Broker(tmp_path)
     for checks in range(3):
         broker.put("a", checks=checks)
@@ -75,7 +75,7 @@ def test_the_newest_copy_is_pending_and_is_committed_once(tmp_path: Path) -> Non
     assert _bodies(tmp_path) == [b"a", b"b"]
 
 
-def test_a_half_message_that_a_process_remembers_names_its_newest_copy(tmp_path: Path) -> None:
+def test_an_older_half_message_refers_to_its_newest_copy(tmp_path: Path) -> None:
     with MessageStore(tmp_path, SMALL) as store:
         half = store.transactions.prepare(Message.of("t", b"a", properties={UNIQUE_KEY: "a"}, born_ms=5))
     _Broker(tmp_path).put("a", checks=1)
@@ -88,7 +88,7 @@ def test_a_half_message_that_a_process_remembers_names_its_newest_copy(tmp_path:
 
 
 @pytest.mark.parametrize("copy", [0, 1, 2])
-def test_what_the_broker_commits_through_any_copy_is_ended(tmp_path: Path, copy: int) -> None:
+def test_a_brokers_commit_of_any_copy_ends_the_transaction(tmp_path: Path, copy: int) -> None:
     broker = _Broker(tmp_path)
     places = [broker.put("a", checks=checks) for checks in range(3)]
     broker.commit("a", places[copy][1])
@@ -97,15 +97,15 @@ def test_what_the_broker_commits_through_any_copy_is_ended(tmp_path: Path, copy:
 
 
 @pytest.mark.parametrize("copy", [0, 1])
-def test_what_the_broker_committed_is_ended_though_it_died_before_it_told(tmp_path: Path, copy: int) -> None:
+def test_a_brokers_commit_without_its_end_record_ends_the_transaction(tmp_path: Path, copy: int) -> None:
     broker = _Broker(tmp_path)
     places = [broker.put("a", checks=checks) for checks in range(2)]
     broker.commit("a", places[copy][1])
     assert _pending(tmp_path) == []
 
 
-def test_what_was_ended_through_an_older_copy_stays_ended(tmp_path: Path) -> None:
-    """Though another half message lies between the copies, and is ended by ours meanwhile."""
+def test_a_transaction_ended_through_an_older_copy_stays_ended(tmp_path: Path) -> None:
+    """Although another half message is between the copies, and is ended meanwhile."""
     broker = _Broker(tmp_path)
     old, _ = broker.put("a")
     broker.put("between")
@@ -121,7 +121,7 @@ def test_what_was_ended_through_an_older_copy_stays_ended(tmp_path: Path) -> Non
     assert _pending(tmp_path) == []
 
 
-def test_half_messages_that_only_share_a_unique_key_are_two(tmp_path: Path) -> None:
+def test_half_messages_that_only_share_a_unique_key_are_separate(tmp_path: Path) -> None:
     broker = _Broker(tmp_path)
     broker.put("a")
     broker.put("a")
