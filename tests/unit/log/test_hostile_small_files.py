@@ -1,4 +1,6 @@
-"""Damaged and hostile files beside a log: an error of ours, in little memory, whatever they hold."""
+"""Damaged and hostile small files of a log: for any content, reading them raises our own errors and takes little
+    memory.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from binlog import Batch, Mode, RangeReader, Reader, Sequence, Since, Writer
 from binlog.errors import BinlogError, CorruptError
 from tests.support.children import Child
 
-# What a few KB may cost, with what zstd takes for itself.
+# The memory that a few KB may take, including zstd's own.
 MEMORY_BYTES = 96 << 20
 BATCH = {"producer": "source", "sequence": 1, "record_count": 1, "number": 1, "start": 256, "end": 264, "crc": 1}
 

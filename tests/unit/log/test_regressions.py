@@ -1,4 +1,4 @@
-"""What once went wrong, each under the name of what it did."""
+"""Regressions: each test is named after the bug that it would show again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_writer_went_on_in_a_file_whose_predecessors_close_was_not_synced(log:
     with Writer(log) as writer, Writer(log) as other:
         writer.append(b"1")
         other.cutover()
-        # A sync by another process, with a descriptor of its own, would not tell of an error before it.
+        # A sync by another process, with its own descriptor, would not report an earlier error.
         run = run_preloaded(_open_and_leave, log, kinds=(Kind.DATA_SYNC,), names_end="00000001.dat")
         assert run.calls, "opening the log did not sync the file before the newest"
 
@@ -64,13 +64,13 @@ def _open_and_leave(log: Path) -> None:
 
 @pytest.mark.slow
 def test_moving_on_syncs_the_file_that_is_left(log: Path) -> None:
-    """The same for a writer that had the closed file open: it syncs before it opens the next."""
+    """As above, for a writer that had the closed file open: it syncs before it opens the next."""
     run = run_preloaded(_sleep_and_append, log, kinds=(Kind.DATA_SYNC, Kind.OPEN), names_end=".dat")
     assert run.calls[run.result :][:2] == [Kind.DATA_SYNC, Kind.OPEN]
 
 
 def _sleep_and_append(log: Path) -> int:
-    """How many calls it made before it woke."""
+    """Return the number of calls it made before it woke."""
     with Writer(log) as sleeper:
         sleeper.append(b"1")
         Child(_cut_over, log).join()
@@ -86,7 +86,7 @@ def _cut_over(log: Path) -> None:
 
 @pytest.mark.slow
 def test_a_lock_was_freed_under_a_descriptors_number_that_was_another_files_by_then(log: Path) -> None:
-    """The unlock must come before the close: the number may be given to another thread's file at once."""
+    """The unlock must come before the close: another thread's file may get the number at once."""
     kinds = (Kind.LOCK, Kind.UNLOCK, Kind.CLOSE)
     calls = run_preloaded(_append_to_a_removed_file, log, kinds=kinds, names_end="00000001.dat (deleted)").calls
     locks = calls[: calls.index(Kind.CLOSE)]
@@ -215,7 +215,7 @@ def test_a_fork_between_opening_and_registering_left_the_child_a_descriptor(log:
 
 
 def _writable_descriptors(log: Path) -> int:
-    """How many this process has of the log's files; of other files, the garbage of other tests may hold some."""
+    """Count this process's descriptors of the log's files; garbage of other tests may hold some of other files."""
     count = 0
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -305,7 +305,7 @@ def test_a_backlog_kept_the_event_loop_to_itself(log: Path) -> None:
 
 @pytest.mark.slow
 def test_children_that_listed_the_directory_together_took_it_for_empty(log: Path) -> None:
-    """They shared the position of their parent's descriptor, and one made a first file where there was a log."""
+    """The children shared the position of their parent's descriptor, and one made a first file in an existing log."""
     with Writer(log) as writer:
         for _ in range(28):
             writer.append(b"x")
@@ -375,7 +375,7 @@ def test_an_interrupt_between_reading_and_giving_lost_what_was_read(log: Path) -
     )
     interrupts, found = map(int, done.stdout.split())
     assert interrupts > 0
-    # One that was on its way when the signal came may be lost to the loop, and no more than that.
+    # Each signal may lose the one record that was on its way to the loop, and no more.
     assert count - interrupts <= found <= count
 
 
@@ -391,7 +391,7 @@ def test_a_reader_at_the_end_waited_in_a_file_that_a_dead_cutover_had_only_named
 
 
 def test_leaving_a_loop_over_tail_closed_the_reader(log: Path) -> None:
-    """`yield from` closes what it delegates to, where that can be closed."""
+    """`yield from` closes the object that it delegates to, if that can be closed."""
     with Writer(log) as writer, Reader(log) as reader:
         writer.append_many([b"1", b"2", b"3"])
         for entry in reader.tail(0):
@@ -465,7 +465,7 @@ def test_a_flipped_bit_in_the_next_number_left_out_a_file_in_silence(tmp_path: P
 
 
 def test_a_reader_showed_bytes_that_a_power_cut_had_spoilt(tmp_path: Path) -> None:
-    """What was flushed and not synced is not all there, and another boot wrote the header last."""
+    """Some of the flushed, unsynced bytes are missing, and another boot wrote the header last."""
     log = tmp_path / "log"
     with Writer(log) as writer:
         writer.append(b"synced")
