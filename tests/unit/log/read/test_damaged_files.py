@@ -262,7 +262,7 @@ def test_a_directory_that_is_a_file_and_a_missing_one(tmp_path: Path, use: Calla
 
 
 def test_a_directory_without_permission(tmp_path: Path) -> None:
-    """In a child that runs as user nobody, because root is refused nothing."""
+    """In a child without the permissions of root, which nothing is refused to."""
     log = tmp_path / "log"
     with Writer(log) as writer:
         writer.append(b"secret")
