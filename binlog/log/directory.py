@@ -144,8 +144,10 @@ class LogDirectory(Directory):
         return Identity(status.st_dev, status.st_ino)
 
     def lookup_place(self, name: str) -> tuple[int, str]:
-        """Return a descriptor and a path for openat(2) in C: the path if it leads here, or else the name in this
-        directory."""
+        """Return a descriptor and a path for openat(2) in C.
+
+        It is the file's path if that leads here, or else its name in this directory.
+        """
         try:
             status = os.stat(self.absolute)
         except OSError:
