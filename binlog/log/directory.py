@@ -144,7 +144,10 @@ class LogDirectory(Directory):
         return Identity(status.st_dev, status.st_ino)
 
     def lookup_place(self, name: str) -> tuple[int, str]:
-        """Return what openat(2) needs to open a file in C: the path if it leads here, or else this descriptor."""
+        """Return a descriptor and a path for openat(2) in C.
+
+        It is the file's path if that leads here, or else its name in this directory.
+        """
         try:
             status = os.stat(self.absolute)
         except OSError:
@@ -292,7 +295,7 @@ class LogDirectory(Directory):
         return believe_status(header, lambda: self._following(header))
 
     def believed_header(self, fd: int, number: int) -> tuple[LogHeader, LogHeader]:
-        """Return the header of a file whose lock is held, as stored, and again with the fields that are believed.
+        """Return the header of a locked file, as stored, and again with the fields that are believed.
 
         Raises: CorruptError, VersionError, AccessError.
         """

@@ -141,7 +141,7 @@ static int is_buffered(const struct binlog_reading *reading, uint64_t number)
     return number >= reading->first && number - reading->first < reading->buffered;
 }
 
-/* Moves to the entry whose range has `offset`, and buffers it.  Returns 0 if there is none with its checksum. */
+/* Moves to the entry of the range that has `offset`, and buffers it.  Returns 0 if there is none with its checksum. */
 static int seek_entry(struct binlog_reading *reading, uint64_t offset, uint64_t count)
 {
     struct binlog_index_state *ranges = &reading->ranges;
@@ -177,7 +177,7 @@ int covered_is_buffered(const struct binlog_reading *reading, uint64_t offset)
     return offset == reading->ranges.end && is_buffered(reading, reading->number);
 }
 
-/* Moves to the entry whose range has `offset`, buffers the entries from there on, and sets `reading->ranges` to it.
+/* Moves to the entry of the range that has `offset`, buffers the entries from there on, and sets `reading->ranges` to it.
  *
  * Returns 0 if the index has none, 1 if it has; -ESTALE if the index must be opened again. */
 int covered_find(struct binlog_reading *reading, uint64_t offset)

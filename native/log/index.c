@@ -85,7 +85,7 @@ static int entries_add(struct entries *entries, uint64_t offset, uint64_t bytes,
     return 0;
 }
 
-/* Adds entries for a run of whole records whose bytes are in memory. */
+/* Adds entries for a run of whole records in memory. */
 static int entries_add_run(struct entries *entries, const uint8_t *data, const struct range *run)
 {
     uint64_t at = run->from, count = run->count, records;

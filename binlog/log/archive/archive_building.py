@@ -160,7 +160,7 @@ def repair_archive(directory: LogDirectory, number: int, *, dry_run: bool) -> li
 def _repair_parts(
     directory: LogDirectory, file: OpenedFile, number: int, *, dry_run: bool
 ) -> list[tuple[str, int, str, str]]:
-    """Write an archive again if a part of it is damaged whose content is known from its frames."""
+    """Write an archive again if a damaged part of it can be rebuilt from its frames."""
     archive = _archive(file)
     end, faults = archive.end, list(archive.faults)
     if not faults:

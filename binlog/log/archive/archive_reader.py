@@ -64,7 +64,7 @@ def corrected_start(start: bytes) -> bytes | None:
 
 
 def end_from_frames(fd: int, start: bytes, path: str) -> ArchiveEnd | None:
-    """Return what the archive's end should have, by its frames; None if they are damaged or do not have the whole file.
+    """Return the archive's end as its frames imply it; None if they are damaged or do not have the whole file.
 
     start: the frame of the header, as it was written.
     """

@@ -1,1 +1,1 @@
-"""The index of each log file: reading, building and checking it, and verifying what readers get against it."""
+"""The index of a log file: reading, building and checking it, and verifying records with it."""

@@ -117,13 +117,13 @@ class IndexWriter:
         return True
 
     def ranges_at_tail(self, header: LogHeader) -> Ranges | None:
-        """Return what makes entries for records that follow the tail; None if the index does not reach the tail."""
+        """Return a builder of entries for records after the tail; None if the index does not reach the tail."""
         seed = entry_seed(number=header.number, uuid=header.uuid)
         end, sequence = _end(header, self._last(seed))
         return Ranges(end, sequence, seed=seed) if end == header.tail else None
 
     def add(self, entries: bytearray, *, first_sequence: int = 0, time_ns: int = 0) -> None:
-        """Write entries whose records are now in the log.
+        """Write entries for records that are now in the log.
 
         first_sequence: added to the sequence number of each entry.
         time_ns: a time at which the records were in the file, if the file may have changed last before it.

@@ -245,7 +245,7 @@ def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:
 
 
 def _check_pair(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
-    """Report what is wrong between two consecutive files, read twice because writers may continue the log meanwhile."""
+    """Report problems between two consecutive files, read twice because writers may continue the log meanwhile."""
     if not list(_pair_problems(before, header, directory)):
         return
     try:

@@ -99,7 +99,7 @@ class GapRepair:
             return repair.done
 
     def _recovered_header(self, fd: int, number: int) -> LogHeader | None:
-        """Recover a file whose lock is held, and return its header; None if recovery refuses it."""
+        """Recover a locked file, and return its header; None if recovery refuses it."""
         directory, path = self._directory, self._directory.log_path(number)
         _, header = directory.believed_header(fd, number)
         verdict = decide(

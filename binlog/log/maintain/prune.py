@@ -53,7 +53,7 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """What must be kept; None for no limit.  A file is removed if all given limits allow it."""
+    """Limits of retention; None for no limit.  A file is removed if all given limits allow it."""
 
     keep_bytes: int | None = None
     keep_seconds: float | None = None

@@ -150,8 +150,8 @@ class Cursor:
     def waiting(self, timeout: float) -> tuple[Wait, int, int | None]:
         """Return a callable that waits for records, with their file number and first sequence number.
 
-        Call it right after `ready` returned False.  It waits for `timeout` seconds at most, and may return early.
-        If it does not return records, pass what it returned to `waited`.
+        Call it right after `ready` returned False.  It waits for `timeout` seconds at most, and may return early.  If
+        it does not return records, pass its result to `waited`.
         """
         place = self._place
         if place is None:

@@ -102,7 +102,7 @@ class FileReader:
         """Return a callable that waits for the doorbell, for `timeout` seconds at most; it may return early.
 
         If a native writer appended, it returns the records from `offset` on, without another read of the header.  If
-        not, pass what it returned to `waited`.
+        not, pass its result to `waited`.
         """
         bell, seen = self.doorbell_and_seen()
         return bell.waiting(self.header_cache.address, seen, timeout, offset, self._record_bytes_max)

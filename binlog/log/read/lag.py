@@ -22,7 +22,7 @@ _LOGS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a reader at a ref has yet to read.
+    """The records and bytes between a reader's ref and the tail.
 
     records: None if a file has no count, because another program made it.  bytes: with the records' lengths.
     """

@@ -64,7 +64,7 @@ class Since:
 
     @property
     def time_ns(self) -> int:
-        """Nanoseconds since 1970 UTC, 0 for what is before that."""
+        """Nanoseconds since 1970 UTC, 0 for earlier times."""
         assert not isinstance(self.time, timedelta)
         if isinstance(self.time, datetime):
             whole = self.time.replace(microsecond=0).timestamp()

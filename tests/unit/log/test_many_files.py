@@ -1,4 +1,4 @@
-"""What looks at a whole log takes steps in proportion to its files, and lists its directory a fixed number of times."""
+"""Operations on a whole log take time in proportion to its files, and list its directory a fixed number of times."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _make(log: Path, files: int) -> Path:
 
 
 def _calls(look: _Look, log: Path) -> Counter[str]:
-    """What it calls of the interpreter's module of system calls, and of ours, by name."""
+    """Return the calls to the interpreter's module of system calls, and to ours, by name."""
     found: Counter[str] = Counter()
 
     def see(_: FrameType, event: str, called: object) -> None:
@@ -60,19 +60,19 @@ def _calls(look: _Look, log: Path) -> Counter[str]:
 @pytest.mark.parametrize("look", _LOOKS.values(), ids=_LOOKS)
 def test_three_times_as_many_files_take_three_times_as_many_calls(tmp_path: Path, look: _Look) -> None:
     logs = [_make(tmp_path / str(files), files) for files in (10, 30)]
-    for log in logs:  # so that it has imported all it needs
+    for log in logs:  # so that it has imported everything it needs
         look(shutil.copytree(log, tmp_path / f"{log.name}-before"))
     few, many = (_calls(look, log) for log in logs)
     assert 1 <= few["listdir"] == many["listdir"]
     assert many.total() <= 3 * few.total() + 10
 
 
-def test_a_file_with_the_highest_number_is_no_reason_to_look_for_all_before_it(tmp_path: Path) -> None:
+def test_a_file_with_the_highest_number_does_not_cause_a_search_for_all_others(tmp_path: Path) -> None:
     log = _make(tmp_path / "log", 3)
     shutil.copy(log / "00000003.dat", log / "99999999.dat")
 
     def look() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))  # all numbers in between would take more
+        resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))  # trying all numbers in between would take more
         assert list(binlog.file_sizes(log)) == [1, 2, 3, 99999999]
         assert [problem.rule for problem in binlog.check(log)]
 

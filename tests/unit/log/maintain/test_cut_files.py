@@ -17,7 +17,7 @@ from tests.support.logs import read_all
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log of which `check` may still tell something in the end."""
+    """A log in which `check` may report problems at the end of a test."""
     return tmp_path / "log"
 
 

@@ -59,7 +59,7 @@ def _actions(log: Path, *, dry_run: bool = False) -> list[str]:
 
 
 def _check_repaired(log: Path, kept: list[bytes], missing: int, rest: list[bytes]) -> None:
-    """What a log is like in which `missing` records between others were replaced by fillers."""
+    """Check a log in which fillers replaced `missing` records between others."""
     found = read_all(log)
     assert (found[: len(kept)], found[len(kept) + missing :]) == (kept, rest)
     assert all(record.startswith(FILLER) for record in found[len(kept) : len(kept) + missing])

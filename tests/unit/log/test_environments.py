@@ -1,4 +1,4 @@
-"""Places that lack something: /proc, a plain file under a log file's name, a mount that may be written to, threads."""
+"""Environments that lack something: /proc, a plain file under a log file's name, a writable mount, threads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_log_is_read_without_proc_and_written_only_with_it(log: Path) -> None:
         on_a_small_disk(Path("/proc"), work)
 
 
-def test_a_symbolic_link_under_a_log_files_name_is_told_as_such(tmp_path: Path) -> None:
+def test_a_symbolic_link_under_a_log_files_name_is_reported_as_such(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Writer(log) as writer:
         for record in (b"1", b"2"):
@@ -55,7 +55,7 @@ def test_a_symbolic_link_under_a_log_files_name_is_told_as_such(tmp_path: Path) 
     assert [entry.data for entry in Reader(log)] == [b"1", b"2"]
 
 
-def test_repair_tells_what_it_would_do_on_a_read_only_mount(tmp_path: Path) -> None:
+def test_a_dry_run_of_repair_reports_on_a_read_only_mount(tmp_path: Path) -> None:
     def work() -> None:
         log = tmp_path / "log"
         with Writer(log, prepare_bytes=4096) as writer:

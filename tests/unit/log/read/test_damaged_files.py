@@ -1,4 +1,4 @@
-"""Damaged and hostile files: a clear error of our own, nothing lost, everything before the damage readable."""
+"""Damaged and hostile files: one of our own errors, and every record before the damage is readable."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _overwrite(path: Path, offset: int, data: bytes) -> None:
 
 
 def _read(log: Path, *, verify: bool = True) -> tuple[list[bytes], BinlogError]:
-    """What can be read, and the error that ends it."""
+    """Return the records that can be read, and the error that ends reading."""
     found: list[bytes] = []
     try:
         found.extend(entry.data for entry in Reader(log, verify=verify))
@@ -46,7 +46,7 @@ def _read(log: Path, *, verify: bool = True) -> tuple[list[bytes], BinlogError]:
 
 
 def _refused(log: Path) -> BinlogError:
-    """A writer's refusal, which changes nothing."""
+    """Check that a writer refuses the log, and changes nothing."""
     before = {path.name: path.read_bytes() for path in log.iterdir()}
     with pytest.raises(BinlogError) as caught, Writer(log) as writer:
         writer.append(b"more")
@@ -61,7 +61,7 @@ def test_a_length_that_is_negative_or_past_the_tail(log: Path, length: int) -> N
     assert found == RECORDS[:4]
     assert isinstance(error, CorruptError)
     assert (error.rule, error.offset, Path(error.path).name) == ("length", PLACES[1], "00000002.dat")
-    # They are one range of the index, and nothing tells which of its records is damaged.
+    # They are one range of the index, and nothing shows which of its records is damaged.
     found, error = _read(log)
     assert found == RECORDS[:3]
     assert isinstance(error, CorruptError)
@@ -74,7 +74,7 @@ def test_a_length_that_is_negative_or_past_the_tail(log: Path, length: int) -> N
 def test_a_truncated_file(log: Path, file_bytes: int, readable: int) -> None:
     os.truncate(log / "00000002.dat", file_bytes)
     found, error = _read(log)
-    assert found == RECORDS[:3]  # what is left of a range is not read as if it were whole
+    assert found == RECORDS[:3]  # a part of a range is not read as if it were whole
     assert isinstance(error, CorruptError)
     assert (error.rule, error.offset) == ("truncated", file_bytes)
     found, error = _read(log, verify=False)
@@ -97,7 +97,7 @@ def test_a_file_without_a_whole_header(log: Path, file_bytes: int) -> None:
 
 
 def _not_believed(log: Path, rule: str) -> None:
-    """A field that nothing agrees with: everything is read, it is told, and the next writer puts it right."""
+    """The field contradicts all others: every record is read, check reports it, and the next writer corrects it."""
     assert [entry.data for entry in Reader(log)] == RECORDS
     assert [problem.rule for problem in binlog.check(log)] == [rule]
     with Writer(log) as writer:
@@ -107,13 +107,13 @@ def _not_believed(log: Path, rule: str) -> None:
 
 
 @pytest.mark.parametrize("next_number", [0, 1, 3, 2**32 - 1])
-def test_a_next_number_that_leads_elsewhere(log: Path, next_number: int) -> None:
+def test_a_wrong_next_number(log: Path, next_number: int) -> None:
     _overwrite(log / "00000001.dat", 20, struct.pack(">I", next_number))
     _not_believed(log, "next-number")
 
 
 @pytest.mark.parametrize("next_number", [0, 1, 2**32 - 1])
-def test_a_closed_file_that_no_other_follows_or_is_named(log: Path, next_number: int) -> None:
+def test_a_closed_file_without_a_next_file_and_number(log: Path, next_number: int) -> None:
     _overwrite(log / "00000002.dat", 6, struct.pack(">H", 1))
     _overwrite(log / "00000002.dat", 20, struct.pack(">I", next_number))
     assert {problem.rule for problem in binlog.check(log)} <= {"status", "next-number"}
@@ -123,7 +123,7 @@ def test_a_closed_file_that_no_other_follows_or_is_named(log: Path, next_number:
     assert binlog.check(log) == []
 
 
-def test_a_closed_file_whose_next_is_not_there(log: Path) -> None:
+def test_a_closed_file_whose_next_one_is_missing(log: Path) -> None:
     _overwrite(log / "00000002.dat", 6, struct.pack(">H", 1))
     _overwrite(log / "00000002.dat", 20, struct.pack(">I", 3))
     found, error = _read(log)
@@ -153,7 +153,7 @@ def test_a_next_file_of_another_log(log: Path, tmp_path: Path) -> None:
     assert error.rule == "uuid"
 
 
-def test_a_tail_moved_into_the_space_prepared_shows_no_records(log: Path) -> None:
+def test_a_tail_moved_into_prepared_space_shows_no_records(log: Path) -> None:
     _overwrite(log / "00000002.dat", 8, struct.pack(">Q", 292 + 400))
     assert [entry.data for entry in Reader(log)] == RECORDS
     assert [problem.rule for problem in binlog.check(log)] == ["tail"]
@@ -162,7 +162,7 @@ def test_a_tail_moved_into_the_space_prepared_shows_no_records(log: Path) -> Non
 
 
 @pytest.mark.parametrize("tail", [0, 255, 280, 2**40, 2**63, 2**64 - 1])
-def test_a_tail_that_cannot_be(log: Path, tail: int) -> None:
+def test_an_impossible_tail(log: Path, tail: int) -> None:
     _overwrite(log / "00000002.dat", 8, struct.pack(">Q", tail))
     _not_believed(log, "tail")
 
@@ -213,7 +213,7 @@ def test_poison_stops_every_writer_and_no_reader(log: Path) -> None:
     assert [problem.rule for problem in binlog.check(log)] == ["poison"]
 
 
-def test_other_names_in_the_directory_are_left_alone(log: Path) -> None:
+def test_other_files_in_the_directory_are_not_touched(log: Path) -> None:
     others = ["notes.txt", "1.dat", "00000003.dat.tmp", "1.idx", ".hidden"]
     for name in others:
         (log / name).write_bytes(b"mine")
@@ -237,7 +237,7 @@ def _a_pipe(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [_a_directory, _a_link, _a_pipe])
-def test_a_name_that_is_no_file_does_not_hang_or_crash(log: Path, make: Callable[[Path], None]) -> None:
+def test_a_name_of_no_regular_file_does_not_hang_or_crash(log: Path, make: Callable[[Path], None]) -> None:
     with Writer(log) as writer:
         writer.cutover()
     (log / "00000003.dat").unlink()
@@ -251,18 +251,18 @@ def test_a_name_that_is_no_file_does_not_hang_or_crash(log: Path, make: Callable
 
 
 @pytest.mark.parametrize("use", [Writer, Reader, binlog.check, binlog.stat])
-def test_a_directory_that_is_a_file_and_one_that_is_not_there(tmp_path: Path, use: Callable[[Path], object]) -> None:
+def test_a_directory_that_is_a_file_and_a_missing_one(tmp_path: Path, use: Callable[[Path], object]) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(AccessError) as caught:
         use(tmp_path / "file")
     assert isinstance(caught.value, OSError)
-    # A writer makes the directory, but not what it is to lie in.
+    # A writer makes the directory, but not its parent.
     with pytest.raises(AccessError if use is Writer else NotFoundError):
         use(tmp_path / "missing" / "log")
 
 
 def test_a_directory_without_permission(tmp_path: Path) -> None:
-    """In a child that is nobody, since root is refused nothing."""
+    """In a child without the permissions of root, which nothing is refused to."""
     log = tmp_path / "log"
     with Writer(log) as writer:
         writer.append(b"secret")

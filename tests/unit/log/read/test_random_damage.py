@@ -1,4 +1,4 @@
-"""Valid files changed at random, and random bytes: no crash, no hang, no error but ours, and no wrong record."""
+"""Valid files with random changes, and random bytes: no crash, no hang, only our own errors, and no wrong record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Change = Callable[[bytearray], None]
 
 @functools.cache
 def _sound() -> tuple[Path, dict[Ref, bytes]]:
-    """A log of two files, and what lies where in it."""
+    """A log of two files, and its records by offset."""
     log = Path(tempfile.mkdtemp()) / "log"
     with Writer(log, prepare_bytes=4096) as writer:
         first = writer.append_many(RECORDS[:6])
@@ -81,7 +81,7 @@ def _repeat(source: int, count: int, target: int) -> Change:
     return change
 
 
-# The first two kilobytes hold all that means anything; beyond is space prepared.
+# Everything that matters is in the first two kilobytes; the rest is prepared space.
 _PLACES = st.integers(0, 2000)
 _PIECES = st.binary(min_size=1, max_size=16)
 _COUNTS = st.integers(1, 300)
@@ -107,7 +107,7 @@ def _read(log: Path, *, verify: bool = True) -> tuple[dict[Ref, bytes], BinlogEr
 
 
 def _use_every_way(log: Path) -> None:
-    """Nothing but our own errors, and an end."""
+    """Check that only our own errors are raised, and that reading ends."""
     binlog.check(log)
     for use in (lambda: binlog.stat(log), lambda: Reader(log, Ref(1, 265)), lambda: Reader(log, Ref(2, 256))):
         try:
@@ -120,7 +120,7 @@ def _use_every_way(log: Path) -> None:
             writer.cutover()
     except BinlogError:
         return
-    # A writer that accepted it must have left a log that a reader accepts as far as that record.
+    # If a writer accepted it, a reader must accept the log as far as that record.
     assert b"appended" in _read(log)[0].values() or binlog.check(log) != []
 
 
@@ -135,7 +135,7 @@ def _first_difference(one: bytes, other: bytes) -> int:
 @example(number=2, changes=[_flip(14, 4)])
 @example(number=1, changes=[_flip(7, 0)])
 @example(number=1, changes=[_truncate(0)])
-def test_a_changed_file_never_gives_a_wrong_record_before_the_change(number: int, changes: list[Change]) -> None:
+def test_a_changed_file_never_shows_a_wrong_record_before_the_change(number: int, changes: list[Change]) -> None:
     sound, records = _sound()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
@@ -158,7 +158,7 @@ def test_a_changed_file_never_gives_a_wrong_record_before_the_change(number: int
                 if ref.number < number or (ref.number == number and ref.offset + 4 + len(record) <= changed_at):
                     assert found.get(ref) == record
         elif len(changes) == 1 and data[256:] == before[256:]:
-            # Only the header differs: what is read is right, though it may end early, and then with an error.
+            # Only the header differs: records are right, though reading may end early, and then with an error.
             assert found.items() <= records.items()
             assert error is not None or found == records
         _use_every_way(log)
@@ -181,7 +181,7 @@ def test_random_bytes_in_place_of_files(contents: list[bytes]) -> None:
 @settings(max_examples=examples(150), print_blob=True)
 @given(st.binary(max_size=800), st.integers(0, 900))
 def test_random_bytes_as_the_body_of_a_jpos_file(body: bytes, tail: int) -> None:
-    """A header that is right, with nothing behind it that must be."""
+    """A valid header, with arbitrary bytes after it."""
     with tempfile.TemporaryDirectory() as folder:
         header = b"\0\0\0\xfc\0\1\0\0" + tail.to_bytes(8, "big") + b"\0\0\0\1\0\0\0\0" + bytes(224)
         (Path(folder) / "00000001.dat").write_bytes(header + body)
