@@ -1,4 +1,4 @@
-"""Engines whose process closed all its descriptors: they refuse, and touch no file of the program's."""
+"""If a process has closed all its descriptors, its engines refuse calls and write to no other file."""
 
 from __future__ import annotations
 

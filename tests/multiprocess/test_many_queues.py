@@ -1,4 +1,4 @@
-"""Stores of more queues than a process may have files open."""
+"""Commit logs with more queues than a process may have files open."""
 
 from __future__ import annotations
 

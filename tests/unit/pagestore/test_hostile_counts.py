@@ -1,4 +1,4 @@
-"""Counts and numbers in a store's files that nothing in them bears out: refused at once, in little memory."""
+"""Counts and numbers that a store's files contradict: they are refused at once, with little memory."""
 
 from __future__ import annotations
 

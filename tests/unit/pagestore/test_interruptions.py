@@ -1,4 +1,4 @@
-"""Ctrl-C at each place of a call: the store is usable or poisoned, and a transaction is done whole, or not at all."""
+"""An interrupt at every position of a call: the store is usable or poisoned, and a transaction is atomic."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.support.twice import AGAIN_SECONDS, raising_twice, swallowed
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """A folder in memory: the disk does not matter here."""
     return in_memory
 
 
 class Stage:
-    """What a call is made with: a store, and a transaction that got a message and puts two."""
+    """The arguments of a call: a store, and a transaction with one message got and two put."""
 
     def __init__(self, path: Path) -> None:
         self.store = PageStore(path, SMALL)
@@ -67,9 +67,9 @@ def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, name: str) 
 
 
 def _interrupt(path: Path, name: str, at: int) -> bool | None:
-    """Interrupt a call at one of its places, then look at what there is.
+    """Interrupt a call at one position, and check the store.
 
-    Returns whether the store was usable, and not poisoned; None if the call has no such place.
+    Returns whether the store was usable and not poisoned, or None if the call has no such position.
     """
     stage = Stage(path)
     interruption = Interruption(at)

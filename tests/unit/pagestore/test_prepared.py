@@ -1,4 +1,4 @@
-"""Transactions that are prepared, and messages that queues share."""
+"""Prepared transactions, and shared messages."""
 
 from __future__ import annotations
 

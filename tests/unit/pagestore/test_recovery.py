@@ -1,4 +1,4 @@
-"""Opening a store that a crash left, or damage."""
+"""Opening a page store after a crash or damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGE = PageStoreOptions(cache_pages=8, log_bytes=1 << 20)
 
 
 def _records(path: Path) -> list[tuple[int, int]]:
-    """Where the records of the log lie."""
+    """Return the offsets of the records in the log."""
     data = (path / "transaction.log").read_bytes()
     start = parse_log_start(data, "log")
     found, at = [], RECORDS_AT
@@ -141,7 +141,7 @@ def test_the_map_of_another_generation_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_creation_is_finished(tmp_path: Path) -> None:
-    """Its files appear one by one."""
+    """Its files appear one after the other."""
     with PageStore(tmp_path / "whole") as store:
         whole = killed(store)
     with PageStore(tmp_path / "first", SMALL):

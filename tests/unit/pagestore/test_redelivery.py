@@ -1,4 +1,4 @@
-"""Messages of a page store that are given again: with a count that survives the process, a delay, and not for ever."""
+"""Redelivery in a page store: delivery counts that survive the process, delays, and dead letters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIONS = PageStoreOptions(mode=Mode.FLUSH, deliveries_max=5)
 
 
 def _dies(path: Path, work: Callable[[PageStore], object]) -> None:
-    """Have a process open the store, do something, and be killed."""
+    """Run a process that opens the store, does something, and is killed."""
     killed_after(lambda: work(PageStore(path, OPTIONS)))
 
 
@@ -41,7 +41,7 @@ def _get(store: PageStore, queue: str = "q") -> tuple[Transaction, Message | Non
 
 
 def _taken(store: PageStore, queue: str = "q") -> tuple[bytes, int]:
-    """A message that is removed: its body, and how often it was given before."""
+    """Get and remove a message, and return its body and its delivery count."""
     got = take(store, queue)
     assert got is not None
     return got.body, got.delivery_count
@@ -108,7 +108,7 @@ def test_other_messages_are_delivered_during_a_delay(tmp_path: Path) -> None:
         for wrong in (-1.0, float("nan")):
             with pytest.raises(ValueError, match="delay"):
                 store.transaction().rollback(delay=wrong)
-        store.delete_queue("q")  # what waits is nobody's
+        store.delete_queue("q")  # a waiting message is not taken
     assert check_page_store(path) == []
 
 
@@ -122,7 +122,7 @@ def test_the_last_rollback_makes_a_message_a_dead_letter(tmp_path: Path) -> None
             assert got is not None, turn
             transaction.rollback(delay=0)
         assert (store.waiting_count("q"), store.waiting_count("dead")) == (0, 1)
-        for _ in range(4):  # dead letters do not die
+        for _ in range(4):  # dead letters stay
             transaction, got = _get(store, "dead")
             assert got is not None
             transaction.rollback(delay=0)
@@ -164,7 +164,7 @@ def test_rollback_of_a_prepared_transaction_counts_deliveries(tmp_path: Path) ->
 
 
 def test_counts_do_not_apply_to_a_queue_created_later(tmp_path: Path) -> None:
-    """It has the pages and the keys of the one that was deleted."""
+    """The new queue has the pages and keys of the deleted one."""
     path = _filled(tmp_path / "s", b"one")
     _dies(path, _get)
     with PageStore(path, OPTIONS) as store:

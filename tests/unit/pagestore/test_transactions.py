@@ -196,7 +196,7 @@ def test_a_flushed_commit_survives_a_kill_and_a_checkpoint_syncs_it(tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_flushed_commit_is_synced_soon_even_after_a_late_one(tmp_path: Path) -> None:
-    """The log's thread synced that one before the thread that appended it noted that it had rung."""
+    """Regression: the log's thread synced the earlier record before the appending thread noted that it had rung."""
     with page_store(tmp_path / "store", PageStoreOptions(mode=Mode.FLUSH)) as store:
         until(lambda: not store._log.worker.is_rung)
         with slow_after("put", 0.3):
@@ -207,7 +207,7 @@ def test_a_flushed_commit_is_synced_soon_even_after_a_late_one(tmp_path: Path) -
 
 
 def test_equal_messages_of_one_transaction_are_stored_once(tmp_path: Path) -> None:
-    """In its order in each queue; one that a queue has twice is stored for each of the two."""
+    """It keeps its order in each queue; if one queue gets it twice, it is stored twice."""
     body, other = b"b" * 50_000, b"between"
     with PageStore(tmp_path / "one") as store:
         store.create_queue("a")

@@ -1,4 +1,4 @@
-"""What becomes of a transaction whose commit fails: what cannot be durable is rolled back, of the rest it is said."""
+"""If a commit fails, its transaction is rolled back, unless the commit may be durable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_A_USER = 200
 
 
 def _left(path: Path) -> tuple[list[bytes], list[int]]:
-    """What the next process finds: messages, and the transactions that nobody had ended."""
+    """Return what the next process finds: messages and transactions that have not ended."""
     with paging(crashed(path)) as (opened, _):
         return depage_all(opened), [each.tx_id for each in opened.loaded.failed]
 
@@ -78,13 +78,13 @@ def test_a_commit_of_unknown_outcome_is_reported_and_not_rolled_back(
         transaction = opened.manager.begin()
         store.page(b"mine", transaction)
         store.sync()
-        opened.journal._appender._group.by_caller = True  # so that it commits by what fails here
+        opened.journal._appender._group.by_caller = True  # so that it commits by the call that fails here
         with syncs_that_fail(monkeypatch, ".jnl"), pytest.raises(PoisonedError, match="may be committed"), transaction:
             pass
         for call in (transaction.commit, transaction.rollback, lambda: store.page(b"more", transaction)):
             with pytest.raises(PoisonedError, match="may be committed"):
                 call()
-        with pytest.raises(PoisonedError):  # who depages does not wait for it
+        with pytest.raises(PoisonedError):  # depaging does not wait for it
             depage_all(opened)
         assert transaction.state is Outcome.OPEN
         assert _left(tmp_path / "paging") == ([b"message", b"mine"], [])
@@ -104,10 +104,10 @@ def test_an_exception_of_a_commit_leaves_its_block(tmp_path: Path, monkeypatch: 
                 first.append(error)
                 raise
 
-        opened.journal._appender._group.by_caller = True  # so that it commits by what fails here
-        with syncs_that_fail(monkeypatch, ".jnl"), pytest.raises(PoisonedError) as told, transaction:
+        opened.journal._appender._group.by_caller = True  # so that it commits by the call that fails here
+        with syncs_that_fail(monkeypatch, ".jnl"), pytest.raises(PoisonedError) as raised, transaction:
             commit()
-        assert told.value is first[0]
+        assert raised.value is first[0]
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -1,4 +1,4 @@
-"""Pages, and what was acknowledged of them, that are not what was written: told, kept, and nothing else is lost."""
+"""Damaged pages and acknowledgements: they are reported and kept, and nothing else is lost."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_page_of_nothing_but_zeros_was_never_written(tmp_path: Path) -> None:
 
 
 def test_a_page_end_that_contradicts_the_size_is_not_trusted(tmp_path: Path) -> None:
-    """A byte of memory is taken for each message that a page says it has."""
+    """Each message that a page claims to have takes a byte of memory."""
     with paging(tmp_path) as (_, store):
         store.start_paging()
         page_all(store, numbered(3))
@@ -90,7 +90,7 @@ def test_a_page_end_that_contradicts_the_size_is_not_trusted(tmp_path: Path) -> 
 
 
 def _acknowledged(path: Path) -> Path:
-    """A page of which every other message was acknowledged; the file that says so."""
+    """Create a page in which every other message was acknowledged, and return the file that says so."""
     with paging(path) as (opened, store):
         store.start_paging()
         page_all(store, numbered(10))
@@ -146,7 +146,7 @@ def test_acknowledgements_of_another_page_are_reported_and_quarantined(tmp_path:
 def test_torn_acknowledgements_are_not_damage(tmp_path: Path, left: int, grown_by: int) -> None:
     acks = _acknowledged(tmp_path)
     os.truncate(acks, left)
-    if grown_by and left in (0, 32, 32 + 24):  # by zeros, which stand where nothing of a write reached the disk
+    if grown_by and left in (0, 32, 32 + 24):  # zeros, as after a write that never reached the disk
         os.truncate(acks, left + grown_by)
     there = 0 if left < 32 + 24 else 1
     assert check_paging(tmp_path) == []

@@ -1,4 +1,4 @@
-"""After a failed sync: nothing is believed of what is in memory alone, and all is refused until it is opened anew."""
+"""After a failed sync nothing in memory is trusted, and every call is refused until the paging is opened again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SMALL = PagingOptions(page_bytes=1024)
 
 
 def failed(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> list[bytes]:
-    """A queue of which a sync failed, and what is in it."""
+    """Create a queue with a failed sync, and return its messages."""
     queue = open_queue(path, mode=Mode.FLUSH, options=_SMALL)
     bodies = [b"%03d" % number * 100 for number in range(12)]
     for body in bodies:
@@ -71,7 +71,7 @@ def test_the_next_process_rewrites_files_after_a_failed_sync(
     monkeypatch.setattr(addresses, "write_at", noted)
     with syncs_that_fail(monkeypatch, end), pytest.raises(PoisonedError):
         open_queue(path, options=_SMALL)
-    assert mark.exists(), "what was not written anew is to be by the next one"
+    assert mark.exists(), "the next start must rewrite the files"
     written.clear()
     with open_queue(path, options=_SMALL) as queue:
         assert written == before
@@ -96,7 +96,7 @@ def test_a_failed_sync_at_the_start_makes_the_next_start_rewrite_files(
 
 
 def test_a_poisoned_queue_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed(tmp_path / "first", monkeypatch, PAGE_END)  # what is opened once for all is
+    failed(tmp_path / "first", monkeypatch, PAGE_END)  # opens everything that is opened once per process
     before = descriptors_before()
     failed(tmp_path / "queue", monkeypatch, PAGE_END)
     assert count_descriptors() == before
@@ -168,14 +168,14 @@ def test_a_depaged_page_that_could_not_be_removed_is_not_depaged_again(
         store.page(b"message")
         with monkeypatch.context() as patched:
             patched.setattr(directory, "remove_file", _file_that_stays)
-            assert depage(), "what was delivered is told as that"
+            assert depage(), "the messages were delivered"
             while store.is_paging:
                 with suppress(AccessError):
                     depage()
-            with pytest.raises(AccessError):  # what says that the page was depaged stays as long as the page
+            with pytest.raises(AccessError):  # the record of the depage stays as long as the page
                 depage()
         kept = len(list(tmp_path.rglob(f"*{PAGE_END}")))
-        assert kept == 2, "the one that was depaged, and the empty one behind it"
+        assert kept == 2, "the depaged page, and the empty one after it"
     with paging(tmp_path / "paging") as (opened, store):
         assert not depage()
         assert found == [b"message"]
@@ -202,7 +202,7 @@ def test_pages_that_could_not_be_removed_leave_no_descriptor_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with paging(tmp_path / "first"):
-        pass  # what is opened once for all is
+        pass  # opens everything that is opened once per process
     before = descriptors_before()
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
@@ -264,7 +264,7 @@ def test_a_thread_that_sees_a_failed_sync_finds_the_paging_poisoned(
 def test_a_failure_to_open_the_next_page_poisons_the_paging(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """It was refused once, and then accepted: a write that failed had been forgotten."""
+    """Regression: one call was refused, and the next one accepted, because a failed write was forgotten."""
 
     with paging_that_fails(tmp_path / "paging") as (_, store):
         store.start_paging()
@@ -285,7 +285,7 @@ def _end_a_page_on_a_disk_that_takes_no_end(path: Path) -> None:
         page_all(store, numbered(10))
         (file,) = page_files(store)
         size = file.stat().st_size
-        os.truncate(file, size - 200)  # so that to cut it to where its messages ended is refused as well
+        os.truncate(file, size - 200)  # so that truncating it to the end of its messages is refused as well
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size - 200, hard))  # setrlimit(2): EFBIG; Python ignores SIGXFSZ
         page = store.pages[0]
@@ -298,7 +298,7 @@ def _end_a_page_on_a_disk_that_takes_no_end(path: Path) -> None:
 
 
 def test_a_page_without_its_end_is_readable(tmp_path: Path) -> None:
-    """An OSError that is none of binlog's came out of it."""
+    """Regression: it raised an OSError that is not an error of binlog."""
     Child(lambda: _end_a_page_on_a_disk_that_takes_no_end(tmp_path)).join()
 
 
@@ -331,13 +331,13 @@ def test_a_failed_sync_poisons_the_queue(folder: Path, monkeypatch: pytest.Monke
     for body in bodies(3):
         q.put(body)
     got = q.get()
-    told: list[type[BaseException]] = []
+    errors: list[type[BaseException]] = []
 
     def join() -> None:
         try:
             q.join()
         except PoisonedError as error:
-            told.append(type(error))
+            errors.append(type(error))
 
     joining = threading.Thread(target=join)
     joining.start()
@@ -345,7 +345,7 @@ def test_a_failed_sync_poisons_the_queue(folder: Path, monkeypatch: pytest.Monke
     with syncs_that_fail(monkeypatch, PAGE_END), pytest.raises(PoisonedError):
         q.put(b"last", mode=Mode.SYNC)
     joining.join()
-    assert told == [PoisonedError]
+    assert errors == [PoisonedError]
     transaction = q.transaction()
     transaction.put(b"never")
     for call in (lambda: q.put(b""), q.get, lambda: q.ack(got), lambda: q.nack(got), transaction.commit, q.qsize):
@@ -360,7 +360,7 @@ def test_a_failed_sync_poisons_the_queue(folder: Path, monkeypatch: pytest.Monke
 def test_a_page_removed_during_its_sync_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_written: bool
 ) -> None:
-    """Who removed it left the closing to the thread that synced it, which did not close it if the sync failed."""
+    """Regression: `delete` left the descriptor to the syncing thread, which did not close it if the sync failed."""
     folder = addresses.make_folder(Directory(str(tmp_path)), "a", PageLayout.NATIVE, new_guard("a test"))
     before = descriptors_before()
     page = page_module.Page.create(folder, 1, 1024)

@@ -17,7 +17,7 @@ MESSAGES = numbered(30)
 
 
 def _made(path: Path) -> Path:
-    """A folder of paging with messages in three pages, of which the first ones were acknowledged."""
+    """Create a folder with messages in three pages, and acknowledge the first ones."""
     with paging(path) as (opened, store):
         store.start_paging()
         cursor = opened.manager.cursor(ADDRESS)
@@ -30,7 +30,7 @@ def _made(path: Path) -> Path:
 
 
 def _state(path: Path) -> dict[str, tuple[bytes, int]]:
-    """All that is in a folder: what the files have, and when they were changed."""
+    """Return the contents and modification times of all files."""
     return {str(file): (file.read_bytes(), file.stat().st_mtime_ns) for file in path.rglob("*") if file.is_file()}
 
 
@@ -65,7 +65,7 @@ def test_a_folder_in_use_or_after_a_crash_has_no_problems(tmp_path: Path) -> Non
 
 
 def test_changes_during_an_inspection_are_not_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both between reading the page's messages and what was acknowledged of them, in whatever order they are read."""
+    """The changes are made between reading the messages and the acknowledgements, in either order."""
     with paging(tmp_path) as (opened, store):
         store.start_paging()
         page_all(store, MESSAGES[:3])

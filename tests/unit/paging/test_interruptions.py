@@ -1,4 +1,4 @@
-"""Ctrl-C at each place of a call: the paging is usable or poisoned; nothing is lost, comes twice, or stays for ever."""
+"""An interrupt at every position of a call: paging is usable or poisoned; nothing is lost or delivered twice."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from tests.support.signals import strike
 
 _BEFORE = numbered(20)
 _DELIVERED = 200
-# Where a directory is taken, or given up: an exception in the middle of that is no matter of paging.
+# The positions at which a directory is acquired or released; they do not belong to paging.
 _PAGING = "/binlog/paging/"
-# What is raised while a generator is closed is told as that, and goes no further.
+# An exception that is raised while a generator is closed is reported as unraisable.
 _swallowed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """A folder in memory: the disk does not matter here."""
     return in_memory
 
 
 class Stage:
-    """What a call is made with: a store with messages, its cursor, of which some were given, and a transaction."""
+    """The arguments of a call: a store with messages, its cursor, which has delivered some, and a transaction."""
 
     def __init__(self, path: Path, records: MemoryStore) -> None:
         path.mkdir(exist_ok=True)
@@ -94,9 +94,9 @@ def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, name: str) 
 
 
 def _interrupt(path: Path, name: str, at: int) -> bool | None:
-    """Interrupt a call at one of its places, then look at what there is.
+    """Interrupt a call at one position, and check the paging.
 
-    Returns whether the paging was usable, and not poisoned; None if the call has no such place.
+    Returns whether the paging was usable and not poisoned, or None if the call has no such position.
     """
     records = MemoryStore()
     stage = Stage(path, records)
@@ -128,7 +128,7 @@ def _interrupt(path: Path, name: str, at: int) -> bool | None:
 
 
 def _use(stage: Stage, found: list[bytes]) -> None:
-    """End the transaction, put one more message, and read and acknowledge all."""
+    """End the transaction, put one more message, and read and acknowledge all messages."""
     if stage.transaction.state is Outcome.OPEN:
         stage.transaction.commit()
     stage.store.page(b"behind")
@@ -146,13 +146,13 @@ def _judge(found: list[bytes], stage: Stage) -> None:
     state = stage.transaction.state
     if state is not Outcome.OPEN:
         assert (expected[-1] in kept) == (state is Outcome.COMMITTED)
-    # What the call may have acknowledged.
+    # The messages that the call may have acknowledged.
     missing = [message for message in _BEFORE if message not in kept]
     assert missing in ([], [_BEFORE[3]], [m for m, p in zip(_BEFORE, stage.message_ids, strict=True) if p >> 32 == 1])
 
 
 def _read_and_acknowledge(cursor: PageCursor, found: list[bytes] | None = None) -> list[bytes]:
-    """All messages that can be read and acknowledged, also added to those that were found before."""
+    """Read and acknowledge all messages, and add them to those that were found before."""
     found = [] if found is None else found
     while run := cursor.read():
         for index, message in enumerate(run.messages):
@@ -246,7 +246,7 @@ class QueueStage:
         self.queue = Queue(self.manager, mode=Mode.FLUSH)
 
     def fill(self) -> None:
-        """Put messages, of which some are in memory alone."""
+        """Put messages; memory has some of them."""
         for message in _BEFORE:
             self.queue.put(message)
         self.got = self.queue.get()
@@ -341,7 +341,7 @@ def test_a_signal_handler_cannot_close_the_queue_during_its_sync(
         strike(signal.SIGUSR1)
         sync_file(fd, path)
 
-    stage.manager.drain()  # a sync of another thread would strike anywhere
+    stage.manager.drain()  # a sync of another thread would raise at any position
     held = signal.signal(signal.SIGUSR1, close)
     try:
         with monkeypatch.context() as patched:
@@ -355,7 +355,7 @@ def test_a_signal_handler_cannot_close_the_queue_during_its_sync(
 
 
 def _left(path: Path, records: MemoryStore) -> PagingManager:
-    """A manager to be started where messages were left in pages, of which one was acknowledged whole."""
+    """Create a manager to start, with messages in pages; all of one page were acknowledged."""
     stage = Stage(path, records)
     stage.fill()
     stage.transaction.commit()
@@ -377,7 +377,7 @@ def test_another_manager_can_start_after_an_interrupted_start(tmp_path: Path) ->
             with PagingManager(path, SMALL, store=records, stored=records) as another:
                 found = _read_and_acknowledge(another.cursor(ADDRESS))
         except BusyError:
-            busy += 1  # the exception came after the directory was taken, and before the manager had that
+            busy += 1  # the exception came after the directory was acquired, and before the manager had it
         else:
             assert found[-1] == b"of a transaction"
             assert found[:-1] == _BEFORE[-len(found) + 1 :]

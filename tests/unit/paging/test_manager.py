@@ -1,4 +1,4 @@
-"""The manager: what is in memory, when pages come back, and who has it all."""
+"""The paging manager: memory limits, depaging, and ownership."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_messages_count_until_their_last_reference_is_released(tmp_path: Path) -
         assert manager.memory(ADDRESS).used_bytes == 0
         with pytest.raises(ValueError, match="released already"):
             held.release()
-        assert manager.admit(ADDRESS, bytes(5000)) is not None  # alone it may be larger than the limit
+        assert manager.admit(ADDRESS, bytes(5000)) is not None  # a single message may exceed the limit
 
 
 def test_all_addresses_share_a_memory_limit(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_an_exception_of_deliver_is_reported_and_the_page_stays(tmp_path: Path) 
 
 
 class Delivered:
-    """Holds what it is given, and notes it.  at_once_max: so many were given something at the same time, at most."""
+    """Holds the messages that it gets.  at_once_max: the maximum number of concurrent calls."""
 
     def __init__(self, manager: PagingManager) -> None:
         self._manager = manager
@@ -149,7 +149,7 @@ class Delivered:
             self._at_once -= 1
 
     def wait(self, count: int) -> None:
-        """Until so many more messages were given."""
+        """Wait until this many more messages were delivered."""
         for _ in range(count):
             assert self._there.acquire(timeout=_SECONDS), f"{len(self.held)} messages were given"
 
@@ -178,7 +178,7 @@ def test_a_message_paged_after_a_release_is_depaged(tmp_path: Path) -> None:
         delivered.go_on.set()
         manager.depage_to(delivered)
         late = manager.store("late")
-        late.start_paging()  # nobody releases anything from here on
+        late.start_paging()  # no message is released from here on
         page_all(late, [b"message"])
         delivered.wait(1)
         manager.drain()

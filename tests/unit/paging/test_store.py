@@ -1,4 +1,4 @@
-"""The scenarios that JBoss Messaging's tests hold of a paging store: docs/testing.md has them."""
+"""The scenarios of JBoss Messaging's tests of a paging store; docs/testing.md lists them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_many_producers_and_one_depager(tmp_path: Path, producer_count: int) -> 
             page = store.depage() if store.page_count > 1 or ended == producer_count else None
             if page is None:
                 continue
-            assert Path(page.path).stat().st_size <= PAGE_BYTES + 20  # with what ends it
+            assert Path(page.path).stat().st_size <= PAGE_BYTES + 20  # with the record that ends it
             for message in texts(page):
                 producer, number = message.split(b" ")[0].split(b":")
                 assert message == b"%s:%s " % (producer, number) + bytes(int(number) % 90)

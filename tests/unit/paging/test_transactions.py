@@ -1,4 +1,4 @@
-"""Messages of transactions, and depaging in transactions: docs/testing.md has the scenarios."""
+"""Messages of transactions, and depaging in transactions; docs/testing.md lists the scenarios."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseE
     def run() -> None:
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
+        except BaseException as error:  # noqa: BLE001 - the test checks it
             errors.append(error)
 
     thread = threading.Thread(target=run)
@@ -181,7 +181,7 @@ def test_page_ids_are_not_reused_while_a_depaged_page_is_recorded(tmp_path: Path
         store.start_paging()
         store.page(b"message")
         opened.manager.depage(store.address, lambda *_: None)
-        assert store.depage() is None  # and it dies before the record goes
+        assert store.depage() is None  # and it dies before the record is deleted
         path = crashed(tmp_path / "paging")
     with paging(path) as (opened, store):
         store.start_paging()
@@ -229,7 +229,7 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path)
             assert len(page_files(store)) == 3
             if ending != "death":
                 transaction.commit() if ending == "commit" else transaction.rollback()
-            opened.manager.drain()  # a page that goes while it is copied is none of a crash
+            opened.manager.drain()  # if a page is removed during the copy, the copy is not that of a crash
             after = crashed(path)
             if ending == "commit":
                 while run := cursor.read():
@@ -274,7 +274,7 @@ def test_a_leftover_complete_page_decrements_no_count_twice(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("made_later", [False, True])
 def test_a_later_page_of_another_program_survives_a_complete_one(tmp_path: Path, made_later: bool) -> None:
-    """This process recorded that the page is complete, and died; JBoss Messaging went on, from page 1 again."""
+    """This process recorded that the page is complete, and died; then JBoss Messaging started again at page 1."""
     options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
     after: list[Path] = []
     with paging(tmp_path / "paging", options) as (opened, store):
@@ -303,7 +303,7 @@ def test_a_later_page_of_another_program_survives_a_complete_one(tmp_path: Path,
 
 @pytest.mark.parametrize("kind", ["ours", "theirs", "theirs before it"])
 def test_a_later_page_of_another_program_survives_a_depaged_one(tmp_path: Path, kind: str) -> None:
-    """A record says up to which page this address was depaged; JBoss Messaging has used it since, from page 1 again."""
+    """A record says up to which page this address was depaged; then JBoss Messaging started again at page 1."""
     options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
     after: list[Path] = []
     with paging(tmp_path / "paging", options) as (opened, store):
@@ -355,7 +355,7 @@ def test_a_failed_sync_prevents_commits_and_pages_and_stop_reports_it(tmp_path: 
 
 
 def test_a_failed_page_sync_is_not_retried_by_another_transaction(tmp_path: Path) -> None:
-    """The kernel tells of it once: the second would be committed on a disk that lacks its messages."""
+    """The kernel reports a failure once, so the second transaction would be committed without its messages on disk."""
     closing = contextlib.ExitStack()
     _, store = closing.enter_context(paging(tmp_path))
     store.start_paging()

@@ -1,4 +1,4 @@
-"""A queue for which there may be no more pages, or no more room on the disk."""
+"""A queue with a limit on its pages, or on a full disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue: what comes back, in which order, from memory and from pages, and what its methods promise."""
+"""A queue: the order of messages in memory and in pages, and the promises of its methods."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_queue_has_one_owner_and_refuses_a_forked_child(folder: Path) -> None:
         got = q.get()
         empty = q.transaction()
         calls: list[Callable[[], object]] = [
-            q.get_nowait,  # two messages are in memory, also in the child's
+            q.get_nowait,  # two messages are in memory, also in that of the child
             lambda: q.get(timeout=1),
             lambda: q.put(b"child's"),
             lambda: q.ack(got),
@@ -138,7 +138,7 @@ def test_a_queue_has_one_owner_and_refuses_a_forked_child(folder: Path) -> None:
             for call in calls:
                 with pytest.raises(StateError):
                     call()
-            empty.commit()  # a transaction of nothing does nothing
+            empty.commit()  # an empty transaction does nothing
             q.close()
 
         Child(use_it).join()

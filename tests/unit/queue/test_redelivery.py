@@ -1,4 +1,4 @@
-"""Messages that are given again: after a delay, with a count that survives the process, and not for ever."""
+"""Redelivery: delays, delivery counts that survive the process, and dead letters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.queues import SECONDS, SMALL, bodies, taken
 
 
 def _dies(folder: Path, work: Callable[[Queue], object]) -> None:
-    """Have a process open the queue, do something, and be killed."""
+    """Run a process that opens the queue, does something, and is killed."""
     killed_after(lambda: work(open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5)))
 
 

@@ -1,4 +1,4 @@
-"""Transactions of a queue: all that was put and acknowledged with one is there, or nothing, and in which order."""
+"""Transactions of a queue: atomicity and order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_transaction_is_atomic(folder: Path) -> None:
         with pytest.raises(queue.Empty):
             again.get_nowait()
         again._manager.drain()
-        assert not again._manager.transactions.counts, "what tells of transactions goes with their pages"
+        assert not again._manager.transactions.counts, "transaction records are deleted with their pages"
 
 
 def test_a_rollback_changes_nothing(folder: Path) -> None:

@@ -24,7 +24,7 @@ from binlog.format.pagestore.log import (
 
 SALT = b"saltsalt"
 START = LogStart(2048, 3, SALT, 5)
-# A message is put: its page is new, and a part of its queue's index changes; page 9 is freed.
+# A transaction that puts a message: one new page, a change in the queue's index, and page 9 freed.
 _BODY = bytes.fromhex(
     "01 00 0000 0003 0000 00000007 616263  04 00 0011 0002 0000 00000003 7879  03 00 0000 0000 0000 00000009"
 )

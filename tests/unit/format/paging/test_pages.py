@@ -48,7 +48,7 @@ from binlog.format.paging.store_records import (
 SALT = b"saltsalt"
 NATIVE = PageHeader(7, SALT)
 JBM = PageHeader(7)
-# A page as JBoss Messaging writes it: two messages, of which the second is of the transaction 9.
+# A page as JBoss Messaging writes it: two messages; the second belongs to transaction 9.
 JBM_PAGE = bytes.fromhex("7b 0000000d ffffffffffffffff 68656c6c6f 7d7b 00000009 0000000000000009 21 7d")
 
 _HEADERS = st.sampled_from([NATIVE, JBM])
@@ -56,7 +56,7 @@ _MESSAGES = st.lists(st.builds(PageMessage, st.binary(max_size=60), st.integers(
 
 
 def _packed(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, list[int]]:
-    """The bytes of a page, and where its messages lie."""
+    """Return the bytes of a page, and the offsets of its messages."""
     data, offsets = header.pack(), []
     for message in messages:
         offsets.append(len(data))
@@ -66,7 +66,7 @@ def _packed(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, lis
 
 
 def _plainly(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, str]:
-    """What the plain parser finds: messages, where they end, and why."""
+    """Parse a page with the Python parser; return the messages, their end, and the reason to stop."""
     messages: list[PageMessage] = []
     at = header.size
     while True:
@@ -193,7 +193,7 @@ def test_sectors_lost_in_a_power_cut_are_not_damage() -> None:
     acks, data = _acks_of(100)
     for first in range(SECTOR_BYTES, len(data), SECTOR_BYTES):
         record_at = ACKS_HEADER.size + (first - 2 * ACK_RECORD.size) // ACK_RECORD.size * ACK_RECORD.size
-        for taken_from in (first, record_at):  # nothing of the sector, or what lay there before
+        for taken_from in (first, record_at):  # nothing of the sector, or its earlier contents
             taken = data[:taken_from] + bytes(len(data[taken_from : first + SECTOR_BYTES]))
             taken += data[len(taken) :]
             found = parse_acks(taken, 7, SALT, "acks")

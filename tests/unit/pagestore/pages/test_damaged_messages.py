@@ -1,4 +1,4 @@
-"""Messages that are damaged: they are told, hinder no other, stay until they are removed, and leave nothing then."""
+"""Damaged messages: they are reported, do not block others, and can be removed without a trace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEXT_AT = MESSAGE_PAGE.offset("next") + 3
 
 
 def _damaged(path: Path, *bodies: bytes, message: int = 2, page: int = 0, at: int = _BODY_AT) -> int:
-    """A store of which one message is damaged, in one of its pages; its number."""
+    """Create a store with a damaged page in one message, and return the page's number."""
     with page_store(path) as store:
         put(store, *bodies)
         number = store._content.get(QUEUE).index.entry(message, store._cache).message_page + page
@@ -30,7 +30,7 @@ def _damaged(path: Path, *bodies: bytes, message: int = 2, page: int = 0, at: in
 
 def test_a_damaged_message_does_not_block_others(tmp_path: Path) -> None:
     number = _damaged(tmp_path, b"one", b"two", b"three")
-    for _ in range(2):  # it is told each time that the store was opened
+    for _ in range(2):  # every opening reports it again
         with PageStore(tmp_path, SMALL) as store:
             transaction = store.transaction()
             first = transaction.get(QUEUE)

@@ -1,4 +1,4 @@
-"""What lies in the pages: indexes that grow and shrink, free pages, and what is kept in memory of them."""
+"""The structures in pages: indexes, free pages, and the cache."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_the_cache_respects_its_limit(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
-    """Of eight pages."""
+    """A cache of eight pages."""
     path = tmp_path / "page.db"
     path.write_bytes(b"".join(pack_page(number, b"%d" % number, 2048, 1) for number in range(100)))
     with path.open("r+b") as file:

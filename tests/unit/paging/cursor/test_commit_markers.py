@@ -1,4 +1,4 @@
-"""Many small transactions: pages say by themselves which of them were committed."""
+"""Commit markers: a page records which of its many small transactions were committed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _body(number: int) -> bytes:
 
 
 def _put(opened: OpenedPaging | PagingManager, store: PagingStore, numbers: range, rolled_back: int = 0) -> list[bytes]:
-    """Each in a transaction of its own, of which every so many are rolled back; those that were committed."""
+    """Put each message in its own transaction, roll some back, and return the committed ones."""
     manager = opened.manager if isinstance(opened, OpenedPaging) else opened
     committed = []
     for number in numbers:
@@ -64,7 +64,7 @@ def test_commit_markers_replace_records_of_many_transactions(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_page_gets_a_commit_marker_after_all_its_transactions_ended(tmp_path: Path, *, committed: bool) -> None:
-    """Also one whose message is in the page, and that has not counted it yet."""
+    """This includes a transaction with a message in the page that has not counted it yet."""
     with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)

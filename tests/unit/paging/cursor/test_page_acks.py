@@ -1,4 +1,4 @@
-"""Acknowledgements: when they are durable, what they take, and what becomes of them where something fails."""
+"""Acknowledgements: durability, cost, and failures."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_acknowledgement_during_close_is_durable_or_refused(tmp_path: Path) -
             synced.append(os.fstat(fd).st_size)
             if len(synced) == 1:
                 acknowledging.start()
-                done.wait(0.3)  # it need not end while this goes on
+                done.wait(0.3)  # it need not end during the test
 
         patch.setattr(addresses_module, "sync", sync_and_acknowledge)
         closing.close()
@@ -83,7 +83,7 @@ def test_an_acknowledgement_during_close_is_durable_or_refused(tmp_path: Path) -
 
 
 def test_a_failed_directory_sync_poisons_the_paging(tmp_path: Path) -> None:
-    """The kernel tells of it once: what was done behind it would be believed."""
+    """The kernel reports the failure once, so a later sync would seem to succeed."""
     for fail_at in ("the name of acknowledgements", "the removal of a page", "the end of page mode"):
         _fail_directory(tmp_path / fail_at, fail_at)
 
@@ -116,7 +116,7 @@ def _fail_directory(path: Path, fail_at: str) -> None:
         else:
             cursor = opened.manager.cursor(ADDRESS)
             if fail_at == "the name of acknowledgements":
-                cursor.ack(_first_place(4))  # to that page more is added
+                cursor.ack(_first_place(4))  # this page takes more messages
                 with pytest.raises(PoisonedError):
                     cursor.sync()
             else:
@@ -165,7 +165,7 @@ def test_a_full_disk_refuses_an_acknowledgement_until_there_is_room(tmp_path: Pa
 
 
 class _FullStore(MemoryStore):
-    """A store that has no room while it is told so."""
+    """A store without room while `is_full` is set."""
 
     is_full = False
 
@@ -242,12 +242,12 @@ def test_the_number_of_open_acknowledgement_files_is_limited(tmp_path: Path) -> 
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files of acknowledgements that are synced."""
+    """The names of files of acknowledgements that are synced."""
     return _synced(monkeypatch, ACKS_END)
 
 
 def _synced(monkeypatch: pytest.MonkeyPatch, end: str) -> list[str]:
-    """The names of the files that are synced, if they end so."""
+    """Record the names of synced files with this extension."""
     names: list[str] = []
     sync_file = AddressFolder.sync_file
 
@@ -271,7 +271,7 @@ def test_sync_touches_only_files_with_new_acknowledgements(tmp_path: Path, synce
         assert len(synced) == 10
         synced.clear()
         queue.ack(messages[3], mode=Mode.SYNC)
-        assert synced in (["000000002.acks"], [])  # its page may be gone already, durably
+        assert synced in (["000000002.acks"], [])  # its page may be removed already, durably
         queue.sync()
         assert len(synced) <= 1
         assert messages[3].message_id >> 32 == 2
@@ -319,7 +319,7 @@ def test_acknowledging_again_during_a_removal_creates_no_file(tmp_path: Path) ->
 
 
 def test_acknowledgements_of_lost_messages_apply_to_no_other_message(tmp_path: Path) -> None:
-    """The acknowledgements were synced, and the end of their page was not."""
+    """The acknowledgements were synced, but the end of their page was not."""
     with open_queue(tmp_path / "queue", mode=Mode.FLUSH) as opened:
         for body in bodies(10):
             opened.put(body)
@@ -343,7 +343,7 @@ def test_acknowledgements_of_lost_messages_apply_to_no_other_message(tmp_path: P
 
 @pytest.mark.parametrize("left", ["page", "acks"])
 def test_acknowledgements_do_not_apply_to_a_later_page_of_another_program(tmp_path: Path, left: str) -> None:
-    """JBoss Messaging counts its pages from 1 again, and knows no files beside them."""
+    """JBoss Messaging restarts its page numbers at 1, and ignores the files beside them."""
     options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
     with paging(tmp_path, options) as (opened, store):
         store.start_paging()
@@ -353,7 +353,7 @@ def test_acknowledgements_do_not_apply_to_a_later_page_of_another_program(tmp_pa
         run = read_run(cursor)
         cursor.ack(run.message_id, 3)
     (page,) = tmp_path.glob("*/000000001.page")
-    if left == "acks":  # of a page of which another process acknowledged all, and died before it had removed these
+    if left == "acks":  # of a page that another process acknowledged completely before it died
         page.unlink()
     theirs = [
         b"{" + (8 + len(body)).to_bytes(4) + b"\xff" * 8 + body + b"}" for body in (b"one", b"two", b"three", b"4")

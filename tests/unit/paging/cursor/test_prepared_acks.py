@@ -1,4 +1,4 @@
-"""What a transaction acknowledged that an earlier process prepared."""
+"""Acknowledgements of a transaction that an earlier process prepared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.paging import ADDRESS, numbered, page_files, paging, read_run
 
 
 def _prepared_acks(path: Path, first: int, count: int) -> None:
-    """A page of ten messages, of which some were acknowledged by a transaction that was prepared."""
+    """Create a page of ten messages, of which a prepared transaction acknowledged some."""
     with paging(path) as (opened, store):
         store.start_paging()
         message_ids = [store.append(message) or 0 for message in numbered(10)]
@@ -56,7 +56,7 @@ def test_messages_of_a_rolled_back_acknowledgement_are_delivered_once(tmp_path: 
             while run := cursor.read():
                 found += run.messages
         else:
-            cursor.unacknowledged_count()  # what was acknowledged is looked at, and nothing is given
+            cursor.unacknowledged_count()  # loads the acknowledgements without delivering anything
         _in_doubt(opened).rollback()
         while run := cursor.read():
             found += run.messages
