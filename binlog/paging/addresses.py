@@ -79,8 +79,8 @@ class AddressFolder:
     def sync_file(self, fd: int, path: str, commit: Commit | None = None) -> None:
         """Sync a file of the folder.  No other thread may sync the same file at the same time.
 
-        commit: syncs the file, in one call, so that no exception can hide whether the sync was made. Raises:
-        PoisonedError; after that nothing in the folder becomes durable.
+        commit: syncs the file, in one call, so that no exception can hide whether the sync was made.
+        Raises: PoisonedError; after that nothing in the folder becomes durable.
         """
         # fsync(2): the kernel reports a failure once.  A second sync would report success.
         self.check()
@@ -130,7 +130,8 @@ class AddressFolder:
         """Write the bytes of a file again, and sync it, because an earlier sync may have failed.
 
         fsync(2): after a failed sync the kernel marks the pages as clean, so only another write makes them reach the
-        disk. Raises: AccessError; FullError; PoisonedError.
+        disk.
+        Raises: AccessError; FullError; PoisonedError.
         """
         path, offset = self.directory.file_path(name), 0
         with OpenFile(self.directory, name, writable=True) as fd:
@@ -167,7 +168,8 @@ def make_folder(root: Directory, address: str, layout: PageLayout, guard: Guard)
     """Create the folder of a new address, durably.
 
     Until the address is in it, the folder has a temporary name, because a folder without an address belongs to none.
-    After a PoisonedError the folder may exist. Raises: ValueError; FullError; AccessError; PoisonedError.
+    After a PoisonedError the folder may exist.
+    Raises: ValueError; FullError; AccessError; PoisonedError.
     """
     check_address(address)
     file = AddressFile(address, layout)

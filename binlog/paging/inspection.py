@@ -32,8 +32,8 @@ class PageStat(NamedTuple):
     """The state of one page.
 
     is_closed: no messages are added any more.  acked_count: messages that were acknowledged outside of transactions, or
-    in one that is in tx_acks.  tx_counts, tx_acks: messages and acknowledgements by transaction. deliveries: how often
-    each message was delivered, by its number; messages that were never delivered are omitted.
+    in one that is in tx_acks.  tx_counts, tx_acks: messages and acknowledgements by transaction.
+    deliveries: how often each message was delivered, by its number; messages that were never delivered are omitted.
     """
 
     page_id: int
@@ -111,8 +111,8 @@ def _folder_of(path: str | os.PathLike[str], address: str) -> AddressFolder:
 def read_pages(path: str | os.PathLike[str], address: str) -> Iterator[tuple[int, int, bytes, int]]:
     """Yield each message in the pages of an address: page id, number, message, and transaction id.
 
-    Includes messages that were acknowledged and messages of transactions that were never committed. Raises:
-    NotFoundError; AccessError.
+    Includes messages that were acknowledged and messages of transactions that were never committed.
+    Raises: NotFoundError; AccessError.
     """
     folder = _folder_of(path, address)
     for page_id in folder.ids(PAGE_END):

@@ -19,7 +19,8 @@ def recover_pages(
 
     processed: pages up to this one were depaged.  In the layout of JBoss Messaging this holds only for the page with
     this identity, because JBoss Messaging may have created others with the same numbers since.  complete: pages whose
-    messages were all acknowledged. Raises: AccessError; FullError; PoisonedError.
+    messages were all acknowledged.
+    Raises: AccessError; FullError; PoisonedError.
     """
     has_failed = folder.has_failed
     pages = []

@@ -107,8 +107,8 @@ _UNESCAPED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 class DurableSubscriber(NamedTuple):
     """A durable subscriber: it gets the messages of a topic, including those that are sent while it is not connected.
 
-    client_id, name: identify it.  selector: selects the messages that it gets, None for all. no_local: exclude messages
-    of its own connection.
+    client_id, name: identify it.  selector: selects the messages that it gets, None for all.
+    no_local: exclude messages of its own connection.
     """
 
     client_id: str
