@@ -10,12 +10,12 @@ from contextlib import suppress
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError, PoisonedError, StateError, VersionError
 from binlog.format.paging.names import (
-    ACKS_END,
+    ACKS_EXTENSION,
     ADDRESS_FILE,
     ADDRESS_FILE_BYTES_MAX,
     FAILED_FILE,
-    NEW_END,
-    PAGE_END,
+    NEW_EXTENSION,
+    PAGE_EXTENSION,
     AddressFile,
     check_address,
     is_folder_name,
@@ -55,12 +55,12 @@ class AddressFolder:
         self._syncing_threads: set[int] = set()
         self._is_marked = False
 
-    def ids(self, end: str) -> list[int]:
+    def ids(self, extension: str) -> list[int]:
         """Return the ids of the pages that have a file with this extension, in ascending order.
 
         Raises: AccessError.
         """
-        return sorted(n for name in self.directory.names() if (n := page_number(name, end)) is not None)
+        return sorted(n for name in self.directory.names() if (n := page_number(name, extension)) is not None)
 
     def sync(self) -> None:
         """Make the names in the folder durable.
@@ -174,12 +174,12 @@ def make_folder(root: Directory, address: str, layout: PageLayout, guard: Guard)
     check_address(address)
     file = AddressFile(address, layout)
     name = new_folder_name()
-    new = root.file_path(name + NEW_END)
+    new = root.file_path(name + NEW_EXTENSION)
     try:
-        make_subfolder(root.fd, name + NEW_END, new)
-        root.write_new(os.path.join(name + NEW_END, ADDRESS_FILE), file.pack())
-        root.sync(name + NEW_END)
-        root.rename(name + NEW_END, name)
+        make_subfolder(root.fd, name + NEW_EXTENSION, new)
+        root.write_new(os.path.join(name + NEW_EXTENSION, ADDRESS_FILE), file.pack())
+        root.sync(name + NEW_EXTENSION)
+        root.rename(name + NEW_EXTENSION, name)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
@@ -215,11 +215,11 @@ def find_folders(root: Directory, problems: list[Problem]) -> Iterator[tuple[Dir
 def remove_unfinished_folders(root: Directory) -> None:
     """Remove folders that a process was creating when it died.  They have never had pages.  Raises: AccessError."""
     for name in root.names():
-        if name.endswith(NEW_END) and is_folder_name(name.removesuffix(NEW_END)):
+        if name.endswith(NEW_EXTENSION) and is_folder_name(name.removesuffix(NEW_EXTENSION)):
             with own_errors(root.path, "removing unfinished folders"):
                 shutil.rmtree(name, dir_fd=root.fd)
 
 
 def last_known_id(folder: AddressFolder) -> int:
     """Return the highest id of any page or file of acknowledgements in the folder, or 0."""
-    return max((*folder.ids(PAGE_END), *folder.ids(ACKS_END)), default=0)
+    return max((*folder.ids(PAGE_EXTENSION), *folder.ids(ACKS_EXTENSION)), default=0)

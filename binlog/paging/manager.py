@@ -299,7 +299,7 @@ class PagingManager(Handle):
 
     def _add(self, folder: AddressFolder) -> PagingStore:
         processed = self._depaging.last_page(folder.address)
-        complete = {place.page_id for _, place in self._complete if place.address == folder.address}
+        complete = {each.page_id for _, each in self._complete if each.address == folder.address}
         commit_markers = {
             each.page_id: (id_, each.rolled_back)
             for id_, each in self._commit_markers

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.format.paging.names import PAGE_END
+from binlog.format.paging.names import PAGE_EXTENSION
 from binlog.paging.inspection import check_paging
 from binlog.paging.options import PagingOptions
 from binlog.queue.queue import Queue
@@ -42,4 +42,4 @@ def taken(queue_: Queue) -> list[bytes]:
 
 def page_count(folder: Path) -> int:
     """Return the number of page files."""
-    return len(list(folder.glob(f"*/*{PAGE_END}")))
+    return len(list(folder.glob(f"*/*{PAGE_EXTENSION}")))

@@ -390,9 +390,9 @@ class PageCursor:
         if deliverable.decided_count == 0:
             return False
         if deliverable.decided_count < len(chunk.messages):
-            chunk_again = self._read_chunk(position, READ_BYTES, deliverable.decided_count)
-            assert chunk_again is not None
-            chunk = chunk_again
+            shorter_chunk = self._read_chunk(position, READ_BYTES, deliverable.decided_count)
+            assert shorter_chunk is not None
+            chunk = shorter_chunk
         for number in deliverable.uncommitted:
             acks.skip(number)
         runs = tuple(Run(page.page_id << 32 | number, messages) for number, messages in deliverable.runs)

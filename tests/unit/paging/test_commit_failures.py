@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import AccessError, FullError, PoisonedError
-from binlog.format.paging.names import PAGE_END
+from binlog.format.paging.names import PAGE_EXTENSION
 from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
 from tests.support.failing import paging_that_fails, raising, syncs_that_fail
@@ -62,7 +62,7 @@ def test_a_failed_page_sync_prevents_the_commit(tmp_path: Path, monkeypatch: pyt
         transaction = opened.manager.begin()
         opened.journal.append_add_tx(transaction.store_tx_id, opened.journal.new_id(), _OF_A_USER, b"")
         store.page(b"never", transaction)
-        with syncs_that_fail(monkeypatch, PAGE_END), pytest.raises(PoisonedError), transaction:
+        with syncs_that_fail(monkeypatch, PAGE_EXTENSION), pytest.raises(PoisonedError), transaction:
             pass
         for call in (transaction.commit, transaction.rollback):
             with pytest.raises(PoisonedError):

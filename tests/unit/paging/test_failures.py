@@ -15,7 +15,7 @@ import pytest
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import AccessError, FullError, PoisonedError
-from binlog.format.paging.names import ACKS_END, ADDRESS_FILE, FAILED_FILE, PAGE_END
+from binlog.format.paging.names import ACKS_EXTENSION, ADDRESS_FILE, FAILED_FILE, PAGE_EXTENSION
 from binlog.format.paging.page_file import PageLayout
 from binlog.paging import addresses
 from binlog.paging import page as page_module
@@ -52,7 +52,7 @@ def failed(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> list[bytes]
     return bodies[1:]
 
 
-@pytest.mark.parametrize("end", [PAGE_END, ACKS_END])
+@pytest.mark.parametrize("end", [PAGE_EXTENSION, ACKS_EXTENSION])
 def test_the_next_process_rewrites_files_after_a_failed_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
@@ -60,7 +60,9 @@ def test_the_next_process_rewrites_files_after_a_failed_sync(
     bodies = failed(path, monkeypatch, end)
     (mark,) = path.rglob(FAILED_FILE)
     assert check_paging(path) == []
-    before = {each.name: each.read_bytes() for each in path.rglob("0*") if each.suffix in (PAGE_END, ACKS_END)}
+    before = {
+        each.name: each.read_bytes() for each in path.rglob("0*") if each.suffix in (PAGE_EXTENSION, ACKS_EXTENSION)
+    }
     written: dict[str, bytes] = {}
     write_at = addresses.write_at
 
@@ -88,7 +90,7 @@ def test_a_failed_sync_at_the_start_makes_the_next_start_rewrite_files(
     path = tmp_path / "queue"
     with open_queue(path, options=_SMALL) as queue:
         queue.put(b"message")
-    with syncs_that_fail(monkeypatch, PAGE_END), pytest.raises(PoisonedError):
+    with syncs_that_fail(monkeypatch, PAGE_EXTENSION), pytest.raises(PoisonedError):
         open_queue(path, options=_SMALL)
     assert list(path.rglob(FAILED_FILE))
     with open_queue(path, options=_SMALL) as queue:
@@ -96,9 +98,9 @@ def test_a_failed_sync_at_the_start_makes_the_next_start_rewrite_files(
 
 
 def test_a_poisoned_queue_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed(tmp_path / "first", monkeypatch, PAGE_END)  # opens everything that is opened once per process
+    failed(tmp_path / "first", monkeypatch, PAGE_EXTENSION)  # opens everything that is opened once per process
     before = descriptors_before()
-    failed(tmp_path / "queue", monkeypatch, PAGE_END)
+    failed(tmp_path / "queue", monkeypatch, PAGE_EXTENSION)
     assert count_descriptors() == before
 
 
@@ -116,7 +118,7 @@ def test_a_failed_sync_during_a_read_poisons_the_queue(tmp_path: Path, monkeypat
             queue.put(b"%d" % number)
         queue.ack(queue.get())
     queue = open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=_SMALL)
-    with syncs_that_fail(monkeypatch, ACKS_END), pytest.raises(PoisonedError):
+    with syncs_that_fail(monkeypatch, ACKS_EXTENSION), pytest.raises(PoisonedError):
         queue.get_nowait()
     _refuses_all(queue)
 
@@ -150,7 +152,7 @@ def test_an_unreadable_address_gets_no_second_folder(tmp_path: Path, monkeypatch
 
 
 def _file_that_stays(directory_fd: int, name: str, path: str) -> None:
-    if name.endswith(PAGE_END):
+    if name.endswith(PAGE_EXTENSION):
         raise AccessError("Input/output error", errno=errno.EIO, path=path)
     remove_file(directory_fd, name, path)
 
@@ -174,12 +176,12 @@ def test_a_depaged_page_that_could_not_be_removed_is_not_depaged_again(
                     depage()
             with pytest.raises(AccessError):  # the record of the depage stays as long as the page
                 depage()
-        kept = len(list(tmp_path.rglob(f"*{PAGE_END}")))
+        kept = len(list(tmp_path.rglob(f"*{PAGE_EXTENSION}")))
         assert kept == 2, "the depaged page, and the empty one after it"
     with paging(tmp_path / "paging") as (opened, store):
         assert not depage()
         assert found == [b"message"]
-        assert not list(tmp_path.rglob(f"*{PAGE_END}"))
+        assert not list(tmp_path.rglob(f"*{PAGE_EXTENSION}"))
 
 
 def test_a_leftover_depaged_page_is_removed_before_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +196,7 @@ def test_a_leftover_depaged_page_is_removed_before_its_record(tmp_path: Path, mo
                     opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages))
             while opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages)):
                 pass
-            assert not list(tmp_path.rglob(f"*{PAGE_END}"))
+            assert not list(tmp_path.rglob(f"*{PAGE_EXTENSION}"))
     assert found == [b"message"]
 
 
@@ -247,7 +249,7 @@ def test_a_thread_that_sees_a_failed_sync_finds_the_paging_poisoned(
                 store.sync()
 
         monkeypatch.setattr(Directory, "make", slowly)
-        with syncs_that_fail(monkeypatch, PAGE_END):
+        with syncs_that_fail(monkeypatch, PAGE_EXTENSION):
             other = threading.Thread(target=sync)
             other.start()
             noting.wait()
@@ -342,7 +344,7 @@ def test_a_failed_sync_poisons_the_queue(folder: Path, monkeypatch: pytest.Monke
     joining = threading.Thread(target=join)
     joining.start()
 
-    with syncs_that_fail(monkeypatch, PAGE_END), pytest.raises(PoisonedError):
+    with syncs_that_fail(monkeypatch, PAGE_EXTENSION), pytest.raises(PoisonedError):
         q.put(b"last", mode=Mode.SYNC)
     joining.join()
     assert errors == [PoisonedError]

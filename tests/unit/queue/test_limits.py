@@ -16,7 +16,7 @@ import pytest
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import FullError
-from binlog.format.paging.names import PAGE_END
+from binlog.format.paging.names import PAGE_EXTENSION
 from binlog.paging.options import PagingOptions, Policy
 from binlog.queue.queue import Queue
 from tests.support.failing import raising
@@ -152,6 +152,6 @@ def test_a_closed_page_respects_page_bytes(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         for number in range(400):
             q.put(b"m" * (number % 97))
-    sizes = [page.stat().st_size for page in folder.glob(f"*/*{PAGE_END}")]
+    sizes = [page.stat().st_size for page in folder.glob(f"*/*{PAGE_EXTENSION}")]
     assert len(sizes) > 5
     assert max(sizes) <= SMALL.page_bytes

@@ -24,7 +24,7 @@ from binlog.format.paging.deliveries_file import (
     pack_delivery,
     parse_deliveries,
 )
-from binlog.format.paging.names import DELIVERIES_END
+from binlog.format.paging.names import DELIVERIES_EXTENSION
 from binlog.paging.cursor import page_deliveries
 from binlog.paging.inspection import check_paging, read_delivery_counts, stat_paging
 from binlog.queue.queue import Queue
@@ -198,8 +198,8 @@ def test_counts_are_removed_with_their_page(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         assert taken(q) == bodies(200)
         q._manager.drain()
-        assert list(folder.rglob(f"*{DELIVERIES_END}")) == []
-    left = next(folder.glob("*/address.txt")).parent / f"000000099{DELIVERIES_END}"
+        assert list(folder.rglob(f"*{DELIVERIES_EXTENSION}")) == []
+    left = next(folder.glob("*/address.txt")).parent / f"000000099{DELIVERIES_EXTENSION}"
     left.write_bytes(b"of a page that has gone")
     with open_queue(folder, options=SMALL):
         assert not left.exists()
@@ -209,7 +209,7 @@ def test_counts_are_removed_with_their_page(folder: Path) -> None:
 def test_a_damaged_count_is_reported_and_ignored(folder: Path, at: int) -> None:
     _filled(folder, 3)
     _dies(folder, lambda q: (q.get(), q.get()))
-    (file,) = folder.rglob(f"*{DELIVERIES_END}")
+    (file,) = folder.rglob(f"*{DELIVERIES_EXTENSION}")
     flip(file, at)
     rules = {problem.rule for problem in check_paging(folder)}
     assert rules == {"deliveries_header" if at < DELIVERIES_HEADER.size else "delivery_crc"}

@@ -15,7 +15,7 @@ from binlog.format.paging.acks_file import (
     parse_acks,
 )
 from binlog.format.paging.names import (
-    ACKS_END,
+    ACKS_EXTENSION,
     AddressFile,
     acks_name,
     check_address,
@@ -224,7 +224,7 @@ def test_file_names_match_jboss_messaging() -> None:
         "000000003.invalidPage",
     )
     assert page_number("000000042.page") == 42
-    assert page_number("000000042.acks", ACKS_END) == 42
+    assert page_number("000000042.acks", ACKS_EXTENSION) == 42
     for name in ("42.page", "000000000.page", "000000042.page.1", "000000042.acks", "address.txt", "٠٠٠٠٠٠٠٤٢.page"):
         assert page_number(name) is None
     assert is_folder_name(new_folder_name())

@@ -12,7 +12,7 @@ import pytest
 
 from binlog import Mode, open_queue
 from binlog.errors import ClosedError, FullError, GoneError, PoisonedError
-from binlog.format.paging.names import ACKS_END, PAGE_END
+from binlog.format.paging.names import ACKS_EXTENSION, PAGE_EXTENSION
 from binlog.format.paging.page_file import PageLayout
 from binlog.paging import addresses as addresses_module
 from binlog.paging.addresses import AddressFolder, Commit
@@ -67,7 +67,7 @@ def test_an_acknowledgement_during_close_is_durable_or_refused(tmp_path: Path) -
 
         def sync_and_acknowledge(fd: int, path: str) -> None:
             sync(fd, path)
-            if not path.endswith(ACKS_END):
+            if not path.endswith(ACKS_EXTENSION):
                 return
             synced.append(os.fstat(fd).st_size)
             if len(synced) == 1:
@@ -243,7 +243,7 @@ def test_the_number_of_open_acknowledgement_files_is_limited(tmp_path: Path) -> 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of files of acknowledgements that are synced."""
-    return _synced(monkeypatch, ACKS_END)
+    return _synced(monkeypatch, ACKS_EXTENSION)
 
 
 def _synced(monkeypatch: pytest.MonkeyPatch, end: str) -> list[str]:
@@ -297,7 +297,7 @@ def test_pages_of_an_earlier_process_are_synced_before_they_are_read(
             queue.put(message)
         queue.sync()
         after = crashed(tmp_path / "queue")
-    synced = _synced(monkeypatch, PAGE_END)
+    synced = _synced(monkeypatch, PAGE_EXTENSION)
     names = [file.name for file in page_files(after)]
     assert len(names) == 4
     with open_queue(after, mode=Mode.FLUSH):
@@ -327,7 +327,7 @@ def test_acknowledgements_of_lost_messages_apply_to_no_other_message(tmp_path: P
         for message in messages[5:]:
             opened.ack(message, mode=Mode.SYNC)
         died = crashed(tmp_path / "queue")
-    (page,) = died.glob(f"*/*{PAGE_END}")
+    (page,) = died.glob(f"*/*{PAGE_EXTENSION}")
     os.truncate(page, page.read_bytes().index(bodies(1, first=5)[0]))
     for _ in range(2):
         with open_queue(died) as opened:
@@ -338,7 +338,7 @@ def test_acknowledgements_of_lost_messages_apply_to_no_other_message(tmp_path: P
     with open_queue(died) as opened:
         assert taken(opened) == bodies(5)
         assert taken(opened) == []
-    assert not list(died.glob(f"*/*{PAGE_END}"))
+    assert not list(died.glob(f"*/*{PAGE_EXTENSION}"))
 
 
 @pytest.mark.parametrize("left", ["page", "acks"])
