@@ -56,7 +56,7 @@ def peek(store: PageStore, queue: str = QUEUE) -> list[bytes]:
     return bodies
 
 
-def killed(what: PageStore | Path) -> Path:
+def copy_after_kill(what: PageStore | Path) -> Path:
     """Copy a store's files, as the next process finds them if this one is killed now."""
     path = Path(what.path) if isinstance(what, PageStore) else what
     copy = path.with_name(f"{path.name}-killed-{next(_copies)}")
@@ -66,9 +66,9 @@ def killed(what: PageStore | Path) -> Path:
     return copy
 
 
-def after_kill(what: PageStore | Path, options: PageStoreOptions = SMALL) -> dict[str, list[bytes]]:
+def contents_after_kill(what: PageStore | Path, options: PageStoreOptions = SMALL) -> dict[str, list[bytes]]:
     """Return the contents of all queues as they would be after a kill."""
-    copy = killed(what)
+    copy = copy_after_kill(what)
     assert check_page_store(copy) == []
     with PageStore(copy, options) as store:
         found = {queue: peek(store, queue) for queue in store.queues}

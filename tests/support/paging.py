@@ -29,22 +29,22 @@ def paging(path: Path, options: PagingOptions = SMALL) -> Iterator[tuple[OpenedP
         yield opened, opened.manager.store(ADDRESS)
 
 
-def crashed(path: Path) -> Path:
+def copy_after_crash(path: Path) -> Path:
     """Copy a folder, as the next process finds it if this one dies now."""
     number = sum(1 for _ in path.parent.iterdir())
     return Path(shutil.copytree(path, path.parent / f"{path.name}-crashed-{number}"))
 
 
-def texts(page: Page) -> list[bytes]:
+def page_messages(page: Page) -> list[bytes]:
     """Return the messages of a page."""
     return [message for message, _ in page.messages()]
 
 
-def depaged(store: PagingStore) -> list[list[bytes]]:
+def depage_pages(store: PagingStore) -> list[list[bytes]]:
     """Depage until page mode ends, and return the messages of each page."""
     found = []
     while page := store.depage():
-        found.append(texts(page))
+        found.append(page_messages(page))
         page.delete()
     return found
 
@@ -74,7 +74,7 @@ def read_all(cursor: PageCursor, *, acknowledged: bool = False) -> list[bytes]:
     return found
 
 
-def numbered(count: int, size: int = 50) -> list[bytes]:
+def numbered_messages(count: int, size: int = 50) -> list[bytes]:
     """Return messages that are all different."""
     return [b"%d " % number + bytes(size) for number in range(count)]
 
@@ -91,7 +91,7 @@ def page_all(store: PagingStore, messages: list[bytes]) -> None:
         assert store.page(message)
 
 
-def joined(pages: list[list[bytes]]) -> list[bytes]:
+def flattened(pages: list[list[bytes]]) -> list[bytes]:
     """Return the messages of all pages."""
     return list(chain.from_iterable(pages))
 

@@ -30,7 +30,7 @@ def bodies(count: int, *, first: int = 0) -> list[bytes]:
     return [b"%06d" % number * 20 for number in range(first, first + count)]
 
 
-def taken(queue_: Queue) -> list[bytes]:
+def get_all(queue_: Queue) -> list[bytes]:
     """Get and acknowledge all messages."""
     found = []
     while not queue_.empty():

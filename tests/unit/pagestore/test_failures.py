@@ -22,7 +22,7 @@ from binlog.storage.directory import Directory
 from binlog.storage.failures import failure, write_failure
 from binlog.storage.files import sync, write_at
 from binlog.storage.native import CommitGroup
-from tests.support.pagestores import QUEUE, SMALL, drain, killed, page_store, peek, put
+from tests.support.pagestores import QUEUE, SMALL, copy_after_kill, drain, page_store, peek, put
 from tests.support.threads import at_once
 
 _LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"
@@ -54,7 +54,7 @@ def calls_that_fail(
         yield failed
 
 
-def _uses(store: PageStore, path: Path) -> list[Callable[[], object]]:
+def _calls(store: PageStore, path: Path) -> list[Callable[[], object]]:
     return [
         lambda: put(store, b"never"),
         lambda: store.transaction().get(QUEUE),
@@ -87,7 +87,7 @@ def test_a_failed_sync_poisons_the_store_until_it_is_opened_again(
         while isinstance(cause, PoisonedError):
             cause = cause.__cause__
         assert isinstance(cause, OSError)
-    for use in _uses(store, tmp_path):
+    for use in _calls(store, tmp_path):
         with pytest.raises(PoisonedError):
             use()
     assert not (tmp_path / "never").exists()
@@ -145,7 +145,7 @@ def test_a_checkpoint_without_space_or_descriptor_is_made_later(
                 with pytest.raises(error):
                     store.checkpoint()
                 put(store, *(b"%d" % number * 500 for number in range(30)))  # enough to make a checkpoint due
-            with PageStore(killed(store), SMALL) as copy:
+            with PageStore(copy_after_kill(store), SMALL) as copy:
                 assert peek(copy) == peek(store)
             store.checkpoint()
         wanted = peek(store)
@@ -157,7 +157,7 @@ def test_recovery_syncs_the_log_before_it_writes_pages(tmp_path: Path, monkeypat
     """The process that wrote the log may have died before its sync, or its sync may have failed."""
     with page_store(tmp_path / "store") as store:
         put(store, b"one", b"two")
-        copy = killed(store)
+        copy = copy_after_kill(store)
     before = (copy / _PAGES).read_bytes()
     sync, events = os.fdatasync, []
 

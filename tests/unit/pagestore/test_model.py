@@ -18,7 +18,7 @@ from binlog.pagestore import PageStore, PageStoreOptions, SwapAddress, SwapStore
 from binlog.storage.group_commit import Mode
 from stress.memory import folder_in_memory
 from tests.support.examples import examples
-from tests.support.pagestores import killed
+from tests.support.pagestores import copy_after_kill
 
 _QUEUES = ("a", "b")
 _OPTIONS = PageStoreOptions(cache_pages=8, log_bytes=16384, mode=Mode.FLUSH)
@@ -208,7 +208,7 @@ class PageStoreMachine(RuleBasedStateMachine):
     @rule(kill=st.booleans())
     def open_anew(self, kill: bool) -> None:
         if kill:
-            copy, swapped = killed(self.store), killed(self.folder / "swap")
+            copy, swapped = copy_after_kill(self.store), copy_after_kill(self.folder / "swap")
             self.store.close()
             self.swap.close()
             for path, left in ((self.path, copy), (self.folder / "swap", swapped)):

@@ -9,7 +9,7 @@ from binlog.errors import NotFoundError, StateError
 from binlog.pagestore import PageStore, PageStoreOptions, Transaction, check_page_store
 from binlog.storage.group_commit import Mode
 from tests.support.interruptions import slow_after
-from tests.support.pagestores import QUEUE, after_kill, drain, page_store, peek, put, take
+from tests.support.pagestores import QUEUE, contents_after_kill, drain, page_store, peek, put, take
 from tests.support.threads import at_once
 from tests.support.waiting import until
 
@@ -45,7 +45,7 @@ def test_messages_of_any_size_round_trip(tmp_path: Path, size: int) -> None:
     body = bytes(range(256)) * (size // 256 + 1)
     with page_store(tmp_path / "store") as store:
         put(store, body[:size])
-        assert after_kill(store) == {QUEUE: [body[:size]]}
+        assert contents_after_kill(store) == {QUEUE: [body[:size]]}
     with page_store(tmp_path / "store") as store:
         assert drain(store) == [body[:size]]
 
@@ -187,7 +187,7 @@ def test_a_flushed_commit_survives_a_kill_and_a_checkpoint_syncs_it(tmp_path: Pa
     with page_store(path, PageStoreOptions(mode=Mode.FLUSH, cache_pages=8, log_bytes=8192)) as store:
         for number in range(100):
             put(store, b"%d" % number * 100)
-        assert len(after_kill(store)[QUEUE]) == 100
+        assert len(contents_after_kill(store)[QUEUE]) == 100
         with store.transaction() as transaction:
             transaction.put(QUEUE, b"synced")
             transaction.commit(mode=Mode.SYNC)

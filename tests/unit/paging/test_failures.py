@@ -31,13 +31,13 @@ from binlog.storage.handle import new_guard
 from tests.support.children import Child
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.failing import paging_that_fails, raising, syncs_that_fail
-from tests.support.paging import numbered, page_all, page_files, paging, texts
+from tests.support.paging import numbered_messages, page_all, page_files, page_messages, paging
 from tests.support.queues import bodies
 
 _SMALL = PagingOptions(page_bytes=1024)
 
 
-def failed(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> list[bytes]:
+def queue_with_failed_sync(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> list[bytes]:
     """Create a queue with a failed sync, and return its messages."""
     queue = open_queue(path, mode=Mode.FLUSH, options=_SMALL)
     bodies = [b"%03d" % number * 100 for number in range(12)]
@@ -57,7 +57,7 @@ def test_the_next_process_rewrites_files_after_a_failed_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     path = tmp_path / "queue"
-    bodies = failed(path, monkeypatch, end)
+    bodies = queue_with_failed_sync(path, monkeypatch, end)
     (mark,) = path.rglob(FAILED_FILE)
     assert check_paging(path) == []
     before = {
@@ -98,13 +98,15 @@ def test_a_failed_sync_at_the_start_makes_the_next_start_rewrite_files(
 
 
 def test_a_poisoned_queue_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed(tmp_path / "first", monkeypatch, PAGE_EXTENSION)  # opens everything that is opened once per process
+    queue_with_failed_sync(
+        tmp_path / "first", monkeypatch, PAGE_EXTENSION
+    )  # opens everything that is opened once per process
     before = descriptors_before()
-    failed(tmp_path / "queue", monkeypatch, PAGE_EXTENSION)
+    queue_with_failed_sync(tmp_path / "queue", monkeypatch, PAGE_EXTENSION)
     assert count_descriptors() == before
 
 
-def _refuses_all(queue: Queue) -> None:
+def _assert_poisoned(queue: Queue) -> None:
     for call in (lambda: queue.put(b""), queue.get_nowait, queue.qsize, queue.empty, queue.join):
         with pytest.raises(PoisonedError):
             call()
@@ -120,7 +122,7 @@ def test_a_failed_sync_during_a_read_poisons_the_queue(tmp_path: Path, monkeypat
     queue = open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=_SMALL)
     with syncs_that_fail(monkeypatch, ACKS_EXTENSION), pytest.raises(PoisonedError):
         queue.get_nowait()
-    _refuses_all(queue)
+    _assert_poisoned(queue)
 
 
 def test_a_failed_journal_poisons_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +132,7 @@ def test_a_failed_journal_poisons_the_queue(tmp_path: Path, monkeypatch: pytest.
         patched.setattr(PageTransactions, "begin", raising(PoisonedError("a sync of the journal failed")))
         with pytest.raises(PoisonedError), queue.transaction() as transaction:
             transaction.put(b"message")
-    _refuses_all(queue)
+    _assert_poisoned(queue)
 
 
 def test_an_unreadable_address_gets_no_second_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +153,7 @@ def test_an_unreadable_address_gets_no_second_folder(tmp_path: Path, monkeypatch
         assert queue.get_nowait().body == b"message"
 
 
-def _file_that_stays(directory_fd: int, name: str, path: str) -> None:
+def _fail_to_remove(directory_fd: int, name: str, path: str) -> None:
     if name.endswith(PAGE_EXTENSION):
         raise AccessError("Input/output error", errno=errno.EIO, path=path)
     remove_file(directory_fd, name, path)
@@ -169,7 +171,7 @@ def test_a_depaged_page_that_could_not_be_removed_is_not_depaged_again(
         store.start_paging()
         store.page(b"message")
         with monkeypatch.context() as patched:
-            patched.setattr(directory, "remove_file", _file_that_stays)
+            patched.setattr(directory, "remove_file", _fail_to_remove)
             assert depage(), "the messages were delivered"
             while store.is_paging:
                 with suppress(AccessError):
@@ -192,7 +194,7 @@ def test_a_leftover_depaged_page_is_removed_before_its_record(tmp_path: Path, mo
                 store.start_paging()
                 store.page(b"message")
                 with monkeypatch.context() as patched:
-                    patched.setattr(directory, "remove_file", _file_that_stays)
+                    patched.setattr(directory, "remove_file", _fail_to_remove)
                     opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages))
             while opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages)):
                 pass
@@ -209,7 +211,7 @@ def test_pages_that_could_not_be_removed_leave_no_descriptor_open(
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         store.page(b"message")
-        monkeypatch.setattr(directory, "remove_file", _file_that_stays)
+        monkeypatch.setattr(directory, "remove_file", _fail_to_remove)
         opened.manager.depage(store.address, lambda *_: None)
         with pytest.raises(AccessError):
             opened.manager.depage(store.address, lambda *_: None)
@@ -270,7 +272,7 @@ def test_a_failure_to_open_the_next_page_poisons_the_paging(
 
     with paging_that_fails(tmp_path / "paging") as (_, store):
         store.start_paging()
-        calls = {"page": partial(page_all, store, numbered(30)), "depage": store.depage}
+        calls = {"page": partial(page_all, store, numbered_messages(30)), "depage": store.depage}
         store.page(b"message")
         with monkeypatch.context() as patched:
             patched.setattr(page_module, "write_at", raising(write_failure(errno.EIO, "a page")))
@@ -281,10 +283,10 @@ def test_a_failure_to_open_the_next_page_poisons_the_paging(
                 again()
 
 
-def _end_a_page_on_a_disk_that_takes_no_end(path: Path) -> None:
+def _close_a_page_on_a_full_disk(path: Path) -> None:
     with paging(path) as (_, store):
         store.start_paging()
-        page_all(store, numbered(10))
+        page_all(store, numbered_messages(10))
         (file,) = page_files(store)
         size = file.stat().st_size
         os.truncate(file, size - 200)  # so that truncating it to the end of its messages is refused as well
@@ -294,14 +296,14 @@ def _end_a_page_on_a_disk_that_takes_no_end(path: Path) -> None:
         page.close()
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         assert page.message_count == 10
-        found = texts(page)
-        assert found == numbered(10)[: len(found)]
+        found = page_messages(page)
+        assert found == numbered_messages(10)[: len(found)]
         assert found
 
 
 def test_a_page_without_its_end_is_readable(tmp_path: Path) -> None:
     """Regression: it raised an OSError that is not an error of binlog."""
-    Child(lambda: _end_a_page_on_a_disk_that_takes_no_end(tmp_path)).join()
+    Child(lambda: _close_a_page_on_a_full_disk(tmp_path)).join()
 
 
 @pytest.mark.parametrize("error", [FullError, AccessError])

@@ -11,12 +11,20 @@ from binlog.paging.addresses import AddressFolder
 from binlog.paging.inspection import check_paging, read_pages, stat_paging
 from binlog.paging.page import Page
 from tests.support.journals import flip
-from tests.support.paging import ADDRESS, crashed, numbered, page_all, page_files, paging, texts
+from tests.support.paging import (
+    ADDRESS,
+    copy_after_crash,
+    numbered_messages,
+    page_all,
+    page_files,
+    page_messages,
+    paging,
+)
 
-MESSAGES = numbered(30)
+MESSAGES = numbered_messages(30)
 
 
-def _made(path: Path) -> Path:
+def _make_folder(path: Path) -> Path:
     """Create a folder with messages in three pages, and acknowledge the first ones."""
     with paging(path) as (opened, store):
         store.start_paging()
@@ -35,7 +43,7 @@ def _state(path: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_a_valid_folder_has_no_problems_and_is_unchanged(tmp_path: Path) -> None:
-    path = _made(tmp_path / "paging")
+    path = _make_folder(tmp_path / "paging")
     before = _state(path)
     found = stat_paging(path)
     assert found.problems == []
@@ -59,7 +67,7 @@ def test_a_folder_in_use_or_after_a_crash_has_no_problems(tmp_path: Path) -> Non
         page_all(store, MESSAGES)
         opened.manager.drain()
         assert check_paging(tmp_path / "paging") == []
-        (last,) = page_files(crashed(tmp_path / "paging"))[-1:]
+        (last,) = page_files(copy_after_crash(tmp_path / "paging"))[-1:]
         os.truncate(last, last.stat().st_size - 7)
         assert check_paging(last.parents[1]) == []
 
@@ -109,7 +117,7 @@ def test_every_changed_byte_of_a_page_is_reported(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_damage_is_reported(tmp_path: Path) -> None:
-    path = _made(tmp_path / "paging")
+    path = _make_folder(tmp_path / "paging")
     folder = page_files(path)[0].parent
     acks = folder / "000000001.acks"
     flip(acks, 3)
@@ -137,7 +145,7 @@ def _rules(path: Path) -> list[str]:
 
 
 def test_a_foreign_folder_is_ignored(tmp_path: Path) -> None:
-    path = _made(tmp_path / "paging")
+    path = _make_folder(tmp_path / "paging")
     folder = page_files(path)[0].parent
     (folder / "address.txt").write_bytes(b"")
     with paging(path) as (opened, store):
@@ -146,4 +154,4 @@ def test_a_foreign_folder_is_ignored(tmp_path: Path) -> None:
         assert len(page_files(folder)) == 3
         store.start_paging()
         store.page(b"in a folder of its own")
-        assert [texts(page) for page in store.pages] == [[b"in a folder of its own"]]
+        assert [page_messages(page) for page in store.pages] == [[b"in a folder of its own"]]

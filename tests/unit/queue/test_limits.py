@@ -20,7 +20,7 @@ from binlog.format.paging.names import PAGE_EXTENSION
 from binlog.paging.options import PagingOptions, Policy
 from binlog.queue.queue import Queue
 from tests.support.failing import raising
-from tests.support.queues import SECONDS, SMALL, bodies, taken
+from tests.support.queues import SECONDS, SMALL, bodies, get_all
 
 
 def test_a_queue_is_full_until_a_page_is_removed(folder: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_full_disk_refuses_one_message_only(folder: Path, monkeypatch: pytest.
             with pytest.raises(FullError):
                 q.put(b"one")
         q.put(b"two")
-        assert taken(q) == [b"two"]
+        assert get_all(q) == [b"two"]
 
 
 def _fill(q: Queue) -> int:
@@ -93,7 +93,7 @@ def test_a_removed_page_does_not_turn_a_full_queue_into_a_full_disk(
 
         monkeypatch.setattr(q, "_append", gone)
         q.put(b"last" * 30, timeout=SECONDS)
-        assert taken(q) == [b"last" * 30]
+        assert get_all(q) == [b"last" * 30]
 
 
 def test_a_full_disk_is_reported_even_if_the_queue_is_full(folder: Path) -> None:
@@ -132,7 +132,7 @@ def test_an_interrupted_put_that_waited_loses_no_message(folder: Path, monkeypat
             q.put(b"one")
         monkeypatch.undo()
         q.put(b"two")
-        assert taken(q) == [b"one", b"two"]
+        assert get_all(q) == [b"one", b"two"]
 
 
 def test_a_transaction_without_room_for_pages_raises_full(folder: Path) -> None:
@@ -142,10 +142,10 @@ def test_a_transaction_without_room_for_pages_raises_full(folder: Path) -> None:
         transaction.put(b"last" * 30)
         with pytest.raises(queue.Full):
             transaction.commit()
-        assert taken(q) == [b"%06d" % number * 20 for number in range(put)]
+        assert get_all(q) == [b"%06d" % number * 20 for number in range(put)]
         q._manager.drain()
         transaction.commit()
-        assert taken(q) == [b"last" * 30]
+        assert get_all(q) == [b"last" * 30]
 
 
 def test_a_closed_page_respects_page_bytes(folder: Path) -> None:

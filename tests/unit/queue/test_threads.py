@@ -13,7 +13,7 @@ import pytest
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import ClosedError
-from tests.support.queues import SMALL, bodies, taken
+from tests.support.queues import SMALL, bodies, get_all
 from tests.support.threads import at_once
 
 
@@ -126,4 +126,4 @@ def test_an_interrupted_put_loses_no_message(folder: Path, monkeypatch: pytest.M
             q.put(b"three")
         q._append = append
         q.put(b"four")
-        assert taken(q) == [b"two", b"three", b"four"]
+        assert get_all(q) == [b"two", b"three", b"four"]

@@ -55,7 +55,7 @@ _HEADERS = st.sampled_from([NATIVE, JBM])
 _MESSAGES = st.lists(st.builds(PageMessage, st.binary(max_size=60), st.integers(-(2**63), 2**63 - 1)), max_size=8)
 
 
-def _packed(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, list[int]]:
+def _pack_page(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, list[int]]:
     """Return the bytes of a page, and the offsets of its messages."""
     data, offsets = header.pack(), []
     for message in messages:
@@ -65,7 +65,7 @@ def _packed(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, lis
     return data, offsets
 
 
-def _plainly(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, str]:
+def _parse_in_python(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, str]:
     """Parse a page with the Python parser; return the messages, their end, and the reason to stop."""
     messages: list[PageMessage] = []
     at = header.size
@@ -80,7 +80,7 @@ def _plainly(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, s
         at = end
 
 
-def _by_scan(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, ScanStop]:
+def _parse_in_c(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, ScanStop]:
     found = scan(data[header.size :], header.size, header.salt)
     ids = found.tx_ids or [-1] * len(found.messages)
     return list(map(PageMessage, found.messages, ids)), header.size + found.consumed, ScanStop(found.stop)
@@ -88,48 +88,48 @@ def _by_scan(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, S
 
 def test_pages_match_jboss_messaging_bytes() -> None:
     messages = [PageMessage(b"hello"), PageMessage(b"!", 9)]
-    assert _packed(JBM, messages)[0] == JBM_PAGE
-    assert _plainly(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), "torn")
-    assert _by_scan(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), ScanStop.SHORT)
+    assert _pack_page(JBM, messages)[0] == JBM_PAGE
+    assert _parse_in_python(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), "torn")
+    assert _parse_in_c(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), ScanStop.SHORT)
 
 
 @given(_HEADERS, _MESSAGES)
 def test_messages_round_trip_in_c_and_python(header: PageHeader, messages: list[PageMessage]) -> None:
-    data, _ = _packed(header, messages)
-    assert _plainly(data, header) == (messages, len(data), "torn")
-    assert _by_scan(data, header) == (messages, len(data), ScanStop.SHORT)
+    data, _ = _pack_page(header, messages)
+    assert _parse_in_python(data, header) == (messages, len(data), "torn")
+    assert _parse_in_c(data, header) == (messages, len(data), ScanStop.SHORT)
     if header.salt:
         end = PageEnd(len(messages), sum(len(message.message) for message in messages))
         whole = data + pack_page_end(end, header, len(data))
         assert parse_page_end(whole[len(data) :], header, len(data)) == end
-        assert _plainly(whole, header) == (messages, len(data), "end")
-        assert _by_scan(whole, header) == (messages, len(data), ScanStop.END)
+        assert _parse_in_python(whole, header) == (messages, len(data), "end")
+        assert _parse_in_c(whole, header) == (messages, len(data), ScanStop.END)
 
 
 @given(_HEADERS, _MESSAGES, st.data())
 def test_c_and_python_stop_at_the_same_damage(
     header: PageHeader, messages: list[PageMessage], data: st.DataObject
 ) -> None:
-    page = bytearray(_packed(header, messages)[0])
+    page = bytearray(_pack_page(header, messages)[0])
     if len(page) > header.size:
         at = data.draw(st.integers(header.size, len(page) - 1))
         page[at] ^= data.draw(st.integers(1, 255))
     page = page[: data.draw(st.integers(header.size, len(page)))]
-    found, end, why = _plainly(bytes(page), header)
-    assert _by_scan(bytes(page), header)[:2] == (found, end)
-    assert (why == "torn") == (_by_scan(bytes(page), header)[2] == ScanStop.SHORT)
+    found, end, why = _parse_in_python(bytes(page), header)
+    assert _parse_in_c(bytes(page), header)[:2] == (found, end)
+    assert (why == "torn") == (_parse_in_c(bytes(page), header)[2] == ScanStop.SHORT)
     if header.salt:
         assert found == messages[: len(found)]
 
 
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=8), st.data())
 def test_every_flipped_bit_of_a_page_is_detected(messages: list[bytes], data: st.DataObject) -> None:
-    page, offsets = _packed(NATIVE, list(map(PageMessage, messages)))
+    page, offsets = _pack_page(NATIVE, list(map(PageMessage, messages)))
     at = data.draw(st.integers(NATIVE.size, len(page) - 1))
     damaged = bytearray(page)
     damaged[at] ^= 1 << data.draw(st.integers(0, 7))
     whole = sum(1 for offset in offsets[1:] if offset <= at)
-    found, _, stop = _by_scan(bytes(damaged), NATIVE)
+    found, _, stop = _parse_in_c(bytes(damaged), NATIVE)
     assert [message for message, _ in found] == messages[:whole]
     assert stop == ScanStop.INVALID
 
@@ -139,12 +139,12 @@ def test_a_message_of_another_page_or_offset_is_invalid() -> None:
     for page in (NATIVE.pack() + b"\0" + record, PageHeader(7, b"another!").pack() + record):
         header = parse_page_header(page, 7, "a page", PageLayout.NATIVE)
         assert header is not None
-        assert _by_scan(page, header)[0] == []
+        assert _parse_in_c(page, header)[0] == []
 
 
 def test_scan_skips_and_limits_messages() -> None:
     messages = [b"%d" % number for number in range(10)]
-    page, offsets = _packed(NATIVE, list(map(PageMessage, messages)))
+    page, offsets = _pack_page(NATIVE, list(map(PageMessage, messages)))
     found = scan(page[NATIVE.size :], NATIVE.size, SALT, skip=3, count_max=4)
     assert (found.messages, found.stop, found.skipped) == (messages[3:7], ScanStop.ENOUGH, 3)
     assert NATIVE.size + found.consumed == offsets[7]

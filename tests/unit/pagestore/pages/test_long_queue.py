@@ -20,7 +20,7 @@ _TOGETHER = 100
 _BODY = bytes(100)
 
 
-class Part(NamedTuple):
+class Section(NamedTuple):
     """The cost of one section of the messages.
 
     length: of the queue, in the middle of the section.  micros: per message.  reads: pages read from the file, per
@@ -39,25 +39,25 @@ def options(message_count: int) -> PageStoreOptions:
     return PageStoreOptions(cache_pages=max(pages // 100, 8), mode=Mode.FLUSH)
 
 
-def curve(path: Path, message_count: int) -> Iterator[Part]:
+def measure(path: Path, message_count: int) -> Iterator[Section]:
     """Fill a queue, open the store again, and empty it; yield the cost of each section."""
     part_count = message_count // _PARTS
     with PageStore(path, options(message_count)) as store:
         store.create_queue(QUEUE)
         for part in range(_PARTS):
-            yield _part(store, "put", part_count * part + part_count // 2, part_count, _put)
+            yield _measure(store, "put", part_count * part + part_count // 2, part_count, _put)
     with PageStore(path, options(message_count)) as store:
         for part in reversed(range(_PARTS)):
-            yield _part(store, "get", part_count * part + part_count // 2, part_count, _get)
+            yield _measure(store, "get", part_count * part + part_count // 2, part_count, _get)
         assert store.waiting_count(QUEUE) == 0
 
 
-def _part(store: PageStore, what: str, length: int, count: int, do: Callable[[PageStore], None]) -> Part:
+def _measure(store: PageStore, what: str, length: int, count: int, change: Callable[[PageStore], None]) -> Section:
     reads, begun = store._cache.reads, time.perf_counter()
     for _ in range(count // _TOGETHER):
-        do(store)
+        change(store)
     seconds = time.perf_counter() - begun
-    return Part(what, length, seconds / count * 1e6, (store._cache.reads - reads) / count)
+    return Section(what, length, seconds / count * 1e6, (store._cache.reads - reads) / count)
 
 
 def _put(store: PageStore) -> None:
@@ -75,7 +75,7 @@ def _get(store: PageStore) -> None:
 @pytest.mark.slow
 def test_put_and_get_read_the_same_pages_in_a_long_queue(tmp_path: Path, figure: Callable[[str], None]) -> None:
     """The test counts page reads, and prints times."""
-    parts = [*curve(tmp_path / "store", 10_000)]
+    parts = [*measure(tmp_path / "store", 10_000)]
     puts, gets = ([part for part in parts if part.what == what] for what in ("put", "get"))
     assert len(puts) == len(gets) == 10
     assert max(part.reads for part in puts) == 0
