@@ -44,8 +44,8 @@ def open_paging(
 ) -> Iterator[OpenedPaging]:
     """Open the paging in a folder, with a journal in it that records transactions; close both after the block.
 
-    The folder is created if it does not exist; its parent must exist. Raises: BusyError; AccessError; CorruptError;
-    VersionError; FullError; PoisonedError.
+    The folder is created if it does not exist; its parent must exist.
+    Raises: BusyError; AccessError; CorruptError; VersionError; FullError; PoisonedError.
     """
     make_directory(os.fspath(path))
     _refuse_2008_journal(os.path.join(path, JOURNAL_FOLDER), journal_options or JournalOptions())
@@ -70,7 +70,8 @@ def open_queue(
     memory that no consumer has got; others stay in pages.  deliveries_max: a message that was delivered this often, and
     not acknowledged, goes to `Queue.dead_letters`; None for no limit.  options: of the pages.  With page_count_max, at
     least 2, `put` waits or raises queue.Full.  journal_options: of the journal that records which transactions were
-    committed. Raises: BusyError; AccessError; CorruptError; VersionError; FullError; PoisonedError; ValueError.
+    committed.
+    Raises: BusyError; AccessError; CorruptError; VersionError; FullError; PoisonedError; ValueError.
     """
     options = options or PagingOptions()
     if options.page_count_max is not None and (options.page_count_max < 2 or options.full_policy is not Policy.FAIL):

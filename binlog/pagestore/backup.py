@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 from binlog.errors import AccessError, PoisonedError, StateError
-from binlog.format.pagestore.other_files import BACKUP_END, PAGE_FILE
+from binlog.format.pagestore.other_files import BACKUP_EXTENSION, PAGE_FILE
 from binlog.format.pagestore.page import FREE_CONTENT
 from binlog.pagestore.pages.cache import Cache, PageFile
 from binlog.pagestore.pages.generation import FIRST_GENERATION, FreePages, create_whole, finish_store
@@ -38,7 +38,7 @@ class Backup:
             raise StateError(f"{self._path} is not empty; a backup needs a new or empty folder")
         with _not_of_the_store(self._path):
             self._directory = Directory(self._path, make=True)
-            fd = self._directory.create(PAGE_FILE + BACKUP_END)
+            fd = self._directory.create(PAGE_FILE + BACKUP_EXTENSION)
             # Make this name durable first: without it, a power cut could leave a folder that resembles a store being
             # created.
             self._directory.sync()
@@ -95,7 +95,7 @@ class Backup:
         with _not_of_the_store(self._path):
             self._file.sync()
             create_whole(self._directory, self._file.page_bytes, self._states)
-            finish_store(self._directory, PAGE_FILE + BACKUP_END)
+            finish_store(self._directory, PAGE_FILE + BACKUP_EXTENSION)
 
     def close(self) -> None:
         """Close the folder and the file of pages."""

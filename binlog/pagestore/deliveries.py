@@ -17,7 +17,7 @@ from binlog.format.pagestore.index import QueueEntry
 from binlog.format.pagestore.other_files import (
     COUNT_MAX,
     DELIVERIES_FILE,
-    NEW_END,
+    NEW_EXTENSION,
     PAGESTORE_DELIVERIES,
     PAGESTORE_DELIVERY,
     SALT_BYTES,
@@ -94,7 +94,7 @@ class Deliveries:
         for (queue_page, key), (page, count) in self._counts.items():
             parts.append(pack_delivery_count(DeliveryCount(queue_page, page, key, count), salt, offset))
             offset += PAGESTORE_DELIVERY.size
-        name = DELIVERIES_FILE + NEW_END
+        name = DELIVERIES_FILE + NEW_EXTENSION
         directory = self._directory
         before, self._fd = self._fd, -1
         directory.close_file(before)

@@ -97,8 +97,9 @@ class StoreView:
 def view_store(path: str | os.PathLike[str], work: Callable[[StoreView], _T]) -> _T:
     """Return the result of `work` on a store; start again if the store changed meanwhile.
 
-    Takes no lock and writes nothing. Raises: any exception of `work`; NotFoundError if there is no store; CorruptError;
-    VersionError; AccessError; BusyError if the store changes faster than it can be read.
+    Takes no lock and writes nothing.
+    Raises: any exception of `work`; NotFoundError if there is no store; CorruptError; VersionError; AccessError;
+    BusyError if the store changes faster than it can be read.
     """
     folder = os.path.abspath(path)
     before = None
@@ -133,8 +134,9 @@ _PROBLEMS_MAX = 100
 def check_page_store(path: str | os.PathLike[str]) -> list[Problem]:
     """Return every problem of the page store in a folder.
 
-    Reads every page.  Takes no lock and writes nothing. Raises: NotFoundError if the folder is not a page store;
-    AccessError; VersionError; BusyError if the store changes faster than it can be read.
+    Reads every page.  Takes no lock and writes nothing.
+    Raises: NotFoundError if the folder is not a page store; AccessError; VersionError; BusyError if the store changes
+    faster than it can be read.
     """
     try:
         return view_store(path, lambda view: _Check(view).problems)

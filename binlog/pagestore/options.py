@@ -20,10 +20,11 @@ class PageStoreOptions:
     """Options of a page store.
 
     page_bytes: of a new store, 2,048 or a multiple of that up to 32,768.  None: 2,048 for a new store, any size for an
-    existing one. cache_pages: how many pages are kept in memory; pages with changes that are not on the disk yet may
-    exceed it. log_bytes: the log size that triggers a checkpoint.  mode: the default mode of a commit, Mode.SYNC or
-    Mode.FLUSH. deliveries_max: a message that was delivered this often, and not removed, goes to the queue
-    `dead_letters`, which is created when it is needed; None for no limit.
+    existing one.
+    cache_pages: how many pages are kept in memory; pages with changes that are not on the disk yet may exceed it.
+    log_bytes: the log size that triggers a checkpoint.  mode: the default mode of a commit, Mode.SYNC or Mode.FLUSH.
+    deliveries_max: a message that was delivered this often, and not removed, goes to the queue `dead_letters`, which is
+    created when it is needed; None for no limit.
     """
 
     page_bytes: int | None = None

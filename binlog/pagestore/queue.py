@@ -17,8 +17,9 @@ class Queue:
     """A queue over its index, which only this object changes.
 
     taken: keys of messages that a transaction has.  unreadable: keys in `taken` of messages that could not be read;
-    they are skipped until the store is opened again, or until they are removed. is_stale: a change of the index was
-    undone, and the index could not be read again yet.  Until then only these sets are valid.
+    they are skipped until the store is opened again, or until they are removed.
+    is_stale: a change of the index was undone, and the index could not be read again yet.  Until then only these sets
+    are valid.
     """
 
     def __init__(self, name: str, cache: Cache, first_page: int) -> None:

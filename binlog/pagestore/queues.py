@@ -256,8 +256,8 @@ class Queues:
     ) -> Added:
         """Remove messages that a transaction has, and put others, in one change.
 
-        then: called with the messages that were put; it puts more. Raises: NotFoundError; FullError; CorruptError;
-        AccessError; after these nothing has changed.
+        then: called with the messages that were put; it puts more.
+        Raises: NotFoundError; FullError; CorruptError; AccessError; after these nothing has changed.
         """
         into = [[self.get(name) for name in put.queues] for put in puts]
         are_shared = [entry for _, entry in taken if entry.sharer_count > 1]

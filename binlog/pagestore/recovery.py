@@ -35,8 +35,8 @@ _SCAN_FACTOR_MAX = 16
 class Records:
     """The records of a generation, up to the last whole one.
 
-    data: the bytes of the whole file.  end: the end of the last record that was returned. Raises: CorruptError if a
-    record is damaged that was on the disk when a later one was written.
+    data: the bytes of the whole file.  end: the end of the last record that was returned.
+    Raises: CorruptError if a record is damaged that was on the disk when a later one was written.
     """
 
     def __init__(self, data: bytes, start: LogStart, path: str) -> None:
@@ -81,8 +81,8 @@ def _was_overtaken(data: bytes, offset: int, start: LogStart, path: str) -> bool
 class Redo:
     """The pages after the last record, by number.
 
-    pages: contents, possibly without the zeros at their ends; a free page has FREE_CONTENT. record_count: of the
-    records that were redone.  tx_id_max: the largest transaction id in them.
+    pages: contents, possibly without the zeros at their ends; a free page has FREE_CONTENT.
+    record_count: of the records that were redone.  tx_id_max: the largest transaction id in them.
     """
 
     def __init__(self, page_bytes: int, path: str) -> None:

@@ -36,7 +36,8 @@ class PageStoreStat(NamedTuple):
     """The state of a page store.
 
     page_count: including free pages.  generation, record_count: of the log.  is_owned: whether a process has the store
-    open. holder: that process, if it is known.
+    open.
+    holder: that process, if it is known.
     """
 
     page_bytes: int
@@ -53,8 +54,9 @@ class PageStoreStat(NamedTuple):
 def stat_page_store(path: str | os.PathLike[str]) -> PageStoreStat:
     """Return the state of the page store in a folder.
 
-    Takes no lock and writes nothing. Raises: NotFoundError if there is no store; CorruptError; VersionError;
-    AccessError; BusyError if the store changes faster than it can be read.
+    Takes no lock and writes nothing.
+    Raises: NotFoundError if there is no store; CorruptError; VersionError; AccessError; BusyError if the store changes
+    faster than it can be read.
     """
     return view_store(path, _stat)
 
@@ -62,8 +64,8 @@ def stat_page_store(path: str | os.PathLike[str]) -> PageStoreStat:
 def read_queue(path: str | os.PathLike[str], queue: str, count: int | None = None) -> list[Message]:
     """Return the messages of a queue in the order of their keys, at most `count` of them.
 
-    Includes messages of prepared transactions. Raises: NotFoundError, also if there is no such queue; and as
-    `stat_page_store`.
+    Includes messages of prepared transactions.
+    Raises: NotFoundError, also if there is no such queue; and as `stat_page_store`.
     """
 
     def work(view: StoreView) -> list[Message]:

@@ -46,9 +46,10 @@ class PageStore(Handle):
     def __init__(self, path: str | os.PathLike[str], options: PageStoreOptions | None = None) -> None:
         """Open the store; create its folder if it does not exist, in an existing parent.
 
-        Blocks: for the recovery of a log that a crash left. Raises: BusyError; CorruptError; VersionError; ValueError
-        if the pages have another size; FullError; AccessError; PoisonedError; StateError if no thread can be started.
-        After any of these, or an exception of a signal handler, this process holds nothing of the store.
+        Blocks: for the recovery of a log that a crash left.
+        Raises: BusyError; CorruptError; VersionError; ValueError if the pages have another size; FullError;
+        AccessError; PoisonedError; StateError if no thread can be started.  After any of these, or an exception of a
+        signal handler, this process holds nothing of the store.
         """
         self._options = options or PageStoreOptions()
         self._shrinks = False
@@ -95,8 +96,8 @@ class PageStore(Handle):
     def create_queue(self, name: str) -> bool:
         """Create a queue durably; return False if it exists.
 
-        name: 1 to 1,024 bytes in UTF-8. Raises: ValueError; FullError; CorruptError; AccessError; ClosedError;
-        PoisonedError.
+        name: 1 to 1,024 bytes in UTF-8.
+        Raises: ValueError; FullError; CorruptError; AccessError; ClosedError; PoisonedError.
         """
         if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
             raise ValueError(f"the name of a queue has 1 to {NAME_BYTES_MAX} bytes")
@@ -125,8 +126,8 @@ class PageStore(Handle):
     def unreadable(self, name: str) -> list[int]:
         """Return the keys of messages that `get` could not read, and skips until the store is opened again.
 
-        They are still in the queue, and `get` reports them again after the next opening.  `remove` removes one. Raises:
-        NotFoundError; CorruptError; AccessError; ClosedError.
+        They are still in the queue, and `get` reports them again after the next opening.  `remove` removes one.
+        Raises: NotFoundError; CorruptError; AccessError; ClosedError.
         """
         self._find((name,))
         return self._step(lambda: sorted(self._content.get(name).unreadable))
@@ -181,10 +182,10 @@ class PageStore(Handle):
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the store to a new or empty folder, which can then be opened as a store; other threads continue.
 
-        Everything that was committed before this call is in the copy. Raises: StateError if the folder is not empty, or
-        another backup is running; CorruptError if a page is damaged; FullError; AccessError, also if a write or sync of
-        the copy fails; ClosedError; PoisonedError. After any exception before the copy is complete, the folder is
-        refused as a store.
+        Everything that was committed before this call is in the copy.
+        Raises: StateError if the folder is not empty, or another backup is running; CorruptError if a page is damaged;
+        FullError; AccessError, also if a write or sync of the copy fails; ClosedError; PoisonedError.  After any
+        exception before the copy is complete, the folder is refused as a store.
         """
         self._step(_nothing)  # so that a poisoned store creates no folder
         with closing(Backup(os.fspath(path), self._cache, self._free)) as backup:

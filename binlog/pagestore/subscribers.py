@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 from binlog.errors import NotFoundError
 from binlog.format.pagestore.other_files import (
-    NEW_END,
-    SUBSCRIBER_END,
+    NEW_EXTENSION,
+    SUBSCRIBER_EXTENSION,
     DurableSubscriber,
     parse_subscriber,
     subscriber_file_name,
@@ -35,7 +35,7 @@ class DurableSubscribers(Handle):
 
     def _open(self, undoing: ExitStack) -> None:
         for name in self._directory.names():
-            if name.endswith(SUBSCRIBER_END + NEW_END):
+            if name.endswith(SUBSCRIBER_EXTENSION + NEW_EXTENSION):
                 self._directory.remove(name)
 
     def _end(self) -> None:
@@ -49,8 +49,8 @@ class DurableSubscribers(Handle):
         self._refuse()
         name, data = subscriber.file_name, subscriber.pack()
         with self._guard:
-            self._directory.write_new(name + NEW_END, data)
-            self._directory.rename(name + NEW_END, name)
+            self._directory.write_new(name + NEW_EXTENSION, data)
+            self._directory.rename(name + NEW_EXTENSION, name)
 
     def find(self, client_id: str, name: str) -> DurableSubscriber | None:
         """Return a subscriber, or None.  Raises: CorruptError; VersionError; AccessError; ClosedError."""
@@ -63,7 +63,7 @@ class DurableSubscribers(Handle):
     def all(self) -> list[DurableSubscriber]:
         """Return all subscribers, sorted by client and name.  Raises: as `find`."""
         self._refuse()
-        names = [name for name in self._directory.names() if name.endswith(SUBSCRIBER_END)]
+        names = [name for name in self._directory.names() if name.endswith(SUBSCRIBER_EXTENSION)]
         return sorted(map(self._read, names), key=lambda each: (each.client_id, each.name))
 
     def remove(self, client_id: str, name: str) -> None:

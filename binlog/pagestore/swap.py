@@ -64,7 +64,8 @@ class SwapStore(Handle):
     def __init__(self, path: str | os.PathLike[str], *, roll_bytes: int = ROLL_BYTES) -> None:
         """Open the folder, and remove all swap files of processes that died.
 
-        roll_bytes: the size after which a queue gets another file. Raises: BusyError; AccessError; ValueError.
+        roll_bytes: the size after which a queue gets another file.
+        Raises: BusyError; AccessError; ValueError.
         """
         if roll_bytes < 1:
             raise ValueError(f"roll_bytes={roll_bytes!r}; at least 1 is needed")
@@ -231,7 +232,7 @@ class SwappingQueue:
         """Return the message of the highest priority, and of these the one with the lowest key; None if none waits.
 
         Raises: CorruptError, AccessError if the message cannot be read from its swap file: it stays, and the next call
-        skips it. ClosedError; StateError.
+        skips it.  ClosedError; StateError.
         """
         with self._mutex:
             if not self._waiting:

@@ -26,8 +26,9 @@ _EXPIRATION_MAX = (1 << 63) - 1
 class Message(NamedTuple):
     """A message of a queue.
 
-    key: larger than the keys of all messages that were put into the queue before. delivery_count: how often it was
-    delivered before, also by processes that died. expiration: as its producer set it, 0 for none.
+    key: larger than the keys of all messages that were put into the queue before.
+    delivery_count: how often it was delivered before, also by processes that died.
+    expiration: as its producer set it, 0 for none.
     """
 
     queue: str
@@ -98,16 +99,16 @@ class Transaction:
     def put(self, queue: str, body: bytes, *, priority: int = PRIORITY, expiration: int = 0) -> None:
         """Put a message into a queue; other transactions can get it after the commit.
 
-        priority: 0 to 9; the highest is delivered first.  expiration: 0 to 2**63 - 1, returned by `get`. Raises:
-        NotFoundError; ValueError; StateError; ClosedError; PoisonedError.
+        priority: 0 to 9; the highest is delivered first.  expiration: 0 to 2**63 - 1, returned by `get`.
+        Raises: NotFoundError; ValueError; StateError; ClosedError; PoisonedError.
         """
         self._put((queue,), body, priority, expiration)
 
     def put_shared(self, queues: Iterable[str], body: bytes, *, priority: int = PRIORITY, expiration: int = 0) -> None:
         """Put one message into several queues, such as those of all durable subscribers of a topic.  It is stored once.
 
-        It stays until it was removed from all of them. Raises: as `put`; ValueError if there is no queue, or the same
-        one twice.
+        It stays until it was removed from all of them.
+        Raises: as `put`; ValueError if there is no queue, or the same one twice.
         """
         names = tuple(queues)
         if not names or len(set(names)) < len(names):
@@ -125,9 +126,9 @@ class Transaction:
 
         That is the one with the highest priority, and of these the one with the lowest key.  The delivery is written
         first, without a sync, so that `delivery_count` survives the process.  A message that was delivered
-        `deliveries_max` times before goes to the dead letters instead. Raises: CorruptError or AccessError if it cannot
-        be read; it stays in the queue, and later calls skip it until the store is opened again (see
-        `PageStore.unreadable`).  NotFoundError; StateError; ClosedError; PoisonedError.
+        `deliveries_max` times before goes to the dead letters instead.
+        Raises: CorruptError or AccessError if it cannot be read; it stays in the queue, and later calls skip it until
+        the store is opened again (see `PageStore.unreadable`).  NotFoundError; StateError; ClosedError; PoisonedError.
         """
         self.check()
         return self._store._get(self, queue)
@@ -144,8 +145,8 @@ class Transaction:
         """Prepare the transaction, durably: it waits for `commit` or `rollback`, also in the next process.
 
         It keeps the messages that it got, and no other transaction gets those that it puts.  xid: its name, which no
-        other prepared transaction may have. Raises: ValueError; StateError if another one has the name; and as
-        `commit`.
+        other prepared transaction may have.
+        Raises: ValueError; StateError if another one has the name; and as `commit`.
         """
         self.check()
         self._store._prepare(self, xid)
@@ -154,9 +155,10 @@ class Transaction:
         """Commit; the commit of a prepared transaction is always durable.
 
         mode: Mode.SYNC: it is on the disk when this returns.  Mode.FLUSH: it is in the file, and survives the process.
-        None: the store's mode. Raises: NotFoundError if a queue was deleted; FullError; CorruptError; AccessError;
-        after these it is still open, and nothing was committed.  StateError; ClosedError; PoisonedError, after which it
-        may be committed at the next opening.
+        None: the store's mode.
+        Raises: NotFoundError if a queue was deleted; FullError; CorruptError; AccessError; after these it is still
+        open, and nothing was committed.  StateError; ClosedError; PoisonedError, after which it may be committed at the
+        next opening.
         """
         if self.state is State.PREPARED and self.xid is not None:
             self._store.commit_prepared(self.xid)
@@ -168,8 +170,9 @@ class Transaction:
     def rollback(self, *, delay: float = 0.0) -> None:
         """Discard the transaction; its messages can be got again, with higher delivery counts.
 
-        delay: seconds until then; the next opening returns them at once. A message that was delivered `deliveries_max`
-        times goes to the dead letters. Raises: ValueError; StateError; ClosedError; PoisonedError.
+        delay: seconds until then; the next opening returns them at once.  A message that was delivered `deliveries_max`
+        times goes to the dead letters.
+        Raises: ValueError; StateError; ClosedError; PoisonedError.
         """
         check_delay(delay)
         if self.state is State.PREPARED and self.xid is not None:

@@ -33,8 +33,9 @@ _NEVER = (1 << 64) - 1
 class TransactionLog:
     """The log of the current generation.
 
-    checkpoint: begins the next generation and returns its header; called with the guard held. delay: the reason why the
-    last checkpoint failed, and is made later. worker: syncs records that no caller waits for.
+    checkpoint: begins the next generation and returns its header; called with the guard held.
+    delay: the reason why the last checkpoint failed, and is made later.
+    worker: syncs records that no caller waits for.
     """
 
     def __init__(

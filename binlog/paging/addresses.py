@@ -10,12 +10,12 @@ from contextlib import suppress
 
 from binlog.errors import BinlogError, CorruptError, NotFoundError, PoisonedError, StateError, VersionError
 from binlog.format.paging.names import (
-    ACKS_END,
+    ACKS_EXTENSION,
     ADDRESS_FILE,
     ADDRESS_FILE_BYTES_MAX,
     FAILED_FILE,
-    NEW_END,
-    PAGE_END,
+    NEW_EXTENSION,
+    PAGE_EXTENSION,
     AddressFile,
     check_address,
     is_folder_name,
@@ -55,12 +55,12 @@ class AddressFolder:
         self._syncing_threads: set[int] = set()
         self._is_marked = False
 
-    def ids(self, end: str) -> list[int]:
+    def ids(self, extension: str) -> list[int]:
         """Return the ids of the pages that have a file with this extension, in ascending order.
 
         Raises: AccessError.
         """
-        return sorted(n for name in self.directory.names() if (n := page_number(name, end)) is not None)
+        return sorted(n for name in self.directory.names() if (n := page_number(name, extension)) is not None)
 
     def sync(self) -> None:
         """Make the names in the folder durable.
@@ -79,8 +79,8 @@ class AddressFolder:
     def sync_file(self, fd: int, path: str, commit: Commit | None = None) -> None:
         """Sync a file of the folder.  No other thread may sync the same file at the same time.
 
-        commit: syncs the file, in one call, so that no exception can hide whether the sync was made. Raises:
-        PoisonedError; after that nothing in the folder becomes durable.
+        commit: syncs the file, in one call, so that no exception can hide whether the sync was made.
+        Raises: PoisonedError; after that nothing in the folder becomes durable.
         """
         # fsync(2): the kernel reports a failure once.  A second sync would report success.
         self.check()
@@ -130,7 +130,8 @@ class AddressFolder:
         """Write the bytes of a file again, and sync it, because an earlier sync may have failed.
 
         fsync(2): after a failed sync the kernel marks the pages as clean, so only another write makes them reach the
-        disk. Raises: AccessError; FullError; PoisonedError.
+        disk.
+        Raises: AccessError; FullError; PoisonedError.
         """
         path, offset = self.directory.file_path(name), 0
         with OpenFile(self.directory, name, writable=True) as fd:
@@ -167,17 +168,18 @@ def make_folder(root: Directory, address: str, layout: PageLayout, guard: Guard)
     """Create the folder of a new address, durably.
 
     Until the address is in it, the folder has a temporary name, because a folder without an address belongs to none.
-    After a PoisonedError the folder may exist. Raises: ValueError; FullError; AccessError; PoisonedError.
+    After a PoisonedError the folder may exist.
+    Raises: ValueError; FullError; AccessError; PoisonedError.
     """
     check_address(address)
     file = AddressFile(address, layout)
     name = new_folder_name()
-    new = root.file_path(name + NEW_END)
+    new = root.file_path(name + NEW_EXTENSION)
     try:
-        make_subfolder(root.fd, name + NEW_END, new)
-        root.write_new(os.path.join(name + NEW_END, ADDRESS_FILE), file.pack())
-        root.sync(name + NEW_END)
-        root.rename(name + NEW_END, name)
+        make_subfolder(root.fd, name + NEW_EXTENSION, new)
+        root.write_new(os.path.join(name + NEW_EXTENSION, ADDRESS_FILE), file.pack())
+        root.sync(name + NEW_EXTENSION)
+        root.rename(name + NEW_EXTENSION, name)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
@@ -213,11 +215,11 @@ def find_folders(root: Directory, problems: list[Problem]) -> Iterator[tuple[Dir
 def remove_unfinished_folders(root: Directory) -> None:
     """Remove folders that a process was creating when it died.  They have never had pages.  Raises: AccessError."""
     for name in root.names():
-        if name.endswith(NEW_END) and is_folder_name(name.removesuffix(NEW_END)):
+        if name.endswith(NEW_EXTENSION) and is_folder_name(name.removesuffix(NEW_EXTENSION)):
             with own_errors(root.path, "removing unfinished folders"):
                 shutil.rmtree(name, dir_fd=root.fd)
 
 
 def last_known_id(folder: AddressFolder) -> int:
     """Return the highest id of any page or file of acknowledgements in the folder, or 0."""
-    return max((*folder.ids(PAGE_END), *folder.ids(ACKS_END)), default=0)
+    return max((*folder.ids(PAGE_EXTENSION), *folder.ids(ACKS_EXTENSION)), default=0)

@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 from binlog.errors import BinlogError, NotFoundError
 from binlog.format.paging.acks_file import parse_acks
-from binlog.format.paging.names import DELIVERIES_END, INVALID_ACKS_END, INVALID_END, LOCK_FILE, PAGE_END, acks_name
+from binlog.format.paging.names import (
+    DELIVERIES_EXTENSION,
+    INVALID_ACKS_EXTENSION,
+    INVALID_EXTENSION,
+    LOCK_FILE,
+    PAGE_EXTENSION,
+    acks_name,
+)
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.problem import Problem, problem_of
 from binlog.paging.addresses import AddressFolder, find_folders
@@ -23,8 +30,8 @@ from binlog.storage.directory import Directory, OpenFile
 from binlog.storage.handle import new_guard
 
 _QUARANTINED = {
-    INVALID_END: "a damaged page, whose readable messages were delivered",
-    INVALID_ACKS_END: "unreadable acknowledgements, whose messages were delivered again",
+    INVALID_EXTENSION: "a damaged page, whose readable messages were delivered",
+    INVALID_ACKS_EXTENSION: "unreadable acknowledgements, whose messages were delivered again",
 }
 
 
@@ -32,8 +39,8 @@ class PageStat(NamedTuple):
     """The state of one page.
 
     is_closed: no messages are added any more.  acked_count: messages that were acknowledged outside of transactions, or
-    in one that is in tx_acks.  tx_counts, tx_acks: messages and acknowledgements by transaction. deliveries: how often
-    each message was delivered, by its number; messages that were never delivered are omitted.
+    in one that is in tx_acks.  tx_counts, tx_acks: messages and acknowledgements by transaction.
+    deliveries: how often each message was delivered, by its number; messages that were never delivered are omitted.
     """
 
     page_id: int
@@ -93,7 +100,7 @@ def read_delivery_counts(path: str | os.PathLike[str], address: str) -> dict[tup
     """
     open_existing: dict[tuple[int, int], int] = {}
     folder = _folder_of(path, address)
-    for page_id in folder.ids(DELIVERIES_END):
+    for page_id in folder.ids(DELIVERIES_EXTENSION):
         with suppress(NotFoundError):  # the owner has removed the page
             counts = read_deliveries(Page.open_existing(folder, page_id)).counts
             open_existing.update(((page_id, number), count) for number, count in counts.items())
@@ -111,11 +118,11 @@ def _folder_of(path: str | os.PathLike[str], address: str) -> AddressFolder:
 def read_pages(path: str | os.PathLike[str], address: str) -> Iterator[tuple[int, int, bytes, int]]:
     """Yield each message in the pages of an address: page id, number, message, and transaction id.
 
-    Includes messages that were acknowledged and messages of transactions that were never committed. Raises:
-    NotFoundError; AccessError.
+    Includes messages that were acknowledged and messages of transactions that were never committed.
+    Raises: NotFoundError; AccessError.
     """
     folder = _folder_of(path, address)
-    for page_id in folder.ids(PAGE_END):
+    for page_id in folder.ids(PAGE_EXTENSION):
         with suppress(NotFoundError):  # the owner has removed the page
             yield from _messages(Page.open_existing(folder, page_id))
 
@@ -137,7 +144,7 @@ def _pages(folder: AddressFolder, problems: list[Problem]) -> Iterator[PageStat]
         for end, text in _QUARANTINED.items():
             if end in name:
                 problems.append(Problem(os.path.join(folder.path, name), 0, "quarantine", text))
-    for page_id in folder.ids(PAGE_END):
+    for page_id in folder.ids(PAGE_EXTENSION):
         page = None
         try:
             # Read the acknowledgements before the page: otherwise a message could be acknowledged that is not in the
@@ -169,10 +176,10 @@ def _page_stat(page: Page, acks_data: bytes, problems: list[Problem]) -> PageSta
         problems.append(Problem(page.path, 0, "page_end", text))
     acked, tx_acks = _acks(page, acks_data, count, problems, is_closed=is_closed)
     file_bytes = OpenFile(page.folder.directory, os.path.basename(page.path), writable=False).size
-    given = read_deliveries(page)
-    problems += given.problems
+    deliveries = read_deliveries(page)
+    problems += deliveries.problems
     return PageStat(
-        page.page_id, page.path, file_bytes, count, size, acked, is_closed, tx_counts, tx_acks, given.counts
+        page.page_id, page.path, file_bytes, count, size, acked, is_closed, tx_counts, tx_acks, deliveries.counts
     )
 
 

@@ -37,9 +37,9 @@ _PAGE_THREADS = 3
 class PagingManager(Handle):
     """The paging in a folder.  One process has it at a time; its threads may share it.
 
-    transactions: the transactions that have messages in pages.  problems: damage that was found at the start. guard:
-    the guard of the whole folder.  A failed write or sync poisons it.  So does an exception, for example of a signal
-    handler, that breaks off a change.  After that every call is refused until the paging is opened again.
+    transactions: the transactions that have messages in pages.  problems: damage that was found at the start.
+    guard: the guard of the whole folder.  A failed write or sync poisons it.  So does an exception, for example of a
+    signal handler, that breaks off a change.  After that every call is refused until the paging is opened again.
     """
 
     kind = "paging"
@@ -55,8 +55,8 @@ class PagingManager(Handle):
     ) -> None:
         """store: the transactional store; its user closes it.  stored: its contents at opening.
 
-        Without a store there are no transactions, and `depage` is not available. Raises: CorruptError if a record of
-        paging in the store is not valid.
+        Without a store there are no transactions, and `depage` is not available.
+        Raises: CorruptError if a record of paging in the store is not valid.
         """
         super().__init__(path)
         self.options = options or PagingOptions()
@@ -89,9 +89,10 @@ class PagingManager(Handle):
     def start(self) -> None:
         """Acquire the folder, and start the store of each address that has a folder in it.
 
-        A second call does nothing.  The folder is created if it does not exist; its parent must exist. Raises:
-        BusyError, AccessError, after which it can be called again; ClosedError; PoisonedError.  After any of these this
-        process holds nothing of the folder.  After an exception of a signal handler, another manager can be started.
+        A second call does nothing.  The folder is created if it does not exist; its parent must exist.
+        Raises: BusyError, AccessError, after which it can be called again; ClosedError; PoisonedError.  After any of
+        these this process holds nothing of the folder.  After an exception of a signal handler, another manager can be
+        started.
         """
         with self._life:
             self._refuse()
@@ -178,18 +179,18 @@ class PagingManager(Handle):
 
         deliver: called with the address, the messages, and the id of a transaction of the store, in which it may record
         its results.  The same transaction records that the page was depaged, so after a crash either both are recorded
-        or neither. Waits for open transactions that have messages in the page. Raises: any exception of `deliver`,
-        after which the page is as before; StateError; FullError; PoisonedError; ClosedError, also if the manager is
-        stopped during the wait.
+        or neither.  Waits for open transactions that have messages in the page.
+        Raises: any exception of `deliver`, after which the page is as before; StateError; FullError; PoisonedError;
+        ClosedError, also if the manager is stopped during the wait.
         """
         return self._depaging.run(self._store_to_depage(address), deliver)
 
     def depage_to(self, deliver: Deliver) -> None:
         """Depage every address automatically whenever it has room for the messages in its pages.
 
-        Checks now, whenever a message goes to a page, and whenever messages of any address are released. deliver: as in
-        `depage`; it should `hold` the messages.  Threads of the manager call it, one at a time for each address.
-        `drain` raises its exceptions.
+        Checks now, whenever a message goes to a page, and whenever messages of any address are released.
+        deliver: as in `depage`; it should `hold` the messages.  Threads of the manager call it, one at a time for each
+        address.  `drain` raises its exceptions.
         """
         self._deliver = deliver
         for address in self.addresses:
@@ -201,8 +202,10 @@ class PagingManager(Handle):
         """Admit a message: hold it in memory, or return None after putting it into a page or dropping it.
 
         The message goes to a page if the address is in page mode.  If memory has no room and the policy is PAGE, page
-        mode starts. references, transaction: as in `AddressMemory.hold` and `PagingStore.page`. Blocks: with the policy
-        BLOCK until there is room. Raises: FullError with the policy FAIL; and as `store` and `PagingStore.page`.
+        mode starts.
+        references, transaction: as in `AddressMemory.hold` and `PagingStore.page`.
+        Blocks: with the policy BLOCK until there is room.
+        Raises: FullError with the policy FAIL; and as `store` and `PagingStore.page`.
         """
         store, memory = self.store(address), self.memory(address)
         while not store.page(message, transaction):
@@ -296,7 +299,7 @@ class PagingManager(Handle):
 
     def _add(self, folder: AddressFolder) -> PagingStore:
         processed = self._depaging.last_page(folder.address)
-        complete = {place.page_id for _, place in self._complete if place.address == folder.address}
+        complete = {each.page_id for _, each in self._complete if each.address == folder.address}
         commit_markers = {
             each.page_id: (id_, each.rolled_back)
             for id_, each in self._commit_markers
@@ -320,8 +323,9 @@ class PagingManager(Handle):
         """Make everything durable, and close.
 
         A second call does nothing, or finishes a call that an exception broke off.  Waits for a page that is being
-        depaged. Raises: PoisonedError, after which the manager is stopped too.  StateError if a signal handler has
-        interrupted a sync of this thread: let the handler raise instead.
+        depaged.
+        Raises: PoisonedError, after which the manager is stopped too.  StateError if a signal handler has interrupted a
+        sync of this thread: let the handler raise instead.
         """
         self.close()
 

@@ -129,5 +129,5 @@ class AddressMemory:
         return HeldMessage(self, message, references)
 
     def _fits(self, message_bytes: int) -> bool:
-        places = ((self.used_bytes, self.bytes_max), (self._memory.used_bytes, self._memory.bytes_max))
-        return all(limit is None or used == 0 or used + message_bytes <= limit for used, limit in places)
+        limits = ((self.used_bytes, self.bytes_max), (self._memory.used_bytes, self._memory.bytes_max))
+        return all(limit is None or used == 0 or used + message_bytes <= limit for used, limit in limits)

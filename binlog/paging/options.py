@@ -15,8 +15,8 @@ PAGE_BYTES_MAX = 1 << 30
 class Policy(enum.Enum):
     """The policy for a message that has no room.
 
-    PAGE: put it into a page.  BLOCK: make its producer wait until there is room.  FAIL: raise FullError. DROP: drop it,
-    and count it.
+    PAGE: put it into a page.  BLOCK: make its producer wait until there is room.  FAIL: raise FullError.
+    DROP: drop it, and count it.
     """
 
     PAGE = "page"
@@ -31,12 +31,15 @@ class PagingOptions:
 
     page_bytes: maximum size of a page, unless a single message is larger.  page_count_max: maximum number of pages of
     an address, or None if only the disk limits it.  full_policy: policy for a message if all pages are full: BLOCK,
-    FAIL or DROP. address_bytes_max, memory_bytes_max: limits on messages in memory, for one address and for all.
+    FAIL or DROP.
+    address_bytes_max, memory_bytes_max: limits on messages in memory, for one address and for all.
     policy: policy for a message beyond them.  resume_ratio: an address reads its pages again if at most this fraction
-    of its limit is in use. layout: the page layout of a new address.  depaging_threads: how many addresses are depaged
-    at a time. unsynced_pages_max: how many full pages may wait for their sync; beyond that, the thread that opens the
-    next page syncs. commit_markers_above: if more transactions than this have messages in pages, each full page gets a
-    commit marker: one record that replaces the records of its transactions.
+    of its limit is in use.
+    layout: the page layout of a new address.  depaging_threads: how many addresses are depaged at a time.
+    unsynced_pages_max: how many full pages may wait for their sync; beyond that, the thread that opens the next page
+    syncs.
+    commit_markers_above: if more transactions than this have messages in pages, each full page gets a commit marker:
+    one record that replaces the records of its transactions.
     """
 
     page_bytes: int = 10 << 20

@@ -94,12 +94,15 @@ class Chunk(NamedTuple):
 class Page:
     """A page that is being written, or was.
 
-    message_count, message_bytes: set once the page is closed; the count is None until it is known. tx_counts: how many
-    messages belong to each transaction; for a page of an earlier process, among the messages read so far. was_found: an
-    earlier process wrote the page; it has at most message_count_max messages.  written_by: the writer of any other
-    page, which knows the count. rolled_back: the transactions of the page that were not committed, if it has a commit
-    marker.  marker_id: the id of the record with the marker, or 0. is_complete: all messages were acknowledged, and the
-    page is being removed. problem: damage of the file; all messages before it are read.
+    message_count, message_bytes: set once the page is closed; the count is None until it is known.
+    tx_counts: how many messages belong to each transaction; for a page of an earlier process, among the messages read
+    so far.
+    was_found: an earlier process wrote the page; it has at most message_count_max messages.  written_by: the writer of
+    any other page, which knows the count.
+    rolled_back: the transactions of the page that were not committed, if it has a commit marker.  marker_id: the id of
+    the record with the marker, or 0.
+    is_complete: all messages were acknowledged, and the page is being removed.
+    problem: damage of the file; all messages before it are read.
     """
 
     def __init__(self, folder: AddressFolder, page_id: int, header: PageHeader | None) -> None:
@@ -150,7 +153,8 @@ class Page:
     def open_existing(cls, folder: AddressFolder, page_id: int) -> Page:
         """Open a page that an earlier process wrote.
 
-        A bad header or page end becomes its `problem`.  Without a header the page has no messages. Raises: AccessError.
+        A bad header or page end becomes its `problem`.  Without a header the page has no messages.
+        Raises: AccessError.
         """
         page = cls(folder, page_id, None)
         try:
@@ -254,8 +258,8 @@ class Page:
     def sync(self, commit: Commit | None = None) -> None:
         """Make all messages that were added durable, and the name of the page.
 
-        commit: as in `AddressFolder.sync_file`; called last, and only if there is something to sync. Raises:
-        PoisonedError.
+        commit: as in `AddressFolder.sync_file`; called last, and only if there is something to sync.
+        Raises: PoisonedError.
         """
         try:
             with self._syncing:
@@ -299,8 +303,9 @@ class Page:
         """Read messages from this offset on, where message `number` starts; return None if there are no more for now.
 
         offset: None for the start of the page.  bytes_max: how much to read at once, unless a message is larger.  skip:
-        the number of messages to skip.  count_max: the maximum number of messages to return. Damage of a page of an
-        earlier process is known once all of it was read. Raises: AccessError.
+        the number of messages to skip.  count_max: the maximum number of messages to return.  Damage of a page of an
+        earlier process is known once all of it was read.
+        Raises: AccessError.
         """
         if self.header is None:
             return None

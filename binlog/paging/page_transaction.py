@@ -89,8 +89,8 @@ class PageTransaction:
     def prepare(self, extra: bytes = b"") -> None:
         """Prepare the transaction: it waits for `commit` or `rollback`, also in the next process.
 
-        extra: bytes that the next process gets with it. Blocks: for syncs.  Raises: StateError; FullError;
-        PoisonedError; ClosedError.
+        extra: bytes that the next process gets with it.
+        Blocks: for syncs.  Raises: StateError; FullError; PoisonedError; ClosedError.
         """
         with self.mutex, self._guard.change():
             self._check()
@@ -102,10 +102,11 @@ class PageTransaction:
         """Commit durably: after a crash either all of its messages are readable, or none.
 
         Everything that it wrote is synced before the commit is recorded.  Records that its user appended to the store's
-        transaction `store_tx_id` are committed with it. Blocks: for syncs. Raises: FullError, AccessError, after which
-        it can be retried or rolled back; PoisonedError if a sync failed, after which neither is possible.  If that was
-        a sync of the store, the transaction may be committed; open the paging again to find out. StateError;
-        ClosedError.
+        transaction `store_tx_id` are committed with it.
+        Blocks: for syncs.
+        Raises: FullError, AccessError, after which it can be retried or rolled back; PoisonedError if a sync failed,
+        after which neither is possible.  If that was a sync of the store, the transaction may be committed; open the
+        paging again to find out.  StateError; ClosedError.
         """
         with self.mutex, self._guard.change():
             self._check_open()
@@ -132,8 +133,9 @@ class PageTransaction:
     def rollback(self) -> None:
         """Roll back: discard its messages, and the records that its user appended to the store's transaction.
 
-        Its messages stay in their pages until these are removed; readers skip them. Raises: StateError; PoisonedError.
-        If it was prepared also FullError, AccessError, ClosedError, and then it still is.
+        Its messages stay in their pages until these are removed; readers skip them.
+        Raises: StateError; PoisonedError.  If it was prepared also FullError, AccessError, ClosedError, and then it
+        still is.
         """
         with self.mutex, self._guard.change():
             self._check_open()

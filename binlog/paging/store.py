@@ -99,7 +99,8 @@ class PagingStore:
         """run_in_background: runs work that can wait.
 
         processed: pages up to this one were depaged.  processed_identity: its identity, in the layout of JBoss
-        Messaging. complete: pages whose messages were all acknowledged.  All of these may still exist, and are removed.
+        Messaging.
+        complete: pages whose messages were all acknowledged.  All of these may still exist, and are removed.
         commit_markers: for each page with a commit marker, the id of the record and the transactions that were rolled
         back.
         """
@@ -188,7 +189,8 @@ class PagingStore:
         """Put a message into the current page or the next one; return False if the address is not in page mode.
 
         The message survives the process when this returns, and is durable after the next `sync`.  In a transaction,
-        both hold only after the commit. Blocks: for the write; with the policy BLOCK also while all pages are full.
+        both hold only after the commit.
+        Blocks: for the write; with the policy BLOCK also while all pages are full.
         Raises: FullError; StateError; ClosedError; PoisonedError; TypeError; ValueError.
         """
         if self.append(message, transaction) is None:
@@ -241,8 +243,8 @@ class PagingStore:
         """Take the first page, which the caller reads and then deletes; return None if page mode has ended.
 
         If the current page is the only one and has messages, it is taken too, and another one follows it.  Nothing is
-        read here, and other threads may add messages meanwhile. Raises: FullError, after which nothing was taken;
-        StateError; ClosedError; AccessError; PoisonedError.
+        read here, and other threads may add messages meanwhile.
+        Raises: FullError, after which nothing was taken; StateError; ClosedError; AccessError; PoisonedError.
         """
         self._refuse()
         with self._change:
@@ -312,8 +314,8 @@ class PagingStore:
     def sync(self, commit: Commit | None = None) -> None:
         """Make all messages in pages durable.  Blocks: for a sync of each page that was written to.
 
-        commit: as in `Page.sync`, for the last one. Raises: PoisonedError, after which nothing can be added;
-        ClosedError; StateError.
+        commit: as in `Page.sync`, for the last one.
+        Raises: PoisonedError, after which nothing can be added; ClosedError; StateError.
         """
         self._refuse()
         with self._mutex:
@@ -328,8 +330,8 @@ class PagingStore:
     def stop(self) -> None:
         """Make everything durable, and close.
 
-        A second call does nothing, or finishes a call that an exception broke off. Raises: PoisonedError, also if an
-        earlier failure has poisoned the store; it is stopped then too.
+        A second call does nothing, or finishes a call that an exception broke off.
+        Raises: PoisonedError, also if an earlier failure has poisoned the store; it is stopped then too.
         """
         if fork_generation() != self._generation or self._is_ended:
             return

@@ -60,7 +60,7 @@ class TransactionStore(Protocol):
     """A store of records by id, with atomic transactions.
 
     If a call raises FullError, AccessError, StateError, NotFoundError or ClosedError, it has done nothing.  After any
-    other exception its outcome is unknown until the store is opened again. `commit`, `prepare` and `append_delete`
+    other exception its outcome is unknown until the store is opened again.  `commit`, `prepare` and `append_delete`
     return when their effect is durable.  An id is never returned twice.
     """
 
@@ -88,7 +88,8 @@ _PAGE_TRANSACTION_OF_2008 = 34
 def refuse_2008_records(records: Iterable[StoredRecord]) -> None:
     """Refuse records with the types of 2008, because their transactions would be taken for uncommitted ones.
 
-    records: updates follow the record that they change. Raises: VersionError.
+    records: updates follow the record that they change.
+    Raises: VersionError.
     """
     added: set[int] = set()
     for record in records:

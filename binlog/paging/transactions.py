@@ -135,7 +135,8 @@ class PageTransactions:
     def decrement(self, store_tx_id: int, counts: Mapping[int, int]) -> None:
         """Commit a store transaction that decrements the remaining counts.
 
-        Transactions that were not committed have no count. Blocks: for a sync, and while another thread does the same.
+        Transactions that were not committed have no count.
+        Blocks: for a sync, and while another thread does the same.
         Raises: StateError if a count would become negative, FullError, AccessError, ClosedError, after which the store
         transaction is rolled back; PoisonedError.
         """

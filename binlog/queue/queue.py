@@ -89,9 +89,10 @@ class Queue(QueueMemory, Closing):
     ) -> None:
         """manager: started; the queue stops it.  memory_bytes: limit of messages that no consumer has got.
 
-        deliveries_max: a message that was delivered this often, and not acknowledged, goes to `dead_letters`. close:
-        called after the manager was stopped.  dead_letters_of: the queue whose dead letters these are; it stops the
-        manager. Raises: ValueError; and as `PagingManager.store`.
+        deliveries_max: a message that was delivered this often, and not acknowledged, goes to `dead_letters`.
+        close: called after the manager was stopped.  dead_letters_of: the queue whose dead letters these are; it stops
+        the manager.
+        Raises: ValueError; and as `PagingManager.store`.
         """
         memory_bytes = byte_count(memory_bytes, "memory_bytes")
         if deliveries_max is not None and deliveries_max < 1:
@@ -120,9 +121,10 @@ class Queue(QueueMemory, Closing):
         """Put a message of 0 to 2**31-129 bytes.  mode: overrides the mode of the queue.
 
         A consumer can get it at once, even before it is durable.  After an exception of a signal handler it may be in
-        the queue. Blocks: for the write; if all pages are full, until one is removed; in Mode.SYNC for a sync. Raises:
-        queue.Full if all pages are still full after `timeout` seconds; FullError if the disk is full; ClosedError;
-        PoisonedError; StateError in a forked child; TypeError; ValueError.
+        the queue.
+        Blocks: for the write; if all pages are full, until one is removed; in Mode.SYNC for a sync.
+        Raises: queue.Full if all pages are still full after `timeout` seconds; FullError if the disk is full;
+        ClosedError; PoisonedError; StateError in a forked child; TypeError; ValueError.
         """
         is_synced = self._is_synced if mode is None else _is_synced(mode)
         if fork_generation() != self._generation:
@@ -143,9 +145,10 @@ class Queue(QueueMemory, Closing):
     def get(self, block: bool = True, timeout: float | None = None) -> Message:
         """Return the next message; no other consumer gets it before the queue is opened again.
 
-        The delivery is written first, without a sync, so that `delivery_count` survives the process. A message that was
-        delivered `deliveries_max` times before goes to `dead_letters` instead. Raises: queue.Empty if there is none
-        after `timeout` seconds; ClosedError; PoisonedError; AccessError; StateError in a forked child; ValueError.
+        The delivery is written first, without a sync, so that `delivery_count` survives the process.  A message that
+        was delivered `deliveries_max` times before goes to `dead_letters` instead.
+        Raises: queue.Empty if there is none after `timeout` seconds; ClosedError; PoisonedError; AccessError;
+        StateError in a forked child; ValueError.
         """
         if fork_generation() != self._generation or self._guard.failure is not None:
             self._refuse()
@@ -164,9 +167,9 @@ class Queue(QueueMemory, Closing):
     def ack(self, message: Message, *, mode: Mode | str | None = None) -> None:
         """Acknowledge a message: it is never delivered again.  mode: overrides the mode of the queue.
 
-        If a power cut takes an acknowledgement of Mode.FLUSH, the message is delivered again. Raises: StateError if it
-        was acknowledged before; GoneError if it was, and so was the rest of its page; FullError; ClosedError;
-        PoisonedError; AccessError.
+        If a power cut takes an acknowledgement of Mode.FLUSH, the message is delivered again.
+        Raises: StateError if it was acknowledged before; GoneError if it was, and so was the rest of its page;
+        FullError; ClosedError; PoisonedError; AccessError.
         """
         is_synced = self._is_synced if mode is None else _is_synced(mode)
         if fork_generation() != self._generation:
@@ -184,7 +187,8 @@ class Queue(QueueMemory, Closing):
 
         delay: seconds until then.  By default, 0 the first time, then 0.1 s, doubling each time up to a minute.  It is
         delivered before all other messages, and at once if the queue is opened again.  A message that was delivered
-        `deliveries_max` times goes to `dead_letters`. Blocks: for such a message as the commit of a transaction does.
+        `deliveries_max` times goes to `dead_letters`.
+        Blocks: for such a message as the commit of a transaction does.
         Raises: ValueError; StateError; ClosedError; PoisonedError; and for such a message as that commit.
         """
         self._refuse()
@@ -249,8 +253,8 @@ class Queue(QueueMemory, Closing):
     def join(self) -> None:
         """Wait until all messages were acknowledged, except those of transactions that were not committed.
 
-        Blocks: also for reading the messages that no consumer has got. Raises: ClosedError; PoisonedError; AccessError;
-        StateError.
+        Blocks: also for reading the messages that no consumer has got.
+        Raises: ClosedError; PoisonedError; AccessError; StateError.
         """
         self._refuse()
         self._drain_wait.wait(self._refill, self._is_drained)
@@ -268,9 +272,9 @@ class Queue(QueueMemory, Closing):
     def close(self) -> None:
         """Make everything durable, and close.
 
-        A second call does nothing, or finishes a call that an exception broke off. Raises: PoisonedError, also if an
-        earlier failure has poisoned the queue; it is closed then too.  StateError if a signal handler has interrupted a
-        sync of this thread: let the handler raise instead.
+        A second call does nothing, or finishes a call that an exception broke off.
+        Raises: PoisonedError, also if an earlier failure has poisoned the queue; it is closed then too.  StateError if
+        a signal handler has interrupted a sync of this thread: let the handler raise instead.
         """
         if fork_generation() != self._generation:
             return

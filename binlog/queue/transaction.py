@@ -48,12 +48,12 @@ class QueueTransaction:
     def commit(self) -> None:
         """Commit durably; after a crash before that, nothing of the transaction remains.
 
-        After the commit consumers can get its messages, one after the other, in the order of the commits. Blocks: for
-        syncs, in any mode of the queue. Raises: StateError if another caller has acknowledged one of the messages, or
-        if the transaction has ended; FullError for a full disk and queue.Full if all pages are full, after which
-        nothing was done and it can be retried; PoisonedError, after which it may have been committed: open the queue
-        again to find out; ClosedError. After an exception of a signal handler it may have been committed, and cannot be
-        retried.
+        After the commit consumers can get its messages, one after the other, in the order of the commits.
+        Blocks: for syncs, in any mode of the queue.
+        Raises: StateError if another caller has acknowledged one of the messages, or if the transaction has ended;
+        FullError for a full disk and queue.Full if all pages are full, after which nothing was done and it can be
+        retried; PoisonedError, after which it may have been committed: open the queue again to find out; ClosedError.
+        After an exception of a signal handler it may have been committed, and cannot be retried.
         """
         self._check()
         self._is_ended = True

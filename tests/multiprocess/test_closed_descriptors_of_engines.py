@@ -1,4 +1,4 @@
-"""Engines whose process closed all its descriptors: they refuse calls, and touch none of the program's files."""
+"""If a process has closed all its descriptors, its engines refuse calls and write to no other file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from binlog.commitlog import Flush, Message, MessageStore, StoreOptions
 from binlog.errors import StateError
 from binlog.journal import Journal
 from binlog.pagestore import PageStore
-from binlog.storage import worker
+from binlog.storage.waiting import worker
 
 folder, other = sys.argv[1:]
 
@@ -67,7 +67,7 @@ def commitlog():
 _END = """
 opened, put = make()
 put()
-# A thread that has a file open for a moment closes a number that is ours by then, which nothing can save.
+# Wait until all threads are idle: one that has a file open now would later close a descriptor of ours.
 deadline = time.monotonic() + 2
 while time.monotonic() < deadline and not all(map(waits, others())):
     pass
@@ -83,7 +83,7 @@ opened.close()
 for fd in mine:
     assert os.path.samestat(os.fstat(fd), os.stat(other)), fd
 assert os.stat(other).st_size == 0
-# Opened again, all is in order; what was acknowledged is there.
+# Opened again, the engine works, and has everything that was acknowledged.
 opened, put = make()
 put()
 opened.close()

@@ -1,4 +1,4 @@
-"""Stores with more queues than a process can have open files."""
+"""Commit logs with more queues than a process can have open files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at a page store from outside, while the process that has it goes on: what is seen was so at one moment."""
+"""Inspecting a page store while another process uses it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from binlog.storage.directory import Directory
 _COUNT = 40
 _LOOKS = 15
 
-# Each transaction moves some messages from one queue to the other.  To fill the log takes longer than a look: with
-# one of 64 KiB nearly each look is BusyError.
+# Each transaction moves messages between the two queues.  Filling the log takes longer than an inspection: if the log
+# had only 64 KiB, most inspections would end with BusyError.
 _OWNER = """
 import os, sys
 from binlog import Mode
@@ -52,7 +52,7 @@ def test_a_reader_sees_the_store_at_one_moment(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", _OWNER, path, going_on], stdout=subprocess.PIPE, text=True) as owner:
         try:
             assert owner.stdout is not None
-            assert owner.stdout.readline() == "begun\n"  # starting takes longer than all looks, where others work too
+            assert owner.stdout.readline() == "begun\n"  # starting takes longer than the rest if the machine is busy
             seen = 0
             while seen < _LOOKS:
                 assert owner.poll() is None
@@ -74,7 +74,7 @@ def test_a_reader_sees_the_store_at_one_moment(tmp_path: Path) -> None:
 def test_a_store_that_changes_too_fast_is_not_reported_as_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the header of the log and the map of its generation two more begin, each time."""
+    """Every time the header is read, two more generations begin before the map is read."""
     with PageStore(tmp_path) as store:
 
         def read_late(directory: Directory, start: LogStart) -> bytes:

@@ -1,4 +1,4 @@
-"""Page stores so small that a few messages fill their caches and logs."""
+"""Page stores for tests, small enough that a few messages fill their caches and logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _copies = itertools.count()
 
 @contextmanager
 def page_store(path: Path, options: PageStoreOptions = SMALL, queue: str = QUEUE) -> Iterator[PageStore]:
-    """A store with a queue, which is looked at for problems in the end."""
+    """Open a store with a queue, and check it for problems at the end."""
     with PageStore(path, options) as store:
         store.create_queue(queue)
         yield store
@@ -26,14 +26,14 @@ def page_store(path: Path, options: PageStoreOptions = SMALL, queue: str = QUEUE
 
 
 def put(store: PageStore, *bodies: bytes, queue: str = QUEUE) -> None:
-    """Put messages together."""
+    """Put messages in one transaction."""
     with store.transaction() as transaction:
         for body in bodies:
             transaction.put(queue, body)
 
 
 def drain(store: PageStore, queue: str = QUEUE) -> list[bytes]:
-    """Get all messages, one by one."""
+    """Get all messages, one per transaction."""
     bodies = []
     while (message := take(store, queue)) is not None:
         bodies.append(message.body)
@@ -47,7 +47,7 @@ def take(store: PageStore, queue: str = QUEUE) -> Message | None:
 
 
 def peek(store: PageStore, queue: str = QUEUE) -> list[bytes]:
-    """All messages that wait, which wait still."""
+    """Return all waiting messages without removing them."""
     transaction = store.transaction()
     bodies = []
     while (message := transaction.get(queue)) is not None:
@@ -56,19 +56,19 @@ def peek(store: PageStore, queue: str = QUEUE) -> list[bytes]:
     return bodies
 
 
-def killed(what: PageStore | Path) -> Path:
-    """A copy of a store's files as they are: what a process leaves that is killed now."""
+def copy_after_kill(what: PageStore | Path) -> Path:
+    """Copy a store's files, as the next process finds them if this one is killed now."""
     path = Path(what.path) if isinstance(what, PageStore) else what
     copy = path.with_name(f"{path.name}-killed-{next(_copies)}")
-    # So that no checkpoint is made while the files are copied one after the other.
+    # The guard prevents a checkpoint while the files are copied.
     with what._guard if isinstance(what, PageStore) else nullcontext():
         shutil.copytree(path, copy)
     return copy
 
 
-def after_kill(what: PageStore | Path, options: PageStoreOptions = SMALL) -> dict[str, list[bytes]]:
-    """What the queues of a store have whose process is killed now."""
-    copy = killed(what)
+def contents_after_kill(what: PageStore | Path, options: PageStoreOptions = SMALL) -> dict[str, list[bytes]]:
+    """Return the contents of all queues as they would be after a kill."""
+    copy = copy_after_kill(what)
     assert check_page_store(copy) == []
     with PageStore(copy, options) as store:
         found = {queue: peek(store, queue) for queue in store.queues}

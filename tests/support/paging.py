@@ -1,4 +1,4 @@
-"""Paging of tests: small pages, what is in them, and what a process leaves that dies."""
+"""Paging for tests: small pages, their contents, and copies as after a crash."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _JOURNAL = JournalOptions(file_bytes=64 << 10)
 
 @contextmanager
 def paging(path: Path, options: PagingOptions = SMALL) -> Iterator[tuple[OpenedPaging, PagingStore]]:
-    """A manager with its journal, and the store of one address."""
+    """Open a manager with its journal, and the store of one address."""
     with open_paging(path, options, _JOURNAL) as opened:
         yield opened, opened.manager.store(ADDRESS)
 
 
-def crashed(path: Path) -> Path:
-    """What the next process finds where this one dies now."""
+def copy_after_crash(path: Path) -> Path:
+    """Copy a folder, as the next process finds it if this one dies now."""
     number = sum(1 for _ in path.parent.iterdir())
     return Path(shutil.copytree(path, path.parent / f"{path.name}-crashed-{number}"))
 
 
-def texts(page: Page) -> list[bytes]:
-    """The messages of a page."""
+def page_messages(page: Page) -> list[bytes]:
+    """Return the messages of a page."""
     return [message for message, _ in page.messages()]
 
 
-def depaged(store: PagingStore) -> list[list[bytes]]:
-    """The messages of each page, until page mode ends."""
+def depage_pages(store: PagingStore) -> list[list[bytes]]:
+    """Depage until page mode ends, and return the messages of each page."""
     found = []
     while page := store.depage():
-        found.append(texts(page))
+        found.append(page_messages(page))
         page.delete()
     return found
 
 
 def depage_all(opened: OpenedPaging, address: str = ADDRESS) -> list[bytes]:
-    """Depage an address in transactions until page mode ends; its messages."""
+    """Depage an address in transactions until page mode ends, and return its messages."""
     found: list[bytes] = []
     while opened.manager.depage(address, lambda _, messages, __: found.extend(messages)):
         pass
@@ -58,14 +58,14 @@ def depage_all(opened: OpenedPaging, address: str = ADDRESS) -> list[bytes]:
 
 
 def read_run(cursor: PageCursor) -> Run:
-    """The next messages of a page, of which there are some."""
+    """Read the next run of messages; there must be one."""
     run = cursor.read()
     assert run is not None
     return run
 
 
 def read_all(cursor: PageCursor, *, acknowledged: bool = False) -> list[bytes]:
-    """All messages that a cursor comes to."""
+    """Read all messages that the cursor has."""
     found: list[bytes] = []
     while run := cursor.read():
         found += run.messages
@@ -74,30 +74,30 @@ def read_all(cursor: PageCursor, *, acknowledged: bool = False) -> list[bytes]:
     return found
 
 
-def numbered(count: int, size: int = 50) -> list[bytes]:
-    """Messages of which no two are the same."""
+def numbered_messages(count: int, size: int = 50) -> list[bytes]:
+    """Return messages that are all different."""
     return [b"%d " % number + bytes(size) for number in range(count)]
 
 
 def page_files(store: PagingStore | Path) -> list[Path]:
-    """The page files of one address, the oldest first."""
+    """Return the page files of one address, oldest first."""
     folder = Path(store.folder.path) if isinstance(store, PagingStore) else store
     return sorted(folder.rglob("*.page"))
 
 
 def page_all(store: PagingStore, messages: list[bytes]) -> None:
-    """Put them into pages."""
+    """Put messages into pages."""
     for message in messages:
         assert store.page(message)
 
 
-def joined(pages: list[list[bytes]]) -> list[bytes]:
-    """The messages of all pages."""
+def flattened(pages: list[list[bytes]]) -> list[bytes]:
+    """Return the messages of all pages."""
     return list(chain.from_iterable(pages))
 
 
 class MemoryRecord(NamedTuple):
-    """A record, as a TransactionStore tells it."""
+    """A record of a TransactionStore."""
 
     record_id: int
     user_type: int
@@ -105,7 +105,7 @@ class MemoryRecord(NamedTuple):
 
 
 class MemoryStore:
-    """A transactional store in memory.  records, prepared: as what was stored, for the next manager."""
+    """A transactional store in memory.  records, prepared: its contents, for the next manager."""
 
     def __init__(self) -> None:
         self._ids = count(1)
@@ -115,11 +115,11 @@ class MemoryStore:
 
     @property
     def records(self) -> list[MemoryRecord]:
-        """Each with its last update alone."""
+        """The records, each with its last update applied."""
         return list(self._records.values())
 
     def drop_open(self) -> None:
-        """What the next load does: roll back transactions that were not ended."""
+        """Roll back open transactions, as the next load does."""
         self._open.clear()
 
     def new_id(self) -> int:

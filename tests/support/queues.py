@@ -1,4 +1,4 @@
-"""Queues of tests: what is put, what can be got, and what a process leaves that dies."""
+"""Queues for tests: messages, and the contents of a queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.format.paging.names import PAGE_END
+from binlog.format.paging.names import PAGE_EXTENSION
 from binlog.paging.inspection import check_paging
 from binlog.paging.options import PagingOptions
 from binlog.queue.queue import Queue
@@ -26,12 +26,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def bodies(count: int, *, first: int = 0) -> list[bytes]:
-    """So many, of which no two are the same."""
+    """Return messages that are all different."""
     return [b"%06d" % number * 20 for number in range(first, first + count)]
 
 
-def taken(queue_: Queue) -> list[bytes]:
-    """All that can be got, acknowledged."""
+def get_all(queue_: Queue) -> list[bytes]:
+    """Get and acknowledge all messages."""
     found = []
     while not queue_.empty():
         message = queue_.get_nowait()
@@ -41,5 +41,5 @@ def taken(queue_: Queue) -> list[bytes]:
 
 
 def page_count(folder: Path) -> int:
-    """How many pages there are."""
-    return len(list(folder.glob(f"*/*{PAGE_END}")))
+    """Return the number of page files."""
+    return len(list(folder.glob(f"*/*{PAGE_EXTENSION}")))

@@ -34,11 +34,11 @@ def command(directory: str, address: str | None, count: int | None, as_json: boo
     """
     with opening():
         name = address or _main_address(directory)
-        given = read_delivery_counts(directory, name) if as_json else {}
+        delivery_counts = read_delivery_counts(directory, name) if as_json else {}
         found = islice(read_pages(directory, name), count)
         first = list(islice(found, _AT_ONCE))
     while first:
-        write(_json_lines(first, given) if as_json else lines(message for _, _, message, _ in first))
+        write(_json_lines(first, delivery_counts) if as_json else lines(message for _, _, message, _ in first))
         first = list(islice(found, _AT_ONCE))
 
 
@@ -53,11 +53,11 @@ def _main_address(directory: str) -> str:
     return addresses[0]
 
 
-def _json_lines(messages: list[_Found], given: Mapping[tuple[int, int], int]) -> bytes:
-    return "".join(_json_line(each, given.get(each[:2], 0)) for each in messages).encode()
+def _json_lines(messages: list[_Found], delivery_counts: Mapping[tuple[int, int], int]) -> bytes:
+    return "".join(_json_line(each, delivery_counts.get(each[:2], 0)) for each in messages).encode()
 
 
-def _json_line(found: _Found, given: int) -> str:
+def _json_line(found: _Found, delivery_count: int) -> str:
     page_id, number, message, tx_id = found
-    head = f'"page":{page_id},"number":{number},"tx_id":{tx_id},"deliveries":{given}'
+    head = f'"page":{page_id},"number":{number},"tx_id":{tx_id},"deliveries":{delivery_count}'
     return f"{{{head},{content_json(message)}}}\n"

@@ -185,8 +185,8 @@ def crc_seed(salt: bytes, offset: int) -> int:
 def parse_record(data: bytes, offset: int, start: LogStart, path: str, base: int = 0) -> tuple[LogRecord, int]:
     """Parse the record at an offset of the log; return it and its end.
 
-    data: the bytes of the log from the offset `base` on. Raises: CorruptError; its rule is "torn" if the data end
-    within the record.
+    data: the bytes of the log from the offset `base` on.
+    Raises: CorruptError; its rule is "torn" if the data end within the record.
     """
     position = offset - base
     if position + LOG_RECORD.size > len(data):

@@ -93,7 +93,7 @@ def parse_deliveries(data: bytes) -> Iterator[DeliveryCount]:
             yield delivery
 
 
-SUBSCRIBER_END = ".durable"
+SUBSCRIBER_EXTENSION = ".durable"
 _VERSION = 1
 _DOT = ord(".")
 _NAME_DIGITS = 40
@@ -107,8 +107,8 @@ _UNESCAPED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 class DurableSubscriber(NamedTuple):
     """A durable subscriber: it gets the messages of a topic, including those that are sent while it is not connected.
 
-    client_id, name: identify it.  selector: selects the messages that it gets, None for all. no_local: exclude messages
-    of its own connection.
+    client_id, name: identify it.  selector: selects the messages that it gets, None for all.
+    no_local: exclude messages of its own connection.
     """
 
     client_id: str
@@ -137,7 +137,7 @@ def subscriber_file_name(client_id: str, name: str) -> str:
     if len(text) > _NAME_CHARACTERS_MAX:
         key = json.dumps([client_id, name]).encode()
         text = f"{text[:_PREFIX_CHARACTERS]}~{hashlib.sha256(key).hexdigest()[:_NAME_DIGITS]}"
-    return text + SUBSCRIBER_END
+    return text + SUBSCRIBER_EXTENSION
 
 
 def _escaped(text: str) -> str:
@@ -172,7 +172,7 @@ def _crc(values: dict[str, object]) -> int:
     return crc32c(json.dumps(values, sort_keys=True).encode())
 
 
-SWAP_END = ".swap"
+SWAP_EXTENSION = ".swap"
 _NAME_BYTES_MAX = 200
 
 SWAP_RECORD = Layout(
@@ -191,7 +191,7 @@ def swap_name(queue: str, number: int) -> str:
 
     A long queue name is truncated.  Several queues may then have the same prefix; their numbers differ.
     """
-    return f"{quote(queue, safe=' ,;=@$&+!()')[:_NAME_BYTES_MAX].lstrip('.') or '_'}-{number}{SWAP_END}"
+    return f"{quote(queue, safe=' ,;=@$&+!()')[:_NAME_BYTES_MAX].lstrip('.') or '_'}-{number}{SWAP_EXTENSION}"
 
 
 def is_swap_name(name: str) -> bool:
@@ -204,9 +204,9 @@ LOG_FILE = "transaction.log"
 LOCK_FILE = "pagestore.lock"
 DELIVERIES_FILE = "messages.given"
 # Extension of a file that is being written; it is renamed when it is complete.
-NEW_END = ".new"
+NEW_EXTENSION = ".new"
 # Extension of the pages of an unfinished backup.
-BACKUP_END = ".backup"
+BACKUP_EXTENSION = ".backup"
 # For even generations, and for odd ones.
 MAP_FILES = ("pages-0.free", "pages-1.free")
 

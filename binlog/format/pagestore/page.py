@@ -142,7 +142,8 @@ def whole_message(content: bytes | bytearray) -> bytes | None:
 def parse_message_page(content: bytes | bytearray, previous: int, at: PageAt) -> MessagePage:
     """Parse the part of a message that follows the page `previous`.
 
-    content: of the page, without the check, and possibly without zeros at its end. Raises: CorruptError.
+    content: of the page, without the check, and possibly without zeros at its end.
+    Raises: CorruptError.
     """
     if len(content) < MESSAGE_PAGE.size:
         raise at.damage("message_page", f"has only {len(content)} bytes")

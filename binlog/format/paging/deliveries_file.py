@@ -1,7 +1,7 @@
 """The file of delivery counts beside a page: a header, and eight bytes for each message.
 
 Each count has its own CRC, over the page's salt and the message's number.  Zeros mean that the message was never
-delivered. A count never crosses a sector, and is overwritten when the message is delivered again.
+delivered.  A count never crosses a sector, and is overwritten when the message is delivered again.
 """
 
 from __future__ import annotations

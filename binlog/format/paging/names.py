@@ -21,14 +21,14 @@ ADDRESS_FILE = "address.txt"
 # In the folder of an address: a sync or write has failed since the files in it were written.
 FAILED_FILE = "failed"
 # Extension of a folder that is being created.
-NEW_END = ".new"
-PAGE_END = ".page"
-ACKS_END = ".acks"
-DELIVERIES_END = ".deliveries"
+NEW_EXTENSION = ".new"
+PAGE_EXTENSION = ".page"
+ACKS_EXTENSION = ".acks"
+DELIVERIES_EXTENSION = ".deliveries"
 # Extension of a damaged page whose readable messages were delivered.
-INVALID_END = ".invalidPage"
+INVALID_EXTENSION = ".invalidPage"
 # Extension of acknowledgements that do not belong to their page.
-INVALID_ACKS_END = ".invalidAcks"
+INVALID_ACKS_EXTENSION = ".invalidAcks"
 PAGE_ID_MAX = 999_999_999
 
 _NUMBERED = re.compile(r"(\d{9})(\.page|\.acks|\.deliveries)", re.ASCII)
@@ -36,33 +36,33 @@ _NUMBERED = re.compile(r"(\d{9})(\.page|\.acks|\.deliveries)", re.ASCII)
 
 def page_name(page_id: int) -> str:
     """Return the name of a page."""
-    return f"{page_id:09d}{PAGE_END}"
+    return f"{page_id:09d}{PAGE_EXTENSION}"
 
 
 def acks_name(page_id: int) -> str:
     """Return the name of a page's file of acknowledgements."""
-    return f"{page_id:09d}{ACKS_END}"
+    return f"{page_id:09d}{ACKS_EXTENSION}"
 
 
 def deliveries_name(page_id: int) -> str:
     """Return the name of a page's file of delivery counts."""
-    return f"{page_id:09d}{DELIVERIES_END}"
+    return f"{page_id:09d}{DELIVERIES_EXTENSION}"
 
 
 def invalid_name(page_id: int) -> str:
     """Return the quarantine name of a damaged page."""
-    return f"{page_id:09d}{INVALID_END}"
+    return f"{page_id:09d}{INVALID_EXTENSION}"
 
 
 def invalid_acks_name(page_id: int) -> str:
     """Return the quarantine name of unreadable acknowledgements."""
-    return f"{page_id:09d}{INVALID_ACKS_END}"
+    return f"{page_id:09d}{INVALID_ACKS_EXTENSION}"
 
 
-def page_number(name: str, end: str = PAGE_END) -> int | None:
+def page_number(name: str, extension: str = PAGE_EXTENSION) -> int | None:
     """Return the page id in a file name with this extension, or None for any other name."""
     found = _NUMBERED.fullmatch(name)
-    return int(found[1]) if found and found[2] == end and int(found[1]) else None
+    return int(found[1]) if found and found[2] == extension and int(found[1]) else None
 
 
 def new_folder_name() -> str:

@@ -133,7 +133,8 @@ def parse_page_end(data: bytes, header: PageHeader, offset: int) -> PageEnd | No
 def parse_page_record(data: bytes, offset: int, header: PageHeader, path: str) -> tuple[PageMessage | PageEnd, int]:
     """Parse the record at an offset of a page; return it and its end offset.
 
-    data: the bytes of the page. Raises: CorruptError; its rule is "torn" if the file ends within the record.
+    data: the bytes of the page.
+    Raises: CorruptError; its rule is "torn" if the file ends within the record.
     """
     if offset >= len(data):
         raise CorruptError(path, offset, "torn", "the page ends here")

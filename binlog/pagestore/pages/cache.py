@@ -114,7 +114,8 @@ class Cache:
     """The page cache.
 
     logged: pages that the log of this generation has whole.  freed: free pages that are not marked as free in the file
-    yet. changed: pages that have changed, while a backup tracks them.
+    yet.
+    changed: pages that have changed, while a backup tracks them.
     """
 
     def __init__(self, file: PageFile, pages_max: int) -> None:
@@ -159,7 +160,8 @@ class Cache:
         """Evict the least used pages if there are too many.
 
         durable: the position up to which the log is on the disk; pages that changed after it stay, however many they
-        are. Raises: FullError; PoisonedError; after these the pages are still in the cache.
+        are.
+        Raises: FullError; PoisonedError; after these the pages are still in the cache.
         """
         excess = len(self._pages) - self._pages_max
         if excess <= 0:

@@ -24,7 +24,14 @@ from binlog.errors import CorruptError, FullError
 from binlog.format.pagestore.free_map import FreeMap
 from binlog.format.pagestore.index import IndexHead
 from binlog.format.pagestore.log import RECORDS_AT, SALT_BYTES, LogStart, parse_log_start
-from binlog.format.pagestore.other_files import BACKUP_END, LOG_FILE, MAP_FILES, NEW_END, PAGE_FILE, map_name
+from binlog.format.pagestore.other_files import (
+    BACKUP_EXTENSION,
+    LOG_FILE,
+    MAP_FILES,
+    NEW_EXTENSION,
+    PAGE_FILE,
+    map_name,
+)
 from binlog.format.pagestore.page import PAGE_BYTES_MIN, PAGE_COUNT_MAX, ROOT_PAGE, pack_page
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
@@ -67,7 +74,7 @@ def ensure_store(directory: Directory, page_bytes: int | None) -> None:
     if PAGE_FILE in names:
         _finish(directory, names)
         return
-    if PAGE_FILE + BACKUP_END in names:
+    if PAGE_FILE + BACKUP_EXTENSION in names:
         raise CorruptError(
             directory.file_path(PAGE_FILE),
             0,
@@ -76,9 +83,9 @@ def ensure_store(directory: Directory, page_bytes: int | None) -> None:
         )
     page_bytes = page_bytes or PAGE_BYTES_MIN
     root = pack_page(ROOT_PAGE, IndexHead().pack(), page_bytes, FIRST_GENERATION)
-    directory.write_new(PAGE_FILE + NEW_END, root)
+    directory.write_new(PAGE_FILE + NEW_EXTENSION, root)
     create_whole(directory, page_bytes, b"0")
-    finish_store(directory, PAGE_FILE + NEW_END)
+    finish_store(directory, PAGE_FILE + NEW_EXTENSION)
 
 
 def create_whole(directory: Directory, page_bytes: int, states: bytes) -> None:
@@ -91,23 +98,23 @@ def create_whole(directory: Directory, page_bytes: int, states: bytes) -> None:
         is_first = name == map_name(FIRST_GENERATION)
         data = FreeMap(page_bytes, FIRST_GENERATION, start.salt, states).pack() if is_first else b""
         directory.write_new(name, data)
-    directory.write_new(LOG_FILE + NEW_END, start.pack().ljust(RECORDS_AT, b"\0"))
+    directory.write_new(LOG_FILE + NEW_EXTENSION, start.pack().ljust(RECORDS_AT, b"\0"))
     directory.sync()
 
 
 def finish_store(directory: Directory, pages_name: str) -> None:
     """Give the pages their name, and then the log.  Raises: AccessError; PoisonedError."""
     directory.rename(pages_name, PAGE_FILE)
-    directory.rename(LOG_FILE + NEW_END, LOG_FILE)
+    directory.rename(LOG_FILE + NEW_EXTENSION, LOG_FILE)
 
 
 def _finish(directory: Directory, names: set[str]) -> None:
     """Finish a creation in which the pages have their name and the log has not."""
     path = directory.file_path(LOG_FILE)
-    if LOG_FILE + NEW_END not in names:
+    if LOG_FILE + NEW_EXTENSION not in names:
         raise CorruptError(path, 0, "missing", "the store has pages but no log")
-    parse_log_start(directory.read(LOG_FILE + NEW_END, RECORDS_AT), path + NEW_END)
-    directory.rename(LOG_FILE + NEW_END, LOG_FILE)
+    parse_log_start(directory.read(LOG_FILE + NEW_EXTENSION, RECORDS_AT), path + NEW_EXTENSION)
+    directory.rename(LOG_FILE + NEW_EXTENSION, LOG_FILE)
 
 
 _USED, _FREE = ord("0"), ord("1")

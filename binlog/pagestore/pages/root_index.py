@@ -1,7 +1,7 @@
 """The root index: the names of all queues, sorted by their bytes, with the first page of each index.
 
 It starts at page 0.  If a page has no room for a name, it is split in halves; if the name is the last one, a page is
-added. Its pages are written whole, because they seldom change.
+added.  Its pages are written whole, because they seldom change.
 """
 
 from __future__ import annotations

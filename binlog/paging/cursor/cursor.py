@@ -32,7 +32,8 @@ class Deliverable(NamedTuple):
 
     decided_count: how many messages were examined; the next one belongs to an open transaction.  runs: consecutive
     messages to deliver, each with the number of the first one.  uncommitted: the numbers of messages whose transaction
-    was not committed. tx_counts: how many messages belong to each transaction.
+    was not committed.
+    tx_counts: how many messages belong to each transaction.
     """
 
     decided_count: int
@@ -155,8 +156,9 @@ class PageCursor:
 
         An acknowledgement survives the process when this call, or the commit, returns.  It is durable after the next
         `sync`, or after the commit.  If the transaction is rolled back, the caller still has the messages, and may
-        acknowledge them again. Raises: StateError if one of them was acknowledged before; GoneError if the page was
-        removed; ValueError if it has no such message; FullError; PoisonedError; AccessError.
+        acknowledge them again.
+        Raises: StateError if one of them was acknowledged before; GoneError if the page was removed; ValueError if it
+        has no such message; FullError; PoisonedError; AccessError.
         """
         acks = self._acks.get(message_id >> 32) or self._open_acks(message_id >> 32)
         number = message_id & _NUMBER
@@ -388,9 +390,9 @@ class PageCursor:
         if deliverable.decided_count == 0:
             return False
         if deliverable.decided_count < len(chunk.messages):
-            chunk_again = self._read_chunk(position, READ_BYTES, deliverable.decided_count)
-            assert chunk_again is not None
-            chunk = chunk_again
+            shorter_chunk = self._read_chunk(position, READ_BYTES, deliverable.decided_count)
+            assert shorter_chunk is not None
+            chunk = shorter_chunk
         for number in deliverable.uncommitted:
             acks.skip(number)
         runs = tuple(Run(page.page_id << 32 | number, messages) for number, messages in deliverable.runs)

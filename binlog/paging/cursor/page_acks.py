@@ -73,8 +73,8 @@ class PageAcks:
     def __init__(self, page: Page, outcome: Callable[[int], Outcome], open_files: OpenAckFiles) -> None:
         """Load the acknowledgements in the file, except those of transactions that were not committed.
 
-        outcome: returns the outcome of a transaction.  open_files: tracks the file while it is open. Raises:
-        AccessError; FullError; PoisonedError.
+        outcome: returns the outcome of a transaction.  open_files: tracks the file while it is open.
+        Raises: AccessError; FullError; PoisonedError.
         """
         self.page = page
         self.tx_counts: dict[int, int] = {}
@@ -111,9 +111,9 @@ class PageAcks:
     def add(self, number: int, count: int, tx_id: int = NO_TRANSACTION) -> int:
         """Acknowledge consecutive messages, and return `done_count`.
 
-        With a transaction they only become PENDING; the caller calls `resolve` when it has ended. Raises: StateError if
-        one of them was acknowledged before; ValueError if the page has no such message; FullError; PoisonedError;
-        AccessError; ClosedError; GoneError.
+        With a transaction they only become PENDING; the caller calls `resolve` when it has ended.
+        Raises: StateError if one of them was acknowledged before; ValueError if the page has no such message;
+        FullError; PoisonedError; AccessError; ClosedError; GoneError.
         """
         done = self._append(number, count, tx_id) if self._guard.failure is None else Refusal.FAILURE
         if done < 0:
@@ -315,7 +315,8 @@ def is_newer_page(page: Page) -> bool:
     """Whether JBoss Messaging has created the page after another one with this number was complete.
 
     If so, the acknowledgements belong to the earlier page: the acknowledgements of a complete page are removed after
-    it.  No other program creates pages of our layout. Raises: AccessError.
+    it.  No other program creates pages of our layout.
+    Raises: AccessError.
     """
     if page.folder.layout is not PageLayout.JBM:
         return False

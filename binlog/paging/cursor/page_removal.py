@@ -9,8 +9,8 @@ twice:
 4. The record of step 1 is deleted, and the commit marker of the page.
 
 A commit marker is one record that says which transactions of a page were committed.  It replaces a record for each of
-them. Otherwise many small transactions would take memory, and space in the store, as long as their messages are in
-pages. A page gets its marker after it is closed, and after all transactions that may have written to it have ended.
+them.  Otherwise many small transactions would take memory, and space in the store, as long as their messages are in
+pages.  A page gets its marker after it is closed, and after all transactions that may have written to it have ended.
 """
 
 from __future__ import annotations

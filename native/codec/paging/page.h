@@ -25,7 +25,7 @@ static inline uint32_t page_crc_seed(const uint8_t *salt, uint64_t offset)
     return binlog_crc32c(0, seed, sizeof seed);
 }
 
-/* Checks a salt from Python.  Stores NULL for an empty one, which stands for the layout of JBoss Messaging.  Returns -1 with
+/* Checks a salt from Python.  Stores NULL for an empty one, which selects the layout of JBoss Messaging.  Returns -1 with
  * an exception set if the salt has a wrong size. */
 static inline int page_salt(const char *salt, Py_ssize_t salt_bytes, const uint8_t **checked)
 {

@@ -1,4 +1,4 @@
-"""Copies of a store that goes on, and cutting off what is free."""
+"""Backups of a store in use, and shrinking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.pagestores import QUEUE, SMALL, drain, page_store, put
 
 
 def test_a_backup_of_a_store_in_use_is_the_state_of_one_moment(tmp_path: Path) -> None:
-    """Each transaction removes one message and puts the next: at each moment there are as many, in their order."""
+    """Each transaction removes one message and puts the next, so the queue always has the same number, in order."""
     stop = threading.Event()
     with page_store(tmp_path / "store") as store:
         put(store, *(b"%d" % number for number in range(200)))

@@ -1,4 +1,4 @@
-"""Calls that fail: what a store refuses then, what it tells, and what is there when it is opened anew."""
+"""Failed calls: refused calls, reported errors, and the contents after opening again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from binlog.storage.directory import Directory
 from binlog.storage.failures import failure, write_failure
 from binlog.storage.files import sync, write_at
 from binlog.storage.native import CommitGroup
-from tests.support.pagestores import QUEUE, SMALL, drain, killed, page_store, peek, put
+from tests.support.pagestores import QUEUE, SMALL, copy_after_kill, drain, page_store, peek, put
 from tests.support.threads import at_once
 
 _LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"
@@ -32,7 +32,7 @@ _LOG, _PAGES, _MAP = "transaction.log", "page.db", ".free"
 def calls_that_fail(
     monkeypatch: pytest.MonkeyPatch, call: str, end: str, number: int = errno.EIO
 ) -> Iterator[list[str]]:
-    """Those of `os` on files whose names end so, and syncs of a leader's own block; which these were."""
+    """Make the calls of `os` on these files, and syncs of a leader, fail; yield the calls that were made."""
     real = getattr(os, call)
     failed: list[str] = []
 
@@ -54,7 +54,7 @@ def calls_that_fail(
         yield failed
 
 
-def _uses(store: PageStore, path: Path) -> list[Callable[[], object]]:
+def _calls(store: PageStore, path: Path) -> list[Callable[[], object]]:
     return [
         lambda: put(store, b"never"),
         lambda: store.transaction().get(QUEUE),
@@ -81,13 +81,13 @@ def test_a_failed_sync_poisons_the_store_until_it_is_opened_again(
     put(store, b"one", b"two")
     with calls_that_fail(monkeypatch, "fdatasync", end):
         store._log._group.by_caller = True
-        with pytest.raises(PoisonedError) as told:
+        with pytest.raises(PoisonedError) as raised:
             put(store, b"three") if not has_checkpoint else store.checkpoint()
-        cause: BaseException | None = told.value
+        cause: BaseException | None = raised.value
         while isinstance(cause, PoisonedError):
             cause = cause.__cause__
         assert isinstance(cause, OSError)
-    for use in _uses(store, tmp_path):
+    for use in _calls(store, tmp_path):
         with pytest.raises(PoisonedError):
             use()
     assert not (tmp_path / "never").exists()
@@ -111,18 +111,18 @@ def test_every_waiting_thread_gets_the_error_of_a_failed_write(tmp_path: Path, m
         may_fail.wait()
         raise write_failure(errno.EIO, path)
 
-    told: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def work() -> None:
         try:
             put(store, b"never")
         except PoisonedError as error:
-            told.append(error)
+            errors.append(error)
 
     monkeypatch.setattr(log_module, "commit_at", fails)
     store._log._group.by_caller = True
     at_once(*[work] * 4, may_fail.set)
-    assert len(told) == 4
+    assert len(errors) == 4
     monkeypatch.undo()
     with suppress(PoisonedError):
         store.close()
@@ -144,8 +144,8 @@ def test_a_checkpoint_without_space_or_descriptor_is_made_later(
                 patched.setattr(Directory, "open", fails)
                 with pytest.raises(error):
                     store.checkpoint()
-                put(store, *(b"%d" % number * 500 for number in range(30)))  # more than makes a checkpoint due
-            with PageStore(killed(store), SMALL) as copy:
+                put(store, *(b"%d" % number * 500 for number in range(30)))  # enough to make a checkpoint due
+            with PageStore(copy_after_kill(store), SMALL) as copy:
                 assert peek(copy) == peek(store)
             store.checkpoint()
         wanted = peek(store)
@@ -154,10 +154,10 @@ def test_a_checkpoint_without_space_or_descriptor_is_made_later(
 
 
 def test_recovery_syncs_the_log_before_it_writes_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever wrote it may have died before its sync, or the sync have failed: the kernel then takes it for written."""
+    """The process that wrote the log may have died before its sync, or its sync may have failed."""
     with page_store(tmp_path / "store") as store:
         put(store, b"one", b"two")
-        copy = killed(store)
+        copy = copy_after_kill(store)
     before = (copy / _PAGES).read_bytes()
     sync, events = os.fdatasync, []
 
@@ -211,7 +211,7 @@ def test_a_failed_sync_of_a_backup_does_not_poison_the_store(
 def test_the_name_of_an_unfinished_backup_is_durable_before_any_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A power cut could leave a folder of others without it, which was then opened as a new store."""
+    """Otherwise a power cut could leave a folder without that name, which would be opened as a new store."""
     sync, names = os.fsync, []
 
     def notes(fd: int) -> None:
@@ -239,7 +239,7 @@ def test_a_page_both_used_and_free_is_damage_and_its_message_stays(tmp_path: Pat
 
 
 def test_an_unreadable_index_makes_only_its_queue_unusable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It refused the whole store once, for the index is read again where a change of it was undone."""
+    """Regression: it made the whole store unusable, because the index is read again if a change is undone."""
     read = PageFile.read
     with page_store(tmp_path / "store") as store:
         store.create_queue("other")
@@ -250,7 +250,7 @@ def test_an_unreadable_index_makes_only_its_queue_unusable(tmp_path: Path, monke
         transaction = store.transaction()
         transaction.get(QUEUE)
         store.checkpoint()
-        drain(store, "other")  # the cache has other pages now
+        drain(store, "other")  # evicts the index from the cache
         assert middle.number not in store._cache._pages
 
         def fails(file: PageFile, number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Counts and numbers in a store's files that nothing in them bears out: refused at once, in little memory."""
+"""Counts and numbers that a store's files contradict: they are refused at once, with little memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BYTES_MAX = 20 << 20
 _SECONDS_MAX = 10.0
 
 
-def _made(path: Path) -> Path:
+def _make_store(path: Path) -> Path:
     with PageStore(path) as store:
         store.create_queue("q")
         with store.transaction() as transaction:
@@ -26,7 +26,7 @@ def _made(path: Path) -> Path:
     return path
 
 
-def _refused(path: Path, rule: str) -> None:
+def _assert_refused(path: Path, rule: str) -> None:
     before = {each.name: each.read_bytes() for each in path.iterdir() if each.is_file()}
     calls: tuple[Callable[[], object], ...] = (lambda: PageStore(path), lambda: stat_page_store(path))
     tracemalloc.start()
@@ -46,17 +46,17 @@ def _refused(path: Path, rule: str) -> None:
 
 @pytest.mark.parametrize("kind", [ActionKind.INSERT, ActionKind.UPDATE, ActionKind.DELETE])
 def test_a_page_far_after_the_last_one_is_refused(tmp_path: Path, kind: ActionKind) -> None:
-    path = _made(tmp_path / "s")
+    path = _make_store(tmp_path / "s")
     log = bytearray((path / LOG_FILE).read_bytes())
     start = parse_log_start(bytes(log), "log")
     record = pack_record(9, RECORDS_AT, 1, pack_actions([(kind, 300_000_000, 0, b"")]), start.salt, RECORDS_AT)
     log[RECORDS_AT : RECORDS_AT + len(record)] = record
     (path / LOG_FILE).write_bytes(log)
-    _refused(path, "page")
+    _assert_refused(path, "page")
 
 
 def test_endless_false_record_starts_do_not_slow_recovery(tmp_path: Path) -> None:
-    path = _made(tmp_path / "s")
+    path = _make_store(tmp_path / "s")
     log = bytearray((path / LOG_FILE).read_bytes())
     start = parse_log_start(bytes(log), "log")
     size = 1 << 20
@@ -64,4 +64,4 @@ def test_endless_false_record_starts_do_not_slow_recovery(tmp_path: Path) -> Non
     head[LOG_RECORD.offset("action_bytes") : LOG_RECORD.offset("action_bytes") + 4] = (size // 2).to_bytes(4)
     log[RECORDS_AT:] = bytes(head) * (size // len(head))
     (path / LOG_FILE).write_bytes(log)
-    _refused(path, "check")
+    _assert_refused(path, "check")

@@ -1,4 +1,4 @@
-"""Ctrl-C at each place of a call: the store is usable or poisoned, and a transaction is done whole, or not at all."""
+"""An interrupt at every position of a call: the store is usable or poisoned, and a transaction is atomic."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.support.twice import AGAIN_SECONDS, raising_twice, swallowed
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """A folder in memory: the disk does not matter here."""
     return in_memory
 
 
-class Stage:
-    """What a call is made with: a store, and a transaction that got a message and puts two."""
+class CallContext:
+    """The arguments of a call: a store, and a transaction with one message got and two put."""
 
     def __init__(self, path: Path) -> None:
         self.store = PageStore(path, SMALL)
@@ -41,20 +41,20 @@ class Stage:
         self.transaction.put(QUEUE, b"five")
 
 
-def _block(stage: Stage) -> None:
-    with stage.store.transaction() as transaction:
+def _run_block(context: CallContext) -> None:
+    with context.store.transaction() as transaction:
         transaction.remove(QUEUE, 2)
 
 
-_CALLS: dict[str, Callable[[Stage], object]] = {
-    "commit": lambda stage: stage.transaction.commit(),
-    "roll back": lambda stage: stage.transaction.rollback(),
-    "get": lambda stage: stage.transaction.get(QUEUE),
-    "put": lambda stage: stage.transaction.put(QUEUE, b"six"),
-    "create": lambda stage: stage.store.create_queue("another"),
-    "checkpoint": lambda stage: stage.store.checkpoint(),
-    "block": _block,
-    "close": lambda stage: stage.store.close(),
+_CALLS: dict[str, Callable[[CallContext], object]] = {
+    "commit": lambda context: context.transaction.commit(),
+    "roll back": lambda context: context.transaction.rollback(),
+    "get": lambda context: context.transaction.get(QUEUE),
+    "put": lambda context: context.transaction.put(QUEUE, b"six"),
+    "create": lambda context: context.store.create_queue("another"),
+    "checkpoint": lambda context: context.store.checkpoint(),
+    "block": _run_block,
+    "close": lambda context: context.store.close(),
 }
 
 
@@ -67,37 +67,37 @@ def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, name: str) 
 
 
 def _interrupt(path: Path, name: str, at: int) -> bool | None:
-    """Interrupt a call at one of its places, then look at what there is.
+    """Interrupt a call at one position, and check the store.
 
-    Returns whether the store was usable, and not poisoned; None if the call has no such place.
+    Returns whether the store was usable and not poisoned, or None if the call has no such position.
     """
-    stage = Stage(path)
+    context = CallContext(path)
     interruption = Interruption(at)
-    interruption.run(lambda: _CALLS[name](stage))
+    interruption.run(lambda: _CALLS[name](context))
     found: list[bytes] = []
     try:
         if name != "close":
-            put(stage.store, b"behind")
-            if stage.transaction.state is State.OPEN:
-                stage.transaction.rollback()
-            found = peek(stage.store)
-        stage.store.close()
+            put(context.store, b"behind")
+            if context.transaction.state is State.OPEN:
+                context.transaction.rollback()
+            found = peek(context.store)
+        context.store.close()
         is_usable = True
     except PoisonedError:
         is_usable, found = False, []
         with suppress(PoisonedError):
-            stage.store.close()
+            context.store.close()
     assert check_page_store(path) == []
     with PageStore(path, SMALL) as store:
         if found:
             assert peek(store) == found
         found = peek(store)
         assert store.queues in ([QUEUE], ["another", QUEUE])
-    _judge(found, stage.transaction, name, is_usable=is_usable)
+    _check_messages(found, context.transaction, name, is_usable=is_usable)
     return is_usable if interruption.raised else None
 
 
-def _judge(found: list[bytes], transaction: Transaction, name: str, *, is_usable: bool) -> None:
+def _check_messages(found: list[bytes], transaction: Transaction, name: str, *, is_usable: bool) -> None:
     left = [body for body in found if body != b"behind"]
     committed, dropped = [b"two", b"three", b"four", b"five"], [b"one", b"two", b"three"]
     if name == "block":

@@ -1,6 +1,6 @@
-"""Programs of chance over a store: after each kill, and each opening, it has what a plain model of it has.
+"""Random programs over a page store, compared with a simple model after each kill and each opening.
 
-Beside it there is a swap store, which has what was put since it was opened.
+The programs also use a swap store, which has only messages that were put since it was opened.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from binlog.pagestore import PageStore, PageStoreOptions, SwapAddress, SwapStore
 from binlog.storage.group_commit import Mode
 from stress.memory import folder_in_memory
 from tests.support.examples import examples
-from tests.support.pagestores import killed
+from tests.support.pagestores import copy_after_kill
 
 _QUEUES = ("a", "b")
 _OPTIONS = PageStoreOptions(cache_pages=8, log_bytes=16384, mode=Mode.FLUSH)
@@ -28,7 +28,7 @@ _Body = tuple[int, bytes]  # priority, body
 
 
 class Model:
-    """A transaction beside what it is to do."""
+    """A transaction, and its expected effect."""
 
     def __init__(self, transaction: Transaction) -> None:
         self.transaction = transaction
@@ -38,9 +38,9 @@ class Model:
 
 
 class PageStoreMachine(RuleBasedStateMachine):
-    """Beside it: of each queue priorities and bodies by keys, and the keys that a transaction has.
+    """The state machine: for each queue, priorities and bodies by key, and the keys that a transaction has taken.
 
-    prepared: transactions by their names.  swapped: messages and delivery counts by their addresses.
+    prepared: transactions by name.  swapped: messages and delivery counts by address.
     """
 
     transactions: Bundle[Model] = Bundle("transactions")
@@ -48,7 +48,7 @@ class PageStoreMachine(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        # In memory where that can be: what is killed has synced nothing, and nothing here says how long a sync takes.
+        # In memory if possible: a kill does not depend on syncs, and this test does not measure their time.
         self.folder = Path(tempfile.mkdtemp(dir=folder_in_memory()))
         self.path = self.folder / "store"
         self.store = PageStore(self.path, _OPTIONS)
@@ -208,7 +208,7 @@ class PageStoreMachine(RuleBasedStateMachine):
     @rule(kill=st.booleans())
     def open_anew(self, kill: bool) -> None:
         if kill:
-            copy, swapped = killed(self.store), killed(self.folder / "swap")
+            copy, swapped = copy_after_kill(self.store), copy_after_kill(self.folder / "swap")
             self.store.close()
             self.swap.close()
             for path, left in ((self.path, copy), (self.folder / "swap", swapped)):

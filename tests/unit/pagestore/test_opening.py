@@ -1,4 +1,4 @@
-"""Whose a store is, and what it refuses."""
+"""Opening a page store: ownership, and refused stores."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_folder_without_a_store_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_refuses_one_transaction_only(tmp_path: Path) -> None:
-    """A limit on the size of files, of setrlimit(2), fails as a full disk does."""
+    """A limit on file sizes, by setrlimit(2), fails like a full disk."""
     script = """
 import resource, sys
 from binlog.errors import FullError
@@ -120,7 +120,7 @@ print(count)
 
 
 def test_a_store_written_by_swiftmq_is_refused_and_unchanged(tmp_path: Path) -> None:
-    """Its log begins with START, which has a number of its generation."""
+    """SwiftMQ's log begins with START and a generation number."""
     (tmp_path / "page.db").write_bytes(bytes(4 * 2048))
     (tmp_path / "transaction.log").write_bytes((1).to_bytes(4) + (7).to_bytes(8) + bytes(4096))
     before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}

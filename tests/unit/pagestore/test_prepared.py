@@ -1,4 +1,4 @@
-"""Transactions that are prepared, and messages that queues share."""
+"""Prepared transactions, and shared messages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from binlog.errors import NotFoundError, StateError
 from binlog.pagestore import PageStore, Transaction, Xid, check_page_store, parse_xid
 from binlog.pagestore.transaction import State
-from tests.support.pagestores import QUEUE, SMALL, drain, killed, page_store, peek, put, take
+from tests.support.pagestores import QUEUE, SMALL, copy_after_kill, drain, page_store, peek, put, take
 
 XID = Xid(1, b"global", b"branch")
 
 
-def _prepared(store: PageStore) -> Transaction:
+def _prepare_transaction(store: PageStore) -> Transaction:
     put(store, b"one", b"two", b"three")
     transaction = store.transaction()
     transaction.get(QUEUE)
@@ -27,9 +27,9 @@ def _prepared(store: PageStore) -> Transaction:
 def test_messages_of_a_prepared_transaction_stay_taken_after_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with page_store(path) as store:
-        _prepared(store)
+        _prepare_transaction(store)
         assert peek(store) == [b"two", b"three"]
-        copies = [killed(store) for _ in range(2)]
+        copies = [copy_after_kill(store) for _ in range(2)]
         (found,) = store.prepared
         assert (found.xid, found.puts, found.gets) == (XID, ((QUEUE, 4),), ((QUEUE, 1),))
     for path, commits in zip([*copies, tmp_path / "store"], (True, False, True), strict=True):
@@ -46,7 +46,7 @@ def test_messages_of_a_prepared_transaction_stay_taken_after_a_kill(tmp_path: Pa
             wanted = [b"two", b"three", b"four"] if commits else [b"one", b"two", b"three"]
             assert peek(store) == wanted
             assert store.prepared == []
-            again = killed(store)
+            again = copy_after_kill(store)
         assert check_page_store(path) == []
         with PageStore(again, SMALL) as store:
             assert store.prepared == []
@@ -61,7 +61,7 @@ def test_a_prepared_transaction_can_be_ended_by_its_own_object(
     tmp_path: Path, end: Callable[[Transaction], None]
 ) -> None:
     with page_store(tmp_path) as store:
-        transaction = _prepared(store)
+        transaction = _prepare_transaction(store)
         with pytest.raises(StateError):
             transaction.put(QUEUE, b"")
         with pytest.raises(StateError):
@@ -75,7 +75,7 @@ def test_a_prepared_transaction_can_be_ended_by_its_own_object(
 
 def test_two_prepared_transactions_cannot_share_a_name(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
-        _prepared(store)
+        _prepare_transaction(store)
         other = store.transaction()
         other.put(QUEUE, b"other")
         with pytest.raises(StateError, match="another prepared transaction"):
@@ -105,7 +105,7 @@ def test_an_invalid_xid_is_rejected(text: str) -> None:
 
 def test_the_queue_of_prepared_transactions_is_reserved(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
-        _prepared(store)
+        _prepare_transaction(store)
         transaction = store.transaction()
         for call in (transaction.get, store.waiting_count, store.delete_queue):
             with pytest.raises(NotFoundError):
@@ -116,7 +116,7 @@ def test_the_queue_of_prepared_transactions_is_reserved(tmp_path: Path) -> None:
             store.create_queue("sys$prepared")
 
 
-def _used(store: PageStore) -> int:
+def _used_page_count(store: PageStore) -> int:
     return store._free.page_count - store._free.free_count
 
 
@@ -125,38 +125,38 @@ def test_a_shared_message_is_stored_once_until_its_last_removal(tmp_path: Path) 
     with page_store(tmp_path) as store:
         for name in names:
             store.create_queue(name)
-        before = _used(store)
+        before = _used_page_count(store)
         with store.transaction() as transaction:
             transaction.put_shared(names, bytes(5000))
             transaction.put_shared(names[:2], b"for two")
-        assert _used(store) == before + 3 + 1
+        assert _used_page_count(store) == before + 3 + 1
         assert drain(store, names[0]) == [bytes(5000), b"for two"]
-        assert _used(store) == before + 4
+        assert _used_page_count(store) == before + 4
     for name in names[1:9]:
         with page_store(tmp_path) as store:
             assert drain(store, name)[0] == bytes(5000)
-            assert _used(store) == before + 3
+            assert _used_page_count(store) == before + 3
     with page_store(tmp_path) as store:
-        copy = killed(store)
+        copy = copy_after_kill(store)
         assert drain(store, names[9]) == [bytes(5000)]
-        assert _used(store) == before
+        assert _used_page_count(store) == before
     with PageStore(copy, SMALL) as store:
         store.delete_queue(names[9])
-        assert _used(store) == before - 1
+        assert _used_page_count(store) == before - 1
     assert check_page_store(copy) == []
 
 
 def test_one_transaction_removes_a_shared_message_from_all_queues(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         store.create_queue("other")
-        before = _used(store)
+        before = _used_page_count(store)
         for _ in range(3):
             with store.transaction() as transaction:
                 transaction.put_shared([QUEUE, "other"], b"shared")
             with store.transaction() as transaction:
                 assert transaction.get("other") is not None
                 assert transaction.get(QUEUE) is not None
-            assert _used(store) == before
+            assert _used_page_count(store) == before
         transaction = store.transaction()
         for wrong in ([], [QUEUE, QUEUE]):
             with pytest.raises(ValueError, match="name at least one queue"):
@@ -171,11 +171,11 @@ def test_a_prepared_transaction_can_have_shared_messages(tmp_path: Path) -> None
         transaction = store.transaction()
         transaction.put_shared([QUEUE, "other"], b"shared")
         transaction.prepare(XID)
-        copy = killed(store)
+        copy = copy_after_kill(store)
         store.commit_prepared(XID)
         assert drain(store) == drain(store, "other") == [b"shared"]
     with PageStore(copy, SMALL) as store:
         store.rollback_prepared(XID)
         assert drain(store) == drain(store, "other") == []
-        assert _used(store) == 1 + 3
+        assert _used_page_count(store) == 1 + 3
     assert check_page_store(copy) == []

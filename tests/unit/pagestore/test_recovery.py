@@ -1,4 +1,4 @@
-"""Opening a store that a crash left, or damage."""
+"""Opening a page store after a crash or damage."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from binlog.errors import CorruptError
 from binlog.format.pagestore.log import RECORDS_AT, parse_log_start, parse_record
 from binlog.pagestore import PageStore, PageStoreOptions, check_page_store
-from tests.support.pagestores import QUEUE, SMALL, after_kill, drain, killed, page_store, peek, put
+from tests.support.pagestores import QUEUE, SMALL, contents_after_kill, copy_after_kill, drain, page_store, peek, put
 
 _LARGE = PageStoreOptions(cache_pages=8, log_bytes=1 << 20)
 
 
-def _records(path: Path) -> list[tuple[int, int]]:
-    """Where the records of the log lie."""
+def _record_offsets(path: Path) -> list[tuple[int, int]]:
+    """Return the offsets of the records in the log."""
     data = (path / "transaction.log").read_bytes()
     start = parse_log_start(data, "log")
     found, at = [], RECORDS_AT
@@ -50,7 +50,7 @@ def test_torn_pages_are_rebuilt_from_the_log(tmp_path: Path) -> None:
                     transaction.get(QUEUE)
         wanted = peek(store)
         logged = store._cache.logged.copy()
-        copy = killed(store)
+        copy = copy_after_kill(store)
     assert len(logged) > 100
     size = (copy / "page.db").stat().st_size
     for number in logged:
@@ -69,16 +69,16 @@ def test_a_torn_last_record_is_discarded(tmp_path: Path) -> None:
     with page_store(path, _LARGE) as store:
         for number in range(5):
             put(store, b"%d" % number)
-        copy = killed(store)
-    at, end = _records(copy)[-1]
+        copy = copy_after_kill(store)
+    at, end = _record_offsets(copy)[-1]
     whole = (copy / "transaction.log").read_bytes()
     for truncate in (at, at + 1, at + 20, at + 40, end - 1):
         (copy / "transaction.log").write_bytes(whole[:truncate].ljust(len(whole), b"\xff"))
-        assert after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3"]}
+        assert contents_after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3"]}
         (copy / "transaction.log").write_bytes(whole[:truncate])
-        assert after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3"]}
+        assert contents_after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3"]}
     (copy / "transaction.log").write_bytes(whole)
-    assert after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3", b"4"]}
+    assert contents_after_kill(copy) == {QUEUE: [b"0", b"1", b"2", b"3", b"4"]}
 
 
 def test_a_damaged_synced_record_is_reported(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_a_damaged_synced_record_is_reported(tmp_path: Path) -> None:
     with page_store(path, _LARGE) as store:
         for number in range(5):
             put(store, b"%d" % number)
-        copy = killed(store)
-    for at, end in _records(copy)[:-1]:
+        copy = copy_after_kill(store)
+    for at, end in _record_offsets(copy)[:-1]:
         damaged = path.with_name(f"damaged-{at}")
         shutil.copytree(copy, damaged)
         _change(damaged, "transaction.log", (at + end) // 2, b"\xaa\x55\xaa")
@@ -107,7 +107,7 @@ def test_records_of_an_earlier_generation_are_ignored(tmp_path: Path) -> None:
         store.checkpoint()
         put(store, b"left")
         assert (path / "transaction.log").stat().st_size > 4000
-        assert after_kill(store) == {QUEUE: [b"left"]}
+        assert contents_after_kill(store) == {QUEUE: [b"left"]}
 
 
 @pytest.mark.parametrize("name", ["page.db", "transaction.log", "pages-1.free"])
@@ -116,7 +116,7 @@ def test_a_store_with_a_missing_file_is_refused(tmp_path: Path, name: str) -> No
         put(store, b"one")
         store.checkpoint()
         generation = store._cache.generation
-        copy = killed(store)
+        copy = copy_after_kill(store)
     name = f"pages-{generation % 2}.free" if "free" in name else name
     before = sorted(os.listdir(copy))
     (copy / name).rename(tmp_path / name)
@@ -124,14 +124,14 @@ def test_a_store_with_a_missing_file_is_refused(tmp_path: Path, name: str) -> No
         PageStore(copy, SMALL)
     (tmp_path / name).rename(copy / name)
     assert sorted(os.listdir(copy)) == before
-    assert after_kill(copy) == {QUEUE: [b"one"]}
+    assert contents_after_kill(copy) == {QUEUE: [b"one"]}
 
 
 def test_the_map_of_another_generation_is_refused(tmp_path: Path) -> None:
     with page_store(tmp_path / "store") as store:
         store.checkpoint()
         store.checkpoint()
-        copy = killed(store)
+        copy = copy_after_kill(store)
         generation = store._cache.generation
     names = [f"pages-{(generation + number) % 2}.free" for number in range(2)]
     shutil.copy(copy / names[1], copy / names[0])
@@ -141,9 +141,9 @@ def test_the_map_of_another_generation_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_creation_is_finished(tmp_path: Path) -> None:
-    """Its files appear one by one."""
+    """Its files appear one after the other."""
     with PageStore(tmp_path / "whole") as store:
-        whole = killed(store)
+        whole = copy_after_kill(store)
     with PageStore(tmp_path / "first", SMALL):
         pass
     names = ["pages-0.free", "pages-1.free", "page.db.new", "transaction.log.new"]

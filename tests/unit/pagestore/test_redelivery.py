@@ -1,4 +1,4 @@
-"""Messages of a page store that are given again: with a count that survives the process, a delay, and not for ever."""
+"""Redelivery in a page store: delivery counts that survive the process, delays, and dead letters."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.support.pagestores import take
 OPTIONS = PageStoreOptions(mode=Mode.FLUSH, deliveries_max=5)
 
 
-def _dies(path: Path, work: Callable[[PageStore], object]) -> None:
-    """Have a process open the store, do something, and be killed."""
+def _run_and_kill(path: Path, work: Callable[[PageStore], object]) -> None:
+    """Run a process that opens the store, does something, and is killed."""
     killed_after(lambda: work(PageStore(path, OPTIONS)))
 
 
-def _filled(path: Path, *bodies: bytes) -> Path:
+def _filled_store(path: Path, *bodies: bytes) -> Path:
     with PageStore(path, OPTIONS) as store:
         store.create_queue("q")
         with store.transaction() as transaction:
@@ -40,8 +40,8 @@ def _get(store: PageStore, queue: str = "q") -> tuple[Transaction, Message | Non
     return transaction, transaction.get(queue)
 
 
-def _taken(store: PageStore, queue: str = "q") -> tuple[bytes, int]:
-    """A message that is removed: its body, and how often it was given before."""
+def _get_and_remove(store: PageStore, queue: str = "q") -> tuple[bytes, int]:
+    """Get and remove a message, and return its body and its delivery count."""
     got = take(store, queue)
     assert got is not None
     return got.body, got.delivery_count
@@ -54,21 +54,21 @@ def _get_and_checkpoint(store: PageStore) -> object:
 
 
 def test_a_message_that_kills_its_process_becomes_a_dead_letter(tmp_path: Path) -> None:
-    path = _filled(tmp_path / "s", b"poison", b"other")
+    path = _filled_store(tmp_path / "s", b"poison", b"other")
     for count in range(5):
-        _dies(path, _get)
+        _run_and_kill(path, _get)
         assert check_page_store(path) == []
         assert [message.delivery_count for message in read_queue(path, "q")] == [count + 1, 0]
     with PageStore(path, OPTIONS) as store:
-        assert _taken(store) == (b"other", 0)
+        assert _get_and_remove(store) == (b"other", 0)
         assert store.waiting_count("q") == 0
-        assert _taken(store, "dead-letters") == (b"poison", 0)
+        assert _get_and_remove(store, "dead-letters") == (b"poison", 0)
     assert check_page_store(path) == []
 
 
 def test_commands_show_delivery_counts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = _filled(tmp_path / "s", b"one", b"two")
-    _dies(path, _get)
+    path = _filled_store(tmp_path / "s", b"one", b"two")
+    _run_and_kill(path, _get)
     assert main(["pagestore", "stat", str(path), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["queues"][0]["delivered_count"] == 1
     assert main(["pagestore", "print", str(path), "q", "--json"]) == 0
@@ -76,21 +76,21 @@ def test_commands_show_delivery_counts(tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 def test_deaths_and_rollbacks_both_count(tmp_path: Path) -> None:
-    path = _filled(tmp_path / "s", b"one")
-    _dies(path, _get)
+    path = _filled_store(tmp_path / "s", b"one")
+    _run_and_kill(path, _get)
     with PageStore(path, OPTIONS) as store:
         transaction, got = _get(store)
         assert got is not None
         assert got.delivery_count == 1
         transaction.rollback(delay=0)
-    _dies(path, _get)
-    _dies(path, _get_and_checkpoint)
+    _run_and_kill(path, _get)
+    _run_and_kill(path, _get_and_checkpoint)
     assert [message.delivery_count for message in read_queue(path, "q")] == [4]
 
 
 @pytest.mark.slow
 def test_other_messages_are_delivered_during_a_delay(tmp_path: Path) -> None:
-    path = _filled(tmp_path / "s", b"poison", b"other")
+    path = _filled_store(tmp_path / "s", b"poison", b"other")
     with PageStore(path, OPTIONS) as store:
         for turn in range(2):
             transaction, got = _get(store)
@@ -99,7 +99,7 @@ def test_other_messages_are_delivered_during_a_delay(tmp_path: Path) -> None:
             began = time.monotonic()
             transaction.rollback(delay=turn * 0.5)
         assert store.waiting_count("q") == 1
-        assert _taken(store)[0] == b"other"
+        assert _get_and_remove(store)[0] == b"other"
         while (found := _get(store))[1] is None:
             assert time.monotonic() - began < 20
         assert time.monotonic() - began >= 0.5
@@ -108,12 +108,12 @@ def test_other_messages_are_delivered_during_a_delay(tmp_path: Path) -> None:
         for wrong in (-1.0, float("nan")):
             with pytest.raises(ValueError, match="delay"):
                 store.transaction().rollback(delay=wrong)
-        store.delete_queue("q")  # what waits is nobody's
+        store.delete_queue("q")  # a waiting message is not taken
     assert check_page_store(path) == []
 
 
 def test_the_last_rollback_makes_a_message_a_dead_letter(tmp_path: Path) -> None:
-    path = _filled(tmp_path / "s", b"poison")
+    path = _filled_store(tmp_path / "s", b"poison")
     options = PageStoreOptions(mode=Mode.FLUSH, deliveries_max=2, dead_letters="dead")
     with PageStore(path, options) as store:
         for turn in range(2):
@@ -122,7 +122,7 @@ def test_the_last_rollback_makes_a_message_a_dead_letter(tmp_path: Path) -> None
             assert got is not None, turn
             transaction.rollback(delay=0)
         assert (store.waiting_count("q"), store.waiting_count("dead")) == (0, 1)
-        for _ in range(4):  # dead letters do not die
+        for _ in range(4):  # dead letters stay
             transaction, got = _get(store, "dead")
             assert got is not None
             transaction.rollback(delay=0)
@@ -142,12 +142,12 @@ def test_a_shared_message_becomes_a_dead_letter_in_one_queue_only(tmp_path: Path
         assert got is not None
         transaction.rollback()
         for name in ("b", "dead-letters"):
-            assert _taken(store, name) == (b"shared" * 1000, 0)
+            assert _get_and_remove(store, name) == (b"shared" * 1000, 0)
     assert check_page_store(path) == []
 
 
 def test_rollback_of_a_prepared_transaction_counts_deliveries(tmp_path: Path) -> None:
-    path = _filled(tmp_path / "s", b"one")
+    path = _filled_store(tmp_path / "s", b"one")
     xid = Xid(1, b"x")
 
     def prepare(store: PageStore) -> object:
@@ -156,28 +156,28 @@ def test_rollback_of_a_prepared_transaction_counts_deliveries(tmp_path: Path) ->
         transaction.prepare(xid)
         return transaction
 
-    _dies(path, _get)
-    _dies(path, prepare)
+    _run_and_kill(path, _get)
+    _run_and_kill(path, prepare)
     with PageStore(path, OPTIONS) as store:
         store.rollback_prepared(xid)
         assert read_queue(path, "q")[0].delivery_count == 2
 
 
 def test_counts_do_not_apply_to_a_queue_created_later(tmp_path: Path) -> None:
-    """It has the pages and the keys of the one that was deleted."""
-    path = _filled(tmp_path / "s", b"one")
-    _dies(path, _get)
+    """The new queue has the pages and keys of the deleted one."""
+    path = _filled_store(tmp_path / "s", b"one")
+    _run_and_kill(path, _get)
     with PageStore(path, OPTIONS) as store:
         store.delete_queue("q")
-    _filled(path, b"one")
+    _filled_store(path, b"one")
     assert [message.delivery_count for message in read_queue(path, "q")] == [0]
     with PageStore(path, OPTIONS) as store:
-        assert _taken(store)[1] == 0
+        assert _get_and_remove(store)[1] == 0
 
 
 def test_the_file_of_counts_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BYTES_MAX", 4096)
-    path = _filled(tmp_path / "s", *[b"%d" % number for number in range(10)])
+    path = _filled_store(tmp_path / "s", *[b"%d" % number for number in range(10)])
     with PageStore(path, OPTIONS) as store:
         kept = _get(store)
         for _ in range(1000):
@@ -192,8 +192,8 @@ def test_the_file_of_counts_does_not_grow_for_ever(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("at", [0, 20, 32, 63])
 def test_damaged_counts_are_ignored(tmp_path: Path, at: int) -> None:
-    path = _filled(tmp_path / "s", b"one", b"two")
-    _dies(path, lambda store: [_get(store), _get(store)])
+    path = _filled_store(tmp_path / "s", b"one", b"two")
+    _run_and_kill(path, lambda store: [_get(store), _get(store)])
     flip(path / DELIVERIES_FILE, at)
     counts = [message.delivery_count for message in read_queue(path, "q")]
     assert counts == ([0, 0] if at < 32 else [0, 1])
@@ -205,7 +205,7 @@ def test_damaged_counts_are_ignored(tmp_path: Path, at: int) -> None:
 
 
 def test_messages_are_delivered_without_room_for_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = _filled(tmp_path / "s", b"one", b"two")
+    path = _filled_store(tmp_path / "s", b"one", b"two")
     with PageStore(path, OPTIONS) as store:
         kept = [_get(store)]
         with monkeypatch.context() as patched:

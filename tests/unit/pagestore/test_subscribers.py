@@ -106,7 +106,7 @@ def test_an_interrupted_save_leaves_the_old_or_the_new_subscriber(tmp_path: Path
 def test_a_failed_cleanup_can_be_retried_by_opening_again(
     tmp_path: Path, kind: type[DurableSubscribers | SwapStore], name: str
 ) -> None:
-    """The folder stayed this process's own once, and nobody could have it any more."""
+    """Regression: the folder stayed locked by this process, and could not be opened again."""
     (tmp_path / name).mkdir()
     with pytest.raises(AccessError):
         kind(tmp_path)

@@ -1,4 +1,4 @@
-"""A queue whose cache is full swaps messages out, and gives them in their order all the same."""
+"""If the cache of a queue is full, it swaps messages out, and delivers all of them in order."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_a_returned_message_keeps_its_order_and_counts_the_delivery(tmp_path: Pa
             queue.give_back(message.key)
             with pytest.raises(NotFoundError):
                 queue.remove(message.key)
-        told = SWAP_RECORD.unpack((tmp_path / "orders-1.swap").read_bytes()[: SWAP_RECORD.size])
-        assert told["delivery_count"] == 1
+        record = SWAP_RECORD.unpack((tmp_path / "orders-1.swap").read_bytes()[: SWAP_RECORD.size])
+        assert record["delivery_count"] == 1
         again = [queue.get() for _ in range(3)]
         assert [(each.body, each.delivery_count) for each in again if each] == [(b"one", 1), (b"two", 1), (b"three", 1)]
 

@@ -9,7 +9,7 @@ from binlog.errors import NotFoundError, StateError
 from binlog.pagestore import PageStore, PageStoreOptions, Transaction, check_page_store
 from binlog.storage.group_commit import Mode
 from tests.support.interruptions import slow_after
-from tests.support.pagestores import QUEUE, after_kill, drain, page_store, peek, put, take
+from tests.support.pagestores import QUEUE, contents_after_kill, drain, page_store, peek, put, take
 from tests.support.threads import at_once
 from tests.support.waiting import until
 
@@ -45,7 +45,7 @@ def test_messages_of_any_size_round_trip(tmp_path: Path, size: int) -> None:
     body = bytes(range(256)) * (size // 256 + 1)
     with page_store(tmp_path / "store") as store:
         put(store, body[:size])
-        assert after_kill(store) == {QUEUE: [body[:size]]}
+        assert contents_after_kill(store) == {QUEUE: [body[:size]]}
     with page_store(tmp_path / "store") as store:
         assert drain(store) == [body[:size]]
 
@@ -187,7 +187,7 @@ def test_a_flushed_commit_survives_a_kill_and_a_checkpoint_syncs_it(tmp_path: Pa
     with page_store(path, PageStoreOptions(mode=Mode.FLUSH, cache_pages=8, log_bytes=8192)) as store:
         for number in range(100):
             put(store, b"%d" % number * 100)
-        assert len(after_kill(store)[QUEUE]) == 100
+        assert len(contents_after_kill(store)[QUEUE]) == 100
         with store.transaction() as transaction:
             transaction.put(QUEUE, b"synced")
             transaction.commit(mode=Mode.SYNC)
@@ -196,7 +196,7 @@ def test_a_flushed_commit_survives_a_kill_and_a_checkpoint_syncs_it(tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_flushed_commit_is_synced_soon_even_after_a_late_one(tmp_path: Path) -> None:
-    """The log's thread synced that one before the thread that appended it noted that it had rung."""
+    """Regression: the log's thread synced the earlier record before the appending thread noted that it had rung."""
     with page_store(tmp_path / "store", PageStoreOptions(mode=Mode.FLUSH)) as store:
         until(lambda: not store._log.worker.is_rung)
         with slow_after("put", 0.3):
@@ -207,7 +207,7 @@ def test_a_flushed_commit_is_synced_soon_even_after_a_late_one(tmp_path: Path) -
 
 
 def test_equal_messages_of_one_transaction_are_stored_once(tmp_path: Path) -> None:
-    """In its order in each queue; one that a queue has twice is stored for each of the two."""
+    """It keeps its order in each queue; if one queue gets it twice, it is stored twice."""
     body, other = b"b" * 50_000, b"between"
     with PageStore(tmp_path / "one") as store:
         store.create_queue("a")

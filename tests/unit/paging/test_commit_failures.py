@@ -1,4 +1,4 @@
-"""What becomes of a transaction whose commit fails: what cannot be durable is rolled back, of the rest it is said."""
+"""If a commit fails, its transaction is rolled back, unless the commit may be durable."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from binlog.errors import AccessError, FullError, PoisonedError
-from binlog.format.paging.names import PAGE_END
+from binlog.format.paging.names import PAGE_EXTENSION
 from binlog.paging.page_transaction import Outcome
 from binlog.paging.store import PagingStore
 from tests.support.failing import paging_that_fails, raising, syncs_that_fail
-from tests.support.paging import crashed, depage_all, paging
+from tests.support.paging import copy_after_crash, depage_all, paging
 
 _OF_A_USER = 200
 
 
-def _left(path: Path) -> tuple[list[bytes], list[int]]:
-    """What the next process finds: messages, and the transactions that nobody had ended."""
-    with paging(crashed(path)) as (opened, _):
+def _state_after_crash(path: Path) -> tuple[list[bytes], list[int]]:
+    """Return what the next process finds: messages and transactions that have not ended."""
+    with paging(copy_after_crash(path)) as (opened, _):
         return depage_all(opened), [each.tx_id for each in opened.loaded.failed]
 
 
@@ -39,7 +39,7 @@ def test_a_block_whose_commit_did_nothing_is_rolled_back(
                 store.page(b"never", transaction)
         assert transaction.state is Outcome.UNKNOWN
         assert opened.manager.transactions.open_ids == frozenset()
-        assert _left(tmp_path / "paging") == ([b"message"], [])
+        assert _state_after_crash(tmp_path / "paging") == ([b"message"], [])
         assert depage_all(opened) == [b"message"]
 
 
@@ -62,12 +62,12 @@ def test_a_failed_page_sync_prevents_the_commit(tmp_path: Path, monkeypatch: pyt
         transaction = opened.manager.begin()
         opened.journal.append_add_tx(transaction.store_tx_id, opened.journal.new_id(), _OF_A_USER, b"")
         store.page(b"never", transaction)
-        with syncs_that_fail(monkeypatch, PAGE_END), pytest.raises(PoisonedError), transaction:
+        with syncs_that_fail(monkeypatch, PAGE_EXTENSION), pytest.raises(PoisonedError), transaction:
             pass
         for call in (transaction.commit, transaction.rollback):
             with pytest.raises(PoisonedError):
                 call()
-        assert _left(tmp_path / "paging")[0] == [b"message"]
+        assert _state_after_crash(tmp_path / "paging")[0] == [b"message"]
 
 
 def test_a_commit_of_unknown_outcome_is_reported_and_not_rolled_back(
@@ -78,16 +78,16 @@ def test_a_commit_of_unknown_outcome_is_reported_and_not_rolled_back(
         transaction = opened.manager.begin()
         store.page(b"mine", transaction)
         store.sync()
-        opened.journal._appender._group.by_caller = True  # so that it commits by what fails here
+        opened.journal._appender._group.by_caller = True  # so that it commits by the call that fails here
         with syncs_that_fail(monkeypatch, ".jnl"), pytest.raises(PoisonedError, match="may be committed"), transaction:
             pass
         for call in (transaction.commit, transaction.rollback, lambda: store.page(b"more", transaction)):
             with pytest.raises(PoisonedError, match="may be committed"):
                 call()
-        with pytest.raises(PoisonedError):  # who depages does not wait for it
+        with pytest.raises(PoisonedError):  # depaging does not wait for it
             depage_all(opened)
         assert transaction.state is Outcome.OPEN
-        assert _left(tmp_path / "paging") == ([b"message", b"mine"], [])
+        assert _state_after_crash(tmp_path / "paging") == ([b"message", b"mine"], [])
 
 
 def test_an_exception_of_a_commit_leaves_its_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +104,10 @@ def test_an_exception_of_a_commit_leaves_its_block(tmp_path: Path, monkeypatch: 
                 first.append(error)
                 raise
 
-        opened.journal._appender._group.by_caller = True  # so that it commits by what fails here
-        with syncs_that_fail(monkeypatch, ".jnl"), pytest.raises(PoisonedError) as told, transaction:
+        opened.journal._appender._group.by_caller = True  # so that it commits by the call that fails here
+        with syncs_that_fail(monkeypatch, ".jnl"), pytest.raises(PoisonedError) as raised, transaction:
             commit()
-        assert told.value is first[0]
+        assert raised.value is first[0]
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -120,7 +120,7 @@ def test_records_of_the_user_end_with_an_empty_transaction(tmp_path: Path, *, co
                 pass
         else:
             transaction.rollback()
-        after = crashed(tmp_path / "paging")
+        after = copy_after_crash(tmp_path / "paging")
     with paging(after) as (opened, _):
         assert [record.body for record in opened.loaded.records] == [b"mine"] * committed
         assert opened.loaded.failed == []

@@ -1,4 +1,4 @@
-"""Pages, and what was acknowledged of them, that are not what was written: told, kept, and nothing else is lost."""
+"""Damaged pages and acknowledgements: they are reported and kept, and nothing else is lost."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from binlog.paging.inspection import check_paging
 from tests.support.journals import flip
 from tests.support.paging import (
     ADDRESS,
-    depaged,
-    joined,
-    numbered,
+    depage_pages,
+    flattened,
+    numbered_messages,
     page_all,
     page_files,
+    page_messages,
     paging,
     read_all,
     read_run,
-    texts,
 )
 
 _STARTS = {"zeros": bytes(40), "a sector": bytes(512), "another": b"x" * 40, "begun": b"BINLOGPG" + bytes(32)}
@@ -32,9 +32,9 @@ _STARTS = {"zeros": bytes(40), "a sector": bytes(512), "another": b"x" * 40, "be
 def test_a_page_without_a_header_is_reported_and_quarantined(tmp_path: Path, start: bytes, *, by_cursor: bool) -> None:
     with paging(tmp_path) as (_, store):
         store.start_paging()
-        page_all(store, numbered(20))
+        page_all(store, numbered_messages(20))
         file, *others = page_files(store)
-        first = len(texts(store.pages[0]))
+        first = len(page_messages(store.pages[0]))
     with file.open("r+b") as opened:
         opened.write(start)
     damaged = file.read_bytes()
@@ -47,8 +47,8 @@ def test_a_page_without_a_header_is_reported_and_quarantined(tmp_path: Path, sta
             cursor = opened_paging.manager.cursor(ADDRESS)
             found = read_all(cursor)
         else:
-            found = joined(depaged(store))
-        assert found == numbered(20)[first:]
+            found = flattened(depage_pages(store))
+        assert found == numbered_messages(20)[first:]
         opened_paging.manager.drain()
         assert len(store.problems) == 1
     assert not file.exists()
@@ -58,7 +58,7 @@ def test_a_page_without_a_header_is_reported_and_quarantined(tmp_path: Path, sta
 def test_a_page_of_nothing_but_zeros_was_never_written(tmp_path: Path) -> None:
     with paging(tmp_path) as (_, store):
         store.start_paging()
-        page_all(store, numbered(3))
+        page_all(store, numbered_messages(3))
         (file,) = page_files(store)
     file.write_bytes(bytes(file.stat().st_size))
     assert check_paging(tmp_path) == []
@@ -68,10 +68,10 @@ def test_a_page_of_nothing_but_zeros_was_never_written(tmp_path: Path) -> None:
 
 
 def test_a_page_end_that_contradicts_the_size_is_not_trusted(tmp_path: Path) -> None:
-    """A byte of memory is taken for each message that a page says it has."""
+    """Each message that a page claims to have takes a byte of memory."""
     with paging(tmp_path) as (_, store):
         store.start_paging()
-        page_all(store, numbered(3))
+        page_all(store, numbered_messages(3))
         page, file = store.pages[0], page_files(store)[0]
     assert page.header is not None
     at = file.stat().st_size - PAGE_END.size
@@ -86,14 +86,14 @@ def test_a_page_end_that_contradicts_the_size_is_not_trusted(tmp_path: Path) -> 
             cursor = opened_paging.manager.cursor(ADDRESS)
             with pytest.raises(ValueError, match="has no messages"):
                 cursor.ack(1 << 32 | many - 1)
-            assert read_run(cursor).messages == numbered(3)
+            assert read_run(cursor).messages == numbered_messages(3)
 
 
-def _acknowledged(path: Path) -> Path:
-    """A page of which every other message was acknowledged; the file that says so."""
+def _page_with_acks(path: Path) -> Path:
+    """Create a page in which every other message was acknowledged, and return the file that says so."""
     with paging(path) as (opened, store):
         store.start_paging()
-        page_all(store, numbered(10))
+        page_all(store, numbered_messages(10))
         cursor = opened.manager.cursor(ADDRESS)
         for number in range(0, 10, 2):
             cursor.ack(1 << 32 | number)
@@ -103,14 +103,14 @@ def _acknowledged(path: Path) -> Path:
 
 @pytest.mark.parametrize("number", [0, 2, 4])
 def test_a_damaged_acknowledgement_is_reported_and_its_message_redelivered(tmp_path: Path, number: int) -> None:
-    acks = _acknowledged(tmp_path)
+    acks = _page_with_acks(tmp_path)
     flip(acks, ACKS_HEADER.size + number * ACK_RECORD.size + 5)
     damaged = acks.read_bytes()
     for _ in range(2):
         assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(acks), "ack_record")]
         with paging(tmp_path) as (opened, store):
             again = sorted({2 * number, 1, 3, 5, 7, 9})
-            assert read_all(opened.manager.cursor(ADDRESS)) == [numbered(10)[each] for each in again]
+            assert read_all(opened.manager.cursor(ADDRESS)) == [numbered_messages(10)[each] for each in again]
             assert [(problem.path, problem.rule) for problem in store.problems] == [(str(acks), "ack_record")]
     assert acks.read_bytes() == damaged
     with paging(tmp_path) as (opened, store):
@@ -124,12 +124,12 @@ def test_a_damaged_acknowledgement_is_reported_and_its_message_redelivered(tmp_p
 
 
 def test_acknowledgements_of_another_page_are_reported_and_quarantined(tmp_path: Path) -> None:
-    acks = _acknowledged(tmp_path)
+    acks = _page_with_acks(tmp_path)
     flip(acks, 9)
     damaged = acks.read_bytes()
     assert [problem.rule for problem in check_paging(tmp_path)] == ["acks_header"]
     with paging(tmp_path) as (opened, store):
-        assert read_all(opened.manager.cursor(ADDRESS)) == numbered(10)
+        assert read_all(opened.manager.cursor(ADDRESS)) == numbered_messages(10)
         assert [(problem.path, problem.rule) for problem in store.problems] == [(str(acks), "acks_header")]
         opened.manager.cursor(ADDRESS).ack(1 << 32 | 3)
     aside = acks.with_suffix(".invalidAcks")
@@ -137,21 +137,21 @@ def test_acknowledgements_of_another_page_are_reported_and_quarantined(tmp_path:
     assert [(problem.path, problem.rule) for problem in check_paging(tmp_path)] == [(str(aside), "quarantine")]
     with paging(tmp_path) as (opened, _):
         assert read_all(opened.manager.cursor(ADDRESS)) == [
-            message for number, message in enumerate(numbered(10)) if number != 3
+            message for number, message in enumerate(numbered_messages(10)) if number != 3
         ]
 
 
 @pytest.mark.parametrize("left", [0, 7, 32, 32 + 24, 32 + 24 + 7])
 @pytest.mark.parametrize("grown_by", [0, 100])
 def test_torn_acknowledgements_are_not_damage(tmp_path: Path, left: int, grown_by: int) -> None:
-    acks = _acknowledged(tmp_path)
+    acks = _page_with_acks(tmp_path)
     os.truncate(acks, left)
-    if grown_by and left in (0, 32, 32 + 24):  # by zeros, which stand where nothing of a write reached the disk
+    if grown_by and left in (0, 32, 32 + 24):  # zeros, as after a write that never reached the disk
         os.truncate(acks, left + grown_by)
     there = 0 if left < 32 + 24 else 1
     assert check_paging(tmp_path) == []
     with paging(tmp_path) as (opened, store):
-        assert read_all(opened.manager.cursor(ADDRESS)) == numbered(10)[there:]
+        assert read_all(opened.manager.cursor(ADDRESS)) == numbered_messages(10)[there:]
         assert store.problems == []
     with paging(tmp_path) as (opened, store):
         for number in range(there, 10):

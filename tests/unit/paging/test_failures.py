@@ -1,4 +1,4 @@
-"""After a failed sync: nothing is believed of what is in memory alone, and all is refused until it is opened anew."""
+"""After a failed sync nothing in memory is trusted, and every call is refused until the paging is opened again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import AccessError, FullError, PoisonedError
-from binlog.format.paging.names import ACKS_END, ADDRESS_FILE, FAILED_FILE, PAGE_END
+from binlog.format.paging.names import ACKS_EXTENSION, ADDRESS_FILE, FAILED_FILE, PAGE_EXTENSION
 from binlog.format.paging.page_file import PageLayout
 from binlog.paging import addresses
 from binlog.paging import page as page_module
@@ -31,14 +31,14 @@ from binlog.storage.handle import new_guard
 from tests.support.children import Child
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.failing import paging_that_fails, raising, syncs_that_fail
-from tests.support.paging import numbered, page_all, page_files, paging, texts
+from tests.support.paging import numbered_messages, page_all, page_files, page_messages, paging
 from tests.support.queues import bodies
 
 _SMALL = PagingOptions(page_bytes=1024)
 
 
-def failed(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> list[bytes]:
-    """A queue of which a sync failed, and what is in it."""
+def queue_with_failed_sync(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> list[bytes]:
+    """Create a queue with a failed sync, and return its messages."""
     queue = open_queue(path, mode=Mode.FLUSH, options=_SMALL)
     bodies = [b"%03d" % number * 100 for number in range(12)]
     for body in bodies:
@@ -52,15 +52,17 @@ def failed(path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> list[bytes]
     return bodies[1:]
 
 
-@pytest.mark.parametrize("end", [PAGE_END, ACKS_END])
+@pytest.mark.parametrize("end", [PAGE_EXTENSION, ACKS_EXTENSION])
 def test_the_next_process_rewrites_files_after_a_failed_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     path = tmp_path / "queue"
-    bodies = failed(path, monkeypatch, end)
+    bodies = queue_with_failed_sync(path, monkeypatch, end)
     (mark,) = path.rglob(FAILED_FILE)
     assert check_paging(path) == []
-    before = {each.name: each.read_bytes() for each in path.rglob("0*") if each.suffix in (PAGE_END, ACKS_END)}
+    before = {
+        each.name: each.read_bytes() for each in path.rglob("0*") if each.suffix in (PAGE_EXTENSION, ACKS_EXTENSION)
+    }
     written: dict[str, bytes] = {}
     write_at = addresses.write_at
 
@@ -71,7 +73,7 @@ def test_the_next_process_rewrites_files_after_a_failed_sync(
     monkeypatch.setattr(addresses, "write_at", noted)
     with syncs_that_fail(monkeypatch, end), pytest.raises(PoisonedError):
         open_queue(path, options=_SMALL)
-    assert mark.exists(), "what was not written anew is to be by the next one"
+    assert mark.exists(), "the next start must rewrite the files"
     written.clear()
     with open_queue(path, options=_SMALL) as queue:
         assert written == before
@@ -88,7 +90,7 @@ def test_a_failed_sync_at_the_start_makes_the_next_start_rewrite_files(
     path = tmp_path / "queue"
     with open_queue(path, options=_SMALL) as queue:
         queue.put(b"message")
-    with syncs_that_fail(monkeypatch, PAGE_END), pytest.raises(PoisonedError):
+    with syncs_that_fail(monkeypatch, PAGE_EXTENSION), pytest.raises(PoisonedError):
         open_queue(path, options=_SMALL)
     assert list(path.rglob(FAILED_FILE))
     with open_queue(path, options=_SMALL) as queue:
@@ -96,13 +98,15 @@ def test_a_failed_sync_at_the_start_makes_the_next_start_rewrite_files(
 
 
 def test_a_poisoned_queue_leaves_no_descriptor_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed(tmp_path / "first", monkeypatch, PAGE_END)  # what is opened once for all is
+    queue_with_failed_sync(
+        tmp_path / "first", monkeypatch, PAGE_EXTENSION
+    )  # opens everything that is opened once per process
     before = descriptors_before()
-    failed(tmp_path / "queue", monkeypatch, PAGE_END)
+    queue_with_failed_sync(tmp_path / "queue", monkeypatch, PAGE_EXTENSION)
     assert count_descriptors() == before
 
 
-def _refuses_all(queue: Queue) -> None:
+def _assert_poisoned(queue: Queue) -> None:
     for call in (lambda: queue.put(b""), queue.get_nowait, queue.qsize, queue.empty, queue.join):
         with pytest.raises(PoisonedError):
             call()
@@ -116,9 +120,9 @@ def test_a_failed_sync_during_a_read_poisons_the_queue(tmp_path: Path, monkeypat
             queue.put(b"%d" % number)
         queue.ack(queue.get())
     queue = open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=_SMALL)
-    with syncs_that_fail(monkeypatch, ACKS_END), pytest.raises(PoisonedError):
+    with syncs_that_fail(monkeypatch, ACKS_EXTENSION), pytest.raises(PoisonedError):
         queue.get_nowait()
-    _refuses_all(queue)
+    _assert_poisoned(queue)
 
 
 def test_a_failed_journal_poisons_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +132,7 @@ def test_a_failed_journal_poisons_the_queue(tmp_path: Path, monkeypatch: pytest.
         patched.setattr(PageTransactions, "begin", raising(PoisonedError("a sync of the journal failed")))
         with pytest.raises(PoisonedError), queue.transaction() as transaction:
             transaction.put(b"message")
-    _refuses_all(queue)
+    _assert_poisoned(queue)
 
 
 def test_an_unreadable_address_gets_no_second_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,8 +153,8 @@ def test_an_unreadable_address_gets_no_second_folder(tmp_path: Path, monkeypatch
         assert queue.get_nowait().body == b"message"
 
 
-def _file_that_stays(directory_fd: int, name: str, path: str) -> None:
-    if name.endswith(PAGE_END):
+def _fail_to_remove(directory_fd: int, name: str, path: str) -> None:
+    if name.endswith(PAGE_EXTENSION):
         raise AccessError("Input/output error", errno=errno.EIO, path=path)
     remove_file(directory_fd, name, path)
 
@@ -167,19 +171,19 @@ def test_a_depaged_page_that_could_not_be_removed_is_not_depaged_again(
         store.start_paging()
         store.page(b"message")
         with monkeypatch.context() as patched:
-            patched.setattr(directory, "remove_file", _file_that_stays)
-            assert depage(), "what was delivered is told as that"
+            patched.setattr(directory, "remove_file", _fail_to_remove)
+            assert depage(), "the messages were delivered"
             while store.is_paging:
                 with suppress(AccessError):
                     depage()
-            with pytest.raises(AccessError):  # what says that the page was depaged stays as long as the page
+            with pytest.raises(AccessError):  # the record of the depage stays as long as the page
                 depage()
-        kept = len(list(tmp_path.rglob(f"*{PAGE_END}")))
-        assert kept == 2, "the one that was depaged, and the empty one behind it"
+        kept = len(list(tmp_path.rglob(f"*{PAGE_EXTENSION}")))
+        assert kept == 2, "the depaged page, and the empty one after it"
     with paging(tmp_path / "paging") as (opened, store):
         assert not depage()
         assert found == [b"message"]
-        assert not list(tmp_path.rglob(f"*{PAGE_END}"))
+        assert not list(tmp_path.rglob(f"*{PAGE_EXTENSION}"))
 
 
 def test_a_leftover_depaged_page_is_removed_before_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,11 +194,11 @@ def test_a_leftover_depaged_page_is_removed_before_its_record(tmp_path: Path, mo
                 store.start_paging()
                 store.page(b"message")
                 with monkeypatch.context() as patched:
-                    patched.setattr(directory, "remove_file", _file_that_stays)
+                    patched.setattr(directory, "remove_file", _fail_to_remove)
                     opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages))
             while opened.manager.depage(store.address, lambda _, messages, __: found.extend(messages)):
                 pass
-            assert not list(tmp_path.rglob(f"*{PAGE_END}"))
+            assert not list(tmp_path.rglob(f"*{PAGE_EXTENSION}"))
     assert found == [b"message"]
 
 
@@ -202,12 +206,12 @@ def test_pages_that_could_not_be_removed_leave_no_descriptor_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with paging(tmp_path / "first"):
-        pass  # what is opened once for all is
+        pass  # opens everything that is opened once per process
     before = descriptors_before()
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         store.page(b"message")
-        monkeypatch.setattr(directory, "remove_file", _file_that_stays)
+        monkeypatch.setattr(directory, "remove_file", _fail_to_remove)
         opened.manager.depage(store.address, lambda *_: None)
         with pytest.raises(AccessError):
             opened.manager.depage(store.address, lambda *_: None)
@@ -247,7 +251,7 @@ def test_a_thread_that_sees_a_failed_sync_finds_the_paging_poisoned(
                 store.sync()
 
         monkeypatch.setattr(Directory, "make", slowly)
-        with syncs_that_fail(monkeypatch, PAGE_END):
+        with syncs_that_fail(monkeypatch, PAGE_EXTENSION):
             other = threading.Thread(target=sync)
             other.start()
             noting.wait()
@@ -264,11 +268,11 @@ def test_a_thread_that_sees_a_failed_sync_finds_the_paging_poisoned(
 def test_a_failure_to_open_the_next_page_poisons_the_paging(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """It was refused once, and then accepted: a write that failed had been forgotten."""
+    """Regression: one call was refused, and the next one accepted, because a failed write was forgotten."""
 
     with paging_that_fails(tmp_path / "paging") as (_, store):
         store.start_paging()
-        calls = {"page": partial(page_all, store, numbered(30)), "depage": store.depage}
+        calls = {"page": partial(page_all, store, numbered_messages(30)), "depage": store.depage}
         store.page(b"message")
         with monkeypatch.context() as patched:
             patched.setattr(page_module, "write_at", raising(write_failure(errno.EIO, "a page")))
@@ -279,27 +283,27 @@ def test_a_failure_to_open_the_next_page_poisons_the_paging(
                 again()
 
 
-def _end_a_page_on_a_disk_that_takes_no_end(path: Path) -> None:
+def _close_a_page_on_a_full_disk(path: Path) -> None:
     with paging(path) as (_, store):
         store.start_paging()
-        page_all(store, numbered(10))
+        page_all(store, numbered_messages(10))
         (file,) = page_files(store)
         size = file.stat().st_size
-        os.truncate(file, size - 200)  # so that to cut it to where its messages ended is refused as well
+        os.truncate(file, size - 200)  # so that truncating it to the end of its messages is refused as well
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size - 200, hard))  # setrlimit(2): EFBIG; Python ignores SIGXFSZ
         page = store.pages[0]
         page.close()
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         assert page.message_count == 10
-        found = texts(page)
-        assert found == numbered(10)[: len(found)]
+        found = page_messages(page)
+        assert found == numbered_messages(10)[: len(found)]
         assert found
 
 
 def test_a_page_without_its_end_is_readable(tmp_path: Path) -> None:
-    """An OSError that is none of binlog's came out of it."""
-    Child(lambda: _end_a_page_on_a_disk_that_takes_no_end(tmp_path)).join()
+    """Regression: it raised an OSError that is not an error of binlog."""
+    Child(lambda: _close_a_page_on_a_full_disk(tmp_path)).join()
 
 
 @pytest.mark.parametrize("error", [FullError, AccessError])
@@ -331,21 +335,21 @@ def test_a_failed_sync_poisons_the_queue(folder: Path, monkeypatch: pytest.Monke
     for body in bodies(3):
         q.put(body)
     got = q.get()
-    told: list[type[BaseException]] = []
+    errors: list[type[BaseException]] = []
 
     def join() -> None:
         try:
             q.join()
         except PoisonedError as error:
-            told.append(type(error))
+            errors.append(type(error))
 
     joining = threading.Thread(target=join)
     joining.start()
 
-    with syncs_that_fail(monkeypatch, PAGE_END), pytest.raises(PoisonedError):
+    with syncs_that_fail(monkeypatch, PAGE_EXTENSION), pytest.raises(PoisonedError):
         q.put(b"last", mode=Mode.SYNC)
     joining.join()
-    assert told == [PoisonedError]
+    assert errors == [PoisonedError]
     transaction = q.transaction()
     transaction.put(b"never")
     for call in (lambda: q.put(b""), q.get, lambda: q.ack(got), lambda: q.nack(got), transaction.commit, q.qsize):
@@ -360,7 +364,7 @@ def test_a_failed_sync_poisons_the_queue(folder: Path, monkeypatch: pytest.Monke
 def test_a_page_removed_during_its_sync_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_written: bool
 ) -> None:
-    """Who removed it left the closing to the thread that synced it, which did not close it if the sync failed."""
+    """Regression: `delete` left the descriptor to the syncing thread, which did not close it if the sync failed."""
     folder = addresses.make_folder(Directory(str(tmp_path)), "a", PageLayout.NATIVE, new_guard("a test"))
     before = descriptors_before()
     page = page_module.Page.create(folder, 1, 1024)

@@ -11,13 +11,21 @@ from binlog.paging.addresses import AddressFolder
 from binlog.paging.inspection import check_paging, read_pages, stat_paging
 from binlog.paging.page import Page
 from tests.support.journals import flip
-from tests.support.paging import ADDRESS, crashed, numbered, page_all, page_files, paging, texts
+from tests.support.paging import (
+    ADDRESS,
+    copy_after_crash,
+    numbered_messages,
+    page_all,
+    page_files,
+    page_messages,
+    paging,
+)
 
-MESSAGES = numbered(30)
+MESSAGES = numbered_messages(30)
 
 
-def _made(path: Path) -> Path:
-    """A folder of paging with messages in three pages, of which the first ones were acknowledged."""
+def _make_folder(path: Path) -> Path:
+    """Create a folder with messages in three pages, and acknowledge the first ones."""
     with paging(path) as (opened, store):
         store.start_paging()
         cursor = opened.manager.cursor(ADDRESS)
@@ -30,12 +38,12 @@ def _made(path: Path) -> Path:
 
 
 def _state(path: Path) -> dict[str, tuple[bytes, int]]:
-    """All that is in a folder: what the files have, and when they were changed."""
+    """Return the contents and modification times of all files."""
     return {str(file): (file.read_bytes(), file.stat().st_mtime_ns) for file in path.rglob("*") if file.is_file()}
 
 
 def test_a_valid_folder_has_no_problems_and_is_unchanged(tmp_path: Path) -> None:
-    path = _made(tmp_path / "paging")
+    path = _make_folder(tmp_path / "paging")
     before = _state(path)
     found = stat_paging(path)
     assert found.problems == []
@@ -59,13 +67,13 @@ def test_a_folder_in_use_or_after_a_crash_has_no_problems(tmp_path: Path) -> Non
         page_all(store, MESSAGES)
         opened.manager.drain()
         assert check_paging(tmp_path / "paging") == []
-        (last,) = page_files(crashed(tmp_path / "paging"))[-1:]
+        (last,) = page_files(copy_after_crash(tmp_path / "paging"))[-1:]
         os.truncate(last, last.stat().st_size - 7)
         assert check_paging(last.parents[1]) == []
 
 
 def test_changes_during_an_inspection_are_not_problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both between reading the page's messages and what was acknowledged of them, in whatever order they are read."""
+    """The changes are made between reading the messages and the acknowledgements, in either order."""
     with paging(tmp_path) as (opened, store):
         store.start_paging()
         page_all(store, MESSAGES[:3])
@@ -109,7 +117,7 @@ def test_every_changed_byte_of_a_page_is_reported(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_damage_is_reported(tmp_path: Path) -> None:
-    path = _made(tmp_path / "paging")
+    path = _make_folder(tmp_path / "paging")
     folder = page_files(path)[0].parent
     acks = folder / "000000001.acks"
     flip(acks, 3)
@@ -137,7 +145,7 @@ def _rules(path: Path) -> list[str]:
 
 
 def test_a_foreign_folder_is_ignored(tmp_path: Path) -> None:
-    path = _made(tmp_path / "paging")
+    path = _make_folder(tmp_path / "paging")
     folder = page_files(path)[0].parent
     (folder / "address.txt").write_bytes(b"")
     with paging(path) as (opened, store):
@@ -146,4 +154,4 @@ def test_a_foreign_folder_is_ignored(tmp_path: Path) -> None:
         assert len(page_files(folder)) == 3
         store.start_paging()
         store.page(b"in a folder of its own")
-        assert [texts(page) for page in store.pages] == [[b"in a folder of its own"]]
+        assert [page_messages(page) for page in store.pages] == [[b"in a folder of its own"]]

@@ -1,4 +1,4 @@
-"""Ctrl-C at each place of a call: the paging is usable or poisoned; nothing is lost, comes twice, or stays for ever."""
+"""An interrupt at every position of a call: paging is usable or poisoned; nothing is lost or delivered twice."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from binlog.storage.files import commit_at
 from binlog.storage.group_commit import Mode
 from binlog.storage.native import CommitGroup
 from tests.support.interruptions import Interruption, at_each_place
-from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered
-from tests.support.queues import taken
+from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered_messages
+from tests.support.queues import get_all
 from tests.support.signals import strike
 
-_BEFORE = numbered(20)
+_BEFORE = numbered_messages(20)
 _DELIVERED = 200
-# Where a directory is taken, or given up: an exception in the middle of that is no matter of paging.
+# The positions at which a directory is acquired or released; they do not belong to paging.
 _PAGING = "/binlog/paging/"
-# What is raised while a generator is closed is told as that, and goes no further.
+# An exception that is raised while a generator is closed is reported as unraisable.
 _swallowed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
 def tmp_path(in_memory: Path) -> Path:
-    """In memory, for the calls of each place: what the disk makes of them is not what is tested."""
+    """A folder in memory: the disk does not matter here."""
     return in_memory
 
 
-class Stage:
-    """What a call is made with: a store with messages, its cursor, of which some were given, and a transaction."""
+class CallContext:
+    """The arguments of a call: a store with messages, its cursor, which has delivered some, and a transaction."""
 
     def __init__(self, path: Path, records: MemoryStore) -> None:
         path.mkdir(exist_ok=True)
@@ -57,31 +57,31 @@ class Stage:
         self.store.append(b"of a transaction", self.transaction)
 
 
-def _acknowledge_a_page(stage: Stage) -> None:
-    stage.cursor.ack(1 << 32, sum(1 for message_id in stage.message_ids if message_id >> 32 == 1))
+def _acknowledge_a_page(context: CallContext) -> None:
+    context.cursor.ack(1 << 32, sum(1 for message_id in context.message_ids if message_id >> 32 == 1))
 
 
-def _sync_acknowledgements(stage: Stage) -> None:
-    stage.cursor.ack(stage.message_ids[3])
-    stage.cursor.sync()
+def _sync_acknowledgements(context: CallContext) -> None:
+    context.cursor.ack(context.message_ids[3])
+    context.cursor.sync()
 
 
-_CALLS: dict[str, Callable[[Stage], object]] = {
-    "page": lambda stage: stage.store.page(b"interrupted"),
-    "page on the next": lambda stage: stage.store.page(b"interrupted" + bytes(1000)),
-    "page with a transaction": lambda stage: stage.store.page(b"interrupted", stage.transaction),
-    "acknowledge": lambda stage: stage.cursor.ack(stage.message_ids[3]),
+_CALLS: dict[str, Callable[[CallContext], object]] = {
+    "page": lambda context: context.store.page(b"interrupted"),
+    "page on the next": lambda context: context.store.page(b"interrupted" + bytes(1000)),
+    "page with a transaction": lambda context: context.store.page(b"interrupted", context.transaction),
+    "acknowledge": lambda context: context.cursor.ack(context.message_ids[3]),
     "acknowledge a page": _acknowledge_a_page,
-    "acknowledge with a transaction": lambda stage: stage.cursor.ack(
-        stage.message_ids[3], transaction=stage.transaction
+    "acknowledge with a transaction": lambda context: context.cursor.ack(
+        context.message_ids[3], transaction=context.transaction
     ),
-    "commit": lambda stage: stage.transaction.commit(),
-    "roll back": lambda stage: stage.transaction.rollback(),
-    "sync": lambda stage: stage.store.sync(),
+    "commit": lambda context: context.transaction.commit(),
+    "roll back": lambda context: context.transaction.rollback(),
+    "sync": lambda context: context.store.sync(),
     "sync acknowledgements": _sync_acknowledgements,
-    "begin": lambda stage: stage.manager.begin(),
-    "add an address": lambda stage: stage.manager.store("another").start_paging(),
-    "stop": lambda stage: stage.manager.stop(),
+    "begin": lambda context: context.manager.begin(),
+    "add an address": lambda context: context.manager.store("another").start_paging(),
+    "stop": lambda context: context.manager.stop(),
 }
 
 
@@ -94,27 +94,27 @@ def test_a_call_that_is_interrupted_leaves_all_right(tmp_path: Path, name: str) 
 
 
 def _interrupt(path: Path, name: str, at: int) -> bool | None:
-    """Interrupt a call at one of its places, then look at what there is.
+    """Interrupt a call at one position, and check the paging.
 
-    Returns whether the paging was usable, and not poisoned; None if the call has no such place.
+    Returns whether the paging was usable and not poisoned, or None if the call has no such position.
     """
     records = MemoryStore()
-    stage = Stage(path, records)
-    stage.fill()
+    context = CallContext(path, records)
+    context.fill()
     interruption = Interruption(at, _PAGING) if name == "stop" else Interruption(at)
-    interruption.run(lambda: _CALLS[name](stage))
+    interruption.run(lambda: _CALLS[name](context))
     found: list[bytes] = []
     is_usable = True
     try:
         if name != "stop":
-            _use(stage, found)
-        stage.manager.stop()
+            _finish(context, found)
+        context.manager.stop()
     except PoisonedError:
         is_usable = False
         with suppress(PoisonedError):
-            stage.manager.stop()
-    state = stage.transaction.state
-    after = Stage(path, records)
+            context.manager.stop()
+    state = context.transaction.state
+    after = CallContext(path, records)
     if state is Outcome.UNKNOWN or (is_usable and state is Outcome.OPEN):
         records.drop_open()
     left = _read_and_acknowledge(after.cursor)
@@ -123,36 +123,36 @@ def _interrupt(path: Path, name: str, at: int) -> bool | None:
     after.manager.drain()
     assert records.records == []
     after.manager.stop()
-    _judge(found + left, stage)
+    _check_messages(found + left, context)
     return is_usable if interruption.raised else None
 
 
-def _use(stage: Stage, found: list[bytes]) -> None:
-    """End the transaction, put one more message, and read and acknowledge all."""
-    if stage.transaction.state is Outcome.OPEN:
-        stage.transaction.commit()
-    stage.store.page(b"behind")
-    _read_and_acknowledge(stage.cursor, found)
+def _finish(context: CallContext, found: list[bytes]) -> None:
+    """End the transaction, put one more message, and read and acknowledge all messages."""
+    if context.transaction.state is Outcome.OPEN:
+        context.transaction.commit()
+    context.store.page(b"behind")
+    _read_and_acknowledge(context.cursor, found)
     assert found[-1] == b"behind"
-    stage.manager.drain()
-    assert [page.is_open for page in stage.store.pages] == [True]
+    context.manager.drain()
+    assert [page.is_open for page in context.store.pages] == [True]
 
 
-def _judge(found: list[bytes], stage: Stage) -> None:
+def _check_messages(found: list[bytes], context: CallContext) -> None:
     expected = [*_BEFORE, b"of a transaction"]
     kept = [message for message in found if not message.startswith((b"interrupted", b"behind"))]
     assert len(found) - len(kept) <= 2
     assert [message for message in expected if message in kept] == kept
-    state = stage.transaction.state
+    state = context.transaction.state
     if state is not Outcome.OPEN:
         assert (expected[-1] in kept) == (state is Outcome.COMMITTED)
-    # What the call may have acknowledged.
+    # The messages that the call may have acknowledged.
     missing = [message for message in _BEFORE if message not in kept]
-    assert missing in ([], [_BEFORE[3]], [m for m, p in zip(_BEFORE, stage.message_ids, strict=True) if p >> 32 == 1])
+    assert missing in ([], [_BEFORE[3]], [m for m, p in zip(_BEFORE, context.message_ids, strict=True) if p >> 32 == 1])
 
 
 def _read_and_acknowledge(cursor: PageCursor, found: list[bytes] | None = None) -> list[bytes]:
-    """All messages that can be read and acknowledged, also added to those that were found before."""
+    """Read and acknowledge all messages, and add them to those that were found before."""
     found = [] if found is None else found
     while run := cursor.read():
         for index, message in enumerate(run.messages):
@@ -170,12 +170,12 @@ def test_an_interrupted_read_delivers_nothing_twice(tmp_path: Path) -> None:
     at = 0
     interrupted = True
     while interrupted:
-        stage = Stage(tmp_path / str(at), MemoryStore())
-        stage.fill()
-        stage.transaction.commit()
+        context = CallContext(tmp_path / str(at), MemoryStore())
+        context.fill()
+        context.transaction.commit()
         found: list[bytes] = []
 
-        def read(found: list[bytes] = found, cursor: PageCursor = stage.cursor) -> None:
+        def read(found: list[bytes] = found, cursor: PageCursor = context.cursor) -> None:
             while run := cursor.read():
                 found.extend(run.messages)
 
@@ -184,13 +184,13 @@ def test_an_interrupted_read_delivers_nothing_twice(tmp_path: Path) -> None:
         interrupted = interruption.raised
         with suppress(PoisonedError):
             read()
-            stage.manager.stop()
+            context.manager.stop()
         expected = [*_BEFORE, b"of a transaction"]
         assert [message for message in expected if message in found] == found
         if not interrupted:
             assert found == expected
         with suppress(PoisonedError):
-            stage.manager.stop()
+            context.manager.stop()
         at += 1
     assert at > 20
 
@@ -237,7 +237,7 @@ def _interrupt_depaging(path: Path, at: int) -> bool | None:
     return is_usable if interruption.raised else None
 
 
-class QueueStage:
+class QueueContext:
     """A queue with messages, of which one was got, and a transaction."""
 
     def __init__(self, path: Path, records: MemoryStore) -> None:
@@ -246,28 +246,28 @@ class QueueStage:
         self.queue = Queue(self.manager, mode=Mode.FLUSH)
 
     def fill(self) -> None:
-        """Put messages, of which some are in memory alone."""
+        """Put messages; memory has some of them."""
         for message in _BEFORE:
             self.queue.put(message)
         self.got = self.queue.get()
 
 
-def _transact(stage: QueueStage) -> None:
-    with stage.queue.transaction() as transaction:
-        transaction.ack(stage.got)
+def _run_transaction(context: QueueContext) -> None:
+    with context.queue.transaction() as transaction:
+        transaction.ack(context.got)
         transaction.put(b"interrupted")
 
 
-_QUEUE_CALLS: dict[str, Callable[[QueueStage], object]] = {
-    "put": lambda stage: stage.queue.put(b"interrupted"),
-    "put synced": lambda stage: stage.queue.put(b"interrupted", mode=Mode.SYNC),
-    "get": lambda stage: stage.queue.get(),
-    "ack": lambda stage: stage.queue.ack(stage.got),
-    "ack synced": lambda stage: stage.queue.ack(stage.got, mode=Mode.SYNC),
-    "nack": lambda stage: stage.queue.nack(stage.got, delay=0),
-    "transact": _transact,
-    "sync": lambda stage: stage.queue.sync(),
-    "close": lambda stage: stage.queue.close(),
+_QUEUE_CALLS: dict[str, Callable[[QueueContext], object]] = {
+    "put": lambda context: context.queue.put(b"interrupted"),
+    "put synced": lambda context: context.queue.put(b"interrupted", mode=Mode.SYNC),
+    "get": lambda context: context.queue.get(),
+    "ack": lambda context: context.queue.ack(context.got),
+    "ack synced": lambda context: context.queue.ack(context.got, mode=Mode.SYNC),
+    "nack": lambda context: context.queue.nack(context.got, delay=0),
+    "transact": _run_transaction,
+    "sync": lambda context: context.queue.sync(),
+    "close": lambda context: context.queue.close(),
 }
 
 
@@ -282,28 +282,28 @@ def test_an_interrupted_queue_delivers_each_message_once(tmp_path: Path, name: s
 
 def _interrupt_queue(path: Path, name: str, at: int) -> bool | None:
     records = MemoryStore()
-    stage = QueueStage(path, records)
-    stage.fill()
+    context = QueueContext(path, records)
+    context.fill()
     interruption = Interruption(at, _PAGING) if name == "close" else Interruption(at)
-    interruption.run(lambda: _QUEUE_CALLS[name](stage))
+    interruption.run(lambda: _QUEUE_CALLS[name](context))
     found: list[bytes] = []
     is_usable = True
     try:
         if name != "close":
-            stage.queue.put(b"behind")
-            while not stage.queue.empty():
-                message = stage.queue.get_nowait()
-                stage.queue.ack(message)
+            context.queue.put(b"behind")
+            while not context.queue.empty():
+                message = context.queue.get_nowait()
+                context.queue.ack(message)
                 found.append(message.body)
             assert found[-1] == b"behind"
-        stage.queue.close()
+        context.queue.close()
     except PoisonedError:
         is_usable = False
         with suppress(PoisonedError):
-            stage.queue.close()
+            context.queue.close()
         records.drop_open()
-    after = QueueStage(path, records)
-    found += taken(after.queue)
+    after = QueueContext(path, records)
+    found += get_all(after.queue)
     after.queue.close()
     interrupted, behind = found.count(b"interrupted"), found.count(b"behind")
     assert interrupted <= 1
@@ -321,13 +321,13 @@ def _interrupt_queue(path: Path, name: str, at: int) -> bool | None:
 def test_a_signal_handler_cannot_close_the_queue_during_its_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    stage = QueueStage(tmp_path, MemoryStore())
-    stage.fill()
+    context = QueueContext(tmp_path, MemoryStore())
+    context.fill()
     refused: list[StateError] = []
 
     def close(_: int, __: object) -> None:
         try:
-            stage.queue.close()
+            context.queue.close()
         except StateError as error:
             refused.append(error)
 
@@ -341,26 +341,26 @@ def test_a_signal_handler_cannot_close_the_queue_during_its_sync(
         strike(signal.SIGUSR1)
         sync_file(fd, path)
 
-    stage.manager.drain()  # a sync of another thread would strike anywhere
+    context.manager.drain()  # a sync of another thread would raise at any position
     held = signal.signal(signal.SIGUSR1, close)
     try:
         with monkeypatch.context() as patched:
             patched.setattr(shared_sync, "commit_at", commit_struck)
             patched.setattr(addresses, "sync", sync_struck)
-            _QUEUE_CALLS[name](stage)
+            _QUEUE_CALLS[name](context)
     finally:
         signal.signal(signal.SIGUSR1, held)
     assert refused
-    stage.queue.close()
+    context.queue.close()
 
 
-def _left(path: Path, records: MemoryStore) -> PagingManager:
-    """A manager to be started where messages were left in pages, of which one was acknowledged whole."""
-    stage = Stage(path, records)
-    stage.fill()
-    stage.transaction.commit()
-    _acknowledge_a_page(stage)
-    stage.manager.stop()
+def _manager_with_pages(path: Path, records: MemoryStore) -> PagingManager:
+    """Create a manager to start, with messages in pages; all of one page were acknowledged."""
+    context = CallContext(path, records)
+    context.fill()
+    context.transaction.commit()
+    _acknowledge_a_page(context)
+    context.manager.stop()
     return PagingManager(path, SMALL, store=records, stored=records)
 
 
@@ -369,7 +369,7 @@ def test_another_manager_can_start_after_an_interrupted_start(tmp_path: Path) ->
     count = busy = 0
     while True:
         path, records = tmp_path / str(count), MemoryStore()
-        manager = _left(path, records)
+        manager = _manager_with_pages(path, records)
         was_interrupted = Interruption(count, _PAGING).run(manager.start)
         with suppress(PoisonedError):
             manager.stop()
@@ -377,7 +377,7 @@ def test_another_manager_can_start_after_an_interrupted_start(tmp_path: Path) ->
             with PagingManager(path, SMALL, store=records, stored=records) as another:
                 found = _read_and_acknowledge(another.cursor(ADDRESS))
         except BusyError:
-            busy += 1  # the exception came after the directory was taken, and before the manager had that
+            busy += 1  # the exception came after the directory was acquired, and before the manager had it
         else:
             assert found[-1] == b"of a transaction"
             assert found[:-1] == _BEFORE[-len(found) + 1 :]

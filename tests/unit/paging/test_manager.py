@@ -1,4 +1,4 @@
-"""The manager: what is in memory, when pages come back, and who has it all."""
+"""The paging manager: memory limits, depaging, and ownership."""
 
 from __future__ import annotations
 
@@ -20,7 +20,16 @@ from binlog.paging.store import PagingStore
 from binlog.storage import directory as directory_module
 from tests.support.children import Child
 from tests.support.failing import raising
-from tests.support.paging import ADDRESS, PAGE_BYTES, depage_all, depaged, numbered, page_all, paging, read_run
+from tests.support.paging import (
+    ADDRESS,
+    PAGE_BYTES,
+    depage_all,
+    depage_pages,
+    numbered_messages,
+    page_all,
+    paging,
+    read_run,
+)
 
 _SECONDS = 20
 _A_MOMENT = 0.2
@@ -50,7 +59,7 @@ def test_messages_count_until_their_last_reference_is_released(tmp_path: Path) -
         assert manager.memory(ADDRESS).used_bytes == 0
         with pytest.raises(ValueError, match="released already"):
             held.release()
-        assert manager.admit(ADDRESS, bytes(5000)) is not None  # alone it may be larger than the limit
+        assert manager.admit(ADDRESS, bytes(5000)) is not None  # a single message may exceed the limit
 
 
 def test_all_addresses_share_a_memory_limit(tmp_path: Path) -> None:
@@ -78,7 +87,7 @@ def test_a_producer_waits_for_memory(tmp_path: Path) -> None:
 
 
 def test_an_address_pages_and_depages_as_memory_allows(tmp_path: Path) -> None:
-    messages = numbered(200)
+    messages = numbered_messages(200)
     with paging(tmp_path, _options(Policy.PAGE)) as (opened, store):
         manager = opened.manager
         there = threading.Semaphore(0)
@@ -124,8 +133,8 @@ def test_an_exception_of_deliver_is_reported_and_the_page_stays(tmp_path: Path) 
         assert found == [b"message"]
 
 
-class Delivered:
-    """Holds what it is given, and notes it.  at_once_max: so many were given something at the same time, at most."""
+class HoldingConsumer:
+    """Holds the messages that it gets.  at_once_max: the maximum number of concurrent calls."""
 
     def __init__(self, manager: PagingManager) -> None:
         self._manager = manager
@@ -149,7 +158,7 @@ class Delivered:
             self._at_once -= 1
 
     def wait(self, count: int) -> None:
-        """Until so many more messages were given."""
+        """Wait until this many more messages were delivered."""
         for _ in range(count):
             assert self._there.acquire(timeout=_SECONDS), f"{len(self.held)} messages were given"
 
@@ -157,7 +166,7 @@ class Delivered:
 def test_released_memory_wakes_other_addresses(tmp_path: Path) -> None:
     with paging(tmp_path, _options(Policy.PAGE, None, 1000)) as (opened, store):
         manager = opened.manager
-        delivered = Delivered(manager)
+        delivered = HoldingConsumer(manager)
         delivered.go_on.set()
         manager.depage_to(delivered)
         held = manager.admit("another", bytes(900))
@@ -174,11 +183,11 @@ def test_released_memory_wakes_other_addresses(tmp_path: Path) -> None:
 def test_a_message_paged_after_a_release_is_depaged(tmp_path: Path) -> None:
     with paging(tmp_path, _options(Policy.PAGE)) as (opened, _):
         manager = opened.manager
-        delivered = Delivered(manager)
+        delivered = HoldingConsumer(manager)
         delivered.go_on.set()
         manager.depage_to(delivered)
         late = manager.store("late")
-        late.start_paging()  # nobody releases anything from here on
+        late.start_paging()  # no message is released from here on
         page_all(late, [b"message"])
         delivered.wait(1)
         manager.drain()
@@ -197,7 +206,7 @@ def test_a_message_during_the_end_of_page_mode_is_kept(tmp_path: Path, monkeypat
             return found
 
         monkeypatch.setattr(Page, "state", behind)
-        assert depaged(store) == [[b"late"]]
+        assert depage_pages(store) == [[b"late"]]
         assert not store.is_paging
         assert store.start_paging()
 
@@ -231,11 +240,11 @@ def test_a_message_in_a_page_taken_at_once_belongs_to_its_transaction(
 def test_the_number_of_threads_limits_concurrent_depaging(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, _):
         manager = opened.manager
-        delivered = Delivered(manager)
+        delivered = HoldingConsumer(manager)
         for name in ("one", "two", "three"):
             store = manager.store(name)
             store.start_paging()
-            page_all(store, numbered(40))
+            page_all(store, numbered_messages(40))
         manager.depage_to(delivered)
         for _ in range(2):
             assert delivered.begun.acquire(timeout=_SECONDS)
@@ -249,9 +258,9 @@ def test_the_number_of_threads_limits_concurrent_depaging(tmp_path: Path) -> Non
 def test_stop_waits_for_a_running_depage_only(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
-        page_all(store, numbered(200))
+        page_all(store, numbered_messages(200))
         manager = opened.manager
-        delivered = Delivered(manager)
+        delivered = HoldingConsumer(manager)
         manager.depage_to(delivered)
         assert delivered.begun.acquire(timeout=_SECONDS)
         stopping = threading.Thread(target=manager.stop)
@@ -261,11 +270,11 @@ def test_stop_waits_for_a_running_depage_only(tmp_path: Path) -> None:
         delivered.go_on.set()
         stopping.join()
         given = [held.message for held in delivered.held]
-    assert given == numbered(200)[: len(given)]
+    assert given == numbered_messages(200)[: len(given)]
     assert 0 < len(given) < 40
     with paging(tmp_path) as (opened, store):
         rest = depage_all(opened)
-    assert rest == numbered(200)[len(given) :]
+    assert rest == numbered_messages(200)[len(given) :]
 
 
 def test_paging_has_one_owner(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The pool: of work with the same key one goes on at a time, and none that was asked for is forgotten."""
+"""The pool: work with one key never runs concurrently, and no request is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_work_requested_during_a_run_is_run_again() -> None:
     assert not begun.acquire(blocking=False)
     go_on.release()
     assert begun.acquire(timeout=_SECONDS)
-    assert len(done) == 1, "one goes on at a time"
+    assert len(done) == 1, "only one runs at a time"
     go_on.release()
     pool.drain()
     assert len(done) == 2

@@ -1,4 +1,4 @@
-"""Paging over a journal of JBoss Messaging's: a record's type has another meaning in another year."""
+"""Paging over a journal of JBoss Messaging, which numbered record types differently in 2008."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from binlog.format.paging.store_records import pack_page_transaction
 from tests.support.journals import SMALL, journal
 
 JBM = replace(SMALL, layout=JournalLayout.JBM)
-# A page transaction, and the last page that was depaged: "q" as JBoss Messaging writes a name.
+# A page transaction, and the last page that was depaged; "q" as JBoss Messaging writes a name.
 TRANSACTION = pack_page_transaction(77, 10)
 LAST_PAGE = (3).to_bytes(8) + bytes.fromhex("00000001 0071")
 
 
-def _all(path: Path) -> dict[str, bytes]:
+def _file_contents(path: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
 
@@ -32,16 +32,16 @@ def test_a_journal_with_types_of_2008_is_refused_and_unchanged(
         opened.append_add_tx(5, 6, user_type, body)
         opened.prepare(5) if is_prepared else opened.commit(5)
         opened.append_add_tx(7, 8, 31, b"of a transaction that nobody ended")
-    before = _all(tmp_path)
+    before = _file_contents(tmp_path)
     with pytest.raises(VersionError, match="2008"), open_paging(tmp_path, journal_options=JBM):
         pass
     with pytest.raises(VersionError, match="2008"):
         open_queue(tmp_path, journal_options=JBM)
-    assert _all(tmp_path) == before
+    assert _file_contents(tmp_path) == before
 
 
 def test_a_journal_with_later_types_is_accepted(tmp_path: Path) -> None:
-    """There 34 is an update of a message: how often it was delivered."""
+    """In that journal 34 is an update of a message with its delivery count."""
     with journal(tmp_path / "journal", JBM) as (opened, _):
         opened.append_add(6, 31, b"message")
         opened.append_update(6, 34, pack_page_transaction(1, 2))

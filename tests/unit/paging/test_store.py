@@ -1,4 +1,4 @@
-"""The scenarios that JBoss Messaging's tests hold of a paging store: docs/testing.md has them."""
+"""The scenarios of JBoss Messaging's tests of a paging store; docs/testing.md lists them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tests.support.namespaces import on_a_small_disk
 from tests.support.paging import (
     PAGE_BYTES,
     SMALL,
-    crashed,
-    depaged,
-    joined,
-    numbered,
+    copy_after_crash,
+    depage_pages,
+    flattened,
+    numbered_messages,
     page_all,
     page_files,
+    page_messages,
     paging,
     read_all,
-    texts,
 )
 
 
@@ -46,7 +46,7 @@ def test_a_second_start_changes_nothing(tmp_path: Path) -> None:
         opened.manager.start()
         assert opened.manager.store(store.address) is store
         assert store.is_paging
-        assert depaged(store) == [[b"message"]]
+        assert depage_pages(store) == [[b"message"]]
 
 
 def test_page_mode_starts_once(tmp_path: Path) -> None:
@@ -58,13 +58,13 @@ def test_page_mode_starts_once(tmp_path: Path) -> None:
 
 
 def test_depaging_takes_the_current_page_and_then_ends_page_mode(tmp_path: Path) -> None:
-    messages = numbered(10)
+    messages = numbered_messages(10)
     with paging(tmp_path) as (_, store):
         store.start_paging()
         page_all(store, messages)
         page = store.depage()
         assert page is not None
-        assert texts(page) == messages
+        assert page_messages(page) == messages
         assert [each.state().message_count for each in store.pages] == [0]
         page.delete()
         assert len(page_files(store)) == 1
@@ -74,16 +74,16 @@ def test_depaging_takes_the_current_page_and_then_ends_page_mode(tmp_path: Path)
 
 
 def test_pages_come_in_order_until_page_mode_ends(tmp_path: Path) -> None:
-    messages = numbered(25)
+    messages = numbered_messages(25)
     with paging(tmp_path) as (_, store):
         store.start_paging()
         page_all(store, messages)
         first = store.depage()
         assert first is not None
         assert store.is_paging
-        found = [texts(first), *depaged(store)]
+        found = [page_messages(first), *depage_pages(store)]
         assert len(found) == 3
-        assert joined(found) == messages
+        assert flattened(found) == messages
         assert not store.is_paging
 
 
@@ -120,8 +120,8 @@ def test_many_producers_and_one_depager(tmp_path: Path, producer_count: int) -> 
             page = store.depage() if store.page_count > 1 or ended == producer_count else None
             if page is None:
                 continue
-            assert Path(page.path).stat().st_size <= PAGE_BYTES + 20  # with what ends it
-            for message in texts(page):
+            assert Path(page.path).stat().st_size <= PAGE_BYTES + 20  # with the record that ends it
+            for message in page_messages(page):
                 producer, number = message.split(b" ")[0].split(b":")
                 assert message == b"%s:%s " % (producer, number) + bytes(int(number) % 90)
                 found[int(producer)].append(int(number))
@@ -133,7 +133,7 @@ def test_many_producers_and_one_depager(tmp_path: Path, producer_count: int) -> 
 
 def test_messages_of_one_producer_have_ascending_ids(tmp_path: Path) -> None:
     options = PagingOptions(page_bytes=64 << 10)
-    messages = numbered(10_000, 20)
+    messages = numbered_messages(10_000, 20)
     with paging(tmp_path, options) as (_, store):
         store.start_paging()
         message_ids = [store.append(message) for message in messages]
@@ -144,20 +144,20 @@ def test_messages_of_one_producer_have_ascending_ids(tmp_path: Path) -> None:
         for page, count in zip(pages, counts, strict=True):
             expected += [page.page_id << 32 | number for number in range(count)]
         assert message_ids == expected
-        assert joined(depaged(store)) == messages
+        assert flattened(depage_pages(store)) == messages
 
 
 def test_a_cursor_can_continue_from_any_message(tmp_path: Path) -> None:
     with paging(tmp_path) as (opened, store):
         store.start_paging()
-        message_ids = [store.append(message) or 0 for message in numbered(100)]
+        message_ids = [store.append(message) or 0 for message in numbered_messages(100)]
         cursor = opened.manager.cursor(store.address)
         cursor.seek(message_ids[42])
-        assert read_all(cursor) == numbered(100)[42:]
+        assert read_all(cursor) == numbered_messages(100)[42:]
 
 
 def test_page_mode_continues_after_a_restart(tmp_path: Path) -> None:
-    messages = numbered(25)
+    messages = numbered_messages(25)
     with paging(tmp_path) as (_, store):
         store.start_paging()
         page_all(store, messages)
@@ -167,13 +167,13 @@ def test_page_mode_continues_after_a_restart(tmp_path: Path) -> None:
         assert [page.page_id for page in store.pages] == ids
         assert sum(page.message_count or 0 for page in store.pages) == 25
         assert store.page(b"more")
-        assert joined(depaged(store)) == [*messages, b"more"]
+        assert flattened(depage_pages(store)) == [*messages, b"more"]
 
 
 def test_a_lone_empty_page_does_not_start_page_mode(tmp_path: Path) -> None:
     with paging(tmp_path / "paging") as (_, store):
         store.start_paging()
-        after = crashed(tmp_path / "paging")
+        after = copy_after_crash(tmp_path / "paging")
     for path in (tmp_path / "paging", after):
         with paging(path) as (_, store):
             assert not store.is_paging
@@ -183,14 +183,14 @@ def test_a_lone_empty_page_does_not_start_page_mode(tmp_path: Path) -> None:
 def test_messages_before_damage_are_read_and_the_page_is_quarantined(tmp_path: Path) -> None:
     with paging(tmp_path) as (_, store):
         store.start_paging()
-        page_all(store, numbered(10))
+        page_all(store, numbered_messages(10))
         (file,) = page_files(store)
-    damaged_at = file.read_bytes().index(numbered(10)[6])
+    damaged_at = file.read_bytes().index(numbered_messages(10)[6])
     flip(file, damaged_at)
     with paging(tmp_path) as (_, store):
         page = store.depage()
         assert page is not None
-        assert texts(page) == numbered(10)[:6]
+        assert page_messages(page) == numbered_messages(10)[:6]
         assert page.problem is not None
         assert (page.problem.path, page.problem.rule) == (str(file), "page_record")
         assert damaged_at - 20 == page.problem.offset
@@ -203,10 +203,10 @@ def test_messages_before_damage_are_read_and_the_page_is_quarantined(tmp_path: P
 def test_nothing_is_appended_after_a_torn_message(tmp_path: Path, left: int) -> None:
     with paging(tmp_path / "paging") as (_, store):
         store.start_paging()
-        page_all(store, numbered(3))
+        page_all(store, numbered_messages(3))
         last_at = page_files(store)[0].stat().st_size
         store.page(b"was being written" * 5)
-        path = crashed(tmp_path / "paging")
+        path = copy_after_crash(tmp_path / "paging")
     (file,) = page_files(path)
     with file.open("r+b") as opened:
         opened.truncate(last_at + left)
@@ -217,7 +217,7 @@ def test_nothing_is_appended_after_a_torn_message(tmp_path: Path, left: int) -> 
         first, second = store.depage(), store.depage()
         assert first is not None
         assert second is not None
-        assert (texts(first), texts(second)) == (numbered(3), [b"new"])
+        assert (page_messages(first), page_messages(second)) == (numbered_messages(3), [b"new"])
         assert first.problem is None
         first.delete()
         assert not file.with_suffix(".invalidPage").exists()
@@ -225,7 +225,7 @@ def test_nothing_is_appended_after_a_torn_message(tmp_path: Path, left: int) -> 
 
 @pytest.mark.parametrize("left", [0, 7, 40])
 def test_pages_truncated_to_nothing_are_ignored(tmp_path: Path, left: int) -> None:
-    messages = numbered(40)
+    messages = numbered_messages(40)
     with paging(tmp_path) as (_, store):
         store.start_paging()
         page_all(store, messages)
@@ -238,7 +238,7 @@ def test_pages_truncated_to_nothing_are_ignored(tmp_path: Path, left: int) -> No
     with paging(tmp_path) as (_, store):
         assert [page.page_id for page in store.pages] == [2, 4]
         second = messages[counts[0] :][: counts[1]]
-        assert depaged(store) == [second, messages[-counts[3] :]]
+        assert depage_pages(store) == [second, messages[-counts[3] :]]
         assert page_files(store) == []
 
 
@@ -250,7 +250,7 @@ def test_a_message_larger_than_a_page_gets_its_own(tmp_path: Path, message_bytes
         for message in (b"before", large, b"after"):
             assert store.page(message)
         expected = [[b"before"], [large], [b"after"]] if message_bytes else [[b"before", b"", b"after"]]
-        assert depaged(store) == expected
+        assert depage_pages(store) == expected
 
 
 def test_messages_are_dropped_or_refused_at_the_page_limit(tmp_path: Path) -> None:
@@ -259,13 +259,13 @@ def test_messages_are_dropped_or_refused_at_the_page_limit(tmp_path: Path) -> No
         with paging(tmp_path / policy.value, options) as (_, store):
             store.start_paging()
             if policy is Policy.DROP:
-                page_all(store, numbered(40))
+                page_all(store, numbered_messages(40))
             else:
                 with pytest.raises(FullError):
-                    page_all(store, numbered(40))
+                    page_all(store, numbered_messages(40))
             assert store.page_count == 2
-            kept = joined(list(map(texts, store.pages)))
-            assert kept == numbered(40)[: len(kept)]
+            kept = flattened(list(map(page_messages, store.pages)))
+            assert kept == numbered_messages(40)[: len(kept)]
             assert store.dropped_count == (40 - len(kept) if policy is Policy.DROP else 0)
             first = store.depage()
             assert first is not None
@@ -276,7 +276,7 @@ def test_a_producer_waits_for_a_page_to_be_removed(tmp_path: Path) -> None:
     options = PagingOptions(page_bytes=PAGE_BYTES, page_count_max=2, full_policy=Policy.BLOCK)
     with paging(tmp_path, options) as (_, store):
         store.start_paging()
-        thread = threading.Thread(target=lambda: [store.page(message) for message in numbered(60)])
+        thread = threading.Thread(target=lambda: [store.page(message) for message in numbered_messages(60)])
         thread.start()
         found: list[bytes] = []
         while len(found) < 60:
@@ -284,9 +284,9 @@ def test_a_producer_waits_for_a_page_to_be_removed(tmp_path: Path) -> None:
                 continue
             assert store.page_count <= 2
             if page := store.depage():
-                found += texts(page)
+                found += page_messages(page)
         thread.join()
-        assert found == numbered(60)
+        assert found == numbered_messages(60)
 
 
 def test_a_failed_page_creation_is_reported_and_loses_nothing(tmp_path: Path) -> None:
@@ -295,11 +295,11 @@ def test_a_failed_page_creation_is_reported_and_loses_nothing(tmp_path: Path) ->
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Page, "create", raising(AccessError("Permission denied", errno=13)))
             with pytest.raises(AccessError):
-                page_all(store, numbered(100))
-        kept = joined(list(map(texts, store.pages)))
+                page_all(store, numbered_messages(100))
+        kept = flattened(list(map(page_messages, store.pages)))
         assert 0 < len(kept) < 100
         assert store.page(b"later")
-        assert joined(depaged(store)) == [*kept, b"later"]
+        assert flattened(depage_pages(store)) == [*kept, b"later"]
 
 
 def _fits(store: PagingStore, message: bytes) -> bool:
@@ -323,7 +323,7 @@ def _fill_the_disk(disk: Path) -> None:
         assert store.page(messages[kept])
         assert 100 < kept < len(messages)
     with paging(disk / "paging", options) as (_, store):
-        assert joined(depaged(store)) == messages[: kept + 1]
+        assert flattened(depage_pages(store)) == messages[: kept + 1]
         assert store.problems == []
 
 
@@ -340,4 +340,4 @@ def test_an_address_keeps_its_layout(tmp_path: Path) -> None:
     with paging(tmp_path, SMALL) as (_, store):
         store.page(b"again")
         assert page_files(store)[1].read_bytes()[:1] == b"{"
-        assert depaged(store) == [[b"hello"], [b"again"]]
+        assert depage_pages(store) == [[b"hello"], [b"again"]]

@@ -1,4 +1,4 @@
-"""Messages of transactions, and depaging in transactions: docs/testing.md has the scenarios."""
+"""Messages of transactions, and depaging in transactions; docs/testing.md lists the scenarios."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from binlog.paging.addresses import Commit
 from binlog.paging.options import PagingOptions
 from binlog.paging.page import Page
 from tests.support.failing import paging_that_fails, raising
-from tests.support.paging import crashed, depage_all, numbered, page_all, page_files, paging, read_all, read_run
+from tests.support.paging import (
+    copy_after_crash,
+    depage_all,
+    numbered_messages,
+    page_all,
+    page_files,
+    paging,
+    read_all,
+    read_run,
+)
 
 
 def _in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
@@ -25,7 +34,7 @@ def _in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseE
     def run() -> None:
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
+        except BaseException as error:  # noqa: BLE001 - the test checks it
             errors.append(error)
 
     thread = threading.Thread(target=run)
@@ -37,11 +46,11 @@ def test_messages_of_a_dead_transaction_are_skipped_and_their_pages_removed(tmp_
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         transaction = opened.manager.begin()
-        for message in numbered(30):
+        for message in numbered_messages(30):
             assert store.page(message, transaction)
         store.page(b"outside")
         store.sync()
-        path = crashed(tmp_path / "paging")
+        path = copy_after_crash(tmp_path / "paging")
         transaction.rollback()
     with paging(path) as (opened, store):
         assert depage_all(opened) == [b"outside"]
@@ -66,7 +75,7 @@ def test_a_commit_is_recorded_after_the_sync_of_all_its_pages(tmp_path: Path) ->
         store.start_paging()
         other.start_paging()
         with opened.manager.begin() as transaction:
-            for message in numbered(5):
+            for message in numbered_messages(5):
                 store.page(message, transaction)
                 other.page(message, transaction)
             patch.setattr(Page, "sync", sync_and_tell)
@@ -111,7 +120,7 @@ def test_stopping_ends_the_wait_for_a_transaction(tmp_path: Path) -> None:
 
 
 def test_a_transaction_record_is_deleted_with_its_last_message(tmp_path: Path) -> None:
-    messages = numbered(40)
+    messages = numbered_messages(40)
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         with opened.manager.begin() as transaction:
@@ -121,7 +130,7 @@ def test_a_transaction_record_is_deleted_with_its_last_message(tmp_path: Path) -
         while opened.manager.depage(store.address, lambda _, taken, __: found.extend(taken)):
             left = {transaction.tx_id: 40 - len(found)} if len(found) < 40 else {}
             assert opened.manager.transactions.counts == left
-            with paging(crashed(tmp_path / "paging")) as (after, _):
+            with paging(copy_after_crash(tmp_path / "paging")) as (after, _):
                 assert after.manager.transactions.counts == left
                 assert depage_all(after) == messages[len(found) :]
         assert found == messages
@@ -130,7 +139,7 @@ def test_a_transaction_record_is_deleted_with_its_last_message(tmp_path: Path) -
 
 
 def test_a_depaged_page_that_was_not_removed_is_not_depaged_again(tmp_path: Path) -> None:
-    messages = numbered(25)
+    messages = numbered_messages(25)
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         page_all(store, messages)
@@ -138,7 +147,7 @@ def test_a_depaged_page_that_was_not_removed_is_not_depaged_again(tmp_path: Path
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Page, "delete", lambda _: None)
             opened.manager.depage(store.address, lambda _, taken, __: found.extend(taken))
-        path = crashed(tmp_path / "paging")
+        path = copy_after_crash(tmp_path / "paging")
         assert len(page_files(path)) == 3
     with paging(path) as (opened, store):
         assert len(page_files(store)) == 2
@@ -146,12 +155,12 @@ def test_a_depaged_page_that_was_not_removed_is_not_depaged_again(tmp_path: Path
 
 
 def test_a_page_whose_depage_was_not_committed_is_depaged_again(tmp_path: Path) -> None:
-    messages = numbered(10)
+    messages = numbered_messages(10)
     after: list[Path] = []
 
     def die(_: str, taken: list[bytes], __: int) -> None:
         assert taken == messages
-        after.append(crashed(tmp_path / "paging"))
+        after.append(copy_after_crash(tmp_path / "paging"))
         raise RuntimeError("it does not want them")
 
     with paging(tmp_path / "paging") as (opened, store):
@@ -169,8 +178,8 @@ def test_pages_with_restarted_ids_are_not_taken_for_depaged_ones(tmp_path: Path)
         with paging(tmp_path) as (opened, store):
             store.start_paging()
             assert [page.page_id for page in store.pages] == [1]
-            page_all(store, numbered(25))
-            assert depage_all(opened) == numbered(25)
+            page_all(store, numbered_messages(25))
+            assert depage_all(opened) == numbered_messages(25)
             assert opened.manager.depage(store.address, lambda *_: None) is False
     with paging(tmp_path) as (opened, _):
         assert opened.loaded.records == []
@@ -181,12 +190,12 @@ def test_page_ids_are_not_reused_while_a_depaged_page_is_recorded(tmp_path: Path
         store.start_paging()
         store.page(b"message")
         opened.manager.depage(store.address, lambda *_: None)
-        assert store.depage() is None  # and it dies before the record goes
-        path = crashed(tmp_path / "paging")
+        assert store.depage() is None  # and it dies before the record is deleted
+        path = copy_after_crash(tmp_path / "paging")
     with paging(path) as (opened, store):
         store.start_paging()
         store.page(b"another")
-        after = crashed(path)
+        after = copy_after_crash(path)
     with paging(after) as (opened, store):
         assert depage_all(opened) == [b"another"]
 
@@ -214,7 +223,7 @@ def test_a_prepared_transaction_waits_for_the_next_process(tmp_path: Path) -> No
 
 
 def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path) -> None:
-    messages = numbered(30)
+    messages = numbered_messages(30)
     for ending in ("commit", "rollback", "death"):
         path = tmp_path / ending
         with paging(path) as (opened, store):
@@ -229,8 +238,8 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path)
             assert len(page_files(store)) == 3
             if ending != "death":
                 transaction.commit() if ending == "commit" else transaction.rollback()
-            opened.manager.drain()  # a page that goes while it is copied is none of a crash
-            after = crashed(path)
+            opened.manager.drain()  # if a page is removed during the copy, the copy is not that of a crash
+            after = copy_after_crash(path)
             if ending == "commit":
                 while run := cursor.read():
                     cursor.ack(run.message_id, len(run.messages))
@@ -250,7 +259,7 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(tmp_path: Path)
 
 
 def test_a_leftover_complete_page_decrements_no_count_twice(tmp_path: Path) -> None:
-    messages = numbered(30)
+    messages = numbered_messages(30)
     with paging(tmp_path / "paging") as (opened, store):
         store.start_paging()
         with opened.manager.begin() as transaction:
@@ -261,7 +270,7 @@ def test_a_leftover_complete_page_decrements_no_count_twice(tmp_path: Path) -> N
         count = len(run.messages)
         after: list[Path] = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
+            patch.setattr(Page, "delete", lambda _: after.append(copy_after_crash(tmp_path / "paging")))
             cursor.ack(run.message_id, count)
             opened.manager.drain()
         assert opened.manager.transactions.counts == {transaction.tx_id: 30 - count}
@@ -274,18 +283,18 @@ def test_a_leftover_complete_page_decrements_no_count_twice(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("made_later", [False, True])
 def test_a_later_page_of_another_program_survives_a_complete_one(tmp_path: Path, made_later: bool) -> None:
-    """This process recorded that the page is complete, and died; JBoss Messaging went on, from page 1 again."""
+    """This process recorded that the page is complete, and died; then JBoss Messaging started again at page 1."""
     options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
     after: list[Path] = []
     with paging(tmp_path / "paging", options) as (opened, store):
         store.start_paging()
         with opened.manager.begin() as transaction:
-            for message in numbered(300):
+            for message in numbered_messages(300):
                 store.page(message, transaction)
         cursor = opened.manager.cursor(store.address)
         run = read_run(cursor)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
+            patch.setattr(Page, "delete", lambda _: after.append(copy_after_crash(tmp_path / "paging")))
             cursor.ack(run.message_id, len(run.messages))
             opened.manager.drain()
     theirs = b"{" + (8 + 6).to_bytes(4) + b"\xff" * 8 + b"theirs" + b"}"
@@ -303,16 +312,16 @@ def test_a_later_page_of_another_program_survives_a_complete_one(tmp_path: Path,
 
 @pytest.mark.parametrize("kind", ["ours", "theirs", "theirs before it"])
 def test_a_later_page_of_another_program_survives_a_depaged_one(tmp_path: Path, kind: str) -> None:
-    """A record says up to which page this address was depaged; JBoss Messaging has used it since, from page 1 again."""
+    """A record says up to which page this address was depaged; then JBoss Messaging started again at page 1."""
     options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
     after: list[Path] = []
     with paging(tmp_path / "paging", options) as (opened, store):
         store.start_paging()
-        for message in numbered(300):
+        for message in numbered_messages(300):
             store.page(message)
         assert opened.manager.depage(store.address, lambda *_: None)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Page, "delete", lambda _: after.append(crashed(tmp_path / "paging")))
+            patch.setattr(Page, "delete", lambda _: after.append(copy_after_crash(tmp_path / "paging")))
             assert opened.manager.depage(store.address, lambda *_: None)
     (page,) = after[0].glob("*/000000002.page")
     if kind == "theirs before it":
@@ -324,7 +333,7 @@ def test_a_later_page_of_another_program_survives_a_depaged_one(tmp_path: Path, 
         assert page.exists() == (kind != "ours")
         found = depage_all(opened)
     assert (b"theirs" in found) == (kind != "ours")
-    assert numbered(300)[-1] in found
+    assert numbered_messages(300)[-1] in found
 
 
 def test_a_transaction_ends_once_and_an_exception_rolls_it_back(tmp_path: Path) -> None:
@@ -355,7 +364,7 @@ def test_a_failed_sync_prevents_commits_and_pages_and_stop_reports_it(tmp_path: 
 
 
 def test_a_failed_page_sync_is_not_retried_by_another_transaction(tmp_path: Path) -> None:
-    """The kernel tells of it once: the second would be committed on a disk that lacks its messages."""
+    """The kernel reports a failure once, so the second transaction would be committed without its messages on disk."""
     closing = contextlib.ExitStack()
     _, store = closing.enter_context(paging(tmp_path))
     store.start_paging()
@@ -403,7 +412,7 @@ def test_a_message_added_during_a_sync_is_synced_by_the_next(tmp_path: Path) -> 
             sync(each, commit)
             synced.append(each)
             if len(synced) == 1:
-                page_all(store, numbered(30))
+                page_all(store, numbered_messages(30))
 
         patch.setattr(Page, "sync", sync_and_fill)
         store.page(b"first")

@@ -1,4 +1,4 @@
-"""A queue for which there may be no more pages, or no more room on the disk."""
+"""A queue with a limit on its pages, or on a full disk."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import FullError
-from binlog.format.paging.names import PAGE_END
+from binlog.format.paging.names import PAGE_EXTENSION
 from binlog.paging.options import PagingOptions, Policy
 from binlog.queue.queue import Queue
 from tests.support.failing import raising
-from tests.support.queues import SECONDS, SMALL, bodies, taken
+from tests.support.queues import SECONDS, SMALL, bodies, get_all
 
 
 def test_a_queue_is_full_until_a_page_is_removed(folder: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_full_disk_refuses_one_message_only(folder: Path, monkeypatch: pytest.
             with pytest.raises(FullError):
                 q.put(b"one")
         q.put(b"two")
-        assert taken(q) == [b"two"]
+        assert get_all(q) == [b"two"]
 
 
 def _fill(q: Queue) -> int:
@@ -93,7 +93,7 @@ def test_a_removed_page_does_not_turn_a_full_queue_into_a_full_disk(
 
         monkeypatch.setattr(q, "_append", gone)
         q.put(b"last" * 30, timeout=SECONDS)
-        assert taken(q) == [b"last" * 30]
+        assert get_all(q) == [b"last" * 30]
 
 
 def test_a_full_disk_is_reported_even_if_the_queue_is_full(folder: Path) -> None:
@@ -132,7 +132,7 @@ def test_an_interrupted_put_that_waited_loses_no_message(folder: Path, monkeypat
             q.put(b"one")
         monkeypatch.undo()
         q.put(b"two")
-        assert taken(q) == [b"one", b"two"]
+        assert get_all(q) == [b"one", b"two"]
 
 
 def test_a_transaction_without_room_for_pages_raises_full(folder: Path) -> None:
@@ -142,16 +142,16 @@ def test_a_transaction_without_room_for_pages_raises_full(folder: Path) -> None:
         transaction.put(b"last" * 30)
         with pytest.raises(queue.Full):
             transaction.commit()
-        assert taken(q) == [b"%06d" % number * 20 for number in range(put)]
+        assert get_all(q) == [b"%06d" % number * 20 for number in range(put)]
         q._manager.drain()
         transaction.commit()
-        assert taken(q) == [b"last" * 30]
+        assert get_all(q) == [b"last" * 30]
 
 
 def test_a_closed_page_respects_page_bytes(folder: Path) -> None:
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         for number in range(400):
             q.put(b"m" * (number % 97))
-    sizes = [page.stat().st_size for page in folder.glob(f"*/*{PAGE_END}")]
+    sizes = [page.stat().st_size for page in folder.glob(f"*/*{PAGE_EXTENSION}")]
     assert len(sizes) > 5
     assert max(sizes) <= SMALL.page_bytes

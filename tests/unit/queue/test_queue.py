@@ -1,4 +1,4 @@
-"""The queue: what comes back, in which order, from memory and from pages, and what its methods promise."""
+"""A queue: the order of messages in memory and in pages, and the promises of its methods."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import BusyError, GoneError, StateError
 from tests.support.children import Child
-from tests.support.paging import crashed
-from tests.support.queues import SMALL, bodies, page_count, taken
+from tests.support.paging import copy_after_crash
+from tests.support.queues import SMALL, bodies, get_all, page_count
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 2000, 1 << 20])
@@ -23,7 +23,7 @@ def test_a_queue_delivers_messages_in_order(folder: Path, memory_bytes: int) -> 
         for body in bodies(200):
             q.put(body)
         assert q.qsize() == 200
-        assert taken(q) == bodies(200)
+        assert get_all(q) == bodies(200)
         with pytest.raises(queue.Empty):
             q.get_nowait()
         with pytest.raises(queue.Empty):
@@ -42,7 +42,7 @@ def test_the_order_is_kept_between_memory_and_pages(folder: Path, memory_bytes: 
                 message = q.get_nowait()
                 found.append(message.body)
                 q.ack(message)
-        found += taken(q)
+        found += get_all(q)
     assert found == bodies(next(numbers))
 
 
@@ -55,11 +55,11 @@ def test_unacknowledged_messages_are_redelivered_in_order_after_a_kill(folder: P
         for message in got[:50:2]:
             q.ack(message)
         left = [message.body for message in got[1:50:2] + got[50:]] + bodies(40, first=60)
-        with open_queue(crashed(folder)) as again:
+        with open_queue(copy_after_crash(folder)) as again:
             assert again.qsize() == again.unacknowledged_count == len(left)
-            assert taken(again) == left
+            assert get_all(again) == left
     with open_queue(folder) as again:
-        assert taken(again) == left
+        assert get_all(again) == left
 
 
 def test_a_page_is_removed_with_its_last_acknowledgement(folder: Path) -> None:
@@ -67,14 +67,14 @@ def test_a_page_is_removed_with_its_last_acknowledgement(folder: Path) -> None:
         for body in bodies(300):
             q.put(body)
         assert page_count(folder) > 5
-        taken(q)
+        get_all(q)
         q._manager.drain()
         assert page_count(folder) == 1
     with open_queue(folder) as q:
         assert q.empty()
         assert q.unacknowledged_count == 0
         q.put(b"more")
-        assert taken(q) == [b"more"]
+        assert get_all(q) == [b"more"]
 
 
 def test_a_message_can_be_acknowledged_once(folder: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_message_can_be_acknowledged_once(folder: Path) -> None:
         q.ack(first)
         with pytest.raises(StateError):
             q.ack(first)
-        taken(q)
+        get_all(q)
         q._manager.drain()
         with pytest.raises(GoneError):
             q.ack(first)
@@ -96,7 +96,7 @@ def test_a_returned_message_is_next(folder: Path) -> None:
         for body in bodies(3):
             q.put(body)
         q.nack(q.get())
-        assert taken(q) == bodies(3)
+        assert get_all(q) == bodies(3)
 
 
 def test_invalid_modes_and_messages_are_rejected(folder: Path) -> None:
@@ -110,7 +110,7 @@ def test_invalid_modes_and_messages_are_rejected(folder: Path) -> None:
         with pytest.raises(ValueError, match="timeout"):
             q.get(timeout=-1)
         q.put(bytearray(b"bytes"))  # type: ignore[arg-type]
-        assert taken(q) == [b"bytes"]
+        assert get_all(q) == [b"bytes"]
 
 
 def test_a_queue_has_one_owner_and_refuses_a_forked_child(folder: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_queue_has_one_owner_and_refuses_a_forked_child(folder: Path) -> None:
         got = q.get()
         empty = q.transaction()
         calls: list[Callable[[], object]] = [
-            q.get_nowait,  # two messages are in memory, also in the child's
+            q.get_nowait,  # two messages are in memory, also in that of the child
             lambda: q.get(timeout=1),
             lambda: q.put(b"child's"),
             lambda: q.ack(got),
@@ -138,9 +138,9 @@ def test_a_queue_has_one_owner_and_refuses_a_forked_child(folder: Path) -> None:
             for call in calls:
                 with pytest.raises(StateError):
                     call()
-            empty.commit()  # a transaction of nothing does nothing
+            empty.commit()  # an empty transaction does nothing
             q.close()
 
         Child(use_it).join()
         q.nack(got)
-        assert taken(q) == bodies(3)
+        assert get_all(q) == bodies(3)

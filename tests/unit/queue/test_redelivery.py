@@ -1,4 +1,4 @@
-"""Messages that are given again: after a delay, with a count that survives the process, and not for ever."""
+"""Redelivery: delays, delivery counts that survive the process, and dead letters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from binlog.format.paging.deliveries_file import (
     pack_delivery,
     parse_deliveries,
 )
-from binlog.format.paging.names import DELIVERIES_END
+from binlog.format.paging.names import DELIVERIES_EXTENSION
 from binlog.paging.cursor import page_deliveries
 from binlog.paging.inspection import check_paging, read_delivery_counts, stat_paging
 from binlog.queue.queue import Queue
@@ -32,16 +32,16 @@ from binlog.storage.native import write_delivery
 from binlog.storage.redelivery import retry_delay
 from tests.support.children import killed_after
 from tests.support.journals import flip
-from tests.support.paging import crashed
-from tests.support.queues import SECONDS, SMALL, bodies, taken
+from tests.support.paging import copy_after_crash
+from tests.support.queues import SECONDS, SMALL, bodies, get_all
 
 
-def _dies(folder: Path, work: Callable[[Queue], object]) -> None:
-    """Have a process open the queue, do something, and be killed."""
+def _run_and_kill(folder: Path, work: Callable[[Queue], object]) -> None:
+    """Run a process that opens the queue, does something, and is killed."""
     killed_after(lambda: work(open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5)))
 
 
-def _filled(folder: Path, count: int) -> Path:
+def _filled_queue(folder: Path, count: int) -> Path:
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         for body in bodies(count):
             q.put(body)
@@ -117,9 +117,9 @@ def test_returned_messages_come_in_the_order_of_their_delays(folder: Path) -> No
 
 
 def test_a_message_that_kills_its_process_becomes_a_dead_letter(folder: Path) -> None:
-    _filled(folder, 100)
+    _filled_queue(folder, 100)
     for count in range(5):
-        _dies(folder, lambda q: q.get())
+        _run_and_kill(folder, lambda q: q.get())
         assert check_paging(folder) == []
         assert read_delivery_counts(folder, "queue") == {(1, 0): count + 1}
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5) as q:
@@ -130,13 +130,13 @@ def test_a_message_that_kills_its_process_becomes_a_dead_letter(folder: Path) ->
         assert (dead.body, dead.delivery_count) == (bodies(1)[0], 0)
         assert q.unacknowledged_count == 98
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL, deliveries_max=5) as q:
-        assert taken(q) == bodies(98, first=2)
-        assert taken(q.dead_letters) == bodies(1)
+        assert get_all(q) == bodies(98, first=2)
+        assert get_all(q.dead_letters) == bodies(1)
     assert check_paging(folder) == []
 
 
 def test_each_message_keeps_its_count_through_kills(folder: Path) -> None:
-    _filled(folder, 200)
+    _filled_queue(folder, 200)
 
     def work(q: Queue) -> None:
         for number in range(120):
@@ -147,7 +147,7 @@ def test_each_message_keeps_its_count_through_kills(folder: Path) -> None:
             if number % 2 == 0:
                 q.ack(got)
 
-    _dies(folder, work)
+    _run_and_kill(folder, work)
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         found = {}
         while not q.empty():
@@ -170,11 +170,11 @@ def test_the_last_nack_makes_a_message_a_dead_letter(folder: Path) -> None:
         q.nack(q.get())
         assert q.get().body == b"other"
         assert q.dead_letters.qsize() == 1
-        died = crashed(folder)
+        died = copy_after_crash(folder)
     with open_queue(died, deliveries_max=2) as q:
         dead = q.dead_letters
-        assert taken(dead) == [b"poison"]
-        assert taken(q) == [b"other"]
+        assert get_all(dead) == [b"poison"]
+        assert get_all(q) == [b"other"]
         with pytest.raises(StateError):
             _ = dead.dead_letters
     with pytest.raises(ClosedError):
@@ -194,12 +194,12 @@ def test_a_kill_during_the_move_to_dead_letters_leaves_one_message(folder: Path)
 
 
 def test_counts_are_removed_with_their_page(folder: Path) -> None:
-    _filled(folder, 200)
+    _filled_queue(folder, 200)
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
-        assert taken(q) == bodies(200)
+        assert get_all(q) == bodies(200)
         q._manager.drain()
-        assert list(folder.rglob(f"*{DELIVERIES_END}")) == []
-    left = next(folder.glob("*/address.txt")).parent / f"000000099{DELIVERIES_END}"
+        assert list(folder.rglob(f"*{DELIVERIES_EXTENSION}")) == []
+    left = next(folder.glob("*/address.txt")).parent / f"000000099{DELIVERIES_EXTENSION}"
     left.write_bytes(b"of a page that has gone")
     with open_queue(folder, options=SMALL):
         assert not left.exists()
@@ -207,9 +207,9 @@ def test_counts_are_removed_with_their_page(folder: Path) -> None:
 
 @pytest.mark.parametrize("at", [0, DELIVERIES_HEADER.size - 1, delivery_offset(0), delivery_offset(0) + 7])
 def test_a_damaged_count_is_reported_and_ignored(folder: Path, at: int) -> None:
-    _filled(folder, 3)
-    _dies(folder, lambda q: (q.get(), q.get()))
-    (file,) = folder.rglob(f"*{DELIVERIES_END}")
+    _filled_queue(folder, 3)
+    _run_and_kill(folder, lambda q: (q.get(), q.get()))
+    (file,) = folder.rglob(f"*{DELIVERIES_EXTENSION}")
     flip(file, at)
     rules = {problem.rule for problem in check_paging(folder)}
     assert rules == {"deliveries_header" if at < DELIVERIES_HEADER.size else "delivery_crc"}
@@ -241,7 +241,7 @@ def test_a_full_disk_does_not_stop_delivery(folder: Path, monkeypatch: pytest.Mo
 
 
 def test_qsize_is_right_after_opening_again(folder: Path) -> None:
-    _filled(folder, 300)
+    _filled_queue(folder, 300)
     with open_queue(folder, mode=Mode.FLUSH, options=SMALL) as q:
         for number in range(150):
             got = q.get()

@@ -1,4 +1,4 @@
-"""Who waits for a queue, and threads that share one."""
+"""Threads that wait for a queue or share one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from binlog import Mode
 from binlog.compose import open_queue
 from binlog.errors import ClosedError
-from tests.support.queues import SMALL, bodies, taken
+from tests.support.queues import SMALL, bodies, get_all
 from tests.support.threads import at_once
 
 
@@ -40,18 +40,18 @@ def test_a_waiting_get_returns_a_new_message(folder: Path) -> None:
 
 def test_a_waiting_get_raises_when_the_queue_is_closed(folder: Path) -> None:
     q = open_queue(folder)
-    told: list[type[BaseException]] = []
+    errors: list[type[BaseException]] = []
 
     def wait(call: Callable[[], object]) -> None:
         try:
             call()
         except ClosedError as error:
-            told.append(type(error))
+            errors.append(type(error))
 
     q.put(b"one")
     q.get()
     at_once(partial(wait, q.get), partial(wait, q.join), q.close)
-    assert told == [ClosedError] * 2
+    assert errors == [ClosedError] * 2
     for call in (q.get, q.qsize, q.join, lambda: q.put(b"")):
         with pytest.raises(ClosedError):
             call()
@@ -126,4 +126,4 @@ def test_an_interrupted_put_loses_no_message(folder: Path, monkeypatch: pytest.M
             q.put(b"three")
         q._append = append
         q.put(b"four")
-        assert taken(q) == [b"two", b"three", b"four"]
+        assert get_all(q) == [b"two", b"three", b"four"]

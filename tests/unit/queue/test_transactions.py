@@ -1,4 +1,4 @@
-"""Transactions of a queue: all that was put and acknowledged with one is there, or nothing, and in which order."""
+"""Transactions of a queue: atomicity and order."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from binlog.errors import FullError, StateError
 from binlog.paging.page_transaction import PageTransaction
 from binlog.queue.queue import Queue
 from tests.support.failing import raising
-from tests.support.paging import crashed
-from tests.support.queues import SECONDS, SMALL, bodies, taken
+from tests.support.paging import copy_after_crash
+from tests.support.queues import SECONDS, SMALL, bodies, get_all
 
 
 @pytest.mark.slow
@@ -29,18 +29,18 @@ def test_a_transaction_is_atomic(folder: Path) -> None:
             for body in bodies(100):
                 transaction.put(body)
             assert q.empty()
-            with open_queue(crashed(folder)) as again:
-                assert taken(again) == [b"before"]
+            with open_queue(copy_after_crash(folder)) as again:
+                assert get_all(again) == [b"before"]
         q.put(b"behind")
-        with open_queue(crashed(folder)) as again:
-            assert taken(again) == [*bodies(100), b"behind"]
-        assert taken(q) == [*bodies(100), b"behind"]
+        with open_queue(copy_after_crash(folder)) as again:
+            assert get_all(again) == [*bodies(100), b"behind"]
+        assert get_all(q) == [*bodies(100), b"behind"]
     with open_queue(folder) as again:
         assert again.empty()
         with pytest.raises(queue.Empty):
             again.get_nowait()
         again._manager.drain()
-        assert not again._manager.transactions.counts, "what tells of transactions goes with their pages"
+        assert not again._manager.transactions.counts, "transaction records are deleted with their pages"
 
 
 def test_a_rollback_changes_nothing(folder: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_rollback_changes_nothing(folder: Path) -> None:
         with pytest.raises(StateError):
             transaction.put(b"never")
         q.nack(got)
-        assert taken(q) == [b"before"]
+        assert get_all(q) == [b"before"]
 
 
 def test_a_transaction_with_a_message_acknowledged_elsewhere_does_nothing(folder: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_transaction_with_a_message_acknowledged_elsewhere_does_nothing(folder
         with pytest.raises(StateError):
             transaction.commit()
         q.put(b"two")
-        assert taken(q) == [b"two"]
+        assert get_all(q) == [b"two"]
     with open_queue(folder) as q:
         assert q.empty()
 
@@ -92,7 +92,7 @@ def test_a_transaction_without_room_can_be_retried(folder: Path, monkeypatch: py
         transaction.commit()
         with pytest.raises(StateError):
             transaction.commit()
-        assert taken(q) == [b"after"]
+        assert get_all(q) == [b"after"]
     with open_queue(folder) as q:
         assert q.empty()
 
@@ -114,10 +114,10 @@ def test_an_interruption_after_a_commit_undoes_nothing(folder: Path, monkeypatch
         with pytest.raises(StateError):
             transaction.commit()
         q.put(b"two")
-        assert taken(q) == [b"one", b"two"]
+        assert get_all(q) == [b"one", b"two"]
 
 
-def _joining(q: Queue) -> threading.Thread:
+def _start_join(q: Queue) -> threading.Thread:
     thread = threading.Thread(target=q.join, daemon=True)
     thread.start()
     return thread
@@ -134,20 +134,20 @@ def test_join_ends_if_uncommitted_messages_come_last(folder: Path, memory_bytes:
         q.ack(got)
         with pytest.raises(StateError):
             transaction.commit()
-        joining = _joining(q)
+        joining = _start_join(q)
         joining.join(SECONDS)
         assert not joining.is_alive()
         q.put(b"two")
         open_one = q._manager.begin()
         for _ in range(3):
             q._store.append(bytes(4000), open_one)  # each has a page
-        died = crashed(folder)
+        died = copy_after_crash(folder)
         open_one.rollback()
         q.ack(q.get())
     with open_queue(died, mode=Mode.FLUSH, memory_bytes=memory_bytes, options=SMALL) as again:
         message = again.get()
         assert message.body == b"two"
-        joining = _joining(again)
+        joining = _start_join(again)
         again.ack(message)
         joining.join(SECONDS)
         assert not joining.is_alive()

@@ -24,7 +24,7 @@ from binlog.format.pagestore.log import (
 
 SALT = b"saltsalt"
 START = LogStart(2048, 3, SALT, 5)
-# A message is put: its page is new, and a part of its queue's index changes; page 9 is freed.
+# A transaction that puts a message: one new page, a change in the queue's index, and page 9 freed.
 _BODY = bytes.fromhex(
     "01 00 0000 0003 0000 00000007 616263  04 00 0011 0002 0000 00000003 7879  03 00 0000 0000 0000 00000009"
 )
@@ -44,12 +44,12 @@ _ACTIONS = st.lists(
 )
 
 
-def _packed(record: LogRecord, at: int) -> bytes:
+def _pack_record(record: LogRecord, at: int) -> bytes:
     actions = pack_actions([(int(each.kind), each.page, each.offset, each.data) for each in record.actions])
     return pack_record(record.tx_id, record.synced, len(record.actions), actions, SALT, at)
 
 
-def _read(data: bytes) -> list[LogRecord]:
+def _parse_records(data: bytes) -> list[LogRecord]:
     records, at = [], RECORDS_AT
     while True:
         try:
@@ -61,7 +61,7 @@ def _read(data: bytes) -> list[LogRecord]:
 
 def test_record_layout_matches_its_table() -> None:
     record = LogRecord(42, 512, ACTIONS)
-    assert _packed(record, 512) == RECORD
+    assert _pack_record(record, 512) == RECORD
     assert parse_record(RECORD, 512, START, "log", 512) == (record, 512 + len(RECORD))
     assert crc_seed(SALT, 512) == crc32c(SALT + (512).to_bytes(8, "big"))
 
@@ -118,15 +118,15 @@ def test_records_round_trip_up_to_damage(actions: list[list[Action]], data: st.D
     records = [LogRecord(number, 512, tuple(each)) for number, each in enumerate(actions)]
     log, ends = b"", []
     for record in records:
-        log += _packed(record, RECORDS_AT + len(log))
+        log += _pack_record(record, RECORDS_AT + len(log))
         ends.append(len(log))
-    assert _read(log) == records
+    assert _parse_records(log) == records
     if log:
         bit = data.draw(st.integers(0, 8 * len(log) - 1))
         damaged = bytearray(log)
         damaged[bit // 8] ^= 1 << bit % 8
-        assert _read(bytes(damaged)) == records[: sum(end <= bit // 8 for end in ends)]
-        assert _read(log[: bit // 8]) == records[: sum(end <= bit // 8 for end in ends)]
+        assert _parse_records(bytes(damaged)) == records[: sum(end <= bit // 8 for end in ends)]
+        assert _parse_records(log[: bit // 8]) == records[: sum(end <= bit // 8 for end in ends)]
 
 
 @pytest.mark.parametrize(

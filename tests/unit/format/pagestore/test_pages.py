@@ -35,8 +35,8 @@ from binlog.format.pagestore.page import (
 )
 
 AT = PageAt("page.db", 5, 2048)
-# As SwiftMQ lays them out: a part of a message of five bytes in the middle of a chain, two entries of a queue of which
-# the first was removed, and the root index with one queue.
+# Bytes in SwiftMQ's layout: five bytes of a message in the middle of a chain, two queue entries, the first one removed,
+# and a root index with one queue.
 MESSAGE = bytes.fromhex("00 00000004 00000006 00000012 68656c6c6f")
 QUEUE = bytes.fromhex(
     "00 ffffffff 00000007 00000002 00000001"

@@ -15,7 +15,7 @@ from binlog.format.paging.acks_file import (
     parse_acks,
 )
 from binlog.format.paging.names import (
-    ACKS_END,
+    ACKS_EXTENSION,
     AddressFile,
     acks_name,
     check_address,
@@ -48,15 +48,15 @@ from binlog.format.paging.store_records import (
 SALT = b"saltsalt"
 NATIVE = PageHeader(7, SALT)
 JBM = PageHeader(7)
-# A page as JBoss Messaging writes it: two messages, of which the second is of the transaction 9.
+# A page as JBoss Messaging writes it: two messages; the second belongs to transaction 9.
 JBM_PAGE = bytes.fromhex("7b 0000000d ffffffffffffffff 68656c6c6f 7d7b 00000009 0000000000000009 21 7d")
 
 _HEADERS = st.sampled_from([NATIVE, JBM])
 _MESSAGES = st.lists(st.builds(PageMessage, st.binary(max_size=60), st.integers(-(2**63), 2**63 - 1)), max_size=8)
 
 
-def _packed(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, list[int]]:
-    """The bytes of a page, and where its messages lie."""
+def _pack_page(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, list[int]]:
+    """Return the bytes of a page, and the offsets of its messages."""
     data, offsets = header.pack(), []
     for message in messages:
         offsets.append(len(data))
@@ -65,8 +65,8 @@ def _packed(header: PageHeader, messages: list[PageMessage]) -> tuple[bytes, lis
     return data, offsets
 
 
-def _plainly(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, str]:
-    """What the plain parser finds: messages, where they end, and why."""
+def _parse_in_python(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, str]:
+    """Parse a page with the Python parser; return the messages, their end, and the reason to stop."""
     messages: list[PageMessage] = []
     at = header.size
     while True:
@@ -80,7 +80,7 @@ def _plainly(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, s
         at = end
 
 
-def _by_scan(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, ScanStop]:
+def _parse_in_c(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, ScanStop]:
     found = scan(data[header.size :], header.size, header.salt)
     ids = found.tx_ids or [-1] * len(found.messages)
     return list(map(PageMessage, found.messages, ids)), header.size + found.consumed, ScanStop(found.stop)
@@ -88,48 +88,48 @@ def _by_scan(data: bytes, header: PageHeader) -> tuple[list[PageMessage], int, S
 
 def test_pages_match_jboss_messaging_bytes() -> None:
     messages = [PageMessage(b"hello"), PageMessage(b"!", 9)]
-    assert _packed(JBM, messages)[0] == JBM_PAGE
-    assert _plainly(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), "torn")
-    assert _by_scan(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), ScanStop.SHORT)
+    assert _pack_page(JBM, messages)[0] == JBM_PAGE
+    assert _parse_in_python(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), "torn")
+    assert _parse_in_c(JBM_PAGE, JBM) == (messages, len(JBM_PAGE), ScanStop.SHORT)
 
 
 @given(_HEADERS, _MESSAGES)
 def test_messages_round_trip_in_c_and_python(header: PageHeader, messages: list[PageMessage]) -> None:
-    data, _ = _packed(header, messages)
-    assert _plainly(data, header) == (messages, len(data), "torn")
-    assert _by_scan(data, header) == (messages, len(data), ScanStop.SHORT)
+    data, _ = _pack_page(header, messages)
+    assert _parse_in_python(data, header) == (messages, len(data), "torn")
+    assert _parse_in_c(data, header) == (messages, len(data), ScanStop.SHORT)
     if header.salt:
         end = PageEnd(len(messages), sum(len(message.message) for message in messages))
         whole = data + pack_page_end(end, header, len(data))
         assert parse_page_end(whole[len(data) :], header, len(data)) == end
-        assert _plainly(whole, header) == (messages, len(data), "end")
-        assert _by_scan(whole, header) == (messages, len(data), ScanStop.END)
+        assert _parse_in_python(whole, header) == (messages, len(data), "end")
+        assert _parse_in_c(whole, header) == (messages, len(data), ScanStop.END)
 
 
 @given(_HEADERS, _MESSAGES, st.data())
 def test_c_and_python_stop_at_the_same_damage(
     header: PageHeader, messages: list[PageMessage], data: st.DataObject
 ) -> None:
-    page = bytearray(_packed(header, messages)[0])
+    page = bytearray(_pack_page(header, messages)[0])
     if len(page) > header.size:
         at = data.draw(st.integers(header.size, len(page) - 1))
         page[at] ^= data.draw(st.integers(1, 255))
     page = page[: data.draw(st.integers(header.size, len(page)))]
-    found, end, why = _plainly(bytes(page), header)
-    assert _by_scan(bytes(page), header)[:2] == (found, end)
-    assert (why == "torn") == (_by_scan(bytes(page), header)[2] == ScanStop.SHORT)
+    found, end, why = _parse_in_python(bytes(page), header)
+    assert _parse_in_c(bytes(page), header)[:2] == (found, end)
+    assert (why == "torn") == (_parse_in_c(bytes(page), header)[2] == ScanStop.SHORT)
     if header.salt:
         assert found == messages[: len(found)]
 
 
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=8), st.data())
 def test_every_flipped_bit_of_a_page_is_detected(messages: list[bytes], data: st.DataObject) -> None:
-    page, offsets = _packed(NATIVE, list(map(PageMessage, messages)))
+    page, offsets = _pack_page(NATIVE, list(map(PageMessage, messages)))
     at = data.draw(st.integers(NATIVE.size, len(page) - 1))
     damaged = bytearray(page)
     damaged[at] ^= 1 << data.draw(st.integers(0, 7))
     whole = sum(1 for offset in offsets[1:] if offset <= at)
-    found, _, stop = _by_scan(bytes(damaged), NATIVE)
+    found, _, stop = _parse_in_c(bytes(damaged), NATIVE)
     assert [message for message, _ in found] == messages[:whole]
     assert stop == ScanStop.INVALID
 
@@ -139,12 +139,12 @@ def test_a_message_of_another_page_or_offset_is_invalid() -> None:
     for page in (NATIVE.pack() + b"\0" + record, PageHeader(7, b"another!").pack() + record):
         header = parse_page_header(page, 7, "a page", PageLayout.NATIVE)
         assert header is not None
-        assert _by_scan(page, header)[0] == []
+        assert _parse_in_c(page, header)[0] == []
 
 
 def test_scan_skips_and_limits_messages() -> None:
     messages = [b"%d" % number for number in range(10)]
-    page, offsets = _packed(NATIVE, list(map(PageMessage, messages)))
+    page, offsets = _pack_page(NATIVE, list(map(PageMessage, messages)))
     found = scan(page[NATIVE.size :], NATIVE.size, SALT, skip=3, count_max=4)
     assert (found.messages, found.stop, found.skipped) == (messages[3:7], ScanStop.ENOUGH, 3)
     assert NATIVE.size + found.consumed == offsets[7]
@@ -193,7 +193,7 @@ def test_sectors_lost_in_a_power_cut_are_not_damage() -> None:
     acks, data = _acks_of(100)
     for first in range(SECTOR_BYTES, len(data), SECTOR_BYTES):
         record_at = ACKS_HEADER.size + (first - 2 * ACK_RECORD.size) // ACK_RECORD.size * ACK_RECORD.size
-        for taken_from in (first, record_at):  # nothing of the sector, or what lay there before
+        for taken_from in (first, record_at):  # nothing of the sector, or its earlier contents
             taken = data[:taken_from] + bytes(len(data[taken_from : first + SECTOR_BYTES]))
             taken += data[len(taken) :]
             found = parse_acks(taken, 7, SALT, "acks")
@@ -224,7 +224,7 @@ def test_file_names_match_jboss_messaging() -> None:
         "000000003.invalidPage",
     )
     assert page_number("000000042.page") == 42
-    assert page_number("000000042.acks", ACKS_END) == 42
+    assert page_number("000000042.acks", ACKS_EXTENSION) == 42
     for name in ("42.page", "000000000.page", "000000042.page.1", "000000042.acks", "address.txt", "٠٠٠٠٠٠٠٤٢.page"):
         assert page_number(name) is None
     assert is_folder_name(new_folder_name())

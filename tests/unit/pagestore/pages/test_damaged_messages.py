@@ -1,4 +1,4 @@
-"""Messages that are damaged: they are told, hinder no other, stay until they are removed, and leave nothing then."""
+"""Damaged messages: they are reported, do not block others, and can be removed without a trace."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _BODY_AT = MESSAGE_PAGE.size
 _NEXT_AT = MESSAGE_PAGE.offset("next") + 3
 
 
-def _damaged(path: Path, *bodies: bytes, message: int = 2, page: int = 0, at: int = _BODY_AT) -> int:
-    """A store of which one message is damaged, in one of its pages; its number."""
+def _store_with_damage(path: Path, *bodies: bytes, message: int = 2, page: int = 0, at: int = _BODY_AT) -> int:
+    """Create a store with a damaged page in one message, and return the page's number."""
     with page_store(path) as store:
         put(store, *bodies)
         number = store._content.get(QUEUE).index.entry(message, store._cache).message_page + page
@@ -29,8 +29,8 @@ def _damaged(path: Path, *bodies: bytes, message: int = 2, page: int = 0, at: in
 
 
 def test_a_damaged_message_does_not_block_others(tmp_path: Path) -> None:
-    number = _damaged(tmp_path, b"one", b"two", b"three")
-    for _ in range(2):  # it is told each time that the store was opened
+    number = _store_with_damage(tmp_path, b"one", b"two", b"three")
+    for _ in range(2):  # every opening reports it again
         with PageStore(tmp_path, SMALL) as store:
             transaction = store.transaction()
             first = transaction.get(QUEUE)
@@ -71,7 +71,7 @@ def test_an_unreadable_message_does_not_block_others(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("page", [0, 1, 2])
 def test_a_damaged_message_is_removed_with_all_its_pages(tmp_path: Path, page: int) -> None:
-    _damaged(tmp_path, b"one", os.urandom(5000), b"three", page=page)
+    _store_with_damage(tmp_path, b"one", os.urandom(5000), b"three", page=page)
     with page_store(tmp_path) as store:
         held = store.transaction()
         assert held.get(QUEUE) is not None
@@ -90,7 +90,7 @@ def test_a_damaged_message_is_removed_with_all_its_pages(tmp_path: Path, page: i
 
 
 def test_a_transaction_with_a_damaged_message_is_rolled_back(tmp_path: Path) -> None:
-    _damaged(tmp_path, b"one", b"two")
+    _store_with_damage(tmp_path, b"one", b"two")
     with PageStore(tmp_path, SMALL) as store:
         transaction = store.transaction()
         transaction.remove(QUEUE, 2)
@@ -106,7 +106,7 @@ def test_a_transaction_with_a_damaged_message_is_rolled_back(tmp_path: Path) -> 
 
 
 def test_a_page_that_a_damaged_page_names_wrongly_is_kept_and_reported(tmp_path: Path) -> None:
-    number = _damaged(tmp_path, b"one", os.urandom(5000), b"three", page=0, at=_NEXT_AT)
+    number = _store_with_damage(tmp_path, b"one", os.urandom(5000), b"three", page=0, at=_NEXT_AT)
     with PageStore(tmp_path, SMALL) as store:
         with store.transaction() as transaction:
             transaction.remove(QUEUE, 2)
@@ -118,7 +118,7 @@ def test_a_page_that_a_damaged_page_names_wrongly_is_kept_and_reported(tmp_path:
 
 
 def test_a_queue_with_a_damaged_message_is_deleted(tmp_path: Path) -> None:
-    _damaged(tmp_path, b"one", os.urandom(5000))
+    _store_with_damage(tmp_path, b"one", os.urandom(5000))
     with page_store(tmp_path) as store:
         held = store.transaction()
         assert held.get(QUEUE) is not None

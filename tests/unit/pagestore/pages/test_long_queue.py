@@ -1,4 +1,4 @@
-"""A queue that is far longer than the cache: neither a put nor a get reads more of it as it grows."""
+"""A queue far longer than the cache: put and get read no more pages as it grows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _TOGETHER = 100
 _BODY = bytes(100)
 
 
-class Part(NamedTuple):
-    """What a part of the messages took.
+class Section(NamedTuple):
+    """The cost of one section of the messages.
 
-    length: of the queue in its middle.  micros: of a message.  reads: of pages from their file, for each message.
+    length: of the queue, in the middle of the section.  micros: per message.  reads: pages read from the file, per
+    message.
     """
 
     what: str
@@ -33,30 +34,30 @@ class Part(NamedTuple):
 
 
 def options(message_count: int) -> PageStoreOptions:
-    """With a cache of a hundredth of the pages that so many short messages have."""
+    """Options with a cache of a hundredth of the pages."""
     pages = message_count + message_count // entries_in(page_content_bytes(PAGE_BYTES_MIN))
     return PageStoreOptions(cache_pages=max(pages // 100, 8), mode=Mode.FLUSH)
 
 
-def curve(path: Path, message_count: int) -> Iterator[Part]:
-    """Fill a new store's queue, open the store anew, and empty it; each part as it is done."""
+def measure(path: Path, message_count: int) -> Iterator[Section]:
+    """Fill a queue, open the store again, and empty it; yield the cost of each section."""
     part_count = message_count // _PARTS
     with PageStore(path, options(message_count)) as store:
         store.create_queue(QUEUE)
         for part in range(_PARTS):
-            yield _part(store, "put", part_count * part + part_count // 2, part_count, _put)
+            yield _measure(store, "put", part_count * part + part_count // 2, part_count, _put)
     with PageStore(path, options(message_count)) as store:
         for part in reversed(range(_PARTS)):
-            yield _part(store, "get", part_count * part + part_count // 2, part_count, _get)
+            yield _measure(store, "get", part_count * part + part_count // 2, part_count, _get)
         assert store.waiting_count(QUEUE) == 0
 
 
-def _part(store: PageStore, what: str, length: int, count: int, do: Callable[[PageStore], None]) -> Part:
+def _measure(store: PageStore, what: str, length: int, count: int, change: Callable[[PageStore], None]) -> Section:
     reads, begun = store._cache.reads, time.perf_counter()
     for _ in range(count // _TOGETHER):
-        do(store)
+        change(store)
     seconds = time.perf_counter() - begun
-    return Part(what, length, seconds / count * 1e6, (store._cache.reads - reads) / count)
+    return Section(what, length, seconds / count * 1e6, (store._cache.reads - reads) / count)
 
 
 def _put(store: PageStore) -> None:
@@ -73,13 +74,13 @@ def _get(store: PageStore) -> None:
 
 @pytest.mark.slow
 def test_put_and_get_read_the_same_pages_in_a_long_queue(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    """The pages that they read are counted, and the time of each is told."""
-    parts = [*curve(tmp_path / "store", 10_000)]
+    """The test counts page reads, and prints times."""
+    parts = [*measure(tmp_path / "store", 10_000)]
     puts, gets = ([part for part in parts if part.what == what] for what in ("put", "get"))
     assert len(puts) == len(gets) == 10
     assert max(part.reads for part in puts) == 0
     reads = [part.reads for part in gets]
-    # A message's own page, and for 61 messages one of the index, or two where a hundred others came between.
+    # The message's own page, and one index page for 61 messages, or two if a hundred other messages are between them.
     assert 1 <= min(reads) <= max(reads) < 1.2
     assert max(reads) - min(reads) < 0.02
     for what, found in (("put", puts), ("get", gets)):

@@ -1,4 +1,4 @@
-"""What lies in the pages: indexes that grow and shrink, free pages, and what is kept in memory of them."""
+"""The structures in pages: indexes, free pages, and the cache."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from binlog.format.pagestore.page import pack_page, page_content_bytes
 from binlog.pagestore import PageStore, PageStoreOptions, check_page_store
 from binlog.pagestore.pages.cache import Cache, Page, PageFile
 from binlog.pagestore.pages.generation import FreePages
-from tests.support.pagestores import QUEUE, SMALL, after_kill, drain, page_store, peek, put
+from tests.support.pagestores import QUEUE, SMALL, contents_after_kill, drain, page_store, peek, put
 
 ROOM = entries_in(page_content_bytes(2048))
 
 
-def _used(store: PageStore) -> int:
+def _used_page_count(store: PageStore) -> int:
     return store._free.page_count - store._free.free_count
 
 
@@ -32,7 +32,7 @@ def test_a_queue_frees_its_first_pages_as_it_grows(tmp_path: Path) -> None:
         bodies = [b"%d" % number for number in range(3 * ROOM + 5)]
         put(store, *bodies)
         assert _parts(store) == [ROOM] * 3 + [5]
-        assert _used(store) == 2 + 3 + len(bodies)
+        assert _used_page_count(store) == 2 + 3 + len(bodies)
         first_page = store._content.get(QUEUE).index.first_page
         with store.transaction() as transaction:
             for body in bodies[: ROOM + 1]:
@@ -41,10 +41,10 @@ def test_a_queue_frees_its_first_pages_as_it_grows(tmp_path: Path) -> None:
                 assert message.body == body
         assert _parts(store) == [ROOM - 1, ROOM, 5]
         assert store._content.get(QUEUE).index.parts[0].number == first_page
-        assert after_kill(store) == {QUEUE: bodies[ROOM + 1 :]}
+        assert contents_after_kill(store) == {QUEUE: bodies[ROOM + 1 :]}
         assert drain(store) == bodies[ROOM + 1 :]
         assert _parts(store) == [0]
-        assert _used(store) == 2
+        assert _used_page_count(store) == 2
 
 
 def test_a_middle_page_is_freed_with_its_last_message(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_middle_page_is_freed_with_its_last_message(tmp_path: Path) -> None:
                 transaction.remove(QUEUE, key)
         assert _parts(store) == [ROOM, ROOM]
         wanted = [b"%d" % number for number in range(3 * ROOM) if not ROOM <= number < 2 * ROOM]
-        assert after_kill(store) == {QUEUE: wanted}
+        assert contents_after_kill(store) == {QUEUE: wanted}
         assert drain(store) == wanted
 
 
@@ -119,7 +119,7 @@ def test_the_root_index_stays_sorted_after_splits(tmp_path: Path) -> None:
         for name in names[140:]:
             store.delete_queue(name)
         assert store._content.root.pages == [0]
-        assert _used(store) == 1
+        assert _used_page_count(store) == 1
 
 
 def test_names_at_the_end_fill_each_page_of_the_root_index(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_the_cache_respects_its_limit(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
-    """Of eight pages."""
+    """A cache of eight pages."""
     path = tmp_path / "page.db"
     path.write_bytes(b"".join(pack_page(number, b"%d" % number, 2048, 1) for number in range(100)))
     with path.open("r+b") as file:
@@ -226,7 +226,7 @@ def test_a_failed_change_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert peek(store) == wanted
             assert peek(store, "paid") == []
         monkeypatch.undo()
-        assert after_kill(store)[QUEUE] == wanted
+        assert contents_after_kill(store)[QUEUE] == wanted
         transaction = store.transaction()
         for key in range(1, ROOM + 1):
             transaction.remove(QUEUE, key)
@@ -239,6 +239,6 @@ def test_a_store_can_have_larger_pages(tmp_path: Path) -> None:
     options = PageStoreOptions(page_bytes=32768, cache_pages=8, log_bytes=100_000)
     with page_store(tmp_path / "store", options) as store:
         put(store, bytes(32_000), bytes(40_000), b"small")
-        assert after_kill(store, options) == {QUEUE: [bytes(32_000), bytes(40_000), b"small"]}
+        assert contents_after_kill(store, options) == {QUEUE: [bytes(32_000), bytes(40_000), b"small"]}
     with pytest.raises(ValueError, match="32768"):
         PageStore(tmp_path / "store", PageStoreOptions(page_bytes=2048))

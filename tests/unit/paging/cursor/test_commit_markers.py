@@ -1,4 +1,4 @@
-"""Many small transactions: pages say by themselves which of them were committed."""
+"""Commit markers: a page records which of its many small transactions were committed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from binlog.paging.manager import PagingManager
 from binlog.paging.options import PagingOptions
 from binlog.paging.store import PagingStore
 from tests.support.failing import paging_that_fails
-from tests.support.paging import ADDRESS, MemoryStore, crashed, page_files, paging, read_all
+from tests.support.paging import ADDRESS, MemoryStore, copy_after_crash, page_files, paging, read_all
 
 _OPTIONS = PagingOptions(page_bytes=1024 + PAGE_END.size, commit_markers_above=10)
 _COUNT = 200
@@ -24,8 +24,10 @@ def _body(number: int) -> bytes:
     return b"%d " % number + bytes(300)  # three in a page
 
 
-def _put(opened: OpenedPaging | PagingManager, store: PagingStore, numbers: range, rolled_back: int = 0) -> list[bytes]:
-    """Each in a transaction of its own, of which every so many are rolled back; those that were committed."""
+def _put_in_transactions(
+    opened: OpenedPaging | PagingManager, store: PagingStore, numbers: range, rolled_back: int = 0
+) -> list[bytes]:
+    """Put each message in its own transaction, roll some back, and return the committed ones."""
     manager = opened.manager if isinstance(opened, OpenedPaging) else opened
     committed = []
     for number in numbers:
@@ -44,9 +46,9 @@ def test_commit_markers_replace_records_of_many_transactions(tmp_path: Path) -> 
     with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
-        expected = _put(opened, store, range(_COUNT), rolled_back=7)
+        expected = _put_in_transactions(opened, store, range(_COUNT), rolled_back=7)
         assert len(opened.manager.transactions.counts) <= 10 + 3
-        after = crashed(tmp_path / "paging")
+        after = copy_after_crash(tmp_path / "paging")
         assert read_all(opened.manager.cursor(ADDRESS)) == expected
     for path in (tmp_path / "paging", after):
         for acknowledged in (False, True):
@@ -64,7 +66,7 @@ def test_commit_markers_replace_records_of_many_transactions(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_page_gets_a_commit_marker_after_all_its_transactions_ended(tmp_path: Path, *, committed: bool) -> None:
-    """Also one whose message is in the page, and that has not counted it yet."""
+    """This includes a transaction with a message in the page that has not counted it yet."""
     with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
@@ -75,18 +77,18 @@ def test_a_page_gets_a_commit_marker_after_all_its_transactions_ended(tmp_path: 
         def append_slowly(message: bytes, tx_id: int) -> int | None:
             message_id = append(message, tx_id)
             store._append = append
-            others.extend(_put(opened, store, range(1, 100)))
+            others.extend(_put_in_transactions(opened, store, range(1, 100)))
             return message_id
 
         store._append = append_slowly
         store.page(_body(0), transaction)
         assert store.page_count > 30
-        died = crashed(tmp_path / "paging")
+        died = copy_after_crash(tmp_path / "paging")
         transaction.commit() if committed else transaction.rollback()
-        others += _put(opened, store, range(100, 150))
+        others += _put_in_transactions(opened, store, range(100, 150))
         expected = [_body(0)] * committed + others
         assert len(opened.manager.transactions.counts) <= 10 + 3
-        after = crashed(tmp_path / "paging")
+        after = copy_after_crash(tmp_path / "paging")
         assert read_all(opened.manager.cursor(ADDRESS), acknowledged=True) == expected
     with paging(after, _OPTIONS) as (opened, _):
         assert read_all(opened.manager.cursor(ADDRESS), acknowledged=True) == expected
@@ -113,7 +115,7 @@ def test_an_uncounted_message_of_an_interrupted_transaction_is_discarded(tmp_pat
             transaction.commit()
     with paging(tmp_path, _OPTIONS) as (opened, store):
         opened.manager.cursor(ADDRESS)
-        expected = _put(opened, store, range(100))
+        expected = _put_in_transactions(opened, store, range(100))
         assert len(opened.manager.transactions.counts) <= 10 + 3
         assert read_all(opened.manager.cursor(ADDRESS)) == expected
 
@@ -123,7 +125,7 @@ def test_a_page_with_a_commit_marker_is_depaged_with_committed_messages(tmp_path
     with paging(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
-        expected = _put(opened, store, range(_COUNT), rolled_back=5)
+        expected = _put_in_transactions(opened, store, range(_COUNT), rolled_back=5)
     found: list[bytes] = []
     with paging(tmp_path, _OPTIONS) as (opened, _):
         while opened.manager.depage(ADDRESS, lambda _, messages, __: found.extend(messages)):
@@ -156,11 +158,11 @@ def test_a_commit_marker_without_room_is_written_later(tmp_path: Path) -> None:
         store.start_paging()
         cursor = manager.cursor(ADDRESS)
         records.is_full = True
-        expected = _put(manager, store, range(100), rolled_back=7)
+        expected = _put_in_transactions(manager, store, range(100), rolled_back=7)
         assert len(manager.transactions.counts) == len(expected)
         run = cursor.read()
         records.is_full = False
-        expected += _put(manager, store, range(100, 110))
+        expected += _put_in_transactions(manager, store, range(100, 110))
         assert len(manager.transactions.counts) <= 10 + 3
         found: list[bytes] = []
         while run is not None:
@@ -174,7 +176,7 @@ def test_page_ids_are_not_reused_while_a_commit_marker_exists(tmp_path: Path) ->
     with paging(tmp_path, _OPTIONS) as (opened, store):
         store.start_paging()
         opened.manager.cursor(ADDRESS)
-        _put(opened, store, range(60))
+        _put_in_transactions(opened, store, range(60))
         last = store.pages[-1].page_id
     for file in page_files(tmp_path):
         file.unlink()

@@ -1,4 +1,4 @@
-"""Acknowledgements: when they are durable, what they take, and what becomes of them where something fails."""
+"""Acknowledgements: durability, cost, and failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from binlog import Mode, open_queue
 from binlog.errors import ClosedError, FullError, GoneError, PoisonedError
-from binlog.format.paging.names import ACKS_END, PAGE_END
+from binlog.format.paging.names import ACKS_EXTENSION, PAGE_EXTENSION
 from binlog.format.paging.page_file import PageLayout
 from binlog.paging import addresses as addresses_module
 from binlog.paging.addresses import AddressFolder, Commit
@@ -26,20 +26,20 @@ from tests.support.paging import (
     ADDRESS,
     SMALL,
     MemoryStore,
-    crashed,
-    numbered,
+    copy_after_crash,
+    numbered_messages,
     page_all,
     page_files,
     paging,
     read_all,
     read_run,
 )
-from tests.support.queues import bodies, taken
+from tests.support.queues import bodies, get_all
 
 _ONE_A_PAGE = [b"%d " % number + bytes(1000) for number in range(100)]
 
 
-def _first_place(page_id: int) -> int:
+def _first_message_id(page_id: int) -> int:
     return page_id << 32
 
 
@@ -49,13 +49,13 @@ def test_an_acknowledgement_during_close_is_durable_or_refused(tmp_path: Path) -
     with contextlib.ExitStack() as closing, pytest.MonkeyPatch.context() as patch:
         opened, store = closing.enter_context(paging(tmp_path))
         store.start_paging()
-        page_all(store, numbered(3))
+        page_all(store, numbered_messages(3))
         cursor = opened.manager.cursor(ADDRESS)
-        cursor.ack(_first_place(1))
+        cursor.ack(_first_message_id(1))
 
         def acknowledge() -> None:
             try:
-                cursor.ack(_first_place(1) + 1)
+                cursor.ack(_first_message_id(1) + 1)
                 cursor.sync()
             except ClosedError as error:
                 raised.append(error)
@@ -67,12 +67,12 @@ def test_an_acknowledgement_during_close_is_durable_or_refused(tmp_path: Path) -
 
         def sync_and_acknowledge(fd: int, path: str) -> None:
             sync(fd, path)
-            if not path.endswith(ACKS_END):
+            if not path.endswith(ACKS_EXTENSION):
                 return
             synced.append(os.fstat(fd).st_size)
             if len(synced) == 1:
                 acknowledging.start()
-                done.wait(0.3)  # it need not end while this goes on
+                done.wait(0.3)  # it need not end during the test
 
         patch.setattr(addresses_module, "sync", sync_and_acknowledge)
         closing.close()
@@ -83,7 +83,7 @@ def test_an_acknowledgement_during_close_is_durable_or_refused(tmp_path: Path) -
 
 
 def test_a_failed_directory_sync_poisons_the_paging(tmp_path: Path) -> None:
-    """The kernel tells of it once: what was done behind it would be believed."""
+    """The kernel reports the failure once, so a later sync would seem to succeed."""
     for fail_at in ("the name of acknowledgements", "the removal of a page", "the end of page mode"):
         _fail_directory(tmp_path / fail_at, fail_at)
 
@@ -116,17 +116,17 @@ def _fail_directory(path: Path, fail_at: str) -> None:
         else:
             cursor = opened.manager.cursor(ADDRESS)
             if fail_at == "the name of acknowledgements":
-                cursor.ack(_first_place(4))  # to that page more is added
+                cursor.ack(_first_message_id(4))  # this page takes more messages
                 with pytest.raises(PoisonedError):
                     cursor.sync()
             else:
-                cursor.ack(_first_place(1))
+                cursor.ack(_first_message_id(1))
             with contextlib.suppress(PoisonedError):
                 opened.manager.drain()
             with pytest.raises(PoisonedError):
                 store.page(b"more")
             with pytest.raises(PoisonedError):
-                cursor.ack(_first_place(2))
+                cursor.ack(_first_message_id(2))
             with pytest.raises(PoisonedError):
                 cursor.sync()
         with pytest.raises(PoisonedError):
@@ -140,17 +140,17 @@ def _acknowledge_on_a_full_disk(disk: Path) -> None:
     filler = disk / "filler"
     with paging(disk / "paging") as (opened, store):
         store.start_paging()
-        page_all(store, numbered(5))
+        page_all(store, numbered_messages(5))
         cursor = opened.manager.cursor(ADDRESS)
         _fill(filler)
         for _ in range(3):
             with pytest.raises(FullError):
-                cursor.ack(_first_place(1))
+                cursor.ack(_first_message_id(1))
         filler.unlink()
-        cursor.ack(_first_place(1))
+        cursor.ack(_first_message_id(1))
         cursor.sync()
     with paging(disk / "paging") as (opened, store):
-        assert read_run(opened.manager.cursor(ADDRESS)).messages == numbered(5)[1:]
+        assert read_run(opened.manager.cursor(ADDRESS)).messages == numbered_messages(5)[1:]
         assert store.problems == []
 
 
@@ -165,7 +165,7 @@ def test_a_full_disk_refuses_an_acknowledgement_until_there_is_room(tmp_path: Pa
 
 
 class _FullStore(MemoryStore):
-    """A store that has no room while it is told so."""
+    """A store without room while `is_full` is set."""
 
     is_full = False
 
@@ -190,16 +190,16 @@ def test_a_page_whose_removal_has_no_room_is_removed_later(tmp_path: Path) -> No
             for message in _ONE_A_PAGE[:4]:
                 store.page(message, transaction)
         records.is_full = True
-        cursor.ack(_first_place(1))
+        cursor.ack(_first_message_id(1))
         manager.drain()
         assert len(page_files(store)) == 4
         records.is_full = False
-        cursor.ack(_first_place(2))
+        cursor.ack(_first_message_id(2))
         manager.drain()
         assert len(page_files(store)) == 2
         assert manager.transactions.counts == {transaction.tx_id: 2}
         records.is_full = True
-        cursor.ack(_first_place(3))
+        cursor.ack(_first_message_id(3))
         manager.drain()
         records.is_full = False
     with PagingManager(tmp_path, SMALL, store=records, stored=records) as manager:
@@ -226,11 +226,11 @@ def test_the_number_of_open_acknowledgement_files_is_limited(tmp_path: Path) -> 
         before = descriptors_before()
         assert store.page_count == 200
         for page_id in range(1, 201):
-            cursor.ack(_first_place(page_id))
+            cursor.ack(_first_message_id(page_id))
         assert count_descriptors() - before <= 64
-        cursor.ack(_first_place(1) + 1)
+        cursor.ack(_first_message_id(1) + 1)
         opened.manager.drain()
-        after = crashed(tmp_path / "paging")
+        after = copy_after_crash(tmp_path / "paging")
     assert count_descriptors() < before
     before = descriptors_before()
     with paging(after) as (opened, store):
@@ -242,12 +242,12 @@ def test_the_number_of_open_acknowledgement_files_is_limited(tmp_path: Path) -> 
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files of acknowledgements that are synced."""
-    return _synced(monkeypatch, ACKS_END)
+    """The names of files of acknowledgements that are synced."""
+    return _synced(monkeypatch, ACKS_EXTENSION)
 
 
 def _synced(monkeypatch: pytest.MonkeyPatch, end: str) -> list[str]:
-    """The names of the files that are synced, if they end so."""
+    """Record the names of synced files with this extension."""
     names: list[str] = []
     sync_file = AddressFolder.sync_file
 
@@ -271,7 +271,7 @@ def test_sync_touches_only_files_with_new_acknowledgements(tmp_path: Path, synce
         assert len(synced) == 10
         synced.clear()
         queue.ack(messages[3], mode=Mode.SYNC)
-        assert synced in (["000000002.acks"], [])  # its page may be gone already, durably
+        assert synced in (["000000002.acks"], [])  # its page may be removed already, durably
         queue.sync()
         assert len(synced) <= 1
         assert messages[3].message_id >> 32 == 2
@@ -279,13 +279,13 @@ def test_sync_touches_only_files_with_new_acknowledgements(tmp_path: Path, synce
 
 def test_acknowledgements_of_an_earlier_process_are_synced_before_they_count(tmp_path: Path, synced: list[str]) -> None:
     with open_queue(tmp_path / "queue", mode=Mode.FLUSH) as queue:
-        for message in numbered(5):
+        for message in numbered_messages(5):
             queue.put(message)
         queue.ack(queue.get())
-        after = crashed(tmp_path / "queue")
+        after = copy_after_crash(tmp_path / "queue")
     synced.clear()
     with open_queue(after, mode=Mode.FLUSH) as queue:
-        assert queue.get().body == numbered(5)[1]
+        assert queue.get().body == numbered_messages(5)[1]
         assert synced == ["000000001.acks"]
 
 
@@ -293,11 +293,11 @@ def test_pages_of_an_earlier_process_are_synced_before_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_queue(tmp_path / "queue", mode=Mode.FLUSH, options=PagingOptions(page_bytes=1024)) as queue:
-        for message in numbered(40):
+        for message in numbered_messages(40):
             queue.put(message)
         queue.sync()
-        after = crashed(tmp_path / "queue")
-    synced = _synced(monkeypatch, PAGE_END)
+        after = copy_after_crash(tmp_path / "queue")
+    synced = _synced(monkeypatch, PAGE_EXTENSION)
     names = [file.name for file in page_files(after)]
     assert len(names) == 4
     with open_queue(after, mode=Mode.FLUSH):
@@ -309,9 +309,9 @@ def test_acknowledging_again_during_a_removal_creates_no_file(tmp_path: Path) ->
         store.start_paging()
         page_all(store, [b"%d" % number + bytes(450) for number in range(3)])
         cursor = opened.manager.cursor(ADDRESS)
-        cursor.ack(_first_place(1))
+        cursor.ack(_first_message_id(1))
         acks = cursor._acks[1]
-        cursor.ack(_first_place(1) + 1)
+        cursor.ack(_first_message_id(1) + 1)
         opened.manager.drain()
         with pytest.raises(GoneError):
             acks.add(0, 1)
@@ -319,15 +319,15 @@ def test_acknowledging_again_during_a_removal_creates_no_file(tmp_path: Path) ->
 
 
 def test_acknowledgements_of_lost_messages_apply_to_no_other_message(tmp_path: Path) -> None:
-    """The acknowledgements were synced, and the end of their page was not."""
+    """The acknowledgements were synced, but the end of their page was not."""
     with open_queue(tmp_path / "queue", mode=Mode.FLUSH) as opened:
         for body in bodies(10):
             opened.put(body)
         messages = [opened.get_nowait() for _ in range(10)]
         for message in messages[5:]:
             opened.ack(message, mode=Mode.SYNC)
-        died = crashed(tmp_path / "queue")
-    (page,) = died.glob(f"*/*{PAGE_END}")
+        died = copy_after_crash(tmp_path / "queue")
+    (page,) = died.glob(f"*/*{PAGE_EXTENSION}")
     os.truncate(page, page.read_bytes().index(bodies(1, first=5)[0]))
     for _ in range(2):
         with open_queue(died) as opened:
@@ -336,14 +336,14 @@ def test_acknowledgements_of_lost_messages_apply_to_no_other_message(tmp_path: P
             with pytest.raises(queue.Empty):
                 opened.get_nowait()
     with open_queue(died) as opened:
-        assert taken(opened) == bodies(5)
-        assert taken(opened) == []
-    assert not list(died.glob(f"*/*{PAGE_END}"))
+        assert get_all(opened) == bodies(5)
+        assert get_all(opened) == []
+    assert not list(died.glob(f"*/*{PAGE_EXTENSION}"))
 
 
 @pytest.mark.parametrize("left", ["page", "acks"])
 def test_acknowledgements_do_not_apply_to_a_later_page_of_another_program(tmp_path: Path, left: str) -> None:
-    """JBoss Messaging counts its pages from 1 again, and knows no files beside them."""
+    """JBoss Messaging restarts its page numbers at 1, and ignores the files beside them."""
     options = PagingOptions(page_bytes=4096, layout=PageLayout.JBM)
     with paging(tmp_path, options) as (opened, store):
         store.start_paging()
@@ -353,7 +353,7 @@ def test_acknowledgements_do_not_apply_to_a_later_page_of_another_program(tmp_pa
         run = read_run(cursor)
         cursor.ack(run.message_id, 3)
     (page,) = tmp_path.glob("*/000000001.page")
-    if left == "acks":  # of a page of which another process acknowledged all, and died before it had removed these
+    if left == "acks":  # of a page that another process acknowledged completely before it died
         page.unlink()
     theirs = [
         b"{" + (8 + len(body)).to_bytes(4) + b"\xff" * 8 + body + b"}" for body in (b"one", b"two", b"three", b"4")
@@ -374,7 +374,7 @@ def test_acknowledgements_of_a_growing_jboss_messaging_page_count(tmp_path: Path
         cursor.ack(run.message_id)
         for number in range(1, 5):
             store.page(b"%d" % number)
-        died = crashed(tmp_path)
+        died = copy_after_crash(tmp_path)
     for path in (died, tmp_path):
         assert check_paging(path) == []
         with paging(path, options) as (opened, _):
