@@ -67,7 +67,7 @@ def _workers() -> list[int]:
 
 
 @contextmanager
-def run_with_progress() -> Iterator[list[int]]:
+def sampled_memory() -> Iterator[list[int]]:
     """Sample the memory of the largest worker while a job runs."""
     samples: list[int] = []
     stop = threading.Event()
@@ -89,7 +89,7 @@ def test_a_worker_needs_no_more_memory_for_more_records(spark: Any, log: Path, f
     size, count = 64 * MIB, int(os.environ.get("BINLOG_TEST_RECORDS", "24"))
     write_holes(log, count=count, size=size - 4)
     frame = spark.read.format("binlog").schema("data binary").load(str(log))
-    with run_with_progress() as samples:
+    with sampled_memory() as samples:
         begun = time.monotonic()
         assert tuple(frame.selectExpr("count(*)", "sum(length(data))").first()) == (count, count * (size - 4))
         seconds = time.monotonic() - begun

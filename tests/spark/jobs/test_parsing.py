@@ -108,9 +108,9 @@ def test_a_schema_is_inferred(spark: Any, log: Path, out: Path, run: Run, seen: 
     fill(log, [b'{"id": 1, "a b": {"c": [1.5]}}', b'{"number": true}', b"no", b'{"id": "text"}'])
     done = run("extract", log, "--json", "--infer-from", seen, "--out", out)
     kind = "bigint" if seen == "2" else "string"
-    said = "the first 2 records" if seen == "2" else "all records"
+    source = "the first 2 records" if seen == "2" else "all records"
     assert (
-        f"schema inferred from {said}: `a b`: struct<`c`: array<double>>, `id`: {kind}, `number`: boolean\n" in done.out
+        f"schema inferred from {source}: `a b`: struct<`c`: array<double>>, `id`: {kind}, `number`: boolean\n" in done.out
     )
     assert done.table["BAD"] == ("2" if seen == "2" else "1")
     found = rows(spark, out)

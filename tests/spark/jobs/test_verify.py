@@ -77,14 +77,14 @@ def test_a_missing_log_exits_with_3(tmp_path: Path, run: Run) -> None:
 
 
 def test_stats(copy: Path, log: Path, run: Run) -> None:
-    told = json.loads(run("stats", "--json", log).out)
+    totals = json.loads(run("stats", "--json", log).out)
     files = binlog.stat(log).files
-    assert (told["records"], told["bytes"]) == (250, sum(file.tail - file.first_offset for file in files))
-    assert [(file["directory"], file["number"], file["records"], file["bytes"]) for file in told["files"]] == [
+    assert (totals["records"], totals["bytes"]) == (250, sum(file.tail - file.first_offset for file in files))
+    assert [(file["directory"], file["number"], file["records"], file["bytes"]) for file in totals["files"]] == [
         (str(log), file.number, 50, file.tail - file.first_offset) for file in files
     ]
-    assert sum(hour["records"] for hour in told["hours"]) == 250
-    assert sum(hour["bytes"] for hour in told["hours"]) == told["bytes"]
+    assert sum(hour["records"] for hour in totals["hours"]) == 250
+    assert sum(hour["bytes"] for hour in totals["hours"]) == totals["bytes"]
     done = run("stats", log, copy)
     assert (done.code, done.table["RECORDS"]) == (0, "500")
     assert len(done.rows("DIRECTORY")) == 10

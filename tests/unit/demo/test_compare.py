@@ -106,7 +106,7 @@ def test_long_lists_are_truncated_and_counted() -> None:
     many = Counter(Key(0, sequence, "x") for sequence in range(1000))
     lines = compare.differences(Counter(), what="it", log=many)
     assert len(lines) == 11
-    assert lines[-1].endswith("1,000 in all")
+    assert lines[-1].endswith("1,000 in total")
 
 
 def test_a_ledger_round_trips(ledger: Ledger, tmp_path: Path) -> None:

@@ -56,12 +56,12 @@ def test_every_event_is_in_the_log_once(tmp_path: Path, work: Path, there: bool,
         with Writer(log) as writer:
             writer.cutover()
     append(log, work, 0, SHARE)
-    told = take_over(log, work, refs[IN_FLIGHT - 1])
+    messages = take_over(log, work, refs[IN_FLIGHT - 1])
     if there:
         key = next(key for key in keys(log) if key[:2] == (WRITER, IN_FLIGHT))
-        assert told[0] == f"found {IN_FLIGHT} {key.hash} {refs[IN_FLIGHT]}"
+        assert messages[0] == f"found {IN_FLIGHT} {key.hash} {refs[IN_FLIGHT]}"
     else:
-        assert told[0] == f"absent {IN_FLIGHT}"
+        assert messages[0] == f"absent {IN_FLIGHT}"
     found = keys(log)
     assert sorted(key.sequence for key in found if key.writer == WRITER) == list(range(SHARE))
     assert len(found) == len(set(found)) == WRITERS * SHARE

@@ -40,7 +40,7 @@ def test_a_given_file_that_is_too_short(tmp_path: Path) -> None:
     own.write_text("one line\n")
     done = run("--input", str(own), "--keep", str(tmp_path / "kept"))
     assert done.returncode == 1
-    assert done.stderr == "demo: 1 events are too few for 4 writers, each of which needs 50\n"
+    assert done.stderr == "demo: 1 events are too few for 4 writers; each needs 50\n"
 
 
 def test_help() -> None:

@@ -53,7 +53,7 @@ def test_one_closed_file(path: str) -> None:
     assert bounds(Selection(paths=(path,), number=2)) == (Ref(2, 256), Ref(2, 270), 14)
     with pytest.raises(StateError, match="file 3 is still open"):
         choose(Selection(paths=(path,), number=3))
-    with pytest.raises(NotFoundError, match="there is no file 9"):
+    with pytest.raises(NotFoundError, match="no file 9"):
         choose(Selection(paths=(path,), number=9))
 
 
@@ -186,7 +186,7 @@ def test_modes(out: Path) -> None:
     draft_of(Output(path=str(out))).publish()
     with pytest.raises(StateError, match="already exists"):
         Output(path=str(out)).check()
-    with draft_of(Output(path=str(out))) as draft, pytest.raises(StateError, match="made by somebody else"):
+    with draft_of(Output(path=str(out))) as draft, pytest.raises(StateError, match="was created by another process"):
         draft.publish()
     draft_of(Output(path=str(out), mode=SaveMode.APPEND), "more").publish()
     assert names(out) == [".part-more.crc", ".part-new.crc", "_SUCCESS", "part-more", "part-new"]

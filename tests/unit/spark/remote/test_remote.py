@@ -357,7 +357,7 @@ def test_unreachable_urls_are_errors(bucket: Any, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ValueError, match=r"^binlog: 's3://b/x': Unexpected query parameter"):
         RemoteDirectory("s3://b/x?color=red")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(ImportError, match="the package fsspec may, and is not installed"):
+    with pytest.raises(ImportError, match="fsspec may support it, but is not installed"):
         RemoteDirectory("memory://bucket")
 
 
