@@ -110,7 +110,8 @@ def test_a_schema_is_inferred(spark: Any, log: Path, out: Path, run: Run, seen: 
     kind = "bigint" if seen == "2" else "string"
     source = "the first 2 records" if seen == "2" else "all records"
     assert (
-        f"schema inferred from {source}: `a b`: struct<`c`: array<double>>, `id`: {kind}, `number`: boolean\n" in done.out
+        f"schema inferred from {source}: `a b`: struct<`c`: array<double>>, `id`: {kind}, `number`: boolean\n"
+        in done.out
     )
     assert done.table["BAD"] == ("2" if seen == "2" else "1")
     found = rows(spark, out)
