@@ -37,7 +37,8 @@ _APPENDS = {Mode.SYNC: 300, Mode.FLUSH: 10_000}
 
 
 class _Counts:
-    """The number of records that each process has appended, in shared memory; a slot for each, and one that stops all."""
+    """The number of records that each process has appended, in shared memory; a slot for each, and one that stops
+    all."""
 
     def __init__(self, count: int) -> None:
         self._memory = memoryview(mmap.mmap(-1, 8 * (2 * count + 1))).cast("Q")

@@ -1,4 +1,5 @@
-"""The deputy, which waits for the lock on behalf of all, may be stopped, or wait for another file: the others continue."""
+"""The deputy, which waits for the lock on behalf of all, may be stopped, or wait for another file: the others
+continue."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from binlog.journal.options import Sync
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.failing import FailingCalls
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
-from tests.support.signals import interrupting, strike
+from tests.support.signals import interrupting, signal_main_thread
 
 _CALLS = ("fdatasync", "fsync", "open", "link", "rename", "unlink", "listdir", "stat", "pread")
 # A load that makes files too.
@@ -115,7 +115,7 @@ def test_an_end_that_is_broken_into_is_ended_by_the_next_call(tmp_path: Path, mo
         plain = Keeper.stop
 
         def struck(keeper: Keeper) -> None:
-            strike(signal.SIGUSR1)
+            signal_main_thread(signal.SIGUSR1)
             plain(keeper)
 
         patch.setattr(Keeper, "stop", struck)

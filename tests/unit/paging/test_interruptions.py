@@ -23,7 +23,7 @@ from binlog.storage.native import CommitGroup
 from tests.support.interruptions import Interruption, at_each_place
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered
 from tests.support.queues import taken
-from tests.support.signals import strike
+from tests.support.signals import signal_main_thread
 
 _BEFORE = numbered(20)
 _DELIVERED = 200
@@ -332,11 +332,11 @@ def test_a_signal_handler_that_closes_the_queue_into_whose_sync_it_broke_is_refu
     sync_file = addresses.sync
 
     def commit_struck(group: CommitGroup, fd: int, data: bytes, offset: int, path: str) -> None:
-        strike(signal.SIGUSR1)
+        signal_main_thread(signal.SIGUSR1)
         commit_at(group, fd, data, offset, path)
 
     def sync_struck(fd: int, path: str) -> None:
-        strike(signal.SIGUSR1)
+        signal_main_thread(signal.SIGUSR1)
         sync_file(fd, path)
 
     stage.manager.drain()  # a sync of another thread would strike anywhere

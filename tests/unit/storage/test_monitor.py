@@ -10,7 +10,7 @@ import pytest
 
 from binlog.errors import StateError
 from binlog.storage.native import Monitor
-from tests.support.signals import interrupting, strike
+from tests.support.signals import interrupting, signal_main_thread
 
 _SECONDS = 0.05
 
@@ -59,7 +59,7 @@ def test_a_thread_that_has_it_is_refused_rather_than_waiting_for_itself() -> Non
 
 def test_an_interrupted_wait_has_it_again_and_gives_it_back() -> None:
     monitor = Monitor()
-    struck = threading.Timer(_SECONDS, lambda: strike(signal.SIGUSR1))
+    struck = threading.Timer(_SECONDS, lambda: signal_main_thread(signal.SIGUSR1))
     with interrupting(signal.SIGUSR1):
         struck.start()
         with pytest.raises(KeyboardInterrupt), monitor:  # noqa: PT012
@@ -78,7 +78,7 @@ def test_who_is_interrupted_while_another_has_it_does_not_have_it() -> None:
         with monitor:
             has_it.set()
             time.sleep(_SECONDS)  # nothing tells that the main thread waits for it by now
-            strike(signal.SIGUSR1)
+            signal_main_thread(signal.SIGUSR1)
             is_over.wait()
 
     holder = threading.Thread(target=hold)
