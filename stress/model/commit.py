@@ -76,11 +76,11 @@ def commit_staged(
     try:
         commit_group(world, file, header, data, len(ids), sync=sync, note=note)
     except PoisonedError:
-        if not world.has("poison-untold"):
+        if not world.has("poison-unwritten"):
             mark_poisoned(file, header if file.confirmed is None else file.confirmed)
         world.step()
         if area is not None:
-            area.failed_number = file.number if not world.has("poison-untold") else 0
+            area.failed_number = file.number if not world.has("poison-unwritten") else 0
             area.set_outcomes(None, confirmed=file.confirmed is not None)
         raise
     if area is not None:

@@ -139,11 +139,11 @@ class Process:
         file.write(replace(header, flags=header.flags | Flag.INTENT).published(), PUBLISHED.start)
         file.sync()
         taken = ProducerBatch(SOURCE, turn, len(request.ids), file.number, header.tail, end, crc32c(data))
-        if not world.has("turn-late"):
+        if not world.has("producer-late"):
             producers.begin(taken)
         commit_group(world, file, header, data, len(request.ids), sync=True, written=True)
         request.place = (file.number, header.tail)
-        if world.has("turn-late"):
+        if world.has("producer-late"):
             producers.begin(taken)
         producers.finish(SOURCE)
 
@@ -172,7 +172,7 @@ class Process:
                 else:
                     self._keep_closed(file, header)
             except PoisonedError:
-                if not self._world.has("poison-untold"):
+                if not self._world.has("poison-unwritten"):
                     self._mark_poisoned(file)
                     if self.area is not None:
                         self.area.failed_number = file.number
@@ -228,7 +228,7 @@ class Process:
         """writable_file.write_close."""
         if self._world.has("move-unsynced"):
             return
-        if not self._world.has("close-believed"):
+        if not self._world.has("close-trusted"):
             file.write(header.next_number.to_bytes(4, "big"), _NEXT)
             file.write(Status.CLOSED.to_bytes(2, "big"), _STATUS)
         file.sync()

@@ -61,7 +61,7 @@ class SimRecovery(Recovery):
             return super().carry_out(
                 header,
                 verdict,
-                opened_before_unconfirmed=opened_before_unconfirmed or self._world.has("foreign-believed"),
+                opened_before_unconfirmed=opened_before_unconfirmed or self._world.has("foreign-trusted"),
             )
         finally:
             self._open.skips_sync = self._open.skips_slot = False
@@ -79,7 +79,7 @@ class SimRecovery(Recovery):
             super().rewrite(start, end)
 
     def _free_end(self, start: int, end: int) -> int:
-        return end if self._world.has("aside-kept") else super()._free_end(start, end)
+        return end if self._world.has("quarantine-trusted") else super()._free_end(start, end)
 
     def _confirmed(self, header: LogHeader, tail: int, counted: int, *, slot_first: bool = False) -> LogHeader:
         if not slot_first and self._world.has("sealed-reused"):
@@ -113,7 +113,7 @@ class JoinedStagingArea:
         if has("note-ignored"):
             self._area.note.state = NOTE_IDLE
             return
-        if has("overtaken-believed") and note.counter and note.state == NOTE_SLOTTED:
+        if has("overtaken-trusted") and note.counter and note.state == NOTE_SLOTTED:
             header = self._header(note)
             if header.slot(note.counter) is None and note.counter <= header.confirmed_counter:
                 outcome = Outcome.IN_FILE

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stress.crash.failure_modes.kill import BESIDE_ANOTHER, ON_NOTHING, ON_SOMETHING, Case
+from stress.crash.failure_modes.kill import ON_NOTHING, ON_SOMETHING, WITH_ANOTHER, Case
 from stress.crash.preloaded.injector import Action
 from tests.support.crash_harness import crash
 
@@ -28,7 +28,7 @@ def _deaths(tmp_path: Path, scenario: str, place: str, *, before: int = -1) -> i
     return int(found[1])
 
 
-@pytest.mark.parametrize("place", [ON_NOTHING, ON_SOMETHING, BESIDE_ANOTHER])
+@pytest.mark.parametrize("place", [ON_NOTHING, ON_SOMETHING, WITH_ANOTHER])
 @pytest.mark.parametrize("scenario", ["append", "append_many", "grow", "cutover"])
 def test_a_writer_killed_at_each_call_loses_nothing(
     tmp_path: Path, scenario: str, place: str, figure: Callable[[str], None]

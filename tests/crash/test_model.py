@@ -21,13 +21,13 @@ RUNS = 250
 
 # Seeds for bugs that the others' seed finds only after seconds or minutes.
 _SEEDS = {
-    "aside-kept": 29,
-    "close-believed": 236,
+    "quarantine-trusted": 29,
+    "close-trusted": 236,
     "confirmed-restaged": 66,
     "move-unsynced": 209,
     "nonce-ignored": 20,
     "not-strict": 61,
-    "overtaken-believed": 52,
+    "overtaken-trusted": 52,
 }
 
 

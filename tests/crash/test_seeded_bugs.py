@@ -29,10 +29,10 @@ _SEEDS = {
     "depage-page-removed-first": 3,
     "staged-twice": 3,
     "commitlog-buffers-forgotten": 2,
-    "commitlog-found-bytes-believed": 2,
+    "commitlog-unsynced-bytes-trusted": 2,
     "journal-file-id-used-twice": 3,
-    "journal-sync-tried-again": 2,
-    "paging-sync-tried-again": 1,
+    "journal-sync-retried": 2,
+    "paging-sync-retried": 1,
 }
 
 

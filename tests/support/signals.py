@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def strike(number: int) -> None:
+def signal_main_thread(number: int) -> None:
     """Run the signal's handler in the main thread now."""
     main = threading.main_thread().ident
     assert main is not None

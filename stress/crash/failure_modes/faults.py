@@ -36,7 +36,7 @@ from stress.crash.workers.victim_process import VictimProcess, common_path, resu
 
 _CALLS_ABOUT = 200
 _BEFORE, _KILLED, _FAULTED, _OTHER = range(1, 5)
-_BEGUN, _ANEW = (-1,), (-2,)
+_BEGUN, _RETRIED = (-1,), (-2,)
 """Marks in a trace: faults may occur after the first; everything is opened again after the second."""
 _SOON = 10
 """The power is cut at most this many calls and marks after a failed sync, and after that opening: later calls may
@@ -127,7 +127,7 @@ class Faults:
         # Failed syncs find more than all other faults, and are few among many.
         syncs = [case for case in sweeps if system.faults[case.fault].of_syncs]
         rest = [case for case in sweeps if not system.faults[case.fault].of_syncs]
-        # some kinds have many more faults than others
+        # Some kinds have many more faults than others.
         rest = round_robin(rest, lambda case: system.faults[case.fault].kinds)
         pairs = itertools.zip_longest(syncs, rest)
         self._sweeps = iter([case for pair in pairs for case in pair if case is not None])
@@ -179,7 +179,7 @@ class Faults:
         wrong += system.wrong_errors(fault, outcome, expected)
         if not (system.shared and (outcome.poisoned or "PoisonedError" in outcome.errors)):
             expected.died()  # otherwise recovery may have sealed the file before bytes that were not synced
-        self._recorder.mark(_ANEW)
+        self._recorder.mark(_RETRIED)
         seen = system.observe(self._path, marks, stays=True)
         return seen, wrong + seen.problems + system.compare(seen, expected, expected, Crash.KILL)
 
@@ -243,9 +243,11 @@ class Faults:
         opening."""
         system, chance = self._system, self._chance
         wrong = []
-        begun, anew = (next(at for at, each in enumerate(events) if each.mark[:1] == mark) for mark in (_BEGUN, _ANEW))
-        failed = next((at for at, each in enumerate(events) if each.kind is Traced.SYNC_FAILED), anew)
-        soon = [min(at + chance.randint(1, _SOON), len(events)) for at in sorted({failed, anew})]
+        begun, retried = (
+            next(at for at, each in enumerate(events) if each.mark[:1] == mark) for mark in (_BEGUN, _RETRIED)
+        )
+        failed = next((at for at, each in enumerate(events) if each.kind is Traced.SYNC_FAILED), retried)
+        soon = [min(at + chance.randint(1, _SOON), len(events)) for at in sorted({failed, retried})]
         cuts = [chance.randint(begun + 1, len(events)), *soon]
         for cut in cuts:
             marks = [each.mark for each in events[:cut] if any(each.mark) and each.mark[0] >= 0]
@@ -268,7 +270,7 @@ class Faults:
         }
         marks = [each.mark for each in events if any(each.mark) and each.mark[0] >= 0]
 
-        def look() -> list[str]:
+        def observe() -> list[str]:
             other_boot(str(self._boot))
             boot_id.cache_clear()
             seen = system.observe(path, marks, again=True)
@@ -278,7 +280,7 @@ class Faults:
             for name, image in images.items():
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
                 (path / name).write_bytes(image)
-            wrong, failures = result_of(VictimProcess(look))
+            wrong, failures = result_of(VictimProcess(observe))
             return failures or wrong
         finally:
             system.remove(path, self._memory)

@@ -25,7 +25,7 @@ from stress.crash.system import ProcessContext, Scenario, System
 from stress.crash.workers.context import Context
 from stress.crash.workers.victim_process import VictimProcess, common_path
 
-ON_NOTHING, ON_SOMETHING, BESIDE_ANOTHER = "on nothing", "on something", "beside another"
+ON_NOTHING, ON_SOMETHING, WITH_ANOTHER = "on nothing", "on something", "with another process"
 _ACTIONS = (Action.KILL_BEFORE, Action.KILL_AFTER, Action.KILL_WITHIN)
 _CALLS_ABOUT = 200
 _RECOVERIES = 0.3
@@ -120,7 +120,7 @@ class Kill:
         if case is not None:
             return case
         system, chance = self._system, self._chance
-        places = (ON_NOTHING, ON_SOMETHING, *[BESIDE_ANOTHER] * system.shared)
+        places = (ON_NOTHING, ON_SOMETHING, *[WITH_ANOTHER] * system.shared)
         sweeps = []
         for scenario, variant, action in itertools.product(system.scenarios, system.variants, _ACTIONS):
             seed, place = chance.randrange(1 << 30), chance.choice(places)
@@ -156,7 +156,7 @@ class Kill:
         """Run the processes of a case; return whether the victim died, and the failures of all of them."""
         system = self._system
         with ExitStack() as closing:
-            if case.place == BESIDE_ANOTHER:
+            if case.place == WITH_ANOTHER:
                 other = system.open(self._path, self._process_context(case, 1), case.variant)
                 closing.callback(other.close)
                 closing.callback(other.append_one)

@@ -14,7 +14,7 @@ _MAPPED = "binlog/commitlog/files/mapped_file.py"
 
 BUGS = (
     bug_in_function(
-        "commitlog-answered-before-flush", "commitlog-power", "with sync flush an append returns before the flush",
+        "commitlog-acknowledged-before-flush", "commitlog-power", "with sync flush an append returns before the flush",
         *COMMIT_WITHOUT_SYNC,
     ),
     bug_in_function(
@@ -30,7 +30,7 @@ BUGS = (
         "",
     ),
     SeededBug(
-        "commitlog-part-of-crc-believed", "commitlog-power", "a message without a part of its CRC is accepted",
+        "commitlog-incomplete-crc-accepted", "commitlog-power", "a message without a part of its CRC is accepted",
         (
             Change(
                 "binlog/format/commitlog/message.py", "_without_crc",
@@ -62,13 +62,13 @@ BUGS = (
         "(get_u64(data + MESSAGE_OFFSET) != offset && 0))",
     ),
     bug_in_function(
-        "commitlog-found-bytes-believed", "commitlog-faults", "bytes of a failed sync are not written again",
+        "commitlog-unsynced-bytes-trusted", "commitlog-faults", "bytes of a failed sync are not written again",
         _MAPPED, "MappedFile.rewrite",
         "write_at(fd, data, at, self.path)",
         "del data",
     ),
     bug_in_function(
-        "commitlog-sync-tried-again", "commitlog-faults", "a failed sync is retried, which does nothing",
+        "commitlog-sync-retried", "commitlog-faults", "a failed sync is retried, which does nothing",
         *COMMIT_WITH_A_SECOND_SYNC,
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ _APPENDER = "binlog/journal/appender.py"
 
 BUGS = (
     bug_in_function(
-        "journal-answered-before-sync", "journal-power", "an append counts as durable before its sync",
+        "journal-acknowledged-before-sync", "journal-power", "an append counts as durable before its sync",
         *COMMIT_WITHOUT_SYNC,
     ),
     bug_in_function(
@@ -74,7 +74,7 @@ BUGS = (
         "if not file.pin_count:",
     ),
     bug_in_function(
-        "journal-left-not-rolled-back", "journal-kill", "a load does not roll back unfinished transactions",
+        "journal-unfinished-not-rolled-back", "journal-kill", "a load does not roll back unfinished transactions",
         "binlog/journal/lifecycle.py", "JournalLifecycle._roll_back",
         'self._end_transaction(Kind.ROLLBACK, tx_id, b"", b"")',
         "self._ledger.roll_back(tx_id, self._appender.file)",
@@ -87,17 +87,17 @@ BUGS = (
         "write_control(directory, moves)",
     ),
     bug_in_function(
-        "journal-sync-tried-again", "journal-faults", "a failed sync is retried, which does nothing",
+        "journal-sync-retried", "journal-faults", "a failed sync is retried, which does nothing",
         *COMMIT_WITH_A_SECOND_SYNC,
     ),
     bug_in_function(
-        "journal-found-bytes-believed", "journal-faults", "bytes of a failed sync are not written again",
+        "journal-unsynced-bytes-trusted", "journal-faults", "bytes of a failed sync are not written again",
         "binlog/journal/loading/loading.py", "Loading._rewrite",
         "file.write(read_at(file.fd, min(_CHUNK_BYTES, end - at), at, file.path), at)",
         "read_at(file.fd, min(_CHUNK_BYTES, end - at), at, file.path)",
     ),
     bug_in_function(
-        "journal-full-disk-for-ever", "journal-faults", "nothing is appended after a file could not be made",
+        "journal-full-disk-is-fatal", "journal-faults", "nothing is appended after a file could not be made",
         "binlog/journal/files/journal_files.py", "is_fatal",
         "return not isinstance(error, BinlogError) or isinstance(error, (PoisonedError, InternalError))",
         "return True",

@@ -41,7 +41,7 @@ BUGS = (
         "",
     ),
     bug_in_function(
-        "pagestore-answered-before-sync", "pagestore-power", "the log is never synced by commits",
+        "pagestore-acknowledged-before-sync", "pagestore-power", "the log is never synced by commits",
         *COMMIT_WITHOUT_SYNC,
     ),
     bug_in_function(
@@ -63,17 +63,17 @@ BUGS = (
         "pass",
     ),
     bug_in_function(
-        "pagestore-sync-tried-again", "pagestore-faults", "a failed sync is retried, which does nothing",
+        "pagestore-sync-retried", "pagestore-faults", "a failed sync is retried, which does nothing",
         *COMMIT_WITH_A_SECOND_SYNC,
     ),
     bug_in_function(
-        "pagestore-found-bytes-believed", "pagestore-faults", "pages are redone from a log that is not synced",
+        "pagestore-unsynced-bytes-trusted", "pagestore-faults", "pages are redone from a log that is not synced",
         "binlog/pagestore/recovery.py", "StoreFiles.__init__",
         "write_at(self.log_fd, memoryview(data)[: records.end], 0, path)",
         "",
     ),
     bug_in_function(
-        "pagestore-full-disk-for-ever", "pagestore-faults", "nothing works after a checkpoint had no space",
+        "pagestore-full-disk-is-fatal", "pagestore-faults", "nothing works after a checkpoint had no space",
         _LOG, "TransactionLog._begin_generation",
         "self._due = self.end - self._base + self._log_bytes // 2",
         "self._due = self.end - self._base + self._log_bytes // 2\nself.fail(error)",

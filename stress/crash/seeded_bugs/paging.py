@@ -24,7 +24,7 @@ BUGS = (
         "",
     ),
     bug_in_function(
-        "paging-commit-marker-forgotten", "paging-power", "a page's commit markers are not read",
+        "paging-commit-markers-ignored", "paging-power", "a page's commit markers are not read",
         "binlog/paging/store.py", "PagingStore.start",
         "page.marker_id, page.rolled_back = self._commit_markers.get(page.page_id, (0, None))",
         "page.marker_id = self._commit_markers.get(page.page_id, (0, None))[0]",
@@ -47,7 +47,7 @@ BUGS = (
         ),
     ),
     bug_in_function(
-        "paging-sync-tried-again", "paging-faults", "a failed sync is retried, which does nothing",
+        "paging-sync-retried", "paging-faults", "a failed sync is retried, which does nothing",
         "binlog/paging/addresses.py", "AddressFolder.sync_file",
         "with self.change:\n"
         "    sync(fd, path)",

@@ -20,7 +20,7 @@ from binlog.errors import BinlogError
 
 HANG_SECONDS = 20
 _FAILED = 3
-_SAID_BYTES = 1 << 16
+_OUTPUT_BYTES = 1 << 16
 
 
 class VictimProcess:
@@ -31,7 +31,7 @@ class VictimProcess:
     """
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        self._memory = mmap.mmap(-1, _SAID_BYTES)
+        self._memory = mmap.mmap(-1, _OUTPUT_BYTES)
         sys.stdout.flush()
         self.pid = os.fork()
         if self.pid == 0:
@@ -106,7 +106,7 @@ class VictimProcess:
         os._exit(_FAILED)
 
     def _set_output(self, text: str) -> None:
-        data = text.encode()[:_SAID_BYTES]
+        data = text.encode()[:_OUTPUT_BYTES]
         self._memory[: len(data)] = data
 
 

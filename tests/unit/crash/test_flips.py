@@ -93,7 +93,7 @@ def test_a_refusal_that_changes_something_is_found(
 ) -> None:
     def repair(path: Path, *, dry_run: bool = False) -> list[binlog.Repair]:
         (path / "00000001.idx").unlink()
-        raise CorruptError(path, 0, "planted", "refused")
+        raise CorruptError(path, 0, "test", "refused")
 
     monkeypatch.setattr(checker.binlog, "repair", repair)
     wrong = "\n".join(check_bit(intact_logs["header 1 of 1"], FILE, BELL, tmp_path))

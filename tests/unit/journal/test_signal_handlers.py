@@ -15,7 +15,7 @@ from binlog.journal.journal import Journal
 from binlog.journal.loading.loading import Loading
 from binlog.journal.options import Sync
 from tests.support.journals import ids, journal, reload
-from tests.support.signals import strike
+from tests.support.signals import signal_main_thread
 
 _CALLS: list[Callable[[Journal], object]] = [
     lambda opened: opened.append_add(2, 1, b"", sync=Sync.LATER),
@@ -82,7 +82,7 @@ def test_a_signal_handler_within_a_load_is_refused(tmp_path: Path, monkeypatch: 
     plain = Loading.loaded
 
     def struck(loading: Loading) -> object:
-        strike(signal.SIGUSR1)
+        signal_main_thread(signal.SIGUSR1)
         assert handler.ended.wait(20)
         return plain(loading)
 

@@ -18,8 +18,8 @@ from binlog.pagestore.transaction import State
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption, at_each_place
 from tests.support.pagestores import QUEUE, SMALL, peek, put
-from tests.support.signals import strike
-from tests.support.twice import AGAIN_SECONDS, raising_twice, swallowed
+from tests.support.repeated_interrupts import AGAIN_SECONDS, repeated_interrupts, swallowed
+from tests.support.signals import signal_main_thread
 
 
 @pytest.fixture
@@ -130,11 +130,11 @@ def test_an_opening_that_is_interrupted_twice_is_undone(tmp_path: Path, monkeypa
     plain = StoreFiles.__init__
 
     def struck(*arguments: Any) -> None:
-        strike(signal.SIGUSR1)
+        signal_main_thread(signal.SIGUSR1)
         plain(*arguments)
 
     before = descriptors_before()
-    with raising_twice() as twice:
+    with repeated_interrupts() as twice:
         for again_seconds in AGAIN_SECONDS:
             with monkeypatch.context() as patch:
                 patch.setattr(StoreFiles, "__init__", struck)

@@ -23,7 +23,7 @@ from binlog.storage.native import CommitGroup
 from tests.support.interruptions import Interruption, at_each_place
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered_messages
 from tests.support.queues import get_all
-from tests.support.signals import strike
+from tests.support.signals import signal_main_thread
 
 _BEFORE = numbered_messages(20)
 _DELIVERED = 200
@@ -334,11 +334,11 @@ def test_a_signal_handler_cannot_close_the_queue_during_its_sync(
     sync_file = addresses.sync
 
     def commit_struck(group: CommitGroup, fd: int, data: bytes, offset: int, path: str) -> None:
-        strike(signal.SIGUSR1)
+        signal_main_thread(signal.SIGUSR1)
         commit_at(group, fd, data, offset, path)
 
     def sync_struck(fd: int, path: str) -> None:
-        strike(signal.SIGUSR1)
+        signal_main_thread(signal.SIGUSR1)
         sync_file(fd, path)
 
     context.manager.drain()  # a sync of another thread would raise at any position

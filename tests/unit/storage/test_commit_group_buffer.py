@@ -16,7 +16,7 @@ from binlog.errors import PoisonedError, StateError
 from binlog.storage.files import check_commit
 from binlog.storage.handle import new_guard
 from binlog.storage.native import CommitGroup
-from tests.support.signals import strike
+from tests.support.signals import signal_main_thread
 
 
 class Log:
@@ -206,7 +206,7 @@ def test_a_signal_handler_runs_after_the_commit_that_its_thread_leads(log: Log) 
             time.sleep(0.2)  # the main thread leads, and waits for the guard
             waiting.start()
             time.sleep(0.1)
-            strike(signal.SIGALRM)
+            signal_main_thread(signal.SIGALRM)
             time.sleep(0.1)
 
     def join(*_: object) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from binlog.errors import StateError
 from binlog.storage.native import Monitor
-from tests.support.signals import interrupting, strike
+from tests.support.signals import interrupting, signal_main_thread
 
 _SECONDS = 0.05
 
@@ -59,7 +59,7 @@ def test_a_thread_that_holds_it_is_refused_instead_of_blocking() -> None:
 
 def test_an_interrupted_wait_takes_the_mutex_again_and_releases_it() -> None:
     monitor = Monitor()
-    struck = threading.Timer(_SECONDS, lambda: strike(signal.SIGUSR1))
+    struck = threading.Timer(_SECONDS, lambda: signal_main_thread(signal.SIGUSR1))
     with interrupting(signal.SIGUSR1):
         struck.start()
         with pytest.raises(KeyboardInterrupt), monitor:  # noqa: PT012
@@ -78,7 +78,7 @@ def test_an_interrupted_entry_does_not_take_the_mutex() -> None:
         with monitor:
             has_it.set()
             time.sleep(_SECONDS)  # by then the main thread waits for the mutex; there is no way to observe that
-            strike(signal.SIGUSR1)
+            signal_main_thread(signal.SIGUSR1)
             is_over.wait()
 
     holder = threading.Thread(target=hold)

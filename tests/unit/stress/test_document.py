@@ -124,7 +124,7 @@ def test_rows_are_chosen_by_name_and_by_family() -> None:
     assert [row.name for row in chosen(["durable-8", "flush"])] == ["durable-8", "flush"]
     assert [row.name for row in chosen(["durable"])] == [f"durable-{count}" for count in durable.PROCESSES]
     assert chosen([]) != []
-    with pytest.raises(ValueError, match="nonsense is none of the rows"):
+    with pytest.raises(ValueError, match="there is no row nonsense"):
         chosen(["durable", "nonsense"])
 
 

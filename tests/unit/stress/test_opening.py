@@ -32,7 +32,7 @@ def test_everything_is_in_the_log_until_the_store_is_opened(tmp_path: Path) -> N
 def test_a_store_that_lost_a_message_is_no_measurement(tmp_path: Path) -> None:
     path = tmp_path / "store"
     count = opening.kill_with_full_log(path)
-    with pytest.raises(AssertionError, match=f"{count} messages are there, of {count + 1}"):
+    with pytest.raises(AssertionError, match=f"{count} messages were found, of {count + 1}"):
         opening.seconds_to_open(path, count + 1)
 
 

@@ -98,7 +98,7 @@ def test_no_record_at_all_is_no_figure() -> None:
     def loop(work: Work) -> int:
         return 0
 
-    with pytest.raises(MeasureError, match="not one record"):
+    with pytest.raises(MeasureError, match="no record was written"):
         run_processes(opener(loop), processes=2, seconds=0.01, keep_waits=False)
 
 
@@ -107,7 +107,7 @@ def test_a_peer_that_holds_less_than_it_was_given_is_found(tmp_path: Path) -> No
     def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
         yield Prepared(opener(wait_for_stop), lambda: processes - 1)
 
-    with pytest.raises(MeasureError, match="2 records were written, and 1 are there"):
+    with pytest.raises(MeasureError, match="2 records were written, but 1 are stored"):
         measuring(prepare, processes=2)(tmp_path, 0.01)
 
 
@@ -133,7 +133,7 @@ def test_no_process_outlives_the_measuring_process(tmp_path: Path, number: signa
         assert process.returncode == -number
     else:
         assert process.returncode == 130
-        assert b"every process that it started has ended" in rest
+        assert b"all of its processes have ended" in rest
         assert list(tmp_path.iterdir()) == []
 
 

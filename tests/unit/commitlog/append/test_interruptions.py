@@ -16,8 +16,8 @@ from binlog.commitlog.append.flush_services import Pace
 from binlog.errors import PoisonedError
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption
+from tests.support.repeated_interrupts import swallowed
 from tests.support.stores import SMALL
-from tests.support.twice import swallowed
 from tests.support.waiting import until_dispatched
 
 _NOW = Retention(hours=-1.0, at_hour=(12 + 12) % 24, expire_ratio=2, force_ratio=2, full_ratio=2, pause_seconds=0.0)

@@ -19,7 +19,7 @@ from binlog.journal.options import Sync
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.failing import FailingCalls
 from tests.support.journals import SMALL, files, flip, ids, journal, records_in, reload
-from tests.support.signals import interrupting, strike
+from tests.support.signals import interrupting, signal_main_thread
 
 _CALLS = ("fdatasync", "fsync", "open", "link", "rename", "unlink", "listdir", "stat", "pread")
 # A load that also creates files.
@@ -115,7 +115,7 @@ def test_an_interrupted_close_is_completed_by_the_next_call(tmp_path: Path, monk
         plain = MaintenanceThread.stop
 
         def struck(thread: MaintenanceThread) -> None:
-            strike(signal.SIGUSR1)
+            signal_main_thread(signal.SIGUSR1)
             plain(thread)
 
         patch.setattr(MaintenanceThread, "stop", struck)

@@ -24,8 +24,8 @@ from binlog.storage.locking.directory_lock import DirectoryLock
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.interruptions import Interruption
 from tests.support.journals import SMALL, ids, journal, reload
-from tests.support.signals import interrupting, strike
-from tests.support.twice import AGAIN_SECONDS, Twice, raising_twice, swallowed
+from tests.support.repeated_interrupts import AGAIN_SECONDS, RepeatedInterrupt, repeated_interrupts, swallowed
+from tests.support.signals import interrupting, signal_main_thread
 
 _OPTIONS = replace(SMALL, files_min=4)
 
@@ -111,7 +111,7 @@ def test_a_load_interrupted_in_any_call_can_be_retried(
     plain = getattr(Loading, name)
 
     def struck(loading: Loading, *arguments: object) -> object:
-        strike(signal.SIGUSR1)
+        signal_main_thread(signal.SIGUSR1)
         return plain(loading, *arguments)
 
     opened = _started(folder)
@@ -137,7 +137,7 @@ def test_an_interrupted_load_reads_no_further(folder: Path, monkeypatch: pytest.
     def read_file(file: JournalFile) -> bytes:
         read.append(file)
         if len(read) == 2:
-            strike(signal.SIGUSR1)
+            signal_main_thread(signal.SIGUSR1)
         return plain(file)
 
     opened = _started(folder)
@@ -151,20 +151,22 @@ def test_an_interrupted_load_reads_no_further(folder: Path, monkeypatch: pytest.
 
 
 @pytest.fixture
-def twice() -> Iterator[Twice]:
-    with raising_twice() as handler:
+def twice() -> Iterator[RepeatedInterrupt]:
+    with repeated_interrupts() as handler:
         yield handler
 
 
 @pytest.mark.slow
 @swallowed
-def test_a_load_interrupted_twice_can_be_retried(folder: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_interrupted_twice_can_be_retried(
+    folder: Path, twice: RepeatedInterrupt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In one case the second exception comes before any cleanup has begun."""
     plain = JournalLifecycle._roll_back
 
     def struck(opened: JournalLifecycle, tx_ids: list[int]) -> None:
         plain(opened, tx_ids)
-        strike(signal.SIGUSR1)
+        signal_main_thread(signal.SIGUSR1)
 
     opened = _started(folder)
     before = descriptors_before()
@@ -181,11 +183,13 @@ def test_a_load_interrupted_twice_can_be_retried(folder: Path, twice: Twice, mon
 
 @pytest.mark.slow
 @swallowed
-def test_a_start_interrupted_twice_is_undone(tmp_path: Path, twice: Twice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_interrupted_twice_is_undone(
+    tmp_path: Path, twice: RepeatedInterrupt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = handle.DirectoryLock
 
     def struck(*arguments: Any) -> DirectoryLock:
-        strike(signal.SIGUSR1)
+        signal_main_thread(signal.SIGUSR1)
         return plain(*arguments)
 
     before = descriptors_before()

@@ -15,7 +15,7 @@ swallowed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableException
 AGAIN_SECONDS = [microseconds * 1e-6 for microseconds in range(5, 405, 5)]
 
 
-class Twice:
+class RepeatedInterrupt:
     """The handler, of SIGUSR1, which the test sends."""
 
     def __init__(self) -> None:
@@ -44,13 +44,13 @@ class Twice:
 
 
 @contextmanager
-def raising_twice() -> Iterator[Twice]:
+def repeated_interrupts() -> Iterator[RepeatedInterrupt]:
     """Install the handler within the block."""
-    twice = Twice()
+    repeated = RepeatedInterrupt()
     numbers = (signal.SIGUSR1, signal.SIGALRM)
-    before = [signal.signal(number, twice.handle) for number in numbers]
+    before = [signal.signal(number, repeated.handle) for number in numbers]
     try:
-        yield twice
+        yield repeated
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
