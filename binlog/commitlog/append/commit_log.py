@@ -118,7 +118,9 @@ class CommitLog:
             return file
         if size + BLANK.size > file.file_bytes:
             limit = file.file_bytes - BLANK.size
-            raise FullError(f"{size} bytes of messages; a file has {limit}", limit=limit, size=size)
+            raise FullError(
+                f"messages of {size} bytes do not fit in a file, which has room for {limit}", limit=limit, size=size
+            )
         if file.wrote:
             file.fill(_marker(file, file.wrote))
         return self.files.last_file()

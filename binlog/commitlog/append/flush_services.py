@@ -183,7 +183,7 @@ class GroupCommitService(FlushService):
         """Raises: PoisonedError; GoneError."""
         self._guard.check()
         if self._gone is not None:
-            raise GoneError(f"nothing more is appended: {self._gone}") from self._gone
+            raise GoneError(f"appends are refused: {self._gone}") from self._gone
 
     def appended(self, offset: int) -> None:
         """Wait until everything up to the offset is synced.
@@ -235,7 +235,7 @@ def _flush(queue: MappedFileQueue, least_pages: int, flushed: Callable[[], None]
 
 def _refuse(service: Service) -> None:
     if isinstance(service.failure, GoneError):
-        raise GoneError(f"nothing more is appended: {service.failure}") from service.failure
+        raise GoneError(f"appends are refused: {service.failure}") from service.failure
     if service.failure is not None:
-        raise PoisonedError(f"nothing more is appended: {service.failure}") from service.failure
+        raise PoisonedError(f"appends are refused: {service.failure}") from service.failure
     service.check()

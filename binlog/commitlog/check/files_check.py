@@ -24,7 +24,7 @@ def check_files(folder: str, *, unit_bytes: int, growing: bool) -> Iterator[Prob
         offset = mapped_file_offset(name)
         path = os.path.join(folder, name)
         if offset is None:
-            yield Problem(path, 0, "name", "not the name of a store's file; RocketMQ cannot open a folder with it")
+            yield Problem(path, 0, "name", "not the name of a store's file; RocketMQ cannot open the store with it")
         elif (size := _size(path)) is not None:
             found[offset] = size
     last = max(found, default=0)

@@ -77,7 +77,7 @@ class KeyIndexEntries:
         """Yield the entries of messages that still exist, in the order in which they were put."""
         for name in list_folder(self.folder):
             if not is_index_name(name):
-                text = "not the name of a key index file; RocketMQ cannot open a folder with it"
+                text = "not the name of a key index file; RocketMQ cannot open the store with it"
                 self._problems.append(Problem(os.path.join(self.folder, name), 0, "name", text))
         names = [] if self._reader is None else self._reader.names()
         for name in names:

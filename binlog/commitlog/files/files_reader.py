@@ -62,7 +62,7 @@ class FilesReader:
 
     def file_bytes(self, offset: int) -> int:
         """Return the size of the file that starts at `offset`.  Raises: NotFoundError."""
-        with own_errors(self.folder, "asking for sizes"):
+        with own_errors(self.folder, "reading the size"):
             return os.fstat(self._descriptor(offset)).st_size
 
     def start_of(self, offset: int) -> int:
@@ -85,7 +85,7 @@ class FilesReader:
 
     def disk_bytes(self, start: int) -> int:
         """Return how many bytes of disk space a file takes.  Raises: NotFoundError."""
-        with own_errors(self.folder, "asking for sizes"):
+        with own_errors(self.folder, "reading the size"):
             return 512 * os.fstat(self._descriptor(start)).st_blocks
 
     def skip_hole(self, offset: int) -> int:

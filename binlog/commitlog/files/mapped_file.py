@@ -103,7 +103,7 @@ class MappedFile:
         if found == 0:
             self._create(fd)
         elif found != self.file_bytes:
-            raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, and not {self.file_bytes}")
+            raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, not {self.file_bytes}")
         elif self._ahead_bytes is None and status.st_blocks * _BLOCK_BYTES < self.file_bytes:
             # Only if blocks are missing: fallocate changes the modification time, by which retention chooses files.
             allocate(fd, 0, self.file_bytes, self.path)
@@ -160,7 +160,7 @@ class MappedFile:
     @property
     def modified(self) -> float:
         """Return the modification time, in seconds since 1970 UTC."""
-        with self._file.open() as fd, own_errors(self.path, "asking for its times"):
+        with self._file.open() as fd, own_errors(self.path, "reading its times"):
             return os.fstat(fd).st_mtime
 
     def append(self, data: bytes | bytearray | memoryview) -> bool:

@@ -126,7 +126,7 @@ class MappedFileQueue:
         for offset in offsets:
             if self._empty(offset):
                 path = os.path.join(self.folder, mapped_file_name(offset))
-                raise CorruptError(path, 0, "file_bytes", f"the file has 0 bytes, and not {self.file_bytes}")
+                raise CorruptError(path, 0, "file_bytes", f"the file has 0 bytes, not {self.file_bytes}")
             file = self._open(offset)
             file.mark_full()
             self._files = (*self._files, file)
@@ -139,7 +139,7 @@ class MappedFileQueue:
         return os.path.join(self._name, mapped_file_name(offset))
 
     def _empty(self, offset: int) -> bool:
-        with own_errors(self.folder, "asking for sizes"):
+        with own_errors(self.folder, "reading the size"):
             return os.stat(self._file_name(offset), dir_fd=self._directory.fd).st_size == 0
 
     def _open(self, offset: int, buffer: Buffer | None = None) -> MappedFile:
@@ -168,7 +168,7 @@ class MappedFileQueue:
             with self.guard:  # so that a leader sees the list of files and its group change together
                 return self.last_file(offset)
         if self._generation != fork_generation():
-            raise StateError(f"{self.folder} is the parent process's to write")
+            raise StateError(f"{self.folder} belongs to the parent process, and only that may append")
         with self._making:  # waits for a file that `allocate_next` is creating
             start = self._files[-1].end if self._files else offset - offset % self.file_bytes
             next_file, self._next_file = self._next_file, None

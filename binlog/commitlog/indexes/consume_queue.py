@@ -267,7 +267,9 @@ class ConsumeQueues:
         if found is not None:
             return found
         if not is_topic(topic) or queue_id < 0:
-            raise CorruptError(self._path, 0, "topic", f"queue {queue_id} of the topic {topic!r} can have no folder")
+            raise CorruptError(
+                self._path, 0, "topic", f"the topic {topic!r} with queue {queue_id} cannot have a folder"
+            )
         with self._mutex:
             folder = self._folder
             for name in (topic, str(queue_id)):

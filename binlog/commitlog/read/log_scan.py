@@ -1,6 +1,6 @@
 """Scans of a commit log from another process: its messages in order, and its end.
 
-RocketMQ publishes no end of its log, so a reader must find it.  RocketMQ cuts off a damaged end by writing over it:
+RocketMQ publishes no end of its log, so a reader must find it.  RocketMQ cuts off a damaged end by resuming before it:
 later valid messages stay in the file, and the queues and the key index still lead to them.  Without an owner's sidecar,
 a reader must therefore walk through the last file.
 """

@@ -153,7 +153,9 @@ class Transactions:
         size = len(half.body) + len(half.properties) + _COMMIT_BYTES
         limit = self._log.files.file_bytes
         if size > limit:
-            raise FullError(f"a commit of {size} bytes; a file has {limit}", limit=limit, size=size)
+            raise FullError(
+                f"a commit of {size} bytes does not fit in a file, which has room for {limit}", limit=limit, size=size
+            )
         if len(half.properties) + _COMMIT_PROPERTIES_BYTES > PROPERTIES_BYTES_MAX:
             raise ValueError(f"properties of {len(half.properties)} bytes are too long, because a commit adds to them")
 
