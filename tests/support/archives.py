@@ -15,16 +15,16 @@ FRAME_BYTES = 4096
 
 
 def small_frames(monkeypatch: pytest.MonkeyPatch, frame_bytes: int = FRAME_BYTES) -> None:
-    """Have archives made with frames of so many bytes."""
+    """Make archives with frames of this size."""
     monkeypatch.setattr("binlog.log.archive.archive_building.frame_bytes_for", lambda _: frame_bytes)
 
 
 def fill(log: Path, *, files: int = 3, records: int = 200, seed: int = 0) -> list[bytes]:
-    """A log of closed files, and an open one with one record; all records."""
+    """Write a log of closed files and an open one with one record; return all records."""
     given: list[bytes] = []
     with Writer(log) as writer:
         for number in range(files):
-            # Some groups that were synced, of different sizes, so that ranges of the index end in many places.
+            # Some synced groups of different sizes, so that ranges of the index end in many places.
             for group in range(40):
                 some = [b"%d %d %d " % (seed, number, group) * (index % 17) for index in range(records // 40)]
                 writer.append_many(some, mode=Mode.SYNC if group % 2 else Mode.FLUSH)
@@ -39,7 +39,7 @@ def archive_path(log: Path, number: int = 1) -> Path:
 
 
 def frames_of(path: Path) -> list[tuple[int, int, int]]:
-    """Where each frame of records lies in an archive, where it starts in the log file, and where it ends there.
+    """Return the place of each frame of records in an archive, and its start and end in the log file.
 
     Read with nothing but `struct`.
     """
@@ -54,17 +54,17 @@ def frames_of(path: Path) -> list[tuple[int, int, int]]:
 
 
 def archived(log: Path, **options: object) -> list[int]:
-    """Archive; the numbers of the files that were."""
+    """Archive, and return the numbers of the archived files."""
     done = binlog.archive(log, **options)  # type: ignore[arg-type]
     assert [each.problem for each in done] == [None] * len(done)
     return [each.number for each in done]
 
 
 def names(log: Path) -> list[str]:
-    """What lies in a log's directory, but for what is hidden."""
+    """Return the names in a log's directory, without the hidden ones."""
     return sorted(path.name for path in log.iterdir() if not path.name.startswith("."))
 
 
 def unpacked(path: Path) -> bytes:
-    """What zstd makes of an archive."""
+    """Decompress an archive with zstd."""
     return zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()

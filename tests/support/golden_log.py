@@ -1,8 +1,8 @@
-"""Logs as version 1 of the log file and version 2 of the index lay them out, kept byte for byte in an archive.
+"""Logs in version 1 of the log file and version 2 of the index, kept byte for byte in an archive.
 
 `python -m tests.support.golden_log` makes it.  When the format gets a new version, make another one beside it, and keep
-this one.  The logs are those of stress/crash/flips/logs.py: with archives; with a turn that is named and not recorded;
-with an ingest of which one of two files is placed; with a range that was set aside.
+this one.  The logs are those of stress/crash/flips/logs.py: with archives; with a producer batch that is
+named and not recorded; with an ingest that has placed one of two files; with a quarantined range.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Indexes of logs for tests: read without our code, and held against the records."""
+"""Indexes of logs for tests: read without our code, and compared with the records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from binlog.format.checksums import crc32c
 
 
 class Entry(NamedTuple):
-    """One entry, as it lies in the file."""
+    """One entry of the file."""
 
     sequence: int
     offset: int
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
 
 
 def index_entries(log: Path, number: int = 1) -> list[Entry]:
-    """The entries of one file's index, whatever they say."""
+    """Read the entries of one file's index, correct or not."""
     data = (log / f"{number:08d}.idx").read_bytes()
     assert data[:16] == struct.pack(">8sHHI", b"BINLOGIX", 2, 0, number)
     assert data[16:32] == (log / f"{number:08d}.dat").read_bytes()[32:48]

@@ -1,4 +1,4 @@
-"""Logs for tests: read without our code, made as another program makes them, and checked when a test ends."""
+"""Logs for tests: read without our code, written as another program writes them, and checked after each test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from binlog.errors import NotFoundError
 
 
 def raw_records(path: Path) -> list[bytes]:
-    """The records of one file of ours, read with nothing but `struct`."""
+    """Read the records of one file of ours with nothing but `struct`."""
     data = path.read_bytes()
     tail = struct.unpack_from(">Q", data, 8)[0]
     at, records = 256, []
@@ -26,19 +26,19 @@ def raw_records(path: Path) -> list[bytes]:
 
 
 def all_raw_records(directory: Path) -> list[bytes]:
-    """The records of every file of ours in a log, in order."""
+    """Read the records of every file of ours in a log, in order."""
     return [record for path in sorted(directory.glob("*.dat")) for record in raw_records(path)]
 
 
 def frame_all(records: Iterable[bytes]) -> bytes:
-    """Records as they lie in a file, one after the other."""
+    """Frame records as in a file, one after the other."""
     return b"".join(struct.pack(">I", len(record)) + record for record in records)
 
 
 def jpos_file(
     directory: Path, records: Iterable[bytes], *, number: int = 1, status: int = 0, next_number: int = 0
 ) -> Path:
-    """A file as the jPOS BinLog makes it: zeros in 24..247, the first record at 248."""
+    """Write a file as the jPOS BinLog does: zeros in 24..247, the first record at 248."""
     body = frame_all(records)
     header = struct.pack(">IHHQII", 252, 1, status, 248 + len(body), number, next_number)
     path = directory / f"{number:08d}.dat"
@@ -47,7 +47,7 @@ def jpos_file(
 
 
 def name_next_file_only(log: Path, aside: Path) -> None:
-    """Leave what a cutover from file 1 leaves that died right after it named file 2.  aside: a place for a copy."""
+    """Put a log into the state of a cutover from file 1 that died after it named file 2.  aside: a place for a copy."""
     shutil.copytree(log, aside)
     with binlog.Writer(aside) as ahead:
         ahead.cutover()
@@ -55,12 +55,12 @@ def name_next_file_only(log: Path, aside: Path) -> None:
 
 
 def job(writer: int, sequence: int, size: int = 40) -> bytes:
-    """A record that tells who wrote it and as which of its own."""
+    """Make a record with the number of its writer and its sequence."""
     return json.dumps({"writer": writer, "sequence": sequence}).encode().ljust(size)
 
 
 def jobs_by_writer(records: Iterable[bytes]) -> dict[int, list[int]]:
-    """The sequences of each writer's records, in the order in which they lie in the log."""
+    """Return the sequences of each writer's records, in the order of the log."""
     found: dict[int, list[int]] = {}
     for record in records:
         values = json.loads(record)
@@ -69,13 +69,13 @@ def jobs_by_writer(records: Iterable[bytes]) -> dict[int, list[int]]:
 
 
 def read_all(path: Path) -> list[bytes]:
-    """Every record that a reader of ours finds."""
+    """Read every record with a reader of ours."""
     with binlog.Reader(path) as reader:
         return [entry.data for entry in reader]
 
 
 def problems_so_far(path: Path) -> list[binlog.Problem]:
-    """What `check` finds; nothing where no process has come as far as to begin a log."""
+    """Return the problems that `check` finds; none if no process has begun a log yet."""
     try:
         return binlog.check(path)
     except NotFoundError:
