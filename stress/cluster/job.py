@@ -53,12 +53,12 @@ class Watch:
     def _run(self) -> None:
         before = None
         while not self._end.wait(_LOOK_SECONDS):
-            now = self._look()
+            now = self._count_rows()
             if now is not None and now != before:
                 send(progress=now)
                 before = now
 
-    def _look(self) -> dict[str, int] | None:
+    def _count_rows(self) -> dict[str, int] | None:
         stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
         known = [stage for stage in stages if stage is not None]
         for stage in known:

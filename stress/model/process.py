@@ -102,7 +102,7 @@ class Process:
 
     def append_batch(self, request: Request, turn: int) -> None:
         """Session.append_batches, as a producer batch."""
-        self._run(lambda file: self._append_turn(file, request, turn))
+        self._run(lambda file: self._append_producer_batch(file, request, turn))
 
     def sync(self) -> None:
         """Session.drain with confirm."""
@@ -124,7 +124,7 @@ class Process:
             raise InternalError("the file takes no commit right after its recovered")
         commit_staged(self._world, file, self.area, own=own, ring=self.ring)
 
-    def _append_turn(self, file: OpenFile, request: Request, turn: int) -> None:
+    def _append_producer_batch(self, file: OpenFile, request: Request, turn: int) -> None:
         """Session._is_in_log and WritableFile.append_together."""
         world, producers = self._world, self._producers(file)
         producers.resolve_intents(file.header(), file, file.path)

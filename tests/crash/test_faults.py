@@ -59,7 +59,7 @@ def test_a_cutover_on_a_disk_that_took_no_mark_of_its_failure_reported_nothing(t
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [16, 17, 18])
 def test_an_append_after_an_ingest_that_could_not_be_recorded_was_an_internal_error(tmp_path: Path, first: int) -> None:
-    _holds(tmp_path, "drafts", "WRITE ENOSPC", first)
+    _holds(tmp_path, "ingest", "WRITE ENOSPC", first)
 
 
 @pytest.mark.slow
@@ -67,4 +67,4 @@ def test_an_append_after_an_ingest_that_could_not_be_recorded_was_an_internal_er
     ("fault", "first"), [("OPEN ENOSPC", 24), ("LINK ENOSPC", 4), ("UNLINK EIO", 0), ("UNLINK EIO", 5)]
 )
 def test_external_files_with_an_unknown_outcome_join_the_log(tmp_path: Path, fault: str, first: int) -> None:
-    _holds(tmp_path, "drafts", fault, first)
+    _holds(tmp_path, "ingest", fault, first)

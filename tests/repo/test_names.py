@@ -20,7 +20,7 @@ _BANNED = {
     r"Succession|succession": "OpenFileFinder",
     r"\w*orphans?": "resolve_dead_leader",
     r"late|LateRecords": "AfterCloseRecords",
-    r"chain|good_end": "record_walk, last_whole_record_end",
+    r"good_end": "last_whole_record_end",
     r"vouched": "opened_before_unconfirmed",
     r"KnownHeader|known_header|bell_before": "HeaderCache, doorbell_at_previous_read",
     r"narrow|forward|Stretch": "narrow_range, limit_range, TimedBatch",
@@ -38,13 +38,16 @@ _BANNED = {
     r"negated?|outlasts": "tombstones_for, must_outlive",
     r"Survivors?|survivors|pieces_of|odd_records": "LiveRecords, output_records, missing_records",
     r"Found|found": "RawBatch, message_view",
-    r"pick|many|brief|pairs|wake_c": "message_select, record_framing, gil_held, pair_tuple",
     r"News|Settled|Lost|to_wait|went_on|own_queue": "ReaderState, VerifiedExtent, DamagedRanges, park",
     r"sift|Sifted|sifting|PageSettling|found_pages|Parked": "deliverable, CommitMarkers, page_recovery, Closable",
     r"aside|when_seen|other_machine": "task_output, shared_fs",
     r"\w*[sS]egment(?!s?_end)\w*": "StagingArea",
     r"Mortal|Crew|Strike|planted|drafting": "VictimProcess, WorkerPool, Injection, seeded_bugs",
     r"GivenError|warn_appends|uncounted": "CallerError, ...",
+}
+_BANNED_FILES = {
+    r"pick|many|brief|pairs|wake|found": "message_select, record_framing, gil_held, pair_tuple, wait_and_read, ...",
+    r"once|chain|place|parts|life|runs|pieces|kept": "producers, record_walk, position, ranges, lifecycle, ...",
 }
 _banned = {re.compile(pattern): instead for pattern, instead in _BANNED.items()}
 
@@ -59,7 +62,13 @@ def _names(path: str, source: str) -> Iterator[str]:
 
 
 def _wrong(sources: Mapping[str, str]) -> list[str]:
-    return [
+    files = [
+        f"{path}: use {instead}"
+        for path in sources
+        for pattern, instead in _BANNED_FILES.items()
+        if re.fullmatch(pattern, PurePath(path).stem)
+    ]
+    return files + [
         f"{path}: {name}: use {instead}"
         for path, source in sources.items()
         for name in _names(path, source)

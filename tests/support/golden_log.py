@@ -60,7 +60,11 @@ def main() -> None:
 
 
 def _about(intact: IntactLog) -> list[object]:
-    return [[record.decode() for record in intact.records], [record.decode() for record in intact.later], intact.turn]
+    return [
+        [record.decode() for record in intact.records],
+        [record.decode() for record in intact.later],
+        intact.sequence,
+    ]
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

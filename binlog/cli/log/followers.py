@@ -147,7 +147,7 @@ class Followers:
         seconds_max: how long to count records in this call; the next call continues.
         """
         deadline = None if seconds_max is None else time.monotonic() + seconds_max
-        names = self._found()
+        names = self._position_files()
         for gone in self._counters.keys() - names.keys():
             self._counters.pop(gone).close()
         return [self._lag(path, name, log, deadline) for path, name in names.items()]
@@ -158,7 +158,7 @@ class Followers:
             counter.close()
         self._counters.clear()
 
-    def _found(self) -> dict[str, str]:
+    def _position_files(self) -> dict[str, str]:
         """Return the name to show for each path."""
         found = {path: path for path in self._paths}
         known = {os.path.abspath(path) for path in self._paths}

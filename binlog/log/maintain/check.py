@@ -114,7 +114,7 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
         yield from _check_renamed(directory)
     if only in (None, last):
         yield from _check_ingest(directory)
-        yield from _check_turns(directory)
+        yield from _check_producers(directory)
 
 
 def _check_ingest(directory: LogDirectory) -> Iterator[Problem]:
@@ -127,7 +127,7 @@ def _check_ingest(directory: LogDirectory) -> Iterator[Problem]:
         yield Problem(directory.file_path(INGEST_FILE), 0, "ingest", FLIPPED)
 
 
-def _check_turns(directory: LogDirectory) -> Iterator[Problem]:
+def _check_producers(directory: LogDirectory) -> Iterator[Problem]:
     for name, error in damaged_producer_files(directory).items():
         path = directory.file_path(name)
         yield Problem(path, 0, "producer", FLIPPED) if error is None else problem_of(error, path)

@@ -28,7 +28,7 @@ class WantedMessages(Filters):
         topic, queue_id = queue
         return self.allows("topic", topic) and self.allows("queue_id", queue_id)
 
-    def narrow(self, store: ColumnReader, queue: Queue, indexes: range) -> range:
+    def narrow_range(self, store: ColumnReader, queue: Queue, indexes: range) -> range:
         """Return the part of a range of queue offsets that may be wanted."""
         start, stop = indexes.start, indexes.stop
         lowest, highest = self.of("queue_offset")
@@ -87,7 +87,9 @@ def plan(options: StoreReadOptions, wanted: WantedMessages) -> list[Task[QueueRa
             part
             for queue in existing
             if wanted.may_match(queue)
-            and (part := queue_range(store, queue, wanted.narrow(store, queue, range(starts[queue], ends[queue]))))
+            and (
+                part := queue_range(store, queue, wanted.narrow_range(store, queue, range(starts[queue], ends[queue])))
+            )
         ]
     return divide(ranges, options)
 

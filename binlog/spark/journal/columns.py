@@ -102,7 +102,7 @@ class _Records(NamedTuple):
     part: FilePart
     bodies: list[bytes] | None
 
-    def found(self, column: str) -> pa.Array:
+    def source_column(self, column: str) -> pa.Array:
         """Return the values that a row's column is made from."""
         return self.rows.column(_MADE_OF.get(column, column))
 
@@ -155,19 +155,22 @@ def _of_file(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
 
 
 def _as_found(records: _Records, column: str, _: pa.DataType) -> pa.Array:
-    return records.found(column)
+    return records.source_column(column)
 
 
 def _of_some_kinds(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
-    return pc.if_else(records.has_value(column), records.found(column).cast(kind), pa.scalar(None, kind))
+    return pc.if_else(records.has_value(column), records.source_column(column).cast(kind), pa.scalar(None, kind))
 
 
 def _named(records: _Records, column: str, kind: pa.DataType) -> pa.Array:
-    return _NAME_ARRAYS[column].take(records.found(column))
+    return _NAME_ARRAYS[column].take(records.source_column(column))
 
 
 def _transaction_state(records: _Records, _: str, __: pa.DataType) -> pa.Array:
-    both = pc.add(pc.multiply(records.found("kind").cast(pa.int32()), BYTES), records.found("state").cast(pa.int32()))
+    both = pc.add(
+        pc.multiply(records.source_column("kind").cast(pa.int32()), BYTES),
+        records.source_column("state").cast(pa.int32()),
+    )
     return _TRANSACTION_STATES.take(both)
 
 

@@ -25,7 +25,7 @@ class WantedRecords(Filters):
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("number", "offset", "sequence", "time")
 
-    def narrow(self, path: str, number: int, start: int, end: int) -> tuple[int, int]:
+    def narrow_range(self, path: str, number: int, start: int, end: int) -> tuple[int, int]:
         """Return the part of a range of a file that can contain wanted records."""
         offsets, sequences, times = (self.of(column) for column in ("offset", "sequence", "time"))
         if offsets == sequences == times == ANY:
@@ -87,7 +87,7 @@ def narrowed(part: FileRange, wanted: WantedRecords) -> FileRange | None:
         return None
     if is_url(part.path):
         return part  # the index would have to be read over the network
-    start, end = wanted.narrow(part.path, part.number, part.start, part.end)
+    start, end = wanted.narrow_range(part.path, part.number, part.start, part.end)
     return replace(part, start=start, end=end) if start < end else None
 
 

@@ -46,7 +46,7 @@ class RangesReader(TaskReader[FileRange]):
 
     def _read(self, part: FileRange, schema: pa.Schema, parser: RecordParser | None) -> Iterator[pa.RecordBatch]:
         source = redacted(part.path) if is_url(part.path) else part.path
-        for found in self._found(part):
+        for found in self._read_range(part):
             if isinstance(found, TimedBatch):
                 yield record_batch(found, source, self._fields, schema, parser)
             elif self._options.permissive:
@@ -54,7 +54,7 @@ class RangesReader(TaskReader[FileRange]):
             else:
                 raise found.error
 
-    def _found(self, part: FileRange) -> Iterator[TimedBatch | Damage]:
+    def _read_range(self, part: FileRange) -> Iterator[TimedBatch | Damage]:
         read = partial(read_range, record_bytes_max=self._options.record_bytes_max)
         if is_url(part.path):
             return read_remote(part, partial(read, planned_on=this_machine()))  # the copy is local and complete

@@ -142,7 +142,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
         wait_for_files(written)
         with open_writer(self._options) as writer:
             if self._options.source is None:
-                writer.ingest(_drafts(written))
+                writer.ingest(_external_files(written))
             else:
                 append_task_output(writer, written, source=self._options.source, turn=self._options.turn)
         remove_task_output(written)
@@ -163,7 +163,7 @@ def append_task_output(writer: Writer, written: Sequence[Written], *, source: st
     Raises: StateError if the log has this batch with another number of records: then the producer has lost its
     position, and it is unknown which of its records are in the log.
     """
-    appended = writer.ingest(_drafts(written), producer=source, sequence=turn)
+    appended = writer.ingest(_external_files(written), producer=source, sequence=turn)
     last = writer.last_producer_batch(source)
     if appended is None and last is not None and last.sequence == turn:
         count = sum(each.draft.record_count for each in written if each.draft is not None)
@@ -194,7 +194,7 @@ def _batches(values: pa.Array, column: str) -> Iterator[Batch]:
         at = end
 
 
-def _drafts(written: Sequence[Written]) -> list[ExternalFile]:
+def _external_files(written: Sequence[Written]) -> list[ExternalFile]:
     """Return the files of all tasks, in the order of the tasks.  Raises: AccessError, CorruptError, FullError."""
     folder = next((each.folder for each in written), "")
     drafts = [each.draft for each in written if each.draft is not None]

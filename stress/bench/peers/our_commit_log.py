@@ -129,11 +129,11 @@ def finding(ask: Ask) -> Measure:
         filled = _filled(directory.parent, int(seconds * MESSAGES_A_SECOND))
 
         def loop(store: MessageStore) -> Loop:
-            def look(number: int) -> None:
+            def read_one(number: int) -> None:
                 if ask(store, filled, number) != filled.offsets[number]:
                     raise MeasureError(f"message {number} was not found")
 
-            return ask_loop(look, filled.count)
+            return ask_loop(read_one, filled.count)
 
         prepare = preparing(lambda _: MessageStore(filled.folder, StoreOptions(flush=Flush.ASYNC)), loop)
         return waiting(prepare, processes=1)(directory, seconds)

@@ -47,7 +47,7 @@ class Figures:
         return Sample(self._found.pop(what), None)
 
 
-def in_turns() -> Figures:
+def alternating() -> Figures:
     """Put one, get one and acknowledge it; the next opening finds exactly those that waited."""
 
     def loop(queue: Queue) -> Loop:

@@ -26,7 +26,7 @@ def sync_name(threads: int) -> str:
 
 def rows() -> list[Row]:
     """Return all rows."""
-    return [*(_synced(threads) for threads in THREADS), _later(), _load()]
+    return [*(_synced(threads) for threads in THREADS), _not_waited_for(), _load()]
 
 
 def _synced(threads: int) -> Row:
@@ -48,7 +48,7 @@ def _synced(threads: int) -> Row:
     )
 
 
-def _later() -> Row:
+def _not_waited_for() -> Row:
     return Row(
         name=LATER,
         title=f"Journal, adds of {BODY_BYTES} bytes without waiting, 1 thread, until the last one is on the disk",

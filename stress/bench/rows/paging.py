@@ -21,7 +21,7 @@ _WAITING = f"{our_queue.WAITING_BYTES >> 20} MiB of older ones wait in pages"
 
 def rows() -> list[Row]:
     """Return all rows."""
-    turns, many = our_queue.in_turns(), our_queue.many()
+    alternating_figures, many = our_queue.alternating(), our_queue.many()
     return [
         Row(
             name=RATE,
@@ -32,7 +32,7 @@ def rows() -> list[Row]:
                 Contestant(
                     name=OURS,
                     how="`Queue.put`, `get` and `ack` in `Mode.FLUSH`, in turns; each message is read from its page.",
-                    measure=turns.rate(),
+                    measure=alternating_figures.rate(),
                 ),
                 Contestant(
                     name=LOG,
@@ -41,7 +41,9 @@ def rows() -> list[Row]:
                 ),
             ),
         ),
-        _memory(MEMORY, f"such a queue, above that with an empty one; {_WAITING}", _BYTES_A_SECOND, turns),
+        _memory(
+            MEMORY, f"such a queue, above that with an empty one; {_WAITING}", _BYTES_A_SECOND, alternating_figures
+        ),
         Row(
             name=MANY,
             title=f"A queue of {_MANY}: all are put, not synced, then all got and acknowledged",

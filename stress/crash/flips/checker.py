@@ -65,23 +65,23 @@ class Checker:
         self._all_there(f"reading {when}", later=True)
         rules = {problem.rule for problem in self._check(f"checking {when}")}
         self._require(rules == self._intact.rules, f"checking {when}: {sorted(rules)}")
-        error = self._refused(f"appending {when}", lambda: self._append_and_take_turns(when))
+        error = self._refused(f"appending {when}", lambda: self._append_and_produce(when))
         self._require(error is None, f"appending {when}: {error}")
         self._all_there(f"reading {when}, and an append", later=True)
 
-    def _append_and_take_turns(self, when: str) -> None:
+    def _append_and_produce(self, when: str) -> None:
         """Check that the last producer batch is not appended again, and the next one is."""
-        turn = self._intact.turn
+        sequence = self._intact.sequence
         with self._writer() as writer:
             writer.append(b"appended after a repair")
             self._appended.append(b"appended after a repair")
-            if turn is None:
+            if sequence is None:
                 return
             last = writer.last_producer_batch(SOURCE)
-            self._require(last is not None and last.sequence == turn, f"the last producer batch {when}: {last}")
-            again = writer.append_idempotent([Batch.from_records([b"again"])], producer=SOURCE, sequence=turn)
+            self._require(last is not None and last.sequence == sequence, f"the last producer batch {when}: {last}")
+            again = writer.append_idempotent([Batch.from_records([b"again"])], producer=SOURCE, sequence=sequence)
             self._require(again is None, f"a producer batch is appended twice {when}")
-            taken = writer.append_idempotent([Batch.from_records([b"next"])], producer=SOURCE, sequence=turn + 1)
+            taken = writer.append_idempotent([Batch.from_records([b"next"])], producer=SOURCE, sequence=sequence + 1)
             self._require(taken is not None, f"a producer batch is not appended {when}")
             self._appended.append(b"next")
 
@@ -114,7 +114,7 @@ class Checker:
         def append() -> None:
             with self._writer() as writer:
                 writer.append(record)
-                if self._intact.turn is not None:
+                if self._intact.sequence is not None:
                     self._check_last_batch(when, writer)
 
         if self._refused(when, append) is not None:
@@ -129,7 +129,9 @@ class Checker:
             self._require(self._intact.promise is not Promise.READ, f"{when}: the last producer batch is not known")
             return
         sequence = None if last is None else last.sequence
-        self._require(sequence == self._intact.turn, f"{when}: the last producer batch is {sequence}, without an error")
+        self._require(
+            sequence == self._intact.sequence, f"{when}: the last producer batch is {sequence}, without an error"
+        )
 
     def _writer(self) -> Writer:
         return Writer(self._log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS)

@@ -53,7 +53,7 @@ class IntactLog:
     targets: dict[str, list[range]]
     records: list[bytes]
     later: list[bytes] = field(default_factory=list)
-    turn: int | None = None
+    sequence: int | None = None
     acknowledged: int | None = None
     rules: frozenset[str] = frozenset()
 
@@ -156,39 +156,41 @@ def _index(name: str, log: Path, *, files: int, number: int) -> IntactLog:
     return IntactLog(name, Promise.READ, found, _whole(found, f"{number:08d}.idx"), records)
 
 
-def _turn_records(turn: int) -> list[bytes]:
-    return [b"turn %d" % turn, b"of two records" * turn]
+def _turn_records(sequence: int) -> list[bytes]:
+    return [b"turn %d" % sequence, b"of two records" * sequence]
 
 
-def _append_turn(writer: Writer, turn: int) -> None:
-    writer.append_idempotent([Batch.from_records(_turn_records(turn))], producer=SOURCE, sequence=turn)
+def _append_producer_batch(writer: Writer, sequence: int) -> None:
+    writer.append_idempotent([Batch.from_records(_turn_records(sequence))], producer=SOURCE, sequence=sequence)
 
 
 def _turn(name: str, log: Path, *, files: int, dies: str) -> IntactLog:
     """Append producer batch 1, then let a process die in batch 2, unless `dies` is "none"."""
     records = _fill(log, files) + _turn_records(1)
     with Writer(log, prepare_bytes=PREPARE_BYTES) as writer:
-        _append_turn(writer, 1)
-    turn = 1
+        _append_producer_batch(writer, 1)
+    sequence = 1
     if dies == "named":  # published, but not recorded yet
-        _die(log, Producers, "finish", lambda writer: _append_turn(writer, 2))
-        records, turn = records + _turn_records(2), 2
+        _die(log, Producers, "finish", lambda writer: _append_producer_batch(writer, 2))
+        records, sequence = records + _turn_records(2), 2
     elif dies == "written":  # written, but not published
-        _die(log, WritableFile, "_require", lambda writer: _append_turn(writer, 2))
+        _die(log, WritableFile, "_require", lambda writer: _append_producer_batch(writer, 2))
     found = _read(log)
     targets = _whole(found, *(each for each in found if ".producer" in each))
-    return IntactLog(name, Promise.READ, found, targets, records, turn=turn)
+    return IntactLog(name, Promise.READ, found, targets, records, sequence=sequence)
 
 
 def _turn_header(name: str, log: Path, *, files: int) -> IntactLog:
     """Make a log with an intent to resolve in the header of its open file."""
     made = _turn(name, log, files=files, dies="written")
-    return IntactLog(name, Promise.REPAIRED, made.files, _headers(f"{files:08d}.dat"), made.records, turn=made.turn)
+    return IntactLog(
+        name, Promise.REPAIRED, made.files, _headers(f"{files:08d}.dat"), made.records, sequence=made.sequence
+    )
 
 
-def _append_drafts(log: Path, turn: int, writer: Writer) -> None:
-    drafts = [draft_of(log / "aside", Batch.from_records([record])) for record in _turn_records(turn)]
-    writer.ingest(drafts, producer=SOURCE, sequence=turn)
+def _ingest_external_files(log: Path, sequence: int, writer: Writer) -> None:
+    drafts = [draft_of(log / "aside", Batch.from_records([record])) for record in _turn_records(sequence)]
+    writer.ingest(drafts, producer=SOURCE, sequence=sequence)
 
 
 _INGEST_DEATHS: dict[str, tuple[object, str, int, int]] = {
@@ -204,7 +206,7 @@ def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> In
     """Let a process die in the middle of producer batch 1, of two external files."""
     records = _fill(log, files)
     owner, call, times, seen = _INGEST_DEATHS[dies]
-    _die(log, owner, call, partial(_append_drafts, log, 1), times=times)
+    _die(log, owner, call, partial(_ingest_external_files, log, 1), times=times)
     found = _read(log)
     drafts = _turn_records(1)
     if headers:
@@ -214,7 +216,7 @@ def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> In
         targets = _whole(found, ".ingest") | _headers(*parts)
     promise = Promise.REPAIRED if headers or dies == "named" else Promise.READ
     return IntactLog(
-        name, promise, found, targets, records + drafts[:seen], drafts[seen:], turn=1, acknowledged=len(records)
+        name, promise, found, targets, records + drafts[:seen], drafts[seen:], sequence=1, acknowledged=len(records)
     )
 
 
@@ -222,8 +224,8 @@ def _leftover(name: str, log: Path, *, files: int) -> IntactLog:
     """Make a log with everything that a process leaves if it dies before it has named a file."""
     records = _fill(log, files)
     _die(log, PreparedFile, "give_name", lambda writer: writer.cutover())
-    _die(log, LogDirectory, "rename", lambda writer: _append_turn(writer, 1))
-    _die(log, LogDirectory, "rename", partial(_append_drafts, log, 1))
+    _die(log, LogDirectory, "rename", lambda writer: _append_producer_batch(writer, 1))
+    _die(log, LogDirectory, "rename", partial(_ingest_external_files, log, 1))
     found = _read(log)
     names = [each for each in found if each.startswith(".")]
     targets = {each: [range(min(len(found[each]), HEADER_BYTES))] for each in names}

@@ -37,7 +37,7 @@ class Flip:
 
 
 @dataclass
-class Found:
+class SweepResult:
     """The results of all bits.
 
     wrong: by the bit.  counts, seconds: by the log's name.
@@ -69,7 +69,7 @@ def scratch_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="binlog-flips-", dir=memory)
 
 
-def sweep(flips: Sequence[Flip], scratch: Path, processes: int) -> Found:
+def sweep(flips: Sequence[Flip], scratch: Path, processes: int) -> SweepResult:
     """Check each bit, in `processes` processes."""
     folders = [scratch / f"worker-{index}" for index in range(processes)]
     pids = []
@@ -79,7 +79,7 @@ def sweep(flips: Sequence[Flip], scratch: Path, processes: int) -> Found:
         if pid == 0:
             _work(flips[index::processes], folder)
         pids.append(pid)
-    found = Found()
+    found = SweepResult()
     for pid, folder in zip(pids, folders, strict=True):
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if code != 0:
@@ -99,7 +99,7 @@ def _work(flips: Sequence[Flip], folder: Path) -> NoReturn:
     status = 1
     try:
         gc.freeze()
-        found = Found(start_bytes=_memory("VmRSS"))
+        found = SweepResult(start_bytes=_memory("VmRSS"))
         limit = _memory("VmSize") + MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         with (folder / "current").open("w") as current:

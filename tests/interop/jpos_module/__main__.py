@@ -49,12 +49,12 @@ def main() -> None:
                       flush=True)  # fmt: skip
 
 
-def _drafts(log: Path, count: int) -> list[ExternalFile]:
+def _external_files(log: Path, count: int) -> list[ExternalFile]:
     made = []
     for file in range(count):
-        with ExternalFileWriter(log / f".{os.urandom(8).hex()}.aside") as draft:
-            draft.append(Batch.from_records([b"draft-%d-%d" % (file, index) for index in range(_RECORDS)]))
-            made.append(draft.finish())
+        with ExternalFileWriter(log / f".{os.urandom(8).hex()}.aside") as file:
+            file.append(Batch.from_records([b"draft-%d-%d" % (file, index) for index in range(_RECORDS)]))
+            made.append(file.finish())
     return made
 
 
@@ -71,10 +71,10 @@ def _race(peer: JposPeer, log: Path, chance: random.Random, cutover_every: int) 
             writer.append(own[-1])
             if chance.random() < 0.3:
                 writer.cutover()
-        drafts = _drafts(log, _FILES)
+        files = _external_files(log, _FILES)
         peer.begin_adding(log, "java", 12, cutover_every=cutover_every)
         _spend(chance.random() * 0.004)
-        writer.ingest(drafts, producer="s", sequence=0)
+        writer.ingest(files, producer="s", sequence=0)
         for index in range(3):
             own.append(b"after-%d" % index)
             writer.append(own[-1])
@@ -86,16 +86,16 @@ def _race(peer: JposPeer, log: Path, chance: random.Random, cutover_every: int) 
     return late
 
 
-def _ingest(log: Path, drafts: list[ExternalFile]) -> None:
+def _ingest(log: Path, files: list[ExternalFile]) -> None:
     with Writer(log) as writer:
-        writer.ingest(drafts, producer="s", sequence=0)
+        writer.ingest(files, producer="s", sequence=0)
 
 
 def _prepare(log: Path) -> list[ExternalFile]:
     _remove(log)
     with Writer(log) as writer:
         writer.append(b"own-0")
-    return _drafts(log, _KILLED_FILES)
+    return _external_files(log, _KILLED_FILES)
 
 
 def _kill_at_each_call(peer: JposPeer, scratch: Path, cutover_every: int) -> int:
@@ -103,8 +103,8 @@ def _kill_at_each_call(peer: JposPeer, scratch: Path, cutover_every: int) -> int
     log = scratch / "killed"
     died, killed = 0, True
     while killed:
-        drafts = _prepare(log)
-        killed = run_preloaded(_ingest, log, drafts, kill_at=died).killed
+        files = _prepare(log)
+        killed = run_preloaded(_ingest, log, files, kill_at=died).killed
         peer.begin_adding(log, "java", 3, cutover_every=cutover_every)
         added = peer.added()
         with Writer(log) as writer:

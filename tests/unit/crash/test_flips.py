@@ -72,7 +72,7 @@ def test_a_lost_record_is_found(intact_logs: dict[str, IntactLog], tmp_path: Pat
 
 
 def test_a_wrong_last_producer_batch_is_found(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
-    intact = replace(intact_logs["turn written, header, 1"], turn=2)
+    intact = replace(intact_logs["turn written, header, 1"], sequence=2)
     wrong = "\n".join(check_bit(intact, FILE, BELL, tmp_path))
     assert "the last producer batch is 1, without an error" in wrong
 

@@ -17,11 +17,11 @@ from stress.crash.system import Crash, ProcessContext
 from stress.crash.systems.journal.actor import JournalActor
 from stress.crash.systems.journal.expectation import Expectation, compare
 from stress.crash.systems.journal.marks import (
-    Content,
     LoadedState,
     Mark,
     MarkKind,
     Operation,
+    TransactionCalls,
     mark_of,
     plain_mark,
     user_type_of,
@@ -137,9 +137,13 @@ TRANSACTION = operations((Kind.ADD_TX, 9, 1), (Kind.ADD_TX, 9, 2), (Kind.COMMIT,
     [
         (loaded(0), -1, "the transaction 9 took effect in part"),
         (loaded(), 2, "is promised, but missing"),
-        (LoadedState(failed={9: Content((), None, frozenset())}), 2, "is reported as failed, but has ended"),
-        (LoadedState(prepared={9: Content((), None, frozenset())}), -1, "is reported as prepared, but may not be"),
-        (LoadedState(failed={7: Content((), None, frozenset())}), -1, "7 is reported, but was not tried"),
+        (LoadedState(failed={9: TransactionCalls((), None, frozenset())}), 2, "is reported as failed, but has ended"),
+        (
+            LoadedState(prepared={9: TransactionCalls((), None, frozenset())}),
+            -1,
+            "is reported as prepared, but may not be",
+        ),
+        (LoadedState(failed={7: TransactionCalls((), None, frozenset())}), -1, "7 is reported, but was not tried"),
     ],
 )
 def test_a_transaction_takes_effect_as_a_whole_or_not_at_all(state: LoadedState, durable: int, words: str) -> None:
@@ -191,7 +195,7 @@ def test_a_loaded_record_must_stay_and_failed_transactions_are_reported_once() -
     expected = Expectation()
     add, left = operations((Kind.ADD, 0, 1), (Kind.ADD_TX, 9, 2))
     state = loaded(0)
-    state.failed[9] = Content((left.identity,), None, frozenset((2,)))
+    state.failed[9] = TransactionCalls((left.identity,), None, frozenset((2,)))
     for mark in (Mark(MarkKind.TRIED, add), Mark(MarkKind.TRIED, left), plain_mark(MarkKind.LOADING), *state.marks()):
         expected.add(values_of(mark))
     assert compare(loaded(0), expected, expected) == []

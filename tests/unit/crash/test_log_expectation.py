@@ -16,7 +16,16 @@ from stress.crash.failure_modes.case import round_robin
 from stress.crash.marks import Ledger, values_of
 from stress.crash.records import identity_of, record_bytes
 from stress.crash.system import Crash, ProcessContext
-from stress.crash.systems.log.actor import How, LogActor, Mark, MarkKind, Turn, append_producer_batch, mark_of, turns_in
+from stress.crash.systems.log.actor import (
+    How,
+    LogActor,
+    Mark,
+    MarkKind,
+    ProducerCall,
+    append_producer_batch,
+    mark_of,
+    producer_calls,
+)
 from stress.crash.systems.log.expectation import Entries, Expectation, Observation, compare
 from stress.crash.systems.log.system import LogSystem
 from tests.support.crash_harness import Marks, verdict
@@ -93,7 +102,7 @@ def test_a_log_that_cannot_be_opened_is_found(tmp_path: Path, at: int, text: str
     assert any(text in line for line in wrong_with(tmp_path / "log", *TRIED))
 
 
-@pytest.mark.parametrize("mark", [tried(3, 4, 5, How.DRAFTS), told(1, 2, Ref(3, 1 << 39)), told(1, 2, count=7)])
+@pytest.mark.parametrize("mark", [tried(3, 4, 5, How.FILES), told(1, 2, Ref(3, 1 << 39)), told(1, 2, count=7)])
 def test_marks_survive_the_trace_and_the_ledger(mark: Mark) -> None:
     ledger = Ledger()
     for _ in range(2):
@@ -104,31 +113,31 @@ def test_marks_survive_the_trace_and_the_ledger(mark: Mark) -> None:
     ledger.close()
 
 
-@pytest.mark.parametrize("how", [How.TURN, How.DRAFTS])
+@pytest.mark.parametrize("how", [How.BATCH, How.FILES])
 @pytest.mark.parametrize("taken", [0, 1, 2])
 def test_retried_producer_batches_are_in_the_log_once(tmp_path: Path, how: How, taken: int) -> None:
     """taken: the number of batches that are in the log before."""
     log = tmp_path / "log"
-    turns = [Turn(SOURCE, 0, 3, how), Turn(SOURCE, 3, 1, how)]
-    marks = [Mark(MarkKind.TRIED, *each) for each in turns]
+    calls = [ProducerCall(SOURCE, 0, 3, how), ProducerCall(SOURCE, 3, 1, how)]
+    marks = [Mark(MarkKind.TRIED, *each) for each in calls]
     with Writer(log, prepare_bytes=4096) as writer:
-        for each in turns[:taken]:
+        for each in calls[:taken]:
             first = each.first
             for count, ref in append_producer_batch(writer, log, each):
                 marks.append(told(SOURCE, first, ref, count))
                 first += count
-    assert turns_in(Marks(marks)) == turns
+    assert producer_calls(Marks(marks)) == calls
     assert wrong_with(log, *marks) == []
 
 
 @pytest.mark.parametrize(
     ("how", "there", "is_told"),
     [
-        (How.TURN, [rec(SOURCE, 0)], True),
+        (How.BATCH, [rec(SOURCE, 0)], True),
         # A reader may see the first file of an ingest, which has one record, before a writer has finished it.
-        (How.DRAFTS, [rec(SOURCE, 0)], False),
-        (How.DRAFTS, [rec(SOURCE, 0), rec(SOURCE, 1)], True),
-        (How.DRAFTS, [rec(SOURCE, 0), rec(0, 0)], True),  # an appending writer finishes it first
+        (How.FILES, [rec(SOURCE, 0)], False),
+        (How.FILES, [rec(SOURCE, 0), rec(SOURCE, 1)], True),
+        (How.FILES, [rec(SOURCE, 0), rec(0, 0)], True),  # an appending writer finishes it first
     ],
 )
 def test_half_of_a_retried_producer_batch_is_found(tmp_path: Path, how: How, there: list[bytes], is_told: bool) -> None:
@@ -203,7 +212,7 @@ def test_external_files_are_the_next_files_and_are_promised_despite_an_unknown_o
     marks = Marks()
     actor = LogActor(log, ProcessContext(marks, 1, random.Random(1)))
     actor.append()
-    actor.turn(3, How.DRAFTS)
+    actor.call(3, How.FILES)
     begin = Ingestion.begin
 
     def begun(self: Ingestion, *arguments: object, **named: object) -> None:
@@ -212,7 +221,7 @@ def test_external_files_are_the_next_files_and_are_promised_despite_an_unknown_o
 
     monkeypatch.setattr(Ingestion, "begin", begun)
     with pytest.raises(UnknownOutcomeError):
-        actor.turn(3, How.DRAFTS)
+        actor.call(3, How.FILES)
     monkeypatch.undo()
     actor.append()
     actor.close()

@@ -70,7 +70,7 @@ def plain_mark(mark_kind: MarkKind, *, tx_id: int = 0, record_id: int = 0) -> Ma
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class TransactionCalls:
     """A transaction: the calls whose bodies it has, adds and updates before deletes, and the call that prepared it.
 
     record_ids: of the records that it adds, updates or deletes.
@@ -91,8 +91,8 @@ class LoadedState:
     """
 
     records: dict[Identity, tuple[int, bool]] = field(default_factory=dict)
-    prepared: dict[int, Content] = field(default_factory=dict)
-    failed: dict[int, Content] = field(default_factory=dict)
+    prepared: dict[int, TransactionCalls] = field(default_factory=dict)
+    failed: dict[int, TransactionCalls] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     id_max: int = 0
     keeps_ids: bool = False
@@ -128,9 +128,9 @@ def loaded_state(loaded: Loaded, *, keeps_ids: bool) -> LoadedState:
     return state
 
 
-def _content(content: TransactionContent, wrong: list[str]) -> Content:
+def _content(content: TransactionContent, wrong: list[str]) -> TransactionCalls:
     parts = [_identity(item, wrong) for item in (*content.records, *content.deletes)]
-    return Content(
+    return TransactionCalls(
         tuple(part for part in parts if part is not None),
         identity_of(content.extra),
         frozenset(record.record_id for record in content.records) | {each.record_id for each in content.deletes},

@@ -28,8 +28,8 @@ class How(enum.IntEnum):
     """How records are appended together: in a call, as a producer batch, or as one made of two external files."""
 
     PLAIN = 0
-    TURN = 1
-    DRAFTS = 2
+    BATCH = 1
+    FILES = 2
 
 
 class MarkKind(enum.IntEnum):
@@ -66,7 +66,7 @@ def mark_of(values: Values) -> Mark:
     return Mark(MarkKind(kind), writer, first, count, How(how), Ref(number, offset))
 
 
-class Turn(NamedTuple):
+class ProducerCall(NamedTuple):
     """A batch of a producer, which is a writer here; its sequence number is the index of its first record."""
 
     writer: int
@@ -80,29 +80,29 @@ class Turn(NamedTuple):
         return f"writer {self.writer}"
 
 
-def turns_in(marks: Sequence[Values]) -> list[Turn]:
+def producer_calls(marks: Sequence[Values]) -> list[ProducerCall]:
     """Return each producer batch that was tried and not refused, in each producer's order."""
-    tried: dict[tuple[int, int], Turn] = {}
+    tried: dict[tuple[int, int], ProducerCall] = {}
     for mark in map(mark_of, marks):
         if mark.kind is MarkKind.TRIED and mark.how:
-            tried[mark.writer, mark.first] = Turn(mark.writer, mark.first, mark.record_count, mark.how)
+            tried[mark.writer, mark.first] = ProducerCall(mark.writer, mark.first, mark.record_count, mark.how)
         elif mark.kind is MarkKind.REFUSED:
             tried.pop((mark.writer, mark.first), None)
     return [tried[key] for key in sorted(tried)]
 
 
-def append_producer_batch(writer: Writer[Any], log: Path, turn: Turn) -> list[tuple[int, Ref]]:
+def append_producer_batch(writer: Writer[Any], log: Path, call: ProducerCall) -> list[tuple[int, Ref]]:
     """Append a producer batch; return the record count and first ref of each run, nothing if it is in the log
     already."""
-    records = [record_bytes(turn.writer, turn.first + at) for at in range(turn.record_count)]
-    if turn.how is How.TURN:
+    records = [record_bytes(call.writer, call.first + at) for at in range(call.record_count)]
+    if call.how is How.BATCH:
         batches = [Batch.from_records(part) for part in (records[:1], records[1:])]
-        taken = writer.append_idempotent(batches, producer=turn.source, sequence=turn.first)
-        return [] if taken is None else [(turn.record_count, taken.ref)]
-    writer.last_producer_batch(turn.source)  # a poisoned log refuses here, before the external files are touched
+        taken = writer.append_idempotent(batches, producer=call.source, sequence=call.first)
+        return [] if taken is None else [(call.record_count, taken.ref)]
+    writer.last_producer_batch(call.source)  # a poisoned log refuses here, before the external files are touched
     batches = [Batch.from_records(part) for part in (records[:1], records[1:]) if part]
     drafts = [draft_of(log / ASIDE, batch) for batch in batches]
-    taken = writer.ingest(drafts, producer=turn.source, sequence=turn.first)
+    taken = writer.ingest(drafts, producer=call.source, sequence=call.first)
     if taken is None:
         return []
     return [(len(batch), Ref(number, FIRST_OFFSET)) for number, batch in enumerate(batches, taken.number)]
@@ -147,17 +147,17 @@ class LogActor(Actor):
         records = [record_bytes(*each, size) for each in self._next(count)]
         self._append(count, mode, lambda: self._writer.append_many(records, mode=mode))
 
-    def turn(self, count: int, how: How = How.TURN) -> None:
+    def produce(self, count: int, how: How = How.BATCH) -> None:
         """Append the next records as a producer batch."""
         self._count += count
-        turn = Turn(self._process.number, self._count - count, count, how)
-        with self.refusing(Mark(MarkKind.REFUSED, *turn)):
-            self._take(turn)
+        call = ProducerCall(self._process.number, self._count - count, count, how)
+        with self.refusing(Mark(MarkKind.REFUSED, *call)):
+            self._take(call)
 
     def again(self) -> None:
         """Retry all producer batches that were tried before, by any process."""
-        for turn in turns_in(self._process.before):
-            self._take(turn)  # an error here does not refuse the earlier attempt
+        for call in producer_calls(self._process.before):
+            self._take(call)  # an error here does not refuse the earlier attempt
 
     def cutover(self) -> None:
         """Cut over."""
@@ -200,17 +200,17 @@ class LogActor(Actor):
         kind = MarkKind.DURABLE if mode is Mode.SYNC else MarkKind.KEPT
         self.mark(Mark(kind, writer, first, count, How.PLAIN, (refs and refs[0]) or _NOWHERE))
 
-    def _take(self, turn: Turn) -> None:
-        self.mark(Mark(MarkKind.TRIED, *turn))
+    def _take(self, call: ProducerCall) -> None:
+        self.mark(Mark(MarkKind.TRIED, *call))
         try:
-            runs = append_producer_batch(self._writer, self._log, turn)
+            runs = append_producer_batch(self._writer, self._log, call)
         except UnknownOutcomeError:
-            if turn.how is How.DRAFTS:
-                self.mark(Mark(MarkKind.DECIDED, *turn))
+            if call.how is How.FILES:
+                self.mark(Mark(MarkKind.DECIDED, *call))
             raise
-        first = turn.first
-        for count, ref in runs or [(turn.record_count, _NOWHERE)]:
-            self.mark(Mark(MarkKind.DURABLE, turn.writer, first, count, turn.how, ref))
+        first = call.first
+        for count, ref in runs or [(call.record_count, _NOWHERE)]:
+            self.mark(Mark(MarkKind.DURABLE, call.writer, first, count, call.how, ref))
             first += count
 
 
@@ -224,6 +224,6 @@ def many(count: int, mode: Mode = Mode.SYNC, *, size: int = 0) -> Step:
     return lambda actor: actor.append_many(count, mode, size=size)
 
 
-def turn(count: int, how: How = How.TURN) -> Step:
+def produce(count: int, how: How = How.BATCH) -> Step:
     """Return a step that appends several records as a producer batch."""
-    return lambda actor: actor.turn(count, how)
+    return lambda actor: actor.produce(count, how)

@@ -176,6 +176,6 @@ def _parts_before(seen: Observation, least: Expectation) -> Iterator[str]:
     for (writer, index), record in least.records.items():
         if ((writer, index) in before) == ((writer, record.first) in before):
             continue
-        first_alone = record.how is How.DRAFTS and seen.before[-1][1] == (writer, record.first)
+        first_alone = record.how is How.FILES and seen.before[-1][1] == (writer, record.first)
         if not first_alone:
             yield f"a reader saw half a call of writer {writer} before a writer opened the log: record {index}"

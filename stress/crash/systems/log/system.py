@@ -36,13 +36,13 @@ from stress.crash.systems.log.actor import (
     PREPARE_BYTES,
     How,
     LogActor,
-    Turn,
+    ProducerCall,
     append_producer_batch,
     in_mode,
     many,
+    produce,
+    producer_calls,
     read,
-    turn,
-    turns_in,
 )
 from stress.crash.systems.log.expectation import Entries, Expectation, Observation, compare
 from stress.crash.systems.log.leader import one_leader
@@ -113,20 +113,20 @@ class LogSystem(System[Expectation, Observation]):
             in_mode(Mode.SYNC, size=_PAGES_BYTES), in_mode(Mode.FLUSH), in_mode(Mode.STAGE), LogActor.cutover,
             LogActor.append_one,
         )),
-        "turns": Scenario((turn(3), in_mode(Mode.SYNC, size=_PAGES_BYTES), turn(3)), after="turns_again"),
-        "drafts": Scenario((turn(3, How.DRAFTS), LogActor.append_one, turn(3, How.DRAFTS)), after="drafts_again"),
-        "turns_again": Scenario((LogActor.again, turn(3))),
-        "drafts_again": Scenario(
-            (LogActor.maybe_cutover, LogActor.again, turn(3, How.DRAFTS), LogActor.append_one)
+        "batches": Scenario((produce(3), in_mode(Mode.SYNC, size=_PAGES_BYTES), produce(3)), after="batches_again"),
+        "ingest": Scenario((produce(3, How.FILES), LogActor.append_one, produce(3, How.FILES)), after="ingest_again"),
+        "batches_again": Scenario((LogActor.again, produce(3))),
+        "ingest_again": Scenario(
+            (LogActor.maybe_cutover, LogActor.again, produce(3, How.FILES), LogActor.append_one)
         ),
     }  # fmt: skip
     first = "append"
     recovers = "open"
-    fails_first = "turns"
+    fails_first = "batches"
     deaths: ClassVar[Mapping[str, Death]] = {"leader": one_leader}
     stride = 1
     storm = Storm(_append_until_killed, _PROCESSES, kills=100, marks=140, share=0.65)
-    faulted = ("open", "append", "append_many", "flush", "stage", "grow", "cutover", "turns", "drafts")
+    faulted = ("open", "append", "append_many", "flush", "stage", "grow", "cutover", "batches", "ingest")
     fault_stride = 1
     tries = 10
     harmless = frozenset({Kind.MEMORY, Kind.MAP, Kind.TRUNCATE})
@@ -173,7 +173,7 @@ class LogSystem(System[Expectation, Observation]):
 
     def observe(self, path: Path, marks: Sequence[Values], *, again: bool = False, stays: bool = False) -> Observation:
         """Take the steps of the module on the log in a directory, which need not exist."""
-        return observe(path, turns_in(marks), checker=_CHECKERS[again], after_fault=stays)
+        return observe(path, producer_calls(marks), checker=_CHECKERS[again], after_fault=stays)
 
     def compare(
         self, seen: Observation, least: Expectation, most: Expectation, crash: Crash = Crash.POWER
@@ -191,7 +191,9 @@ class LogSystem(System[Expectation, Observation]):
         ]
 
 
-def observe(log: Path, turns: Sequence[Turn], *, checker: int = _CHECKERS[0], after_fault: bool = False) -> Observation:
+def observe(
+    log: Path, calls: Sequence[ProducerCall], *, checker: int = _CHECKERS[0], after_fault: bool = False
+) -> Observation:
     """Take the steps of the module on a log.
 
     checker: the writer of the records appended.  after_fault: whether recovery may seal the file before records that
@@ -212,7 +214,7 @@ def observe(log: Path, turns: Sequence[Turn], *, checker: int = _CHECKERS[0], af
         with Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:
             refs = [writer.append(records[0])]
             collector.step = "retrying the producer batches"
-            retaken = [each for each in turns if _take_again(writer, log, each)]
+            retaken = [each for each in calls if _take_again(writer, log, each)]
         collector.step = "opening again and appending"
         with Writer(log, prepare_bytes=PREPARE_BYTES, lock_timeout=LOCK_SECONDS) as writer:
             refs += writer.append_many(records[1:])
@@ -229,7 +231,7 @@ def observe(log: Path, turns: Sequence[Turn], *, checker: int = _CHECKERS[0], af
         seen.all_ = _identified(entries, seen.problems)
         seen.sizes = {identity: len(entry.data) for entry, (_, identity) in zip(entries, seen.all_, strict=False)}
         seen.problems += _not_taken(retaken, seen.all_)
-        taken = {(each.writer, each.first + at) for each in turns for at in range(each.record_count)}
+        taken = {(each.writer, each.first + at) for each in calls for at in range(each.record_count)}
         seen.after = [
             (ref, identity)
             for ref, identity in seen.all_
@@ -238,19 +240,19 @@ def observe(log: Path, turns: Sequence[Turn], *, checker: int = _CHECKERS[0], af
     return seen
 
 
-def _take_again(writer: Writer[Any], log: Path, turn: Turn) -> bool:
+def _take_again(writer: Writer[Any], log: Path, call: ProducerCall) -> bool:
     """Retry a producer batch; return whether it must be in the log now, because no later one of its producer was before
     it.
     """
-    last = writer.last_producer_batch(turn.source)
-    append_producer_batch(writer, log, turn)
-    return last is None or last.sequence <= turn.first
+    last = writer.last_producer_batch(call.source)
+    append_producer_batch(writer, log, call)
+    return last is None or last.sequence <= call.first
 
 
-def _not_taken(turns: Sequence[Turn], entries: Entries) -> list[str]:
+def _not_taken(calls: Sequence[ProducerCall], entries: Entries) -> list[str]:
     """Check that each of these producer batches is in the log once."""
     wrong = []
-    for each in turns:
+    for each in calls:
         own = [index for _, (writer, index) in entries if writer == each.writer]
         indexes = range(each.first, each.first + each.record_count)
         if [index for index in own if index in indexes] != [*indexes]:

@@ -95,13 +95,13 @@ def _cutover(actor: LogActor, chance: random.Random) -> None:
             _some(actor, count=2)
 
 
-def _turns(log: Path, seed: str) -> None:
+def _batches(log: Path, seed: str) -> None:
     """Append a producer's batches while another process appends records."""
 
     def source() -> None:
         with _writer(log, seed, 1) as (actor, chance):
             for _ in range(chance.randint(2, 4)):
-                actor.turn(chance.randint(1, 4))
+                actor.produce(chance.randint(1, 4))
 
     def other() -> None:
         with _writer(log, seed, 0) as (actor, chance):
@@ -111,7 +111,7 @@ def _turns(log: Path, seed: str) -> None:
     _at_once(source, other)
 
 
-def _drafts(log: Path, seed: str) -> None:
+def _ingest(log: Path, seed: str) -> None:
     """Ingest a producer's batches while another process appends; or kill the producer, and let the other one
     continue."""
     chance = random.Random(seed)
@@ -120,7 +120,7 @@ def _drafts(log: Path, seed: str) -> None:
     def source() -> None:
         with _writer(log, seed, 1) as (actor, _):
             for _ in range(1 if dies or chance.random() < 0.6 else 2):
-                actor.turn(chance.randint(2 if dies else 1, 3), How.DRAFTS)
+                actor.produce(chance.randint(2 if dies else 1, 3), How.FILES)
 
     def other() -> None:
         with _writer(log, seed, 0) as (actor, _):
@@ -199,8 +199,8 @@ WORKLOADS: Mapping[str, Workload] = {
     "groups": _together(3, _groups),
     "modes": _together(2, _modes),
     "cutover": _together(2, _cutover),
-    "turns": _turns,
-    "drafts": _drafts,
+    "batches": _batches,
+    "ingest": _ingest,
     "archives": _archives,
     "recovery": _recovery,
     "jpos": _jpos,

@@ -50,7 +50,7 @@ _MINE = [Identity(_CHECKER, 0, number) for number in range(1, 9)]
 
 Entry = tuple[str, Identity]
 Contents = dict[str, list[Identity]]
-Found = tuple[Contents, list[int]]
+StoreContents = tuple[Contents, list[int]]
 
 
 @dataclass
@@ -90,7 +90,7 @@ class State:
         return State((*(each for each in self.order if each not in gone), *new), prepared)
 
     @property
-    def found(self) -> Found:
+    def readable(self) -> StoreContents:
         """The content that a reader finds: messages as the queues deliver them, and prepared transactions."""
         held = {each for one in self.prepared.values() for each in (*one.put, *one.removed)}
         return in_queues([each for each in self.order if each not in held]), [*self.prepared]
@@ -189,10 +189,10 @@ class Expectation:
 
     def _open(self) -> None:
         messages = [each for each in self._found if each[1].process]
-        found = in_order(messages), [number for _, (process_number, _, number) in self._found if not process_number]
-        states = [state for state in self.states(len(self.tried)) if state.found == found]
+        readable = in_order(messages), [number for _, (process_number, _, number) in self._found if not process_number]
+        states = [state for state in self.states(len(self.tried)) if state.readable == readable]
         if not states:
-            self.wrong.append(f"a process found {found} after opening the store")
+            self.wrong.append(f"a process found {readable} after opening the store")
         self.base = states[0] if states else State(tuple(messages))
         self.tried, self.done, self.durable = [], 0, 0
         self._found, self._next, self._last = [], _Transaction(), 0
@@ -203,10 +203,10 @@ def entries_of(identity: Identity) -> list[Entry]:
     return [(queue, identity) for queue in queues_of(identity)]
 
 
-def in_order(found: Iterable[Entry]) -> Contents:
+def in_order(readable: Iterable[Entry]) -> Contents:
     """Group messages by queue, in the order in which they were found."""
     contents: Contents = {queue: [] for queue in QUEUES}
-    for queue, identity in found:
+    for queue, identity in readable:
         contents[queue].append(identity)
     return contents
 
@@ -226,8 +226,8 @@ class Observation:
     """
 
     problems: list[str] = field(default_factory=list)
-    found: Found | None = None
-    backups: dict[int, Found | None] = field(default_factory=dict)
+    readable: StoreContents | None = None
+    backups: dict[int, StoreContents | None] = field(default_factory=dict)
 
 
 class PageStoreSystem(System[Expectation, Observation]):
@@ -284,7 +284,7 @@ class PageStoreSystem(System[Expectation, Observation]):
             seen.backups = {number: _read_backup(each, seen) for number, each in backups_in(path).items()}
             if path.exists():
                 _check(path, seen, "before opening")
-            seen.found = read_store(path)
+            seen.readable = read_store(path)
             _check(path, seen, "after opening")
             if not stays:
                 _use_further(path, seen)
@@ -298,33 +298,33 @@ class PageStoreSystem(System[Expectation, Observation]):
         wrong = [*least.wrong]
         # A process may have opened the store between the two; its base then includes the calls tried before.
         tried_count = len(most.tried) if most.base == least.base else 0
-        states = [state.found for state in least.states(tried_count)]
-        if seen.found is not None and seen.found not in states:
+        states = [state.readable for state in least.states(tried_count)]
+        if seen.readable is not None and seen.readable not in states:
             wrong.append(
-                f"{seen.found} is none of the {len(states)} possible states, the first of which is {states[0]}"
+                f"{seen.readable} is none of the {len(states)} possible states, the first of which is {states[0]}"
             )
         wrong += [f"the backup {number} was finished, but is no store" for number in sorted(least.finished)
-                  if seen.found is not None and seen.backups.get(number) is None]  # fmt: skip
-        for number, found in seen.backups.items():
-            may_be = [state.found for state in (*least.backups.get(number, ()), *most.backups.get(number, ()))]
-            if found is not None and found not in may_be:
-                wrong.append(f"the backup {number} has {found}, none of the {len(may_be)} possible states")
+                  if seen.readable is not None and seen.backups.get(number) is None]  # fmt: skip
+        for number, readable in seen.backups.items():
+            may_be = [state.readable for state in (*least.backups.get(number, ()), *most.backups.get(number, ()))]
+            if readable is not None and readable not in may_be:
+                wrong.append(f"the backup {number} has {readable}, none of the {len(may_be)} possible states")
         return wrong
 
     def check_after_power_cut(self, before: Observation, after: Observation) -> list[str]:
         """Return the violations after a power cut."""
-        if after.found == before.found:
+        if after.readable == before.readable:
             return []
-        return [f"it had {before.found} when it was closed, but has {after.found} now"]
+        return [f"it had {before.readable} when it was closed, but has {after.readable} now"]
 
 
-def read_store(path: Path) -> Found:
+def read_store(path: Path) -> StoreContents:
     """Open the store and return its content, which stays.  Raises: the errors of opening."""
     with open_small(path) as store:
         return all_in(store), [number_of(each.xid) for each in store.prepared]
 
 
-def _read_backup(path: Path, seen: Observation) -> Found | None:
+def _read_backup(path: Path, seen: Observation) -> StoreContents | None:
     if not any(path.iterdir()):
         return None
     if (path / LOG_FILE).exists():

@@ -20,31 +20,31 @@ pytestmark = pytest.mark.slow
 
 # All records are alike, also those of other writers: their content does not say which batch they belong to.
 SAME = b"the same for all"
-A_TURN = 3
-TURNS = 2
+BATCH_RECORDS = 3
+BATCHES = 2
 
 Work = Callable[[Path], None]
 
 
-def _take_turns(log: Path) -> None:
+def _append_batches(log: Path) -> None:
     with Writer(log) as writer:
-        for number in range(TURNS):
-            turn = [Batch.from_records([SAME]), Batch.from_records([SAME] * (A_TURN - 1))]
-            writer.append_idempotent(turn, producer="s", sequence=number)
+        for number in range(BATCHES):
+            batches = [Batch.from_records([SAME]), Batch.from_records([SAME] * (BATCH_RECORDS - 1))]
+            writer.append_idempotent(batches, producer="s", sequence=number)
 
 
-def _take_drafts(log: Path) -> None:
+def _ingest_files(log: Path) -> None:
     """Append the same batches, each as two external files."""
     folder = log / "aside"
     folder.mkdir(exist_ok=True)
     with Writer(log) as writer:
-        for number in range(TURNS):
-            drafts = []
-            for count in (1, A_TURN - 1):
-                with ExternalFileWriter(folder / os.urandom(8).hex()) as draft:
-                    draft.append(Batch.from_records([SAME] * count))
-                    drafts.append(draft.finish())
-            writer.ingest(drafts, producer="s", sequence=number)
+        for number in range(BATCHES):
+            files = []
+            for count in (1, BATCH_RECORDS - 1):
+                with ExternalFileWriter(folder / os.urandom(8).hex()) as external:
+                    external.append(Batch.from_records([SAME] * count))
+                    files.append(external.finish())
+            writer.ingest(files, producer="s", sequence=number)
 
 
 def _append(log: Path) -> None:
@@ -52,7 +52,7 @@ def _append(log: Path) -> None:
         writer.append(SAME, mode=Mode.FLUSH)
 
 
-def _settle(log: Path) -> None:
+def _recover(log: Path) -> None:
     """Append without a thread, which would inspect the shared memory of every log on this machine, and be killed
     there."""
     with Writer(log) as writer:
@@ -67,16 +67,16 @@ def _hold(log: Path, others: int) -> None:
     with Writer(log):
         pass  # opening finishes an ingest that was decided
     before = len(read_all(log))
-    _take_turns(log)
+    _append_batches(log)
     found = read_all(log)
-    assert len(found) in (before, before + A_TURN, before + 2 * A_TURN)
+    assert len(found) in (before, before + BATCH_RECORDS, before + 2 * BATCH_RECORDS)
     assert set(found) == {SAME}
     assert binlog.check(log) == []
     assert list(log.glob("*.next")) == []
 
 
-@pytest.mark.parametrize("others", [0, A_TURN])
-@pytest.mark.parametrize("work", [_take_turns, _take_drafts])
+@pytest.mark.parametrize("others", [0, BATCH_RECORDS])
+@pytest.mark.parametrize("work", [_append_batches, _ingest_files])
 def test_a_producer_batch_killed_at_each_call_is_in_the_log_once(
     in_memory: Path, work: Work, others: int, figure: Callable[[str], None]
 ) -> None:
@@ -85,9 +85,9 @@ def test_a_producer_batch_killed_at_each_call_is_in_the_log_once(
     _append(start)
     died = 0
     # An ingest makes three times as many calls.
-    for run in kill_at_each_call(work, start, log, step=1 if work is _take_turns else 2):
+    for run in kill_at_each_call(work, start, log, step=1 if work is _append_batches else 2):
         _hold(log, others)
-        assert len(read_all(log)) == 1 + TURNS * A_TURN + others, died
+        assert len(read_all(log)) == 1 + BATCHES * BATCH_RECORDS + others, died
         died += run.killed
     assert died > 100
     figure(f"turns killed at each call ({work.__name__}), {others} alike appended between: {died} deaths")
@@ -99,15 +99,15 @@ def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
     named: right after its file got its name.  slotted: at the commit's sync, with the slot written.
     """
     run = functools.partial(run_preloaded, kinds=(Kind.LINK, Kind.SYNC, Kind.DATA_SYNC), shared_memory=False)
-    calls = run(_take_turns, shutil.copytree(start, log)).calls
+    calls = run(_append_batches, shutil.copytree(start, log)).calls
     # Each batch's file gets its name, and then another one.
     names = [at for at, call in enumerate(calls) if call is Kind.LINK]
-    assert len(names) == 2 * TURNS
+    assert len(names) == 2 * BATCHES
     slotted = max(at for at in range(names[1]) if calls[at] is Kind.DATA_SYNC)
     kill_at = names[0] + 1 if moment == "named" else slotted
     shutil.rmtree(log)
     shutil.copytree(start, log)
-    assert run(_take_turns, log, kill_at=kill_at).calls == calls[: kill_at + 1]
+    assert run(_append_batches, log, kill_at=kill_at).calls == calls[: kill_at + 1]
 
 
 @pytest.mark.parametrize("moment", ["named", "slotted"])
@@ -119,12 +119,12 @@ def test_a_writer_killed_at_each_call_while_it_resolves_a_batch_resolves_it_once
     _kill_first_turn(moment, in_memory / "start", start)
     there = moment == "slotted"
     died = 0
-    for run in kill_at_each_call(_settle, start, log):
+    for run in kill_at_each_call(_recover, start, log):
         _append(log)
-        found = len(read_all(log)) - 1 - (A_TURN if there else 0)
+        found = len(read_all(log)) - 1 - (BATCH_RECORDS if there else 0)
         assert found in (1, 2), died
         _hold(log, 0)
-        assert len(read_all(log)) == 1 + TURNS * A_TURN + found, died
+        assert len(read_all(log)) == 1 + BATCHES * BATCH_RECORDS + found, died
         died += run.killed
     assert died > 20
     figure(f"a turn killed when {moment}, and the writer that resolves it: {died} deaths")
