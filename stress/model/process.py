@@ -100,9 +100,9 @@ class Process:
         """binlog_await_outcome, for a process whose record is staged."""
         self._lead(None)
 
-    def append_batch(self, request: Request, turn: int) -> None:
+    def append_batch(self, request: Request, sequence: int) -> None:
         """Session.append_batches, as a producer batch."""
-        self._run(lambda file: self._append_producer_batch(file, request, turn))
+        self._run(lambda file: self._append_producer_batch(file, request, sequence))
 
     def sync(self) -> None:
         """Session.drain with confirm."""
@@ -124,12 +124,12 @@ class Process:
             raise InternalError("the file takes no commit right after its recovered")
         commit_staged(self._world, file, self.area, own=own, ring=self.ring)
 
-    def _append_producer_batch(self, file: OpenFile, request: Request, turn: int) -> None:
+    def _append_producer_batch(self, file: OpenFile, request: Request, sequence: int) -> None:
         """Session._is_in_log and WritableFile.append_together."""
         world, producers = self._world, self._producers(file)
         producers.resolve_intents(file.header(), file, file.path)
         last = producers.last(SOURCE)
-        if last is not None and last.sequence >= turn:
+        if last is not None and last.sequence >= sequence:
             request.place = last.ref
             return
         commit_staged(world, file, self.area, confirm=True)
@@ -138,7 +138,7 @@ class Process:
         file.write(data, header.tail)
         file.write(replace(header, flags=header.flags | Flag.INTENT).published(), PUBLISHED.start)
         file.sync()
-        taken = ProducerBatch(SOURCE, turn, len(request.ids), file.number, header.tail, end, crc32c(data))
+        taken = ProducerBatch(SOURCE, sequence, len(request.ids), file.number, header.tail, end, crc32c(data))
         if not world.has("producer-late"):
             producers.begin(taken)
         commit_group(world, file, header, data, len(request.ids), sync=True, written=True)

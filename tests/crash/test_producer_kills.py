@@ -93,7 +93,7 @@ def test_a_producer_batch_killed_at_each_call_is_in_the_log_once(
     figure(f"turns killed at each call ({work.__name__}), {others} alike appended between: {died} deaths")
 
 
-def _kill_first_turn(moment: str, start: Path, log: Path) -> None:
+def _kill_first_batch(moment: str, start: Path, log: Path) -> None:
     """Leave in `log` the state of `start` after one of these moments of the first batch.
 
     named: right after its file got its name.  slotted: at the commit's sync, with the slot written.
@@ -116,7 +116,7 @@ def test_a_writer_killed_at_each_call_while_it_resolves_a_batch_resolves_it_once
 ) -> None:
     log, start = in_memory / "log", in_memory / "killed"
     _append(in_memory / "start")
-    _kill_first_turn(moment, in_memory / "start", start)
+    _kill_first_batch(moment, in_memory / "start", start)
     there = moment == "slotted"
     died = 0
     for run in kill_at_each_call(_recover, start, log):

@@ -195,11 +195,11 @@ class _RawFile:
                 return left
             name = unfinished_archive_name(self._number)
             try:
-                with directory.created(name, access_like(os.fstat(self._fd))) as draft:
-                    write_archive(draft, source, index, level=level)
-                    verify_archive(draft.content, source, index, path=draft.path)
+                with directory.created(name, access_like(os.fstat(self._fd))) as unfinished:
+                    write_archive(unfinished, source, index, level=level)
+                    verify_archive(unfinished.content, source, index, path=unfinished.path)
                     self._replace_file(header, name, mixed=mixed)
-                    return os.fstat(draft.content).st_size
+                    return os.fstat(unfinished.content).st_size
             finally:
                 directory.remove(name)
 
@@ -246,7 +246,7 @@ class _RawFile:
             verify_archive(fd, source, index, path=path)
             return os.fstat(fd).st_size
 
-    def _replace_file(self, header: LogHeader, draft: str | None, *, mixed: bool) -> None:
+    def _replace_file(self, header: LogHeader, unfinished: str | None, *, mixed: bool) -> None:
         """Name the archive and remove the file, each durably.  draft: None if the archive has its name already."""
         directory = self._directory
         if mixed and is_written(directory, self._number):
@@ -254,8 +254,8 @@ class _RawFile:
         with directory.locked(self._name, _LOCK_SECONDS) as fd:
             if replace(self._header(fd), doorbell=header.doorbell) != header:
                 raise GoneError(f"{self._path} changed while it was archived; archive it again")
-            if draft is not None:
-                directory.rename(draft, self._archive_name)
+            if unfinished is not None:
+                directory.rename(unfinished, self._archive_name)
             else:
                 directory.sync()
             directory.remove(self._name)

@@ -74,7 +74,7 @@ def frames(ranges: Iterator[Verified], skipped: int, frame_bytes: int) -> Iterat
         yield bytes(piece)
 
 
-def write_archive(draft: DiskFile, source: tuple[int, LogHeader, str], index: Index, *, level: int) -> None:
+def write_archive(unfinished: DiskFile, source: tuple[int, LogHeader, str], index: Index, *, level: int) -> None:
     """Write the archive of a file, and sync it.
 
     draft: the empty file to write to.
@@ -88,20 +88,20 @@ def write_archive(draft: DiskFile, source: tuple[int, LogHeader, str], index: In
     compressor = Compressor(level)
     frame = pack_start(start, compressor.frame(start)[-4:])
     written = [(len(frame), len(start), checksum_of(frame))]
-    draft.write(frame, 0)
+    unfinished.write(frame, 0)
     at = len(frame)
     records = verified(index, source_fd, header, source_path)
     for piece in frames(records, HEADER_BYTES - header.first_offset, frame_bytes_for(header.tail)):
         frame = compressor.frame(piece)
         written.append((len(frame), len(piece), checksum_of(frame)))
-        draft.write(frame, at)
+        unfinished.write(frame, at)
         at += len(frame)
     end = pack_end(number=header.number, uuid=header.uuid, frames=written)
-    draft.write(end, at)
+    unfinished.write(end, at)
     status = os.fstat(source_fd)
     # Without an index, the time of modification is the only time of the records.
-    os.utime(draft.content, ns=(status.st_atime_ns, status.st_mtime_ns))
-    draft.sync()
+    os.utime(unfinished.content, ns=(status.st_atime_ns, status.st_mtime_ns))
+    unfinished.sync()
 
 
 def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *, path: str) -> None:
@@ -170,16 +170,16 @@ def _repair_parts(
         status = os.fstat(file.fd)
         directory.remove(name)
         try:
-            with directory.created(name, access_like(status)) as draft:
-                draft.write(archive.start, 0)
+            with directory.created(name, access_like(status)) as unfinished:
+                unfinished.write(archive.start, 0)
                 at, frames_end = len(archive.start), end.table.places[-1]
                 while at < frames_end:
                     data = read_at(file.fd, min(_COPY_BYTES, frames_end - at), at, file.path)
-                    draft.write(data, at)
+                    unfinished.write(data, at)
                     at += len(data)
-                draft.write(pack_end(number=end.number, uuid=end.uuid, frames=end.table.frames()), at)
-                os.utime(draft.content, ns=(status.st_atime_ns, status.st_mtime_ns))
-                draft.sync()
+                unfinished.write(pack_end(number=end.number, uuid=end.uuid, frames=end.table.frames()), at)
+                os.utime(unfinished.content, ns=(status.st_atime_ns, status.st_mtime_ns))
+                unfinished.sync()
                 directory.rename(name, archive_file_name(number))
         finally:
             directory.remove(name)

@@ -155,28 +155,28 @@ class UnpublishedOutput:
     """An output that is written but not visible.  Leaving its `with` block removes it unless it was published."""
 
     def __init__(self, unfinished: Path | None, output: Output) -> None:
-        self._draft = unfinished
+        self._unpublished = unfinished
         self._output = output
 
     def publish(self) -> Written:
         """Rename it to its final path.  Raises: StateError if the output was created meanwhile; OSError."""
         path = self._output.local()
-        if self._draft is None or path is None:
+        if self._unpublished is None or path is None:
             return Written(None, None)
-        written = _measured(self._draft)
+        written = _measured(self._unpublished)
         if path.exists() and self._output.mode is SaveMode.APPEND:
-            _add(self._draft, path)
+            _add(self._unpublished, path)
         else:
-            _replace(self._draft, path, overwrite=self._output.mode is SaveMode.OVERWRITE)
-        self._draft = None
+            _replace(self._unpublished, path, overwrite=self._output.mode is SaveMode.OVERWRITE)
+        self._unpublished = None
         return written
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._draft is not None:
-            shutil.rmtree(self._draft, ignore_errors=True)
+        if self._unpublished is not None:
+            shutil.rmtree(self._unpublished, ignore_errors=True)
 
 
 def hadoop_path(path: Path) -> str:

@@ -32,7 +32,7 @@ class WriteOptions:
     file_bytes_min: int = 64 << 20
     file_system: FileSystem = FileSystem.LOCAL
     source: str | None = None
-    turn: int = 0
+    sequence: int = 0
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -45,13 +45,13 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     for name in ("checkpointlocation", "queryname"):
         given.pop(name, None)
     files = _file_system(given.pop("filesystem", FileSystem.LOCAL.value))
-    source, turn = given.pop("txnappid", None), given.pop("txnversion", None)
+    source, sequence = given.pop("txnappid", None), given.pop("txnversion", None)
     reject_unknown(given, ("maxRecordBytes", "minFileBytes", "fileSystem", "txnAppId", "txnVersion"))
-    if (source is None) != (turn is None):
+    if (source is None) != (sequence is None):
         raise ValueError("binlog: txnAppId and txnVersion must be given together")
-    if turn is not None and not turn.isdecimal():
-        raise ValueError(f"binlog: txnVersion must be an integer of at least 0, not {turn!r}")
-    return WriteOptions(path, record_bytes_max, file_bytes_min, files, source, int(turn or 0))
+    if sequence is not None and not sequence.isdecimal():
+        raise ValueError(f"binlog: txnVersion must be an integer of at least 0, not {sequence!r}")
+    return WriteOptions(path, record_bytes_max, file_bytes_min, files, source, int(sequence or 0))
 
 
 def _file_system(text: str) -> FileSystem:

@@ -49,10 +49,10 @@ def write_task_output(
     """
     left = iter(batches)
     for first in left:
-        with ExternalFileWriter(path, durable_from=file_bytes_min, record_bytes_max=record_bytes_max) as draft:
+        with ExternalFileWriter(path, durable_from=file_bytes_min, record_bytes_max=record_bytes_max) as external:
             for batch in chain((first,), left):
-                draft.append(batch)
-            return draft.finish()
+                external.append(batch)
+            return external.finish()
     return None
 
 
@@ -71,10 +71,10 @@ def files_to_append(path: str, written: Sequence[ExternalFile]) -> list[External
 
 
 def _merged(path: str, written: Iterable[ExternalFile]) -> ExternalFile:
-    with ExternalFileWriter(path) as draft:
+    with ExternalFileWriter(path) as external:
         for batch in _drain(written):
-            draft.append(batch)
-        return draft.finish()
+            external.append(batch)
+        return external.finish()
 
 
 def _drain(written: Iterable[ExternalFile]) -> Iterator[Batch]:
@@ -100,7 +100,7 @@ class Written(WriterCommitMessage):
 
     partition: int
     folder: str
-    draft: ExternalFile | None
+    external: ExternalFile | None
     query: str
     machine: str
 
@@ -128,8 +128,8 @@ class TaskWriter:
         path = os.path.join(place, f"{context.partitionId()}-{uuid.uuid4().hex}")
         batches = (batch for rows in iterator for batch in _batches(rows.column(self._column), self._column))
         sizes = {"record_bytes_max": self._options.record_bytes_max, "file_bytes_min": self._options.file_bytes_min}
-        draft = write_task_output(path, batches, **sizes)
-        return Written(context.partitionId(), place, draft, query, this_machine())
+        external = write_task_output(path, batches, **sizes)
+        return Written(context.partitionId(), place, external, query, this_machine())
 
 
 class BatchWriter(TaskWriter, DataSourceArrowWriter):
@@ -144,7 +144,7 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
             if self._options.source is None:
                 writer.ingest(_external_files(written))
             else:
-                append_task_output(writer, written, source=self._options.source, turn=self._options.turn)
+                append_task_output(writer, written, source=self._options.source, sequence=self._options.sequence)
         remove_task_output(written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -157,18 +157,20 @@ def open_writer(options: WriteOptions) -> Writer[Ref]:
     return Writer(options.path, record_bytes_max=options.record_bytes_max, file_system=options.file_system)
 
 
-def append_task_output(writer: Writer, written: Sequence[Written], *, source: str, turn: int) -> ProducerBatch | None:
+def append_task_output(
+    writer: Writer, written: Sequence[Written], *, source: str, sequence: int
+) -> ProducerBatch | None:
     """Append a producer batch once.
 
     Raises: StateError if the log has this batch with another number of records: then the producer has lost its
     position, and it is unknown which of its records are in the log.
     """
-    appended = writer.ingest(_external_files(written), producer=source, sequence=turn)
+    appended = writer.ingest(_external_files(written), producer=source, sequence=sequence)
     last = writer.last_producer_batch(source)
-    if appended is None and last is not None and last.sequence == turn:
-        count = sum(each.draft.record_count for each in written if each.draft is not None)
+    if appended is None and last is not None and last.sequence == sequence:
+        count = sum(each.external.record_count for each in written if each.external is not None)
         if last.record_count != count:
-            text = f"batch {turn} of {source} is in the log with {last.record_count} records, but now has {count}"
+            text = f"batch {sequence} of {source} is in the log with {last.record_count} records, but now has {count}"
             raise StateError(f"{text}: its checkpoint is older than the log, or belongs to another query")
     return appended
 
@@ -197,8 +199,8 @@ def _batches(values: pa.Array, column: str) -> Iterator[Batch]:
 def _external_files(written: Sequence[Written]) -> list[ExternalFile]:
     """Return the files of all tasks, in the order of the tasks.  Raises: AccessError, CorruptError, FullError."""
     folder = next((each.folder for each in written), "")
-    drafts = [each.draft for each in written if each.draft is not None]
-    return files_to_append(os.path.join(folder, uuid.uuid4().hex), drafts)
+    externals = [each.external for each in written if each.external is not None]
+    return files_to_append(os.path.join(folder, uuid.uuid4().hex), externals)
 
 
 def wait_for_files(written: Sequence[Written]) -> None:
@@ -207,9 +209,9 @@ def wait_for_files(written: Sequence[Written]) -> None:
     Raises: StateError if a task wrote to a directory of its own machine.
     """
     for each in written:
-        draft = each.draft
-        if draft is not None and not wait_until_visible(draft.path, each.machine, size=draft.end):
-            text = f"{draft.path}, written by a task, is not visible on the driver's machine"
+        external = each.external
+        if external is not None and not wait_until_visible(external.path, each.machine, size=external.end):
+            text = f"{external.path}, written by a task, is not visible on the driver's machine"
             raise StateError(f"{text}: on a cluster, the log's directory must be shared by all machines")
 
 
@@ -268,7 +270,7 @@ class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
         if written:
             wait_for_files(written)
             with open_writer(self._options) as writer:
-                append_task_output(writer, written, source=f"spark/{written[0].query}", turn=batchId)
+                append_task_output(writer, written, source=f"spark/{written[0].query}", sequence=batchId)
         remove_task_output(written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

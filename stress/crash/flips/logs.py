@@ -19,7 +19,7 @@ from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
 from binlog.log.files.prepared_file import PreparedFile
 from binlog.log.ingest.ingestion import IngestedFile, Ingestion
-from stress.crash.systems.log.actor import draft_of
+from stress.crash.systems.log.actor import external_file_of
 
 PREPARE_BYTES = 4096
 SOURCE = "a source"
@@ -156,23 +156,23 @@ def _index(name: str, log: Path, *, files: int, number: int) -> IntactLog:
     return IntactLog(name, Promise.READ, found, _whole(found, f"{number:08d}.idx"), records)
 
 
-def _turn_records(sequence: int) -> list[bytes]:
+def _batch_records(sequence: int) -> list[bytes]:
     return [b"turn %d" % sequence, b"of two records" * sequence]
 
 
 def _append_producer_batch(writer: Writer, sequence: int) -> None:
-    writer.append_idempotent([Batch.from_records(_turn_records(sequence))], producer=SOURCE, sequence=sequence)
+    writer.append_idempotent([Batch.from_records(_batch_records(sequence))], producer=SOURCE, sequence=sequence)
 
 
-def _turn(name: str, log: Path, *, files: int, dies: str) -> IntactLog:
+def _sequence(name: str, log: Path, *, files: int, dies: str) -> IntactLog:
     """Append producer batch 1, then let a process die in batch 2, unless `dies` is "none"."""
-    records = _fill(log, files) + _turn_records(1)
+    records = _fill(log, files) + _batch_records(1)
     with Writer(log, prepare_bytes=PREPARE_BYTES) as writer:
         _append_producer_batch(writer, 1)
     sequence = 1
     if dies == "named":  # published, but not recorded yet
         _die(log, Producers, "finish", lambda writer: _append_producer_batch(writer, 2))
-        records, sequence = records + _turn_records(2), 2
+        records, sequence = records + _batch_records(2), 2
     elif dies == "written":  # written, but not published
         _die(log, WritableFile, "_require", lambda writer: _append_producer_batch(writer, 2))
     found = _read(log)
@@ -180,17 +180,17 @@ def _turn(name: str, log: Path, *, files: int, dies: str) -> IntactLog:
     return IntactLog(name, Promise.READ, found, targets, records, sequence=sequence)
 
 
-def _turn_header(name: str, log: Path, *, files: int) -> IntactLog:
+def _intent_header(name: str, log: Path, *, files: int) -> IntactLog:
     """Make a log with an intent to resolve in the header of its open file."""
-    made = _turn(name, log, files=files, dies="written")
+    made = _sequence(name, log, files=files, dies="written")
     return IntactLog(
         name, Promise.REPAIRED, made.files, _headers(f"{files:08d}.dat"), made.records, sequence=made.sequence
     )
 
 
 def _ingest_external_files(log: Path, sequence: int, writer: Writer) -> None:
-    drafts = [draft_of(log / "aside", Batch.from_records([record])) for record in _turn_records(sequence)]
-    writer.ingest(drafts, producer=SOURCE, sequence=sequence)
+    files = [external_file_of(log / "aside", Batch.from_records([record])) for record in _batch_records(sequence)]
+    writer.ingest(files, producer=SOURCE, sequence=sequence)
 
 
 _INGEST_DEATHS: dict[str, tuple[object, str, int, int]] = {
@@ -208,7 +208,7 @@ def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> In
     owner, call, times, seen = _INGEST_DEATHS[dies]
     _die(log, owner, call, partial(_ingest_external_files, log, 1), times=times)
     found = _read(log)
-    drafts = _turn_records(1)
+    added = _batch_records(1)
     if headers:
         targets = _headers(*(each for each in found if each.endswith(".dat") and int(each[:8]) >= files))
     else:
@@ -216,7 +216,7 @@ def _ingest(name: str, log: Path, *, files: int, dies: str, headers: bool) -> In
         targets = _whole(found, ".ingest") | _headers(*parts)
     promise = Promise.REPAIRED if headers or dies == "named" else Promise.READ
     return IntactLog(
-        name, promise, found, targets, records + drafts[:seen], drafts[seen:], sequence=1, acknowledged=len(records)
+        name, promise, found, targets, records + added[:seen], added[seen:], sequence=1, acknowledged=len(records)
     )
 
 
@@ -277,11 +277,11 @@ _TABLE: dict[str, Callable[[str, Path], IntactLog]] = {
         for files, number in ((1, 1), (3, 1), (3, 2), (3, 3))
     },
     **{
-        f"turn {dies}, {files}": partial(_turn, files=files, dies=dies)
+        f"turn {dies}, {files}": partial(_sequence, files=files, dies=dies)
         for dies in ("none", "named", "written")
         for files in (1, 3)
     },
-    **{f"turn written, header, {files}": partial(_turn_header, files=files) for files in (1, 3)},
+    **{f"turn written, header, {files}": partial(_intent_header, files=files) for files in (1, 3)},
     **{f"ingest {dies}, 1": partial(_ingest, files=1, dies=dies, headers=False) for dies in _INGEST_DEATHS},
     **{f"ingest {dies}, 3": partial(_ingest, files=3, dies=dies, headers=False) for dies in ("decided", "half")},
     **{f"ingest {dies}, headers, 1": partial(_ingest, files=1, dies=dies, headers=True) for dies in _INGEST_DEATHS},

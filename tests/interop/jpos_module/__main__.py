@@ -58,7 +58,7 @@ def _external_files(log: Path, count: int) -> list[ExternalFile]:
     return made
 
 
-def _drafted(count: int) -> list[bytes]:
+def _external_file(count: int) -> list[bytes]:
     return [b"draft-%d-%d" % (file, index) for file in range(count) for index in range(_RECORDS)]
 
 
@@ -81,7 +81,7 @@ def _race(peer: JposPeer, log: Path, chance: random.Random, cutover_every: int) 
         added = peer.added()
         if any(not _is_there(log, each) for each in added):
             raise LostError(f"{log}: a record is not where the module said that it lies")
-    late = _look(peer, log, [*own, *_drafted(_FILES), *(each.record for each in added)])
+    late = _look(peer, log, [*own, *_external_file(_FILES), *(each.record for each in added)])
     _remove(log)
     return late
 
@@ -112,9 +112,9 @@ def _kill_at_each_call(peer: JposPeer, scratch: Path, cutover_every: int) -> int
             writer.append(b"after")
         if any(not _is_there(log, each) for each in added):
             raise LostError(f"{log}, killed at call {died}: a record is not where the module said that it lies")
-        drafted = _drafted(_KILLED_FILES) if there else []
+        external_file = _external_file(_KILLED_FILES) if there else []
         try:
-            _look(peer, log, [b"own-0", b"after", *drafted, *(each.record for each in added)])
+            _look(peer, log, [b"own-0", b"after", *external_file, *(each.record for each in added)])
         except LostError as error:
             raise LostError(f"killed at call {died}: {error}") from error
         died += killed

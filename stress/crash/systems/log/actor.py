@@ -101,22 +101,22 @@ def append_producer_batch(writer: Writer[Any], log: Path, call: ProducerCall) ->
         return [] if taken is None else [(call.record_count, taken.ref)]
     writer.last_producer_batch(call.source)  # a poisoned log refuses here, before the external files are touched
     batches = [Batch.from_records(part) for part in (records[:1], records[1:]) if part]
-    drafts = [draft_of(log / ASIDE, batch) for batch in batches]
-    taken = writer.ingest(drafts, producer=call.source, sequence=call.first)
+    files = [external_file_of(log / ASIDE, batch) for batch in batches]
+    taken = writer.ingest(files, producer=call.source, sequence=call.first)
     if taken is None:
         return []
     return [(len(batch), Ref(number, FIRST_OFFSET)) for number, batch in enumerate(batches, taken.number)]
 
 
-def draft_of(folder: Path, batch: Batch) -> ExternalFile:
+def external_file_of(folder: Path, batch: Batch) -> ExternalFile:
     """Write a batch as a synced external file, in a folder that is made if it is missing.
 
     The name is a new one each time, because a dead process may have left a file there.
     """
     make_directory(str(folder))
-    with ExternalFileWriter(folder / os.urandom(_NAME_BYTES).hex()) as draft:
-        draft.append(batch)
-        return draft.finish()
+    with ExternalFileWriter(folder / os.urandom(_NAME_BYTES).hex()) as file:
+        file.append(batch)
+        return file.finish()
 
 
 def read(log: Path) -> list[Entry]:

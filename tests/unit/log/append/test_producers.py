@@ -49,7 +49,7 @@ def test_a_batch_is_made_of_the_whole_records_at_the_start_of_framed_bytes(recor
 @pytest.mark.parametrize("error", [GoneError("another log's"), PoisonedError("another log's"), OSError(5, "no")])
 @pytest.mark.parametrize("as_turn", [False, True])
 def test_an_error_of_the_iterable_of_batches_is_raised_and_nothing_appended(
-    log: Path, error: Exception, as_turn: bool
+    log: Path, error: Exception, as_batch: bool
 ) -> None:
     def given() -> Iterator[Batch]:
         yield Batch.from_records([b"half"])
@@ -57,7 +57,7 @@ def test_an_error_of_the_iterable_of_batches_is_raised_and_nothing_appended(
 
     with Writer(log) as writer:
         writer.append(b"before")
-        append = partial(writer.append_idempotent, producer="s", sequence=1) if as_turn else writer.append_batches
+        append = partial(writer.append_idempotent, producer="s", sequence=1) if as_batch else writer.append_batches
         with pytest.raises(type(error)) as caught:
             append(given())
         assert caught.value is error

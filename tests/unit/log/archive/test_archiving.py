@@ -197,9 +197,9 @@ def test_an_archive_that_reads_back_differently_removes_no_file(log: Path, monke
     fill(log, files=1)
     write = archive_writing.write_archive
 
-    def and_spoil(draft: DiskFile, *args: object, **options: object) -> None:
-        write(draft, *args, **options)  # type: ignore[arg-type]
-        draft.write(bytes([os.pread(draft.content, 1, 400)[0] ^ 1]), 400)
+    def and_spoil(unfinished: DiskFile, *args: object, **options: object) -> None:
+        write(unfinished, *args, **options)  # type: ignore[arg-type]
+        unfinished.write(bytes([os.pread(unfinished.content, 1, 400)[0] ^ 1]), 400)
 
     monkeypatch.setattr("binlog.log.archive.archive_building.write_archive", and_spoil)
     [left] = binlog.archive(log)

@@ -150,14 +150,14 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def draft_of(output: Output, text: str = "new") -> UnpublishedOutput:
+def unpublished_of(output: Output, text: str = "new") -> UnpublishedOutput:
     path = output.local()
     assert path is not None
-    draft = path.with_name(f".{path.name}.0.unfinished")
-    draft.mkdir()
+    unpublished = path.with_name(f".{path.name}.0.unfinished")
+    unpublished.mkdir()
     for name in ("_SUCCESS", f"part-{text}", f".part-{text}.crc"):
-        (draft / name).write_text(text)
-    return UnpublishedOutput(draft, output)
+        (unpublished / name).write_text(text)
+    return UnpublishedOutput(unpublished, output)
 
 
 def names(path: Path) -> list[str]:
@@ -166,16 +166,16 @@ def names(path: Path) -> list[str]:
 
 def test_an_output_gets_its_name_when_it_is_complete(out: Path) -> None:
     output = Output(path=str(out))
-    with draft_of(output) as draft:
+    with unpublished_of(output) as unpublished:
         assert not out.exists()
-        written = draft.publish()
+        written = unpublished.publish()
     assert (written.files, written.file_bytes) == (1, 3)
     assert names(out) == [".part-new.crc", "_SUCCESS", "part-new"]
     assert names(out.parent) == ["out"]
 
 
 def test_an_unpublished_output_is_removed(out: Path) -> None:
-    with pytest.raises(ZeroDivisionError), draft_of(Output(path=str(out))):
+    with pytest.raises(ZeroDivisionError), unpublished_of(Output(path=str(out))):
         _ = 1 / 0
     assert names(out.parent) == []
 
@@ -183,14 +183,17 @@ def test_an_unpublished_output_is_removed(out: Path) -> None:
 def test_modes(out: Path) -> None:
     out.mkdir()
     Output(path=str(out)).check()  # an empty folder does not count as an output
-    draft_of(Output(path=str(out))).publish()
+    unpublished_of(Output(path=str(out))).publish()
     with pytest.raises(StateError, match="already exists"):
         Output(path=str(out)).check()
-    with draft_of(Output(path=str(out))) as draft, pytest.raises(StateError, match="was created by another process"):
-        draft.publish()
-    draft_of(Output(path=str(out), mode=SaveMode.APPEND), "more").publish()
+    with (
+        unpublished_of(Output(path=str(out))) as unpublished,
+        pytest.raises(StateError, match="was created by another process"),
+    ):
+        unpublished.publish()
+    unpublished_of(Output(path=str(out), mode=SaveMode.APPEND), "more").publish()
     assert names(out) == [".part-more.crc", ".part-new.crc", "_SUCCESS", "part-more", "part-new"]
-    draft_of(Output(path=str(out), mode=SaveMode.OVERWRITE), "other").publish()
+    unpublished_of(Output(path=str(out), mode=SaveMode.OVERWRITE), "other").publish()
     assert names(out) == [".part-other.crc", "_SUCCESS", "part-other"]
     remove(Output(path=str(out), mode=SaveMode.APPEND))
     assert out.exists()
@@ -199,7 +202,7 @@ def test_modes(out: Path) -> None:
 
 
 def test_a_killed_append_leaves_no_success_marker(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draft_of(Output(path=str(out))).publish()
+    unpublished_of(Output(path=str(out))).publish()
     real, calls = os.rename, []
 
     def rename(old: Path, new: Path) -> None:
@@ -209,8 +212,11 @@ def test_a_killed_append_leaves_no_success_marker(out: Path, monkeypatch: pytest
         real(old, new)
 
     monkeypatch.setattr(os, "rename", rename)
-    with draft_of(Output(path=str(out), mode=SaveMode.APPEND), "more") as draft, pytest.raises(OSError, match="no"):
-        draft.publish()
+    with (
+        unpublished_of(Output(path=str(out), mode=SaveMode.APPEND), "more") as unpublished,
+        pytest.raises(OSError, match="no"),
+    ):
+        unpublished.publish()
     assert calls == [".part-more.crc", "part-more"]
     assert "_SUCCESS" not in names(out)
 

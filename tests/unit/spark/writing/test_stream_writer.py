@@ -40,8 +40,8 @@ class Query:
             path = self.folder / f"{self._name}-{batch}" / f"{number}-{uuid.uuid4().hex}"
             path.parent.mkdir(parents=True, exist_ok=True)
             batches = [Batch.from_records(records)] if records else []
-            draft = write_task_output(str(path), batches, record_bytes_max=2**20, file_bytes_min=self.file_bytes_min)
-            messages.append(Written(number, str(path.parent), draft, self._name, this_machine()))
+            external = write_task_output(str(path), batches, record_bytes_max=2**20, file_bytes_min=self.file_bytes_min)
+            messages.append(Written(number, str(path.parent), external, self._name, this_machine()))
         return messages
 
     def commit(self, messages: list[object], batch: int) -> None:

@@ -27,9 +27,9 @@ def write(path: Path, *batches: list[bytes]) -> ExternalFile | None:
 
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
     assert write(tmp_path / "none") is None
-    drafted = write(tmp_path / "one", [b""])
-    assert drafted is not None
-    assert (drafted.record_count, drafted.durable) == (1, False)
+    external_file = write(tmp_path / "one", [b""])
+    assert external_file is not None
+    assert (external_file.record_count, external_file.durable) == (1, False)
 
 
 @pytest.mark.slow
@@ -41,15 +41,15 @@ def test_large_output_becomes_a_file_and_small_output_is_merged(tmp_path: Path, 
         output = log / "output"
         output.mkdir()
         made = [write(output / str(number), [b"%d" % number * 20] * count) for number, count in enumerate(counts)]
-        drafts = [each for each in made if each is not None]
-        appended = files_to_append(str(output / "new"), drafts)
-        large = [each.durable for each in drafts]
+        externals = [each for each in made if each is not None]
+        appended = files_to_append(str(output / "new"), externals)
+        large = [each.durable for each in externals]
         assert large == [4 * count + 20 * count >= FILE_BYTES for count in counts if count]
         if any(large):
             assert all(each.durable for each in appended)
             assert len(appended) == sum(len(list(run)) if durable else 1 for durable, run in groupby(large))
         else:
-            assert appended == drafts
+            assert appended == externals
         writer.ingest(appended)
     assert read_all(log) == [b"%d" % number * 20 for number, count in enumerate(counts) for _ in range(count)]
     assert len(binlog.stat(log).files) == 1 + (len(appended) if any(large) else 0)

@@ -58,9 +58,9 @@ def test_a_directory_that_is_not_shared_is_an_error(tmp_path: Path) -> None:
     writer = BatchWriter(parse_write_options({"path": str(tmp_path / "log")}), "data")
     folder = str(tmp_path / "log" / ".task-output" / "job")
     elsewhere = f"{folder}/0-x"
-    draft = ExternalFile(elsewhere, 5, 306, 0, durable=True, entries=b"")
+    external = ExternalFile(elsewhere, 5, 306, 0, durable=True, entries=b"")
     with pytest.raises(StateError, match=f"^{elsewhere}, written by a task, is not visible on the driver's machine"):
-        writer.commit([Written(0, folder, draft, "", this_machine())])
+        writer.commit([Written(0, folder, external, "", this_machine())])
 
 
 @pytest.mark.spark
