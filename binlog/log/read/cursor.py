@@ -93,8 +93,8 @@ class Cursor:
         """Return whether `read` would return records, or raise.
 
         `Reader.wait` calls this at least every `wait_seconds_max`, which is five seconds, whether the doorbell rang or
-        not.  So a lost wake-up delays a record by five seconds at most.  `publish` in native/commit.c raises the
-        doorbell, in the write that moves the tail, and `lead` in native/group.c then wakes the waiters.  Around a
+        not.  So a lost wake-up delays a record by five seconds at most.  `publish` in native/log/commit.c raises the
+        doorbell, in the write that moves the tail, and `lead` in native/log/group.c then wakes the waiters.  Around a
         cutover `WritableFile.close_at` raises it, and `WritableFile.wake` wakes them.
 
         If a wait lasts longer although records were appended, the doorbell is not the cause.  Either this function
