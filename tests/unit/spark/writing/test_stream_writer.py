@@ -118,7 +118,7 @@ def test_a_batch_damaged_on_disk_is_not_appended(query: Query, log: Path) -> Non
         query.commit(messages, 1)
         assert [problem.rule for problem in binlog.check(log)] == ["index-crc"]
         return
-    with pytest.raises(CorruptError, match="others in their place"):
+    with pytest.raises(CorruptError, match="are not those that were written"):
         query.commit(messages, 1)
     assert read_all(log) == [b"a", b"b", b"c"]
 
