@@ -178,7 +178,9 @@ def test_damage_is_an_error_or_a_row(filled: Path) -> None:
     file = files(filled)[1]
     damaged = next(row for row in every if row["file"] == file.name)
     flip(file, damaged["offset"] + 20)
-    with pytest.raises(CorruptError, match=r"no record: these bytes are damaged.*; mode=PERMISSIVE has a row .* \[gap\]"):
+    with pytest.raises(
+        CorruptError, match=r"no record: these bytes are damaged.*; mode=PERMISSIVE has a row .* \[gap\]"
+    ):
         read(filled)
     names = (*ALL, "damage")
     found = read(filled, names=names, permissive=True)
