@@ -212,7 +212,7 @@ def test_external_files_are_the_next_files_and_are_promised_despite_an_unknown_o
     marks = Marks()
     actor = LogActor(log, ProcessContext(marks, 1, random.Random(1)))
     actor.append()
-    actor.call(3, How.FILES)
+    actor.produce(3, How.FILES)
     begin = Ingestion.begin
 
     def begun(self: Ingestion, *arguments: object, **named: object) -> None:
@@ -221,7 +221,7 @@ def test_external_files_are_the_next_files_and_are_promised_despite_an_unknown_o
 
     monkeypatch.setattr(Ingestion, "begin", begun)
     with pytest.raises(UnknownOutcomeError):
-        actor.call(3, How.FILES)
+        actor.produce(3, How.FILES)
     monkeypatch.undo()
     actor.append()
     actor.close()

@@ -52,9 +52,9 @@ def test_an_intact_state_has_no_violation(tmp_path: Path, name: str) -> None:
     assert expected.gone
     looked = system.observe(tmp_path / "it", stays=True)
     seen = system.observe(tmp_path / "it")
-    assert (seen.problems, looked.problems, seen.readable) == ([], [], looked.readable)
+    assert (seen.problems, looked.problems, seen.found) == ([], [], looked.found)
     assert system.compare(seen, expected, expected) == system.check_after_power_cut(looked, seen) == []
-    assert len(system.check_after_power_cut(looked, system.observe(tmp_path / "it"))) == bool(looked.readable)
+    assert len(system.check_after_power_cut(looked, system.observe(tmp_path / "it"))) == bool(looked.found)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -75,7 +75,7 @@ def test_all_that_is_in_a_queue_is_seen(tmp_path: Path) -> None:
     system = QueueSystem()
     system.put(tmp_path, [_ONE, _TWO])
     seen = system.observe(tmp_path)
-    assert (seen.readable, seen.problems) == ([_ONE, _TWO], [])
+    assert (seen.found, seen.problems) == ([_ONE, _TWO], [])
 
 
 def test_an_acknowledgement_is_durable_after_its_process_has_synced() -> None:

@@ -126,7 +126,7 @@ def test_a_refused_transaction_must_have_no_effect() -> None:
     one = Identity(1, 0, 1)
     kinds = (MarkKind.OPENED, MarkKind.TX_PUT, MarkKind.TX_TRIED)
     marks = Marks(Mark(kind, 1, 0, 1, one if kind is MarkKind.TX_PUT else Identity(0, 0, 0)) for kind in kinds)
-    there = Observation(found=({queue: [one] if queue in queues_of(one) else [] for queue in QUEUES}, []))
+    there = Observation(readable=({queue: [one] if queue in queues_of(one) else [] for queue in QUEUES}, []))
     expected = SYSTEM.expect(marks)
     assert SYSTEM.compare(there, expected, expected) == []
     marks.mark(Mark(MarkKind.TX_DROPPED, 1, 0, 1, Identity(0, 0, 0)))

@@ -47,7 +47,7 @@ def test_a_batch_is_made_of_the_whole_records_at_the_start_of_framed_bytes(recor
 
 
 @pytest.mark.parametrize("error", [GoneError("another log's"), PoisonedError("another log's"), OSError(5, "no")])
-@pytest.mark.parametrize("as_turn", [False, True])
+@pytest.mark.parametrize("as_batch", [False, True])
 def test_an_error_of_the_iterable_of_batches_is_raised_and_nothing_appended(
     log: Path, error: Exception, as_batch: bool
 ) -> None:
