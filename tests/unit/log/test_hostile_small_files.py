@@ -1,5 +1,5 @@
 """Damaged and hostile small files of a log: for any content, reading them raises our own errors and takes little
-    memory.
+memory.
 """
 
 from __future__ import annotations
