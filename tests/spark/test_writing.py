@@ -136,7 +136,7 @@ def test_a_job_with_only_failed_tasks_leaves_nothing(spark: Any, log: Path) -> N
 @pytest.mark.parametrize(
     ("columns", "options", "text"),
     [
-        ("'x' AS a, 'y' AS b", {}, "the rows have a column named 'data', or one column alone; they have a, b"),
+        ("'x' AS a, 'y' AS b", {}, "rows must have a column named 'data', or only one column; they have a, b"),
         ("1 AS data", {}, "the column 'data' must be binary or a string, not int"),
         ("cast(null AS string) AS data", {}, "contains null"),
         ("'x' AS data", {"color": "red"}, "unknown option 'color'"),

@@ -81,8 +81,8 @@ def run_stream(
 
         starts = [start] if bad_output is None else [start, start_bad]
         # Run finite queries one after the other: two queries of one session sometimes interfere.
-        for together in [starts] if interval is not None else [[each] for each in starts]:
-            _run(what, together, print_totals if start in together else None, signals)
+        for concurrent in [starts] if interval is not None else [[each] for each in starts]:
+            _run(what, concurrent, print_totals if start in concurrent else None, signals)
 
 
 def _run(

@@ -109,10 +109,9 @@ def test_a_schema_is_inferred(spark: Any, log: Path, out: Path, run: Run, seen: 
     done = run("extract", log, "--json", "--infer-from", seen, "--out", out)
     kind = "bigint" if seen == "2" else "string"
     source = "the first 2 records" if seen == "2" else "all records"
-    assert (
-        f"schema inferred from {source}: `a b`: struct<`c`: array<double>>, `id`: {kind}, `number`: boolean\n"
+    fields = f"`a b`: struct<`c`: array<double>>, `id`: {kind}, `number`: boolean"
+    assert f"schema inferred from {source}: {fields}\n"
         in done.out
-    )
     assert done.table["BAD"] == ("2" if seen == "2" else "1")
     found = rows(spark, out)
     assert list(found[0]) == ["log_number", "offset", "sequence", "time", "a b", "id", "number", "bad"]
@@ -201,7 +200,7 @@ def test_the_parser_as_an_option_of_the_source(spark: Any, log: Path) -> None:
     assert [(row.parsed, bytes(row.data)) for row in some.collect()] == [(("one",), b"1 one"), (None, b"bad")]
     for schema, text in (
         ("parsed struct<word: string>", "so that no record is lost"),
-        ("parsed string, bad binary", "the column 'parsed' is of type struct<...>, not string"),
+        ("parsed string, bad binary", "the type of column 'parsed' is struct<...>, not string"),
         ("parsed struct<word: string NOT NULL>, bad binary", "cannot be NOT NULL"),
     ):
         with pytest.raises(Exception, match=text):
