@@ -110,8 +110,7 @@ def test_a_schema_is_inferred(spark: Any, log: Path, out: Path, run: Run, seen: 
     kind = "bigint" if seen == "2" else "string"
     source = "the first 2 records" if seen == "2" else "all records"
     fields = f"`a b`: struct<`c`: array<double>>, `id`: {kind}, `number`: boolean"
-    assert f"schema inferred from {source}: {fields}\n"
-        in done.out
+    assert f"schema inferred from {source}: {fields}\n" in done.out
     assert done.table["BAD"] == ("2" if seen == "2" else "1")
     found = rows(spark, out)
     assert list(found[0]) == ["log_number", "offset", "sequence", "time", "a b", "id", "number", "bad"]
