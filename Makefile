@@ -33,7 +33,7 @@ help:
 	@echo 'make install-test the README in a fresh clone, the wheel, the source archive, the whole benchmark (some minutes)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make flips        every bit next to the records flipped, one at a time (half an hour or more; ARGS="--help")'
-	@echo 'make canaries     check that "make crash" finds every seeded bug, with five seeds each (about two hours)'
+	@echo 'make canaries     check that "make crash" finds every seeded bug, with five seeds each (about an hour)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows appending processes, and is killed again and again; random programs over a journal and a page store'
 	@echo 'make cluster-test a local Spark master and two workers, killed during jobs (some minutes; ARGS="--help")'
