@@ -217,7 +217,7 @@ class MessageStore(Handle):
     def _put(self, messages: Sequence[Message]) -> Appended:
         """Append messages of any topic, if the store is open, without waiting for a flush."""
         if self._is_closed or (self._is_synced and not self._guard.is_ours):
-            self._refuse()
+            self._check_open()
         # One search for all messages is faster.  A match across two messages is harmless: `park_if_delayed` checks
         # each.
         properties = messages[0].properties if len(messages) == 1 else b"".join(map(_PROPERTIES, messages))
@@ -296,7 +296,7 @@ class MessageStore(Handle):
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = _ALWAYS_MS, count: int = 64
     ) -> list[StoredMessage]:
         """Return up to `count` messages of a topic with a key, stored within these times, newest first."""
-        self._refuse()
+        self._check_open()
         return self._find(topic, key, begin_ms, end_ms, count)
 
     def _find(self, topic: str, key: str, begin_ms: int, end_ms: int, count: int) -> list[StoredMessage]:
@@ -360,7 +360,7 @@ class MessageStore(Handle):
         The queues and the key index lose the removed messages too.  Blocks for a pause between two files.
         Raises: ClosedError; StateError in a forked child.
         """
-        self._refuse()
+        self._check_open()
         return self._cleaner.run(manual=True)
 
     @property
@@ -386,6 +386,6 @@ class MessageStore(Handle):
         if self._dispatcher.offset == self._log.max_offset:
             remove_abort_marker(self._directory)
 
-    def _let_go(self) -> None:
+    def _close_parts(self) -> None:
         for part in (self._log, self._queues, self._index, self._pool, self._sidecar):
             part.close()

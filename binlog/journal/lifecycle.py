@@ -87,8 +87,8 @@ class JournalLifecycle(Handle):
         PoisonedError.  After any of these, and after an exception of a signal handler, `load` can be called again.
         """
         if not self._guard.is_ours:
-            self._refuse()
-        self._refuse_reentry()
+            self._check_open()
+        self._check_not_reentered()
         with self._life:
             if self._state != "started":
                 raise StateError(f"the journal {self.path} cannot be loaded: it is {self._state}")

@@ -137,7 +137,7 @@ class PageStore(Handle):
 
         Raises: StateError; ClosedError.
         """
-        self._refuse()
+        self._check_open()
         return Transaction(self, next(self._tx_ids))
 
     @property
@@ -266,7 +266,7 @@ class PageStore(Handle):
     def _find(self, names: tuple[str, ...]) -> None:
         """Check that queues exist; the next step checks the owner.  Raises: NotFoundError; ClosedError."""
         if self._is_closed:
-            self._refuse()
+            self._check_open()
         for name in names:
             if name not in self._content.first_pages or name == PREPARED_QUEUE:
                 raise NotFoundError(f"no queue is named {name!r}")
@@ -275,7 +275,7 @@ class PageStore(Handle):
         """Run a change of the store.  Raises: its exceptions; StateError; ClosedError; PoisonedError."""
         with self._guard, self._guard.change():
             if self._is_closed:
-                self._refuse()
+                self._check_open()
             while self._abandoned:
                 self._content.return_messages(self._taken.pop(self._abandoned.popleft()), 0)
             result = work(*arguments)

@@ -46,7 +46,7 @@ class DurableSubscribers(Handle):
 
         Raises: FullError; AccessError; ClosedError; PoisonedError.
         """
-        self._refuse()
+        self._check_open()
         name, data = subscriber.file_name, subscriber.pack()
         with self._guard:
             self._directory.write_new(name + NEW_EXTENSION, data)
@@ -54,7 +54,7 @@ class DurableSubscribers(Handle):
 
     def find(self, client_id: str, name: str) -> DurableSubscriber | None:
         """Return a subscriber, or None.  Raises: CorruptError; VersionError; AccessError; ClosedError."""
-        self._refuse()
+        self._check_open()
         try:
             return self._read(subscriber_file_name(client_id, name))
         except NotFoundError:
@@ -62,13 +62,13 @@ class DurableSubscribers(Handle):
 
     def all(self) -> list[DurableSubscriber]:
         """Return all subscribers, sorted by client and name.  Raises: as `find`."""
-        self._refuse()
+        self._check_open()
         names = [name for name in self._directory.names() if name.endswith(SUBSCRIBER_EXTENSION)]
         return sorted(map(self._read, names), key=lambda each: (each.client_id, each.name))
 
     def remove(self, client_id: str, name: str) -> None:
         """Remove a subscriber.  Raises: NotFoundError; AccessError; ClosedError; PoisonedError."""
-        self._refuse()
+        self._check_open()
         file_name = subscriber_file_name(client_id, name)
         if file_name not in self._directory.names():
             raise NotFoundError(f"client {client_id!r} has no subscriber {name!r}")

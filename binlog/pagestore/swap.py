@@ -86,9 +86,9 @@ class SwapStore(Handle):
         Raises: FullError; AccessError; PoisonedError; ClosedError; StateError.
         """
         data = SWAP_RECORD.pack({"message_bytes": len(body), "delivery_count": delivery_count}) + body
-        self._refuse()
+        self._check_open()
         with self._guard, self._guard.change():
-            self._refuse()
+            self._check_open()
             number = self._current.get(queue) or self._roll(queue)
             file = self._files[number]
             offset = file.end
@@ -105,7 +105,7 @@ class SwapStore(Handle):
 
     def get(self, address: SwapAddress) -> SwappedMessage:
         """Return a message, which stays.  Raises: NotFoundError; CorruptError; AccessError; ClosedError; StateError."""
-        self._refuse()
+        self._check_open()
         with self._guard:
             file = self._file(address)
             data = read_at(file.fd, SWAP_RECORD.size + address.message_bytes, address.offset, file.path)
@@ -117,14 +117,14 @@ class SwapStore(Handle):
     def set_delivery_count(self, address: SwapAddress, delivery_count: int) -> None:
         """Set the delivery count of a message.  Raises: as `get`, and PoisonedError."""
         data = delivery_count.to_bytes(4, "big", signed=True)
-        self._refuse()
+        self._check_open()
         with self._guard, self._guard.change():
             file = self._file(address)
             write_at(file.fd, data, address.offset + _COUNT_AT, file.path)
 
     def remove(self, address: SwapAddress) -> None:
         """Remove a message.  Raises: NotFoundError; AccessError; ClosedError; StateError."""
-        self._refuse()
+        self._check_open()
         with self._guard, self._guard.change():
             file = self._file(address)
             file.live_offsets.discard(address.offset)
@@ -151,7 +151,7 @@ class SwapStore(Handle):
         self._directory.remove(file.name)
 
     def _file(self, address: SwapAddress) -> _SwapFile:
-        self._refuse()
+        self._check_open()
         file = self._files.get(address.file_number)
         if file is None or address.offset not in file.live_offsets:
             raise NotFoundError(f"no message is at offset {address.offset} of swap file {address.file_number}")

@@ -98,7 +98,7 @@ class AddressFolder:
         finally:
             self._syncing_threads.discard(thread)
 
-    def refuse_reentry(self) -> None:
+    def check_not_reentered(self) -> None:
         """Raise StateError if a signal handler has interrupted a sync of this thread, which would wait for itself."""
         if threading.get_ident() in self._syncing_threads:
             raise StateError(f"this thread is within a sync of {self.path}")
@@ -143,9 +143,9 @@ class AddressFolder:
     def check(self) -> None:
         """Raise PoisonedError if something failed or was broken off, which may hide that a sync failed.
 
-        Raises StateError as `refuse_reentry` does.
+        Raises StateError as `check_not_reentered` does.
         """
-        self.refuse_reentry()
+        self.check_not_reentered()
         try:
             self.guard.check()
         except PoisonedError:

@@ -95,7 +95,7 @@ class PagingManager(Handle):
         started.
         """
         with self._life:
-            self._refuse()
+            self._check_open()
             if not self._is_started:
                 self._acquire()
                 self._is_started = True
@@ -142,7 +142,7 @@ class PagingManager(Handle):
 
         Raises: ValueError; FullError; AccessError; StateError; ClosedError; PoisonedError.
         """
-        self._refuse()
+        self._check_open()
         return self._stores.get(address) or self._make(address)
 
     def _make(self, address: str) -> PagingStore:
@@ -169,7 +169,7 @@ class PagingManager(Handle):
 
     def begin(self) -> PageTransaction:
         """Begin a transaction for `page` and `PageCursor.ack`.  Raises: StateError; ClosedError; PoisonedError."""
-        self._refuse()
+        self._check_open()
         with self._change:
             transaction = self.transactions.begin()
         return transaction  # noqa: RET504 - outside of the block, where an exception after the call poisons nothing
@@ -227,7 +227,7 @@ class PagingManager(Handle):
                 )
             else:
                 memory.wait(len(message), RECHECK_SECONDS)
-                self._refuse()
+                self._check_open()
                 self._check()
         return None
 
@@ -346,12 +346,12 @@ class PagingManager(Handle):
         if first is not None:
             raise first
 
-    def refuse_reentry(self) -> None:
+    def check_not_reentered(self) -> None:
         """Raise StateError if a signal handler has interrupted a sync of this thread."""
         for store in list(self._stores.values()):
-            store.folder.refuse_reentry()
+            store.folder.check_not_reentered()
 
-    _refuse_reentry = refuse_reentry
+    _check_not_reentered = check_not_reentered
 
     def _close_folders(self) -> None:
         for folder in (*self._unfinished_folders.values(), *(store.folder for store in self._stores.values())):
@@ -360,10 +360,10 @@ class PagingManager(Handle):
 
     def check_owned(self) -> None:
         """Raise StateError in a forked child, and in a process that closed all its descriptors."""
-        self._refuse()
+        self._check_open()
 
     def _check(self) -> None:
-        self._refuse()
+        self._check_open()
         if not self._is_started:
             raise StateError(f"the paging {self.path} was not started")
 

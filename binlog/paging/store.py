@@ -176,7 +176,7 @@ class PagingStore:
 
         Raises: FullError, AccessError, after which page mode has not started; StateError; ClosedError; PoisonedError.
         """
-        self._refuse()
+        self._check_open()
         with self._change, self._mutex:
             self._check()
             was_paging = self._is_paging
@@ -207,7 +207,7 @@ class PagingStore:
             message_id = self._append(message, NO_TRANSACTION)
             if message_id is not None:
                 return message_id
-        self._refuse()
+        self._check_open()
         if type(message) is not bytes:
             message = plain_bytes(message)
         if len(message) > MESSAGE_BYTES_MAX:
@@ -246,7 +246,7 @@ class PagingStore:
         read here, and other threads may add messages meanwhile.
         Raises: FullError, after which nothing was taken; StateError; ClosedError; AccessError; PoisonedError.
         """
-        self._refuse()
+        self._check_open()
         with self._change:
             with self._mutex:
                 self._check()
@@ -305,7 +305,7 @@ class PagingStore:
 
         Raises: ClosedError; PoisonedError; StateError.
         """
-        self._refuse()
+        self._check_open()
         with self._mutex:
             wait_until(self._mutex, lambda: self.has_room or self._state != "started" or self._guard.failure, timeout)
             self._check()
@@ -317,7 +317,7 @@ class PagingStore:
         commit: as in `Page.sync`, for the last one.
         Raises: PoisonedError, after which nothing can be added; ClosedError; StateError.
         """
-        self._refuse()
+        self._check_open()
         with self._mutex:
             self._check()
             pages = self._unsynced.all()
@@ -439,7 +439,7 @@ class PagingStore:
             page.delete()
             self._unsynced.forget(page)  # last: if the file cannot be removed, `stop` still closes its descriptors
 
-    def _refuse(self) -> None:
+    def _check_open(self) -> None:
         """Check before taking the mutex, which a forked child may find locked for ever.  Raises: StateError."""
         if fork_generation() != self._generation:
             raise StateError(

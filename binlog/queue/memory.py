@@ -189,7 +189,7 @@ class QueueMemory:
         if self._is_closed:
             self._ready.clear()
 
-    def _refuse(self) -> None:
+    def _check_open(self) -> None:
         """Check before taking a mutex, which a forked child may find locked for ever.  Raises: StateError."""
         if fork_generation() != self._generation:
             raise StateError(f"the queue {self._manager.path} belongs to the parent process; open it in this one")

@@ -128,7 +128,7 @@ class Queue(QueueMemory, Closing):
         """
         is_synced = self._is_synced if mode is None else _is_synced(mode)
         if fork_generation() != self._generation:
-            self._refuse()
+            self._check_open()
         if is_synced:
             self._manager.check_owned()
         with self._mutex:
@@ -151,7 +151,7 @@ class Queue(QueueMemory, Closing):
         StateError in a forked child; ValueError.
         """
         if fork_generation() != self._generation or self._guard.failure is not None:
-            self._refuse()
+            self._check_open()
         if self._delayed:
             self._requeue_due()
         try:
@@ -173,7 +173,7 @@ class Queue(QueueMemory, Closing):
         """
         is_synced = self._is_synced if mode is None else _is_synced(mode)
         if fork_generation() != self._generation:
-            self._refuse()
+            self._check_open()
         try:
             self._cursor.ack(message.message_id)
             if is_synced:
@@ -191,7 +191,7 @@ class Queue(QueueMemory, Closing):
         Blocks: for such a message as the commit of a transaction does.
         Raises: ValueError; StateError; ClosedError; PoisonedError; and for such a message as that commit.
         """
-        self._refuse()
+        self._check_open()
         check_delay(delay)
         again = message._replace(delivery_count=message.delivery_count + 1)
         if self._is_dead(again):
@@ -213,7 +213,7 @@ class Queue(QueueMemory, Closing):
         Raises: StateError if this is a queue of dead letters itself; FullError; AccessError; ClosedError;
         PoisonedError.
         """
-        self._refuse()
+        self._check_open()
         if self._dead_letters_of is not None:
             raise StateError("a queue of dead letters has no dead letters of its own")
         with self._dead_mutex:
@@ -229,25 +229,25 @@ class Queue(QueueMemory, Closing):
 
     def qsize(self) -> int:
         """Return about how many messages no consumer has got; after a crash uncommitted ones may count."""
-        self._refuse()
+        self._check_open()
         return len(self._ready) + len(self._delayed) + (0 if self._serves_from_memory else self._cursor.unread_count())
 
     def empty(self) -> bool:
         """Whether `get_nowait` would find no message now.  Blocks: for reading, if there is none in memory."""
-        self._refuse()
+        self._check_open()
         self._requeue_due()
         self._refill()
         return not self._ready
 
     def full(self) -> bool:
         """Whether the queue has its maximum number of pages."""
-        self._refuse()
+        self._check_open()
         return not self._store.has_room
 
     @property
     def unacknowledged_count(self) -> int:
         """How many messages were not acknowledged, including those that consumers have got."""
-        self._refuse()
+        self._check_open()
         return self._cursor.unacknowledged_count()
 
     def join(self) -> None:
@@ -256,7 +256,7 @@ class Queue(QueueMemory, Closing):
         Blocks: also for reading the messages that no consumer has got.
         Raises: ClosedError; PoisonedError; AccessError; StateError.
         """
-        self._refuse()
+        self._check_open()
         self._drain_wait.wait(self._refill, self._is_drained)
 
     def _is_drained(self) -> bool:
@@ -265,7 +265,7 @@ class Queue(QueueMemory, Closing):
 
     def sync(self) -> None:
         """Make all messages and acknowledgements durable.  Raises: PoisonedError; ClosedError; StateError."""
-        self._refuse()
+        self._check_open()
         self._put_sync.wait()
         self._ack_sync.wait()
 
@@ -278,7 +278,7 @@ class Queue(QueueMemory, Closing):
         """
         if fork_generation() != self._generation:
             return
-        self._manager.refuse_reentry()
+        self._manager.check_not_reentered()
         with self._mutex:
             self._is_closed = True
             self._ready.clear()
@@ -330,7 +330,7 @@ class Queue(QueueMemory, Closing):
         raise queue.Full
 
     def _get_slow(self, block: bool, timeout: float | None) -> Message:
-        self._refuse()
+        self._check_open()
         end = _deadline(timeout if block else None)
         while True:
             self._requeue_due()
@@ -386,7 +386,7 @@ class Queue(QueueMemory, Closing):
 
         into: the queue of the messages.  acked: ids of messages here, each with the number of consecutive messages.
         """
-        self._refuse()
+        self._check_open()
         transaction = self._manager.begin()
         with into._mutex:
             into._committing += 1

@@ -198,8 +198,8 @@ class CommitFile:
         return self._answer(run(self.core, shared, lib.BINLOG_CONFIRM if confirm else 0), self.core.step)
 
     def commit_written(self, area: StagingArea | None, *, size: int, crc: int, record_count: int) -> bool | None:
-        """Commit and confirm `size` bytes that are already written after the tail, and clear Flag.INTENT back with
-        that.
+        """Commit and confirm `size` bytes that are already written after the tail, and clear Flag.INTENT in the
+        same write.
 
         crc: their CRC-32C.  The caller holds the lock, and has confirmed everything before them.
         Returns and raises as `append`.

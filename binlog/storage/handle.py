@@ -98,7 +98,7 @@ class Handle(Closing):
     def _end(self) -> None:
         """Make everything durable and stop all work.  It may be called again after an exception ended it."""
 
-    def _let_go(self) -> None:
+    def _close_parts(self) -> None:
         """Close everything that the directory does not close.  It may be called again."""
 
     def close(self) -> None:
@@ -110,12 +110,12 @@ class Handle(Closing):
         if self._lock is None or self._lock.is_forked:
             self._is_closed = True
             return
-        self._refuse_reentry()
+        self._check_not_reentered()
         failure = None
         with self._life:
             self._is_closed = True
             if not self._is_ended and not self._lock.inherited:
-                for step in (self._end, self._let_go):
+                for step in (self._end, self._close_parts):
                     try:
                         step()
                     except StateError:
@@ -129,7 +129,7 @@ class Handle(Closing):
         if failure is not None:
             raise failure
 
-    def _refuse(self) -> None:
+    def _check_open(self) -> None:
         """Raise StateError in a forked child, in which the guard may be held for ever; ClosedError if closed."""
         if not self._guard.is_ours:
             raise StateError(
@@ -138,7 +138,7 @@ class Handle(Closing):
         if self._is_closed:
             raise ClosedError(f"the {self.kind} {self.path} is closed")
 
-    def _refuse_reentry(self) -> None:
+    def _check_not_reentered(self) -> None:
         """Raise StateError in a signal handler or a `__del__` that interrupted a call of this thread."""
         if self._guard.held:
             raise StateError(f"this thread is within a call of the {self.kind} {self.path}")

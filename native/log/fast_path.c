@@ -9,7 +9,7 @@
  * - `owner` is set exactly while the mutex is held for a call.  Both change in one call of C, with no signal handler between: an
  *   exception of a handler never leaves `owner` set without its call.
  * - References keep the objects of a call alive for as long as it takes, even if this object is changed meanwhile.
- * - The mutex is Python's own RLock, called through its methods, because a library may have replaced it (green.py).
+ * - The mutex is Python's own RLock, called through its methods, because a library may have replaced it, as gevent does.
  */
 #include <Python.h>
 

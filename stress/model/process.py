@@ -121,7 +121,7 @@ class Process:
 
     def _append_recovered(self, file: OpenFile, own: Request | None) -> None:
         if not is_plain(self._world, self.area, file):
-            raise InternalError("the file takes no commit right after its recovered")
+            raise InternalError("the file takes no commit right after its recovery")
         commit_staged(self._world, file, self.area, own=own, ring=self.ring)
 
     def _append_producer_batch(self, file: OpenFile, request: Request, sequence: int) -> None:
@@ -234,7 +234,7 @@ class Process:
         file.sync()
 
     def _recover(self, file: OpenFile) -> LogHeader:
-        """`WritableFile.recover."""
+        """WritableFile.recover."""
         world, header = self._world, file.header()
         verdict = verdict_on(world, file, header)
         same_boot = header.boot_id == world.boot_id
@@ -279,7 +279,7 @@ class Process:
         world = self._world
         if header.confirmed_end < header.tail:
             if not is_plain(world, None, file):
-                raise InternalError("the file cannot be confirmed right after its recovered")
+                raise InternalError("the file cannot be confirmed right after its recovery")
             commit_staged(world, file, None, confirm=True)
             header = file.header()
         number = file.number + 1

@@ -95,7 +95,7 @@ def test_a_foreign_writer_that_comes_for_the_first_time_is_let_in(
     )
     figure(f"a foreign writer's first append beside 8 of ours, {mode.name.lower()}: waited {waits[0] / 1e6:.1f} ms")
     assert waits[0] < SECOND_NS
-    assert binlog.stat(log).files[0].mixed
+    assert binlog.stat(log).files[0].has_foreign_writers
 
 
 def test_all_processes_learn_that_a_log_is_mixed(log: Path) -> None:

@@ -110,10 +110,10 @@ def test_a_jpos_writer_appends_to_our_live_file_and_our_followers_see_it(log: Pa
             writer.append(b"ours 1")
             assert reader.wait(60)
             assert next(reader).data == b"ours 1"
-        assert binlog.stat(log).files[0].mixed
+        assert binlog.stat(log).files[0].has_foreign_writers
         assert binlog.stat(log).files[0].record_count == 5
         writer.cutover()
-        assert binlog.stat(log).files[1].mixed
+        assert binlog.stat(log).files[1].has_foreign_writers
         assert binlog.stat(log).files[1].first_sequence == 5
 
 

@@ -63,7 +63,7 @@ def _run(tmp_path: Path, code: str, *, mode: str = "SYNC") -> None:
 @KINDS
 @MODES
 def test_no_record_is_appended_to_another_log(tmp_path: Path, kind: str, mode: str) -> None:
-    """A durable, acknowledged record of one log was found in written to another log."""
+    """A durable, acknowledged record of one log was written to another log."""
     code = f"""
 first = Writer(one, mode=mode)
 first.append(b"1")

@@ -41,7 +41,7 @@ def test_prunes_writers_and_readers_at_once(log: Path, method: str) -> None:
 
 
 def _last_after(log: Path, last: bytes, records: int) -> None:
-    """Append the last record, after n others has in the log."""
+    """Append the last record, once n others are in the log."""
     with Writer(log) as writer:
         while True:
             newest = binlog.stat(log).files[-1]

@@ -88,6 +88,20 @@ def test_links_and_names_of_files_lead_somewhere(path: Path) -> None:
     assert missing == []
 
 
+def test_comments_name_existing_files() -> None:
+    missing, count = [], 0
+    for folder in ("binlog", "native", "stress"):
+        for path in (ROOT / folder).rglob("*.*"):
+            if path.suffix not in {".c", ".h", ".py", ".pyi"}:
+                continue
+            for name in re.findall(r"(?<![\w/.])((?:tests|binlog|native|stress|docs)/[\w/-]+\.\w+)", path.read_text()):
+                count += 1
+                if not (ROOT / name).exists():
+                    missing.append(f"{path.relative_to(ROOT)}: {name}")
+    assert count > 100
+    assert missing == []
+
+
 def test_the_tests_that_the_rules_name_exist() -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "durability.md").read_text()))
     there = {

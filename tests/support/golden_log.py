@@ -1,14 +1,15 @@
-"""Logs in version 1 of the log file and version 2 of the index, kept byte for byte in an archive.
+"""Logs of each version of the log's files, kept byte for byte in archives beside tests/unit/log/test_golden.py.
 
-`python -m tests.support.golden_log` makes it.  When the format gets a new version, make another one beside it, and keep
-this one.  The logs are those of stress/crash/flips/logs.py: with archives; with a producer batch that is
-named and not recorded; with an ingest that has placed one of two files; with a quarantined range.
+`python -m tests.support.golden_log NUMBER` makes the archive of that number, and refuses one that exists.  Number 1 has
+version 1 of the log file and version 2 of the index.  The logs are those of stress/crash/flips/logs.py: with archives;
+with a producer batch that is pending; with an ingest that has placed one of two files; with a quarantined range.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -16,13 +17,14 @@ from typing import NamedTuple
 
 from stress.crash.flips.logs import IntactLog, make_intact_logs
 
-ARCHIVE = Path(__file__).parents[1] / "unit" / "log" / "golden-1.tar.xz"
+FOLDER = Path(__file__).parents[1] / "unit" / "log"
+ARCHIVES = sorted(FOLDER.glob("golden-*.tar.xz"))
 
 _LOGS = {
     "archive": "archive 1 of 3",
     "producer": "turn named, 3",
     "ingest": "ingest half, 1",
-    "set-aside": "set aside, 1",
+    "set-aside": "quarantined, 1",
 }
 
 
@@ -34,9 +36,9 @@ class Golden(NamedTuple):
     sequence: int | None
 
 
-def unpack(folder: Path) -> dict[str, Golden]:
-    """The logs, each in a directory of its name, and what is in them."""
-    with tarfile.open(ARCHIVE) as tar:
+def unpack(archive: Path, folder: Path) -> dict[str, Golden]:
+    """Unpack the logs into `folder`, each in a directory of its name, and return what is in them."""
+    with tarfile.open(archive) as tar:
         tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     about = json.loads((folder / "about.json").read_text())
     return {
@@ -45,12 +47,12 @@ def unpack(folder: Path) -> dict[str, Golden]:
     }
 
 
-def main() -> None:
-    """See the module."""
+def make(archive: Path) -> None:
+    """Make an archive.  Raises: FileExistsError."""
     with tempfile.TemporaryDirectory() as scratch:
         intact_logs = {intact.name: intact for intact in make_intact_logs(Path(scratch))}
     about = {name: _about(intact_logs[made]) for name, made in _LOGS.items()}
-    with tarfile.open(ARCHIVE, "w:xz") as tar:
+    with tarfile.open(archive, "x:xz") as tar:
         _add(tar, "about.json", json.dumps(about, indent=1).encode())
         for name, made in _LOGS.items():
             for file, data in intact_logs[made].files.items():
@@ -74,4 +76,4 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    make(FOLDER / f"golden-{int(sys.argv[1])}.tar.xz")

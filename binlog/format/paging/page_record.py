@@ -6,7 +6,7 @@ valid size exceeds the file, the process died while it was writing that message;
 
 The layout of JBoss Messaging: `{`, the number of bytes that follow, the transaction, the message, `}`.
 
-native/page_writer.c writes these records, and native/codec/page_scan.c reads them.
+native/paging/page_writer.c writes these records, and native/codec/paging/page_scan.c reads them.
 """
 
 from __future__ import annotations

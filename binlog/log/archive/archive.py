@@ -95,10 +95,10 @@ def archive(
         with hold_lock_file(directory, LOCK_NAME, "archives or repairs the log", directory.access()):
             _remove_unfinished(directory)
             done = []
-            wanted, mixed = _wanted(directory, keep_last, keep_seconds)
+            wanted, has_foreign_writers = _wanted(directory, keep_last, keep_seconds)
             for each in wanted:
                 try:
-                    done.append(_archive(directory, each, level=level, mixed=mixed))
+                    done.append(_archive(directory, each, level=level, has_foreign_writers=has_foreign_writers))
                 except NotFoundError:
                     continue  # pruned after the listing
             return done
@@ -116,20 +116,20 @@ def _check_arguments(keep_last: int, keep_seconds: float | None, level: int) -> 
 def _wanted(directory: LogDirectory, keep_last: int, keep_seconds: float | None) -> tuple[Sequence[ClosedFile], bool]:
     """Return the files to archive, oldest first, and whether other programs write to the log."""
     files = list(list_files(directory))
-    mixed = any(file.header.has_foreign_writers for file in files)
+    has_foreign_writers = any(file.header.has_foreign_writers for file in files)
     now_ns = time.time_ns()
     closed = [file.header.number for file in files if file.header.closed]
     kept = set(closed[-keep_last:] if keep_last else [])
     found = []
-    for each in closed_files(files, mixed=mixed, now_ns=now_ns):
+    for each in closed_files(files, has_foreign_writers=has_foreign_writers, now_ns=now_ns):
         if each.file.archived:
             continue
         number = each.file.header.number
         young = keep_seconds is not None and now_ns - each.closed_ns < keep_seconds * 1e9
-        if number in kept or young or (mixed and is_written(directory, number)):
+        if number in kept or young or (has_foreign_writers and is_written(directory, number)):
             break
         found.append(each)
-    return found, mixed
+    return found, has_foreign_writers
 
 
 def _report(closed: ClosedFile) -> Archived:
@@ -141,13 +141,13 @@ def _report(closed: ClosedFile) -> Archived:
     )  # fmt: skip
 
 
-def _archive(directory: LogDirectory, closed: ClosedFile, *, level: int, mixed: bool) -> Archived:
+def _archive(directory: LogDirectory, closed: ClosedFile, *, level: int, has_foreign_writers: bool) -> Archived:
     if closed.file.header.tail > RAW_BYTES_MAX:
         return replace(_report(closed), problem=f"file {closed.file.header.number} has more than {RAW_BYTES_MAX} bytes")
     number = closed.file.header.number
     with directory.opened(log_file_name(number)) as fd:
         try:
-            size = _RawFile(directory, number, fd).archive(level=level, mixed=mixed)
+            size = _RawFile(directory, number, fd).archive(level=level, has_foreign_writers=has_foreign_writers)
         except (BusyError, CorruptError, VersionError, GoneError) as error:
             return replace(_report(closed), problem=str(error))
     return replace(_report(closed), archive_bytes=size)
@@ -175,10 +175,10 @@ class _RawFile:
         self._archive_name = archive_file_name(number)
         self._fd = fd
 
-    def archive(self, *, level: int, mixed: bool) -> int:
+    def archive(self, *, level: int, has_foreign_writers: bool) -> int:
         """Replace the file by its archive, and return the archive's size.
 
-        mixed: other programs write to the log.
+        has_foreign_writers: other programs write to the log.
         Raises: BusyError, CorruptError, VersionError, GoneError if the file must not be archived.
         """
         # Imported on use, because it imports zstd.
@@ -191,14 +191,14 @@ class _RawFile:
         with self._completed_index(header) as index:
             if directory.has(self._archive_name):
                 left = self._verified(source, index)
-                self._replace_file(header, None, mixed=mixed)
+                self._replace_file(header, None, has_foreign_writers=has_foreign_writers)
                 return left
             name = unfinished_archive_name(self._number)
             try:
                 with directory.created(name, access_like(os.fstat(self._fd))) as unfinished:
                     write_archive(unfinished, source, index, level=level)
                     verify_archive(unfinished.content, source, index, path=unfinished.path)
-                    self._replace_file(header, name, mixed=mixed)
+                    self._replace_file(header, name, has_foreign_writers=has_foreign_writers)
                     return os.fstat(unfinished.content).st_size
             finally:
                 directory.remove(name)
@@ -246,10 +246,10 @@ class _RawFile:
             verify_archive(fd, source, index, path=path)
             return os.fstat(fd).st_size
 
-    def _replace_file(self, header: LogHeader, unfinished: str | None, *, mixed: bool) -> None:
+    def _replace_file(self, header: LogHeader, unfinished: str | None, *, has_foreign_writers: bool) -> None:
         """Name the archive and remove the file, each durably.  draft: None if the archive has its name already."""
         directory = self._directory
-        if mixed and is_written(directory, self._number):
+        if has_foreign_writers and is_written(directory, self._number):
             raise BusyError(f"{self._path} is open for writing, and other programs write to the log")
         with directory.locked(self._name, _LOCK_SECONDS) as fd:
             if replace(self._header(fd), doorbell=header.doorbell) != header:

@@ -64,10 +64,10 @@ def list_files(directory: LogDirectory) -> Iterator[ListedFile]:
         yield ListedFile(header, status.st_mtime_ns, 512 * status.st_blocks, archived, times[1] if times else None)
 
 
-def closed_files(files: Sequence[ListedFile], *, mixed: bool, now_ns: int) -> Iterator[ClosedFile]:
+def closed_files(files: Sequence[ListedFile], *, has_foreign_writers: bool, now_ns: int) -> Iterator[ClosedFile]:
     """Iterate over the closed files that no program needs in place, oldest first, up to the first needed one."""
     keep_from = max((file.header.number for file in files if file.header.is_native), default=math.inf)
-    if mixed:
+    if has_foreign_writers:
         keep_from = min(keep_from, max((file.header.number for file in files if file.header.closed), default=0))
     bytes_after = sum(file.header.tail for file in files)
     closed = closing_times([_closing_hints(file, following) for file, following in pairwise(files)], now_ns)
@@ -76,7 +76,7 @@ def closed_files(files: Sequence[ListedFile], *, mixed: bool, now_ns: int) -> It
         if not file.header.closed or following.header.number != number + 1 or number >= keep_from:
             return
         bytes_after -= file.header.tail
-        if mixed and (now_ns - closed_ns) / 1e9 < KEEP_SECONDS:
+        if has_foreign_writers and (now_ns - closed_ns) / 1e9 < KEEP_SECONDS:
             return
         yield ClosedFile(file, closed_ns, bytes_after)
 

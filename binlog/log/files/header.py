@@ -172,7 +172,7 @@ class HeaderCache:
         return self._header
 
     @property
-    def mixed(self) -> bool:
+    def has_foreign_writers(self) -> bool:
         """Whether another program appends to the log too, if this header can tell."""
         if self._header.tail != self.tail:
             # A waiting reader asks each time, so do not parse all of the header.

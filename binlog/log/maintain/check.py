@@ -228,7 +228,7 @@ def _check_quarantined(directory: LogDirectory, header: LogHeader, names: Iterab
             status = directory.status(name)
             if status is not None and status.st_size == 0:
                 text = f"records are missing; fillers replace them from {start} to {end}, as {name} says"
-            yield Problem(directory.log_path(header.number), start, "set-aside", text, end)
+            yield Problem(directory.log_path(header.number), start, "quarantined", text, end)
 
 
 def _check_blocks(header: LogHeader, path: str) -> Iterator[Problem]:

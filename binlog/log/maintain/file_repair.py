@@ -248,7 +248,7 @@ class FileRepair:
             raise
         # The name comes before the fillers count, because `check` finds them by it.
         if not any(taken[1] == start for taken in self._quarantined()):
-            self._recovery.set_aside(start, end, copied_end=start)
+            self._recovery.quarantine(start, end, copied_end=start)
         per_write = max(_FILLED_AT_ONCE // len(filler), 1)
         for first in range(0, count, per_write):
             write_at(fd, filler * min(per_write, count - first), start + first * len(filler), path)
@@ -305,10 +305,10 @@ class FileRepair:
         start, end = damaged.start, damaged.end
         name = damaged_file_name(self._number, start, end)
         text = f"{count} records, one of them damaged, are quarantined in {name}; fillers replace them"
-        self.report(start, "set-aside", text)
+        self.report(start, "quarantined", text)
         if self._dry_run:
             return
-        self._recovery.set_aside(start, end)
+        self._recovery.quarantine(start, end)
         write_at(self._fd, self._filler(start, end, count), start, self._path)
         sync(self._fd, self._path)
         self._correct_entry(start, end)
@@ -356,7 +356,7 @@ class FileRepair:
         """Quarantine the bytes of a closed file from `good` to `end`, and end the file there."""
         count, _ = count_records(self._fd, header.first_offset, good, good, self._path)
         if good < end:
-            self._recovery.set_aside(good, end)
+            self._recovery.quarantine(good, end)
         confirmed = min(header.confirmed_end, good)
         cut = replace(header, tail=good, published_tail=good, record_count=count, confirmed_end=confirmed)
         self.commit_in_new_epoch(cut)

@@ -121,9 +121,9 @@ def prune(
             _remove_leftovers(directory, damaged=damaged)
         pruned = []
         quarantined = directory.quarantined() if damaged else {}
-        mixed = any(file.header.has_foreign_writers for file in files)
-        for closed in _removable(files, retention, mixed=mixed, now_ns=time.time_ns()):
-            if mixed and is_written(directory, closed.file.header.number):
+        has_foreign_writers = any(file.header.has_foreign_writers for file in files)
+        for closed in _removable(files, retention, has_foreign_writers=has_foreign_writers, now_ns=time.time_ns()):
+            if has_foreign_writers and is_written(directory, closed.file.header.number):
                 break
             found = _report(directory, closed, quarantined.get(closed.file.header.number, []))
             if not dry_run and not _remove(directory, closed.file, found.names):
@@ -132,9 +132,11 @@ def prune(
         return pruned
 
 
-def _removable(files: Sequence[ListedFile], retention: Retention, *, mixed: bool, now_ns: int) -> Iterator[ClosedFile]:
+def _removable(
+    files: Sequence[ListedFile], retention: Retention, *, has_foreign_writers: bool, now_ns: int
+) -> Iterator[ClosedFile]:
     """Yield the files that may be removed, oldest first."""
-    for closed in closed_files(files, mixed=mixed, now_ns=now_ns):
+    for closed in closed_files(files, has_foreign_writers=has_foreign_writers, now_ns=now_ns):
         age_seconds = (now_ns - closed.closed_ns) / 1e9
         number = closed.file.header.number
         if not retention.allows(number, bytes_after=closed.bytes_after, age_seconds=age_seconds):

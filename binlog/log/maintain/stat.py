@@ -24,7 +24,7 @@ class FileStat:
     first_offset: of the first record.  tail: of the next one.
     record_count, first_sequence, created_ns, uuid, durable_end: None if another program made the file, and they are not
     known.
-    mixed: other programs write to the file too.
+    has_foreign_writers: other programs write to the file too.
     archived: the file is an archive, with its own path and sizes; it is all durable, and offsets are the log file's.
     """
 
@@ -38,7 +38,7 @@ class FileStat:
     first_sequence: int | None
     created_ns: int | None
     uuid: str | None
-    mixed: bool
+    has_foreign_writers: bool
     file_bytes: int
     disk_bytes: int
     prepared_bytes: int = 0
@@ -177,7 +177,7 @@ def _file_stat(directory: LogDirectory, number: int) -> tuple[LogHeader, FileSta
         first_sequence=header.first_sequence if is_native else None,
         created_ns=header.created_ns if is_native else None,
         uuid=header.uuid.hex() if is_native else None,
-        mixed=header.has_foreign_writers,
+        has_foreign_writers=header.has_foreign_writers,
         file_bytes=status.st_size,
         disk_bytes=disk_bytes,
         prepared_bytes=0 if archived else max(disk_bytes - used_bytes, 0),

@@ -92,10 +92,11 @@ class Cursor:
     def ready(self) -> bool:
         """Return whether `read` would return records, or raise.
 
-        `Reader.wait` calls this at least every `wait_seconds_max`, which is five seconds, whether the doorbell rang or
-        not.  So a lost wake-up delays a record by five seconds at most.  `publish` in native/log/commit.c raises the
-        doorbell, in the write that moves the tail, and `lead` in native/log/group.c then wakes the waiters.  Around a
-        cutover `WritableFile.close_at` raises it, and `WritableFile.wake` wakes them.
+        `Reader.wait` calls this at least every `wait_seconds_max`, whether the doorbell rang or not.  That is five
+        seconds, or 50 ms if other programs are known to write to the log.  So a lost wake-up delays a record by five
+        seconds at most.  `publish` in native/log/commit.c raises the doorbell, in the write that moves the tail, and
+        `lead` in native/log/group.c then wakes the waiters.  Around a cutover `WritableFile.close_at` raises it, and
+        `WritableFile.wake` wakes them.  `Recovery` raises it when it writes the header.
 
         If a wait lasts longer although records were appended, the doorbell is not the cause.  Either this function
         found no record, or the wait did not reach it:
@@ -103,7 +104,9 @@ class Cursor:
         - The records are not published: they are only staged, or their leader failed, is stopped, or waits for a lock.
           `stat` returns the tail that readers may read up to.
         - Another program appended them to a file that was just closed.  `AfterCloseRecords` reads such files again
-          every five seconds, so that a wait may take twice as long.
+          every five seconds, so that a wait may take twice as long.  It reads only files that this cursor has left.
+        - Another program moved the tail, but all bytes up to it are zeros (`is_unproven`).  Readers stop before them
+          until a writer has repaired the file.
         - The writer has another directory open, such as a copy.  If the reader's path now leads to that one,
           `_check_still_named` raises GoneError; if the two paths differ, nothing can tell.
         - The next file belongs to another log, because files of two logs were copied into one directory.  Then
@@ -144,7 +147,9 @@ class Cursor:
     def wait_seconds_max(self) -> float:
         """How long to wait at most before calling `ready` again."""
         place = self._place
-        is_foreign = place is None or place.file.header_cache.mixed or self._after_close.mixed
+        is_foreign = (
+            place is None or place.file.header_cache.has_foreign_writers or self._after_close.has_foreign_writers
+        )
         return _WAIT_SECONDS_MAX_FOREIGN if is_foreign else _WAIT_SECONDS_MAX
 
     def waiting(self, timeout: float) -> tuple[Wait, int, int | None]:

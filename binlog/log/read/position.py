@@ -70,16 +70,16 @@ class AfterCloseRecords:
         self._checked = 0.0  # due at once
 
     @property
-    def mixed(self) -> bool:
+    def has_foreign_writers(self) -> bool:
         """Whether another program is known to write to one of the files."""
-        return any(place.file.header_cache.mixed for _, place in self._left)
+        return any(place.file.header_cache.has_foreign_writers for _, place in self._left)
 
     def refresh(self) -> FilePosition | None:
         """Return the position of a record that was appended after the close, if there is one."""
         if not self._left:
             return None
         now = time.monotonic()
-        if not self.mixed and now - self._checked < _CHECK_SECONDS:
+        if not self.has_foreign_writers and now - self._checked < _CHECK_SECONDS:
             return None
         self._checked = now
         for each in list(self._left):

@@ -135,7 +135,7 @@ class Recovery:
             header = self._from_slot(header, verdict.slot)
         end = min(verdict.end, content_bytes(self._file.content))
         if end > verdict.tail:
-            self.set_aside(verdict.tail, self._free_end(verdict.tail, end), copied_end=end)
+            self.quarantine(verdict.tail, self._free_end(verdict.tail, end), copied_end=end)
         header = header.without_slot(header.confirmed_counter + 1)
         flags = header.flags & ~Flag.POISON
         header = replace(header, epoch=_after(header.epoch), flags=flags, poison_errno=0)
@@ -197,7 +197,7 @@ class Recovery:
             yield start, data
             start += len(data)
 
-    def set_aside(self, start: int, end: int, *, copied_end: int | None = None) -> None:
+    def quarantine(self, start: int, end: int, *, copied_end: int | None = None) -> None:
         """Copy a range to a quarantine file, durably.  If the name exists, its file is complete: a recovery died.
 
         copied_end: the end of the copied bytes, if it is not the end of the range.

@@ -130,7 +130,7 @@ class PageCursor:
         A message of an open transaction is not delivered until that has ended, and neither are the messages after it.
         Raises: StateError; ClosedError; AccessError.
         """
-        self._refuse()
+        self._check_open()
         with self._reading:
             while not self._runs:
                 if not (self._read_returned() or self._read_more(bytes_max)):
@@ -144,7 +144,7 @@ class PageCursor:
 
         Raises: GoneError if its page was removed; StateError.
         """
-        self._refuse()
+        self._check_open()
         with self._reading:
             page = self._store.find(message_id >> 32)
             if page is None:
@@ -183,7 +183,7 @@ class PageCursor:
 
         Raises: PoisonedError; StateError.
         """
-        self._refuse()
+        self._check_open()
         with self._syncing:  # so a caller that finds nothing to sync has waited for the running sync
             touched = list(self._touched)
             for acks in touched:
@@ -211,7 +211,7 @@ class PageCursor:
 
     def unread_count(self) -> int:
         """Return about how many messages were not delivered yet, including those that will never be committed."""
-        self._refuse()
+        self._check_open()
         with self._reading:
             position = self._position
             offset, number = (position.page.page_id, position.number + position.skip) if position else (0, 0)
@@ -234,7 +234,7 @@ class PageCursor:
 
         Reads pages whose count is not known.  Raises: AccessError; StateError.
         """
-        self._refuse()
+        self._check_open()
         return sum(map(self._unacknowledged, self._store.pages))
 
     def _unacknowledged(self, page: Page) -> int:
@@ -254,7 +254,7 @@ class PageCursor:
         self._remove_if_done(acks.page)
 
     def _open_acks(self, page_id: int) -> PageAcks:
-        self._refuse()
+        self._check_open()
         with self._mutex:
             found = self._acks.get(page_id)
             if found is None:
@@ -279,7 +279,7 @@ class PageCursor:
             self._store.report_problem(problem)
         return found
 
-    def _refuse(self) -> None:
+    def _check_open(self) -> None:
         """Check before taking a mutex, which a forked child may find locked for ever.  Raises: StateError."""
         if fork_generation() != self._generation:
             raise StateError(

@@ -58,7 +58,7 @@ class Doorbell:
 
     def waiting(self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int) -> Wait:
         """Return a callable that waits like `wait`, and then reads the records from `offset` on
-        (native/wait_and_read.c).
+        (native/log/wait_and_read.c).
 
         It is one C call if possible, because the caches are cold after a wake-up, and then each step in Python takes
         microseconds.  If it returns no records, pass the result to `waited`.

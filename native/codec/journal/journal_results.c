@@ -240,7 +240,7 @@ static PyObject *results(struct replay *replay)
 
 /* journal_states(files, unreadable_ids, headerless_ids): replay files, oldest first, taking them from the iterator one by one.
  * A file is a tuple of three: a tuple of its id as records have it, the columns kind, tx_id, record_id and record_bytes, and a
- * list of the packed counts of each COMMIT and PREPARE; the number of its JournalFile, or -1; and a list with an object object
+ * list of the packed counts of each COMMIT and PREPARE; the number of its JournalFile, or -1; and a list with an object
  * for each record, or None.  Objects of dead records are released at once.
  * Returns the fields of RecordStates in binlog/journal/loading/record_states.py, the first three as one list. */
 PyObject *binlog_journal_states(PyObject *module, PyObject *args)

@@ -1,4 +1,4 @@
-/* Pages of messages: shared by page_writer.c, page_acks.c and codec/page_scan.c. */
+/* Pages of messages: shared by page_writer.c, page_acks.c and codec/paging/page_scan.c. */
 #ifndef BINLOG_PAGE_H
 #define BINLOG_PAGE_H
 

@@ -256,7 +256,7 @@ def _archive_index(name: str, log: Path, *, files: int) -> IntactLog:
     return IntactLog(name, Promise.READ, made.files, _whole(made.files, "00000001.idx"), made.records)
 
 
-def _set_aside(name: str, log: Path, *, files: int) -> IntactLog:
+def _quarantined(name: str, log: Path, *, files: int) -> IntactLog:
     """Make a log with a damaged record that a repair has quarantined; the fillers are ordinary records now."""
     _fill(log, files)
     with (log / "00000001.dat").open("r+b") as file:
@@ -267,7 +267,7 @@ def _set_aside(name: str, log: Path, *, files: int) -> IntactLog:
         records = [entry.data for entry in reader]
     found = _read(log)
     names = [each for each in found if each.endswith(".damaged")]
-    return IntactLog(name, Promise.READ, found, _whole(found, *names), records, rules=frozenset({"set-aside"}))
+    return IntactLog(name, Promise.READ, found, _whole(found, *names), records, rules=frozenset({"quarantined"}))
 
 
 _TABLE: dict[str, Callable[[str, Path], IntactLog]] = {
@@ -289,7 +289,7 @@ _TABLE: dict[str, Callable[[str, Path], IntactLog]] = {
     "left over, 1": partial(_leftover, files=1),
     **{f"archive {number} of 3": partial(_archive, files=3, number=number) for number in (1, 2)},
     "archive, index": partial(_archive_index, files=3),
-    **{f"set aside, {files}": partial(_set_aside, files=files) for files in (1, 3)},
+    **{f"quarantined, {files}": partial(_quarantined, files=files) for files in (1, 3)},
 }
 
 QUICK = (

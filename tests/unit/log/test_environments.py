@@ -67,7 +67,7 @@ def test_a_dry_run_of_repair_reports_on_a_read_only_mount(tmp_path: Path) -> Non
             file.write(b"x")
         make_read_only(tmp_path)
         before = sorted(log.iterdir())
-        assert [done.action for done in binlog.repair(log, dry_run=True)] == ["set-aside", "index"]
+        assert [done.action for done in binlog.repair(log, dry_run=True)] == ["quarantined", "index"]
         assert [problem.rule for problem in binlog.check(log)] == ["index-crc"]
         assert sorted(log.iterdir()) == before
         with pytest.raises(AccessError, match="Read-only"):

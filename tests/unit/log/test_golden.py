@@ -19,16 +19,16 @@ from binlog.log.archive.archive_reader import ArchiveReader
 from binlog.log.directory import LogDirectory
 from binlog.log.ingest.ingest_record import read_ingest
 from stress.crash.flips.logs import SOURCE
-from tests.support.golden_log import Golden, unpack
+from tests.support.golden_log import ARCHIVES, Golden, make, unpack
 from tests.support.indexes import check_entries
 from tests.support.logs import read_all
 
 LOGS = ("archive", "producer", "ingest", "set-aside")
 
 
-@pytest.fixture
-def golden(tmp_path: Path) -> dict[str, Golden]:
-    return unpack(tmp_path)
+@pytest.fixture(params=ARCHIVES, ids=[path.name.removesuffix(".tar.xz") for path in ARCHIVES])
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Golden]:
+    return unpack(request.param, tmp_path)
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
@@ -40,7 +40,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 @pytest.mark.parametrize("name", LOGS)
 def test_a_golden_log_is_read_and_appended_to(tmp_path: Path, golden: dict[str, Golden], name: str) -> None:
     log, expected = tmp_path / name, golden[name]
-    told = ["set-aside"] if name == "set-aside" else []
+    told = ["quarantined"] if name == "set-aside" else []
     assert read_all(log) == expected.records
     assert [problem.rule for problem in binlog.check(log)] == told
     with Writer(log) as writer:
@@ -56,6 +56,13 @@ def test_a_golden_log_is_read_and_appended_to(tmp_path: Path, golden: dict[str, 
     assert read_all(log) == [*expected.records, *expected.later, b"appended"]
     assert [problem.rule for problem in binlog.check(log)] == told
     assert binlog.repair(log) == []
+
+
+def test_an_archive_that_exists_is_not_overwritten() -> None:
+    before = ARCHIVES[0].read_bytes()
+    with pytest.raises(FileExistsError):
+        make(ARCHIVES[0])
+    assert ARCHIVES[0].read_bytes() == before
 
 
 def test_headers_are_written_as_the_same_bytes(tmp_path: Path, golden: dict[str, Golden]) -> None:

@@ -35,7 +35,7 @@ def test_each_action_is_a_line_and_a_loss_exits_with_1_until_its_file_is_moved(l
     assert (done.returncode, done.stdout, done.stderr) == (1, planned.stdout, b"")
     assert done.stdout.startswith(f"{path} at offset 256: 2 records, one of them damaged".encode())
     assert run("cat", log).stdout.splitlines()[-1] == b"three"
-    assert b"[set-aside]" in run("check", log).stdout
+    assert b"[quarantined]" in run("check", log).stdout
     (aside,) = log.glob("*.damaged")
     aside.rename(log.parent / "kept")
     assert run("repair", log).stdout == b"nothing to repair\n"
@@ -46,7 +46,7 @@ def test_json_is_an_object_for_each_action(log: Path, capfd: pytest.CaptureFixtu
     assert main(["repair", "--json", str(log)]) == 1
     (line,) = capfd.readouterr().out.splitlines()
     out = json.loads(line)
-    assert (out["path"], out["offset"], out["action"]) == (str(path), 256, "set-aside")
+    assert (out["path"], out["offset"], out["action"]) == (str(path), 256, "quarantined")
     (aside,) = log.glob("*.damaged")
     aside.unlink()
     assert main(["repair", "--json", str(log)]) == 0

@@ -116,6 +116,6 @@ def test_a_jpos_file_is_followed_by_one_of_ours_with_the_right_sequence(log: Pat
         assert writer.cutover() == 3
         writer.append(b"e")
     assert binlog.stat(log).files[2].first_sequence == 4
-    assert binlog.stat(log).files[2].mixed
+    assert binlog.stat(log).files[2].has_foreign_writers
     assert read_all(log) == [b"a", b"bb", b"c", b"d", b"e"]
     assert raw_records(log / "00000003.dat") == [b"e"]

@@ -111,12 +111,12 @@ def test_records_with_wrong_lengths_are_damaged_even_if_their_entry_is_too(tmp_p
     with open(tmp_path / "00000001.dat", "r+b") as file:
         os.pwrite(file.fileno(), struct.pack(">I", 1 << 20), entries[entry].offset)
     actions = [each.action for each in binlog.repair(tmp_path)]
-    assert "set-aside" in actions
+    assert "quarantined" in actions
     found = [entry.data for entry in Reader(tmp_path)]
     first = entries[entry].sequence
     behind = first + entries[entry].record_count
     assert found[:first] + found[behind:] == RECORDS[:first] + RECORDS[behind:]
-    assert [problem.rule for problem in binlog.check(tmp_path)] == ["set-aside"]
+    assert [problem.rule for problem in binlog.check(tmp_path)] == ["quarantined"]
 
 
 def test_an_index_of_version_1_counts_as_none_and_is_rebuilt(tmp_path: Path) -> None:

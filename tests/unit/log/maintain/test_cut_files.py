@@ -74,7 +74,7 @@ def test_a_closed_file_that_was_cut_is_readable_after_a_repair(log: Path, size: 
     kept = [record for record in found[:-2] if not record.startswith(FILLER)]
     assert kept == [b"%d" % number * 10 for number in range(len(kept))]
     assert found[: len(kept)] == kept
-    assert {each.rule for each in binlog.check(log)} == {"set-aside"}
+    assert {each.rule for each in binlog.check(log)} == {"quarantined"}
     assert binlog.repair(log) == []
     for path in log.glob("*.damaged"):
         path.unlink()

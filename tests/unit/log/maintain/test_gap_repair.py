@@ -63,7 +63,7 @@ def _check_repaired(log: Path, kept: list[bytes], missing: int, rest: list[bytes
     found = read_all(log)
     assert (found[: len(kept)], found[len(kept) + missing :]) == (kept, rest)
     assert all(record.startswith(FILLER) for record in found[len(kept) : len(kept) + missing])
-    assert _rules(log) == ["set-aside"]
+    assert _rules(log) == ["quarantined"]
     assert repair(log) == []
     if rest:
         assert next(Reader(log, Sequence(len(kept) + missing))).data == rest[0]

@@ -228,7 +228,7 @@ def _removable_later(log: Path) -> list[int]:
     """Return the files that may be removed once all were closed long enough ago."""
     directory = LogDirectory(log)
     later_ns = time.time_ns() + round(1e9 * KEEP_SECONDS)
-    files = _removable(list(list_files(directory)), Retention(keep_bytes=0), mixed=True, now_ns=later_ns)
+    files = _removable(list(list_files(directory)), Retention(keep_bytes=0), has_foreign_writers=True, now_ns=later_ns)
     return [closed.file.header.number for closed in files]
 
 

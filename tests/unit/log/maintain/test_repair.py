@@ -72,11 +72,11 @@ def test_damaged_records_are_quarantined_and_all_others_keep_their_refs(tmp_path
         _flip(path, at)
         damaged = path.read_bytes()[hit.offset : hit.offset + hit.size]
         assert "index-crc" in _rules(tmp_path)
-        assert _actions(tmp_path, dry_run=True) == ["set-aside"]
-        assert _actions(tmp_path) == ["set-aside"]
+        assert _actions(tmp_path, dry_run=True) == ["quarantined"]
+        assert _actions(tmp_path) == ["quarantined"]
         aside = tmp_path / f"{number:08d}.dat.{hit.offset}-{hit.offset + hit.size}.damaged"
         assert aside.read_bytes() == damaged
-        assert _rules(tmp_path) == ["set-aside"]
+        assert _rules(tmp_path) == ["quarantined"]
         assert repair(tmp_path) == []
         found = dict(Reader(tmp_path))
         lost = [
@@ -107,21 +107,21 @@ def test_a_repaired_open_file_is_valid_after_another_boot(tmp_path: Path) -> Non
     entries = _write(tmp_path, files=1)
     hit = index_entries(tmp_path)[-1]
     _flip(tmp_path / "00000001.dat", hit.offset + 6)
-    assert _actions(tmp_path) == ["set-aside"]
+    assert _actions(tmp_path) == ["quarantined"]
     header = parse_log_header((tmp_path / "00000001.dat").read_bytes()[:HEADER_BYTES], path="")
     with open(tmp_path / "00000001.dat", "r+b") as file:
         os.pwrite(file.fileno(), replace(header, boot_id=bytes(16)).pack(), 0)
     with Writer(tmp_path) as writer:
         writer.append(b"more")
     assert len(read_all(tmp_path)) == len(entries) + 1
-    assert _rules(tmp_path) == ["set-aside"]
+    assert _rules(tmp_path) == ["quarantined"]
 
 
 def test_an_open_writer_continues_after_a_repair(tmp_path: Path) -> None:
     _write(tmp_path, files=1)
     with Writer(tmp_path) as writer:
         _flip(tmp_path / "00000001.dat", index_entries(tmp_path)[3].offset + 6)
-        assert _actions(tmp_path) == ["set-aside"]
+        assert _actions(tmp_path) == ["quarantined"]
         writer.append(b"more")
         writer.append(b"and more", mode=Mode.FLUSH)
     assert check_entries(tmp_path) == 0
@@ -147,7 +147,7 @@ def test_without_an_index_everything_from_a_bad_length_on_is_quarantined(tmp_pat
     assert all(entry.data.startswith(FILLER) for entry in found[100:300])
     assert found[300:] == (entries[300:] if files == 2 else [])
     assert len(found) == (600 if files == 2 else 100)
-    assert _rules(tmp_path) == (["set-aside"] if files == 2 else [])
+    assert _rules(tmp_path) == (["quarantined"] if files == 2 else [])
     with Writer(tmp_path) as writer:
         assert writer.append(b"more").number == 2
     assert repair(tmp_path) == []
@@ -207,7 +207,7 @@ def test_a_foreign_file_gets_an_index_which_reveals_a_flipped_bit(tmp_path: Path
     before = read_all(tmp_path)
     _flip(tmp_path / "00000001.dat", 256)
     assert _rules(tmp_path) == ["index-crc"]
-    assert _actions(tmp_path) == ["set-aside"]
+    assert _actions(tmp_path) == ["quarantined"]
     assert [len(record) for record in read_all(tmp_path)] == [len(record) for record in before]
 
 
@@ -236,6 +236,6 @@ def test_a_repair_that_died_half_way_can_be_repeated(tmp_path: Path) -> None:
     done = (tmp_path / "copy" / "00000001.dat").read_bytes()
     with open(path, "r+b") as file:
         os.pwrite(file.fileno(), done[hit.offset : hit.offset + hit.size // 2], hit.offset)
-    assert _actions(tmp_path) == ["set-aside"]
+    assert _actions(tmp_path) == ["quarantined"]
     assert path.read_bytes() == done
     assert (tmp_path / name).read_bytes() == (tmp_path / "copy" / name).read_bytes()

@@ -183,13 +183,18 @@ def _known(data: bytes) -> Iterator[tuple[HeaderCache, Callable[[bytes], None]]]
 
 def test_a_header_cache_follows_appends_and_the_close() -> None:
     with _known(_at(KNOWN, "doorbell", b"\0\0\0\5")) as (known, rewrite):
-        assert (known.tail, known.closed, known.mixed, known.header.record_count) == (1000, False, False, 5)
+        assert (known.tail, known.closed, known.has_foreign_writers, known.header.record_count) == (
+            1000,
+            False,
+            False,
+            5,
+        )
         assert known.refresh() == 1000
         assert known.doorbell_at_previous_read == 5
         rewrite(replace(MORE, flags=MORE.flags | Flag.FOREIGN_WRITERS).pack())
         assert known.refresh() == 2000
         assert (
-            known.mixed,
+            known.has_foreign_writers,
             known.doorbell_at_previous_read,
             known.header.record_count,
             known.header.is_consistent,
@@ -201,7 +206,12 @@ def test_a_header_cache_follows_appends_and_the_close() -> None:
         )
         rewrite(replace(MORE, status=1, next_number=4, doorbell=8).pack())
         assert known.refresh() == 2000
-        assert (known.closed, known.next_number, known.mixed, known.doorbell_at_previous_read) == (True, 4, False, 0)
+        assert (known.closed, known.next_number, known.has_foreign_writers, known.doorbell_at_previous_read) == (
+            True,
+            4,
+            False,
+            0,
+        )
         assert known.refresh() == 2000
         assert known.doorbell_at_previous_read == 8
 

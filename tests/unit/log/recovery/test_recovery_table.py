@@ -39,7 +39,7 @@ class Case:
     live_good: bool = True
     closed: bool = False
     poison: bool = False
-    mixed: bool = False
+    has_foreign_writers: bool = False
     same_boot: bool = True
     opened_before_unconfirmed: bool = True
     unconfirmed: bool = False  # O is greater than D
@@ -98,7 +98,7 @@ class Case:
         if self.unconfirmed and not self.running:
             return False
         if beyond:
-            return self.blank and not self.mixed and self.same_boot
+            return self.blank and not self.has_foreign_writers and self.same_boot
         return not self.same_boot and not self.unconfirmed and self.last != _HOLDS
 
     def header(self) -> LogHeader:
@@ -129,7 +129,7 @@ def _header(case: Case) -> LogHeader:
         header = header.with_slot(_slot(C - 1, FIRST_OFFSET, START, CRC_C))
     else:
         header = header.with_slot(_slot(C + 1, D, case.pending_end, CRC_P))
-    flags = Flag.POISON * case.poison | Flag.FOREIGN_WRITERS * case.mixed
+    flags = Flag.POISON * case.poison | Flag.FOREIGN_WRITERS * case.has_foreign_writers
     return replace(
         header, status=Status.CLOSED if case.closed else Status.OPEN, tail=case.header_tail,
         published_tail=case.published_tail, confirmed_end=D, confirmed_counter=C, running_crc=CRC_R, flags=flags,
@@ -170,11 +170,19 @@ def _slot(counter: int, start: int, end: int, crc: int) -> CommitSlot:
 
 def _cases() -> Iterator[Case]:
     flag = (False, True)
-    for live_good, closed, poison, mixed, same_boot, opened_before_unconfirmed, unconfirmed, last in product(
-        flag, flag, flag, flag, flag, flag, flag, (_ABSENT, _BROKEN, _HOLDS, _SPOILT)
-    ):
+    for (
+        live_good,
+        closed,
+        poison,
+        has_foreign_writers,
+        same_boot,
+        opened_before_unconfirmed,
+        unconfirmed,
+        last,
+    ) in product(flag, flag, flag, flag, flag, flag, flag, (_ABSENT, _BROKEN, _HOLDS, _SPOILT)):
         base = Case(
-            live_good=live_good, closed=closed, poison=poison, mixed=mixed, same_boot=same_boot,
+            live_good=live_good, closed=closed, poison=poison,
+            has_foreign_writers=has_foreign_writers, same_boot=same_boot,
             opened_before_unconfirmed=opened_before_unconfirmed, unconfirmed=unconfirmed, last=last,
         )  # fmt: skip
         for pending, empty in ((_ABSENT, False), (_BROKEN, False), (_HOLDS, False), (_BROKEN, True), (_HOLDS, True)):
@@ -313,7 +321,7 @@ def test_row_7_another_programs_tail_is_adopted() -> None:
     assert _row(replace(foreign, same_boot=False, chain_exact=False)) == (7, Action.SEAL, D + 100)
     assert _row(replace(foreign, same_boot=False, blank=True)) == (7, Action.SEAL, D)
     assert _row(replace(foreign, blank=True)) == (7, Action.REFUSE, D)
-    assert _row(replace(foreign, blank=True, mixed=True)) == (7, Action.ADOPT, D + 200)
+    assert _row(replace(foreign, blank=True, has_foreign_writers=True)) == (7, Action.ADOPT, D + 200)
     # The tail is beyond P's end, or exactly there, where binlog would have published both tails: P is not in the file.
     for case in (replace(foreign, pending=_HOLDS), replace(foreign, pending=_BROKEN, tail="pending")):
         assert _row(case) == (7, Action.ADOPT, case.header_tail)
