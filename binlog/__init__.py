@@ -40,7 +40,7 @@ from binlog.log.read.start import Sequence, Since, Start
 from binlog.log.reader import Reader
 from binlog.log.writer import Writer
 from binlog.storage.files import FileSystem
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 
 if TYPE_CHECKING:
     from binlog.compose import OpenedPaging, open_paging, open_queue

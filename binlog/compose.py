@@ -21,7 +21,7 @@ from binlog.paging.options import PagingOptions, Policy
 from binlog.paging.transaction_store import refuse_2008_records
 from binlog.queue.queue import MEMORY_BYTES, Queue
 from binlog.storage.files import make_directory
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 
 # The transactions of a queue take little space.
 _QUEUE_JOURNAL = JournalOptions(file_bytes=1 << 20)

@@ -14,6 +14,7 @@ import click
 import binlog
 
 _T = TypeVar("_T")
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def byte_count_from(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -31,9 +32,6 @@ def _parsed(parse: Callable[[str], _T], value: str | None) -> _T | None:
         return None if value is None else parse(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 _Start = binlog.Ref | binlog.Start

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from binlog.format.values import coerce_options
 from binlog.log.append.writable_file import PREPARE_BYTES_FIRST
 from binlog.storage.files import FileSystem
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 
 if TYPE_CHECKING:
     from binlog.format.log_header import LogHeader

@@ -18,8 +18,9 @@ from binlog.log.batch import Batch, Refs
 from binlog.log.directory import LogDirectory
 from binlog.log.ingest.external_file import ExternalFile
 from binlog.log.options import Background, WriterOptions
+from binlog.storage.commit_file import RECORD_BYTES_COPIED, Append
 from binlog.storage.files import FileSystem, make_directory
-from binlog.storage.group_commit import RECORD_BYTES_COPIED, Append, Mode
+from binlog.storage.mode import Mode
 from binlog.storage.native import fork_generation
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from binlog.format.pagestore.index import NAME_BYTES_MAX
 from binlog.format.pagestore.page import PAGE_BYTES_MAX, PAGE_BYTES_MIN, is_page_size
 from binlog.format.pagestore.prepared import PREPARED_QUEUE
 from binlog.format.values import coerce_options
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 
 CACHE_PAGES_MIN = 8
 LOG_BYTES_MIN = 4096

@@ -26,8 +26,8 @@ from binlog.pagestore.queues import Queues
 from binlog.pagestore.recovery import StoreFiles
 from binlog.pagestore.transaction import Message, State, Taken, Transaction
 from binlog.pagestore.transaction_log import TransactionLog
-from binlog.storage.group_commit import Mode
 from binlog.storage.handle import Handle
+from binlog.storage.mode import Mode
 
 _T = TypeVar("_T")
 _Arguments = TypeVarTuple("_Arguments")

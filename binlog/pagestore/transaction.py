@@ -12,7 +12,7 @@ from binlog.format.pagestore.index import QueueEntry
 from binlog.format.pagestore.prepared import Xid
 from binlog.format.values import plain_bytes
 from binlog.pagestore.queue import Queue
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 from binlog.storage.redelivery import check_delay
 
 Taken = tuple[Queue, QueueEntry]

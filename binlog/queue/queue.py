@@ -22,8 +22,8 @@ from binlog.paging.page_transaction import Outcome
 from binlog.queue.memory import Message, QueueMemory
 from binlog.queue.transaction import QueueTransaction
 from binlog.storage.files import commit_at
-from binlog.storage.group_commit import Mode
 from binlog.storage.handle import Closing
+from binlog.storage.mode import Mode
 from binlog.storage.native import CommitGroup, Guard, Monitor, fork_generation
 from binlog.storage.redelivery import check_delay, retry_delay
 

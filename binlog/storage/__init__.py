@@ -2,6 +2,6 @@
 
 Files and directories, locks, forks, waiting, shared memory and mapped files are here, as are the parts that each engine
 needs and that make no engine: the handle with its guard, worker threads, redelivery.  `native` has the compiled
-functions.  Nothing here knows the meaning of an engine's bytes, but `group_commit` and `staging_area`, which serve the
-log: they are the two halves of its commit that make system calls.
+functions.  Only `commit_file` and `staging_area` know an engine's bytes: they are the two halves of the log's commit that
+make system calls.
 """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from binlog.errors import PoisonedError
 from binlog.format.checksums import crc32c
 from binlog.format.log_header import LOG_HEADER, PUBLISHED, CommitSlot, Flag, LogHeader
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 from binlog.storage.staging_area import NOTE_IDLE, NOTE_SLOTTED, Outcome
 from stress.model.staging_area import Ring, SharedNote, SimStagingArea
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from binlog.format.checksums import crc32c
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 from binlog.storage.native import lib
 from binlog.storage.staging_area import NOTE_GATHERING, NOTE_IDLE, Note, Outcome
 

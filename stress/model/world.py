@@ -17,7 +17,7 @@ from binlog.errors import CorruptError, InternalError, PoisonedError
 from binlog.format.log_header import LOG_HEADER, Flag, new_log_header
 from binlog.format.names import log_file_name
 from binlog.storage import boot
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 from stress.model.audit import Audit, Promise, ViolationError
 from stress.model.commit import Request
 from stress.model.disk import FILE_BYTES, SimDescriptor, SimDirectory, SimFile

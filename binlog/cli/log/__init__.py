@@ -1,1 +1,1 @@
-"""The commands for a log, one module each."""
+"""The commands for a log, one module each, and modules of `tail`, `cat`, `stat` and `monitor` only."""

@@ -40,9 +40,10 @@ from binlog.log.ingest.external_file import ExternalFile, consumed
 from binlog.log.ingest.ingestion import Ingestion, unknown_outcome
 from binlog.log.options import WriterOptions
 from binlog.log.recovery.dead_leader import resolve_dead_leader, resolve_group_of_other_log
+from binlog.storage.commit_file import RECORD_BYTES_COPIED, Append
 from binlog.storage.files import FileSystem
-from binlog.storage.group_commit import RECORD_BYTES_COPIED, Append, Mode
 from binlog.storage.locking.locks import hold, let_go, lock
+from binlog.storage.mode import Mode
 from binlog.storage.native import FastPath, fork_generation
 from binlog.storage.staging_area import StagingArea
 

@@ -36,11 +36,11 @@ from binlog.log.recovery.evidence import FileEvidence, heal
 from binlog.log.recovery.recovery import Recovery
 from binlog.log.recovery.recovery_table import Action, decide
 from binlog.storage.boot import boot_id
+from binlog.storage.commit_file import Append, CommitFile, commit_foreign
 from binlog.storage.descriptors import Identity
 from binlog.storage.failures import failure
 from binlog.storage.file_access import FileAccess, access_like
 from binlog.storage.files import DiskFile, allocate, read_at, sync, write_at
-from binlog.storage.group_commit import Append, CommitFile, commit_foreign
 from binlog.storage.locking.locks import try_lock, unlock
 from binlog.storage.native import lib
 from binlog.storage.staging_area import StagingArea

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from binlog.pagestore import PageStore, PageStoreOptions, SwapAddress, SwapStore, Transaction, Xid, check_page_store
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 from stress.memory import folder_in_memory
 from tests.support.examples import examples
 from tests.support.pagestores import copy_after_kill

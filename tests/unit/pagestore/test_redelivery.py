@@ -13,7 +13,7 @@ from binlog.cli.main import main
 from binlog.format.pagestore.other_files import DELIVERIES_FILE
 from binlog.pagestore import Message, PageStore, PageStoreOptions, Transaction, Xid, check_page_store, read_queue
 from binlog.pagestore import deliveries as module
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 from tests.support.children import killed_after
 from tests.support.journals import flip
 from tests.support.pagestores import take

@@ -7,7 +7,7 @@ import pytest
 
 from binlog.errors import NotFoundError, StateError
 from binlog.pagestore import PageStore, PageStoreOptions, Transaction, check_page_store
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 from tests.support.interruptions import slow_after
 from tests.support.pagestores import QUEUE, contents_after_kill, drain, page_store, peek, put, take
 from tests.support.threads import at_once

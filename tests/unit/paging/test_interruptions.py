@@ -18,7 +18,7 @@ from binlog.paging.store import PagingStore
 from binlog.queue import queue as shared_sync
 from binlog.queue.queue import Queue
 from binlog.storage.files import commit_at
-from binlog.storage.group_commit import Mode
+from binlog.storage.mode import Mode
 from binlog.storage.native import CommitGroup
 from tests.support.interruptions import Interruption, at_each_place
 from tests.support.paging import ADDRESS, SMALL, MemoryStore, numbered_messages

@@ -20,7 +20,7 @@ import pytest
 import binlog
 from binlog import Background, Mode, Ref, Writer
 from binlog.errors import ClosedError, FullError, PoisonedError, StateError
-from binlog.storage.group_commit import RECORD_BYTES_COPIED
+from binlog.storage.commit_file import RECORD_BYTES_COPIED
 from binlog.storage.native import FastPath
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, read_all

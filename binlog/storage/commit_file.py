@@ -5,7 +5,6 @@ native/log/group.c documents how writers lead and wait, and native/log/commit.c 
 
 from __future__ import annotations
 
-import enum
 import errno
 import os
 
@@ -16,6 +15,7 @@ from binlog.storage.boot import boot_id
 from binlog.storage.descriptors import Identity, identity_of
 from binlog.storage.failures import NO_SPACE, failure, poisoned
 from binlog.storage.locking.locks import busy
+from binlog.storage.mode import Mode
 from binlog.storage.native import FastPath, address, ffi, lib
 from binlog.storage.staging_area import StagingArea
 from binlog.storage.waiting.doorbell import Doorbell
@@ -25,14 +25,6 @@ RECORD_BYTES_COPIED = int(lib.BINLOG_COPY_BYTES_MAX) - LENGTH_BYTES
 _IDENTITY = slice(LOG_HEADER.offset("magic"), LOG_HEADER.offset("published_tail"))
 _NEEDS_SLOW_PATH = int(lib.BINLOG_NEEDS_SLOW_PATH)
 _SECONDS_MAX = 10**9
-
-
-class Mode(enum.IntEnum):
-    """How safe a record is when the call that appends it returns; see docs/durability.md."""
-
-    SYNC = lib.BINLOG_SYNC  # on stable storage
-    FLUSH = lib.BINLOG_FLUSH  # in the file, and visible to readers
-    STAGE = lib.BINLOG_STAGE  # in shared memory: it survives the process
 
 
 class Append:
