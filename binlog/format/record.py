@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from binlog._codec import gather_records, scan_records, spread_records
+from binlog._codec import frame_values, scan_records, unframe_values
 from binlog.format.layout import Field, Layout
 
 RECORD = Layout(
@@ -72,18 +72,18 @@ def part_of_records(
     return (bytes(left[: found.consumed]), found.offsets.tobytes(), found.stop) if found.count else None
 
 
-def spread(values: bytes | bytearray | memoryview, bounds: memoryview) -> tuple[bytes, memoryview]:
-    """Return records with their lengths in one run, and their offsets and the end; the reverse of `gather`."""
-    found = spread_records(values, bounds)
+def frame_column(values: bytes | bytearray | memoryview, bounds: memoryview) -> tuple[bytes, memoryview]:
+    """Return records with their lengths in one run, and their offsets and the end; the reverse of `unframe_column`."""
+    found = frame_values(values, bounds)
     if found is None:
         raise ValueError("bounds are int32, one more than there are records, and rise within the values")
     data, places = found
     return data, memoryview(places).cast("I")
 
 
-def gather(data: bytes | memoryview, offsets: memoryview) -> tuple[bytes, memoryview]:
+def unframe_column(data: bytes | memoryview, offsets: memoryview) -> tuple[bytes, memoryview]:
     """Return the records without their lengths in one run, and its bounds as int32, one more than records."""
-    found = gather_records(data, offsets)
+    found = unframe_values(data, offsets)
     if found is None:
         raise ValueError("offsets are uint32, one more than there are records, and rise by a length each in the data")
     values, bounds = found

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, overload
 from binlog._codec import frame_records
 from binlog.errors import BinlogError, FullError, StateError
 from binlog.format.checksums import crc32c
-from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref, Stop, gather, scan, spread
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref, Stop, frame_column, scan, unframe_column
 from binlog.format.values import plain_bytes
 from binlog.storage.native import BatchIterator
 
@@ -128,7 +128,7 @@ class Batch:
 
         bounds: int32, one item more than records.  Raises: ValueError if they do not rise within the values.
         """
-        data, offsets = spread(values, bounds)
+        data, offsets = frame_column(values, bounds)
         return cls(0, 0, data, offsets, None)
 
     @classmethod
@@ -186,7 +186,7 @@ class Batch:
         """
         if len(self.data) > _PACKED_BYTES_MAX:
             raise ValueError(f"a batch of {len(self.data)} bytes is too large for 32-bit bounds")
-        return gather(self.data, self.offsets)
+        return unframe_column(self.data, self.offsets)
 
     def _iterate(self, iterator: BatchIterator) -> BatchIterator:
         iterator._load(self.number, self.offset, bytes(self.data), self.offsets, self.first_sequence)

@@ -228,12 +228,12 @@ class Reader(BatchIterator):
                     left = min(left, deadline - time.monotonic())
                 if left <= 0 or self._cursor.finished:
                     return False
-                result = self._load_from(*self._cursor.waiting(left))
+                result = self._load_from(*self._cursor.prepare_wait(left))
                 if self._guard.closed:
                     raise ClosedError(_CLOSED)
                 if result is True:
                     break
-                self._cursor.waited(result)
+                self._cursor.end_wait(result)
             return True
 
     @property

@@ -44,7 +44,7 @@ _FLAGS = {
 # All of the C except the code that makes Python objects.
 _SOURCES = (
     "shared/fork", "shared/lock", "shared/file_status", "shared/doorbell",
-    "log/live_block", "log/commit", "staging_area", "staging_area_file", "log/group", "log/header",
+    "log/live_block", "log/commit", "log/staging_area", "log/staging_area_file", "log/group", "log/header",
     "log/index", "log/place", "codec/crc32c", "codec/log/scan", "codec/log/index_ranges",
 )  # fmt: skip
 _WRAPPED = ("lock", "try_lock", "unlock", "byte_lock", "byte_lock_wait", "byte_unlock")

@@ -109,4 +109,4 @@ def test_all_processes_learn_that_a_log_is_mixed(log: Path) -> None:
         for writer in (first, second):
             file = writer._open_session()._file
             assert file is not None
-            assert file.commits.core.queue
+            assert file.commits.core.must_queue

@@ -129,7 +129,7 @@ def test_the_wait_itself_returns_the_appended_records(log: Path, waits: bool) ->
     if not waits:
         child.join()
     places = struct.pack("=3I", 0, 10, 14)
-    assert file.waiting(60, 265)() == (265, b"\0\0\0\6second\0\0\0\0", places, Stop.END)
+    assert file.prepare_wait(60, 265)() == (265, b"\0\0\0\6second\0\0\0\0", places, Stop.END)
     assert (file.header_cache.tail, file.header.record_count) == (279, 3)
     if waits:
         child.join()
@@ -137,7 +137,7 @@ def test_the_wait_itself_returns_the_appended_records(log: Path, waits: bool) ->
     seen = file.header_cache.doorbell_at_previous_read
     assert file.header_cache.refresh() == 279
     assert file.header_cache.doorbell_at_previous_read == seen + 1
-    assert file.waiting(0.001, 279)() == -errno.ETIMEDOUT
+    assert file.prepare_wait(0.001, 279)() == -errno.ETIMEDOUT
 
 
 def test_a_woken_reader_gets_its_record_after_two_reads(log: Path) -> None:

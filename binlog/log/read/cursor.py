@@ -152,11 +152,11 @@ class Cursor:
         )
         return _WAIT_SECONDS_MAX_FOREIGN if is_foreign else _WAIT_SECONDS_MAX
 
-    def waiting(self, timeout: float) -> tuple[Wait, int, int | None]:
+    def prepare_wait(self, timeout: float) -> tuple[Wait, int, int | None]:
         """Return a callable that waits for records, with their file number and first sequence number.
 
         Call it right after `ready` returned False.  It waits for `timeout` seconds at most, and may return early.  If
-        it does not return records, pass its result to `waited`.
+        it does not return records, pass its result to `end_wait`.
         """
         place = self._place
         if place is None:
@@ -166,12 +166,12 @@ class Cursor:
         if not self._is_intact and not place.file.intact:
             self._reopen_lost()
             return _nothing, 0, None
-        return place.file.waiting(timeout, place.offset), place.file.number, place.sequence
+        return place.file.prepare_wait(timeout, place.offset), place.file.number, place.sequence
 
-    def waited(self, result: int | None) -> None:
+    def end_wait(self, result: int | None) -> None:
         """Take the result of a wait that returned no records."""
         if self._place is not None:
-            self._place.file.waited(result)
+            self._place.file.end_wait(result)
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int] | None:
         """Return the doorbell to wait on and its value, right after `ready` returned False; None without a file."""

@@ -98,18 +98,18 @@ class FileReader:
         if self._doorbell is not None:
             self._doorbell.wake()
 
-    def waiting(self, timeout: float, offset: int) -> Wait:
+    def prepare_wait(self, timeout: float, offset: int) -> Wait:
         """Return a callable that waits for the doorbell, for `timeout` seconds at most; it may return early.
 
         If a native writer appended, it returns the records from `offset` on, without another read of the header.  If
-        not, pass its result to `waited`.
+        not, pass its result to `end_wait`.
         """
         bell, seen = self.doorbell_and_seen()
-        return bell.waiting(self.header_cache.address, seen, timeout, offset, self._record_bytes_max)
+        return bell.prepare_wait(self.header_cache.address, seen, timeout, offset, self._record_bytes_max)
 
-    def waited(self, result: int | None) -> None:
+    def end_wait(self, result: int | None) -> None:
         """Take the result of a wait that returned no records."""
-        self.doorbell_and_seen()[0].waited(result)
+        self.doorbell_and_seen()[0].end_wait(result)
 
     def read_new(self, offset: int, sequence: int | None, records_max: int, bytes_max: int) -> RawBatch | bool:
         """Read records at the tail, `offset`, if there are few and the header was read less than a second ago.

@@ -54,14 +54,14 @@ class Doorbell:
         elif (hub := green_hub()) is not None:
             watch_in_hub(self, seen, timeout, hub)
         else:
-            self.waited(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
+            self.end_wait(lib.binlog_bell_wait(bell, kernel_word(seen), int(timeout * 1e9)))
 
-    def waiting(self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int) -> Wait:
+    def prepare_wait(self, known: int, seen: int, timeout: float, offset: int, record_bytes_max: int) -> Wait:
         """Return a callable that waits like `wait`, and then reads the records from `offset` on
         (native/log/wait_and_read.c).
 
         It is one C call if possible, because the caches are cold after a wake-up, and then each step in Python takes
-        microseconds.  If it returns no records, pass the result to `waited`.
+        microseconds.  If it returns no records, pass the result to `end_wait`.
         known: the address of a `struct binlog_header_cache`, which has the value `seen`, and gets the new header.
         """
         bell = self.address()
@@ -70,7 +70,7 @@ class Doorbell:
         address = int(ffi.cast("uintptr_t", bell))
         return partial(wait_and_read, known, address, int(timeout * 1e9), offset, record_bytes_max)
 
-    def waited(self, result: int | None) -> None:
+    def end_wait(self, result: int | None) -> None:
         """Take the result of a wait without records; poll from now on if the kernel cannot wait on the word."""
         if result in _NO_WORD:
             self._pause = _POLL_SECONDS_FIRST

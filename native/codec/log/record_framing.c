@@ -97,15 +97,15 @@ static PyObject *frame_values(const uint8_t *values, const int32_t *bounds, Py_s
     return Py_BuildValue("(NN)", framed, places);
 }
 
-/* spread_records(values, bounds): returns the records of a run, framed, and the offset of each and the end of the last, as
+/* frame_values(values, bounds): returns the records of a run, framed, and the offset of each and the end of the last, as
  * uint32; or None if the bounds, int32 and one more than records, are invalid. */
-PyObject *binlog_spread_records(PyObject *module, PyObject *args)
+PyObject *binlog_frame_values(PyObject *module, PyObject *args)
 {
     Py_buffer values, bounds;
     PyObject *result = NULL;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*:spread_records", &values, &bounds))
+    if (!PyArg_ParseTuple(args, "y*y*:frame_values", &values, &bounds))
         return NULL;
     Py_ssize_t count = bounds.len / (Py_ssize_t)sizeof(int32_t) - 1;
     int aligned = (uintptr_t)bounds.buf % sizeof(int32_t) == 0 && bounds.len % (Py_ssize_t)sizeof(int32_t) == 0;
@@ -156,15 +156,15 @@ static PyObject *strip_lengths(const uint8_t *data, const uint32_t *offsets, Py_
     return Py_BuildValue("(NN)", values, bounds);
 }
 
-/* gather_records(data, offsets): the reverse of spread_records.  Returns the records in one run without their lengths, and
+/* unframe_values(data, offsets): the reverse of frame_values.  Returns the records in one run without their lengths, and
  * their bounds, int32 and one more than records; or None if the offsets, uint32, are invalid. */
-PyObject *binlog_gather_records(PyObject *module, PyObject *args)
+PyObject *binlog_unframe_values(PyObject *module, PyObject *args)
 {
     Py_buffer data, offsets;
     PyObject *result = NULL;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*:gather_records", &data, &offsets))
+    if (!PyArg_ParseTuple(args, "y*y*:unframe_values", &data, &offsets))
         return NULL;
     Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof(uint32_t) - 1;
     int aligned = (uintptr_t)offsets.buf % sizeof(uint32_t) == 0 && offsets.len % (Py_ssize_t)sizeof(uint32_t) == 0;

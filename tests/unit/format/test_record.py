@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.format.checksums import crc32c, crc32c_in_python
-from binlog.format.record import Scan, Stop, gather, part_of_records, scan
+from binlog.format.record import Scan, Stop, unframe_column, part_of_records, scan
 from tests.support.logs import frame_all
 
 _RECORDS = st.lists(st.binary(max_size=40), max_size=30)
@@ -44,14 +44,14 @@ def test_records_are_found_and_gathered(records: list[bytes]) -> None:
     data = frame_all(records)
     found = _scan(data)
     assert (found.count, found.consumed, found.stop) == (len(records), len(data), Stop.END)
-    values, ends = gather(data, found.offsets)
+    values, ends = unframe_column(data, found.offsets)
     assert [bytes(values[a:b]) for a, b in itertools.pairwise(ends)] == records
 
 
 @pytest.mark.parametrize("offsets", [[], [0, 3], [4, 0], [0, 4, 2**32 - 1], [2**32 - 3, 2], [0, 4, 9]])
 def test_wrong_offsets_are_refused(offsets: list[int]) -> None:
     with pytest.raises(ValueError, match="offsets are uint32"):
-        gather(bytes(8), memoryview(array("I", offsets)))
+        unframe_column(bytes(8), memoryview(array("I", offsets)))
 
 
 @given(
