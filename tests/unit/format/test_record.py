@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.format.checksums import crc32c, crc32c_in_python
-from binlog.format.record import Scan, Stop, unframe_column, part_of_records, scan
+from binlog.format.record import Scan, Stop, part_of_records, scan, unframe_column
 from tests.support.logs import frame_all
 
 _RECORDS = st.lists(st.binary(max_size=40), max_size=30)
