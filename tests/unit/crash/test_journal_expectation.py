@@ -109,6 +109,17 @@ def test_damage_that_no_crash_can_leave_is_found(tmp_path: Path) -> None:
     assert any("number=1" in line and "is promised, but missing" in line for line in wrong)
 
 
+_FAILED = {7: TransactionCalls((), None, frozenset())}
+
+
+def test_a_rollback_that_a_load_was_writing_may_be_half_there() -> None:
+    """A load rolls back a transaction without an end; a sector of that record may be lost."""
+    tried, state = operations((Kind.ADD_TX, 7, 1)), LoadedState(problems=["tail"], failed=_FAILED)
+    assert violations(state, tried, 0) == []
+    ended = operations((Kind.ADD_TX, 7, 1), (Kind.ROLLBACK, 7, 0))
+    assert any("damage is reported" in line for line in violations(LoadedState(problems=["tail"]), ended, 1))
+
+
 def operations(*all_: tuple[Kind, int, int]) -> list[Operation]:
     return [Operation(0, number, *each) for number, each in enumerate(all_)]
 

@@ -29,7 +29,7 @@ class Expectation:
     operations: calls that were tried and not refused.  durable: the last promised call of each writer.
     there, gone: calls that a load returned as done, and as not done.  failed: transactions that were reported as
         failed.
-    perhaps_told: transactions that were open when a load began; it may have reported them before its process died.
+    maybe_reported: transactions that were open when a load began; it may have reported them before its process died.
     problems: whether a load reported damage.
     """
 
@@ -220,30 +220,30 @@ class _Comparison:
         self._whole(tx_id, parts)
         prepare, ends = self._prepares.get(tx_id), self._ends[tx_id]
         content = self._told.prepared.get(tx_id)
-        mark_kind = f"the transaction {tx_id}"
+        named = f"the transaction {tx_id}"
         ended = [end for end in ends if self._promised(end)]
         if content is not None:
             wanted = [part.identity for part in parts if part.kind not in _DELETES]
             wanted += [part.identity for part in parts if part.kind in _DELETES]
             if prepare is None or prepare.identity in self._least.gone or ended:
-                self.wrong.append(f"{mark_kind} is reported as prepared, but may not be")
+                self.wrong.append(f"{named} is reported as prepared, but may not be")
             elif (content.parts, content.extra) != (tuple(wanted), prepare.identity):
-                self.wrong.append(f"{mark_kind} is prepared with {content}, not {wanted}, {prepare.identity}")
+                self.wrong.append(f"{named} is prepared with {content}, not {wanted}, {prepare.identity}")
             if any(part.identity in self._told.records for part in parts):
-                self.wrong.append(f"{mark_kind} is prepared, but its records exist")
+                self.wrong.append(f"{named} is prepared, but its records exist")
         elif prepare is not None and self._promised(prepare) and not ends:
-            self.wrong.append(f"{mark_kind} is prepared, but not reported as prepared")
+            self.wrong.append(f"{named} is prepared, but not reported as prepared")
         if tx_id in self._told.failed:
             if ended or tx_id in self._least.failed or (prepare is not None and self._promised(prepare)):
                 self.wrong.append(
-                    f"{mark_kind} is reported as failed, but has ended, or was reported before, or is prepared"
+                    f"{named} is reported as failed, but has ended, or was reported before, or is prepared"
                 )
             if any(part.identity in self._told.records for part in parts):
-                self.wrong.append(f"{mark_kind} is reported as failed, but its records exist")
+                self.wrong.append(f"{named} is reported as failed, but its records exist")
             return
         told_before = self._least.failed | self._least.maybe_reported
         if not ends and prepare is None and tx_id not in told_before and any(map(self._promised, parts)):
-            self.wrong.append(f"{mark_kind} was not ended, but not reported as failed")
+            self.wrong.append(f"{named} was not ended, but not reported as failed")
 
     def _whole(self, tx_id: int, parts: list[Operation]) -> None:
         """Check that a transaction took effect as a whole or not at all, as far as other calls on its records allow."""
@@ -270,6 +270,11 @@ class _Comparison:
         unsure = any(
             not self._promised(each) and each.identity not in self._least.gone for each in self._operations.values()
         )
-        allowed = rules[crash] if unsure else set()
+        allowed = rules[crash] if unsure or self._may_be_rolled_back() else set()
         if not self._least.problems and not allowed.issuperset(self._told.problems):
             self.wrong.append(f"damage is reported, but there is none: {self._told.problems}")
+
+    def _may_be_rolled_back(self) -> bool:
+        """Whether a load may have appended a ROLLBACK: a transaction has no end, and no load has reported that yet."""
+        ended = self._least.failed | self._prepares.keys()
+        return any(tx_id not in ended and not self._ends[tx_id] for tx_id in self._of_tx)
