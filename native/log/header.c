@@ -65,7 +65,7 @@ int binlog_header_read_again(const struct binlog_header_cache *known, struct bin
     return answer;
 }
 
-/* As binlog_header_peek, and updates the cache if the header is accepted. */
+/* As binlog_header_read_again, and updates the cache if the header is accepted. */
 int binlog_header_refresh(struct binlog_header_cache *known)
 {
     struct binlog_header_cache now;
