@@ -124,9 +124,8 @@ def file_system_option(command: _Command) -> _Command:
         help="'any' also writes to NFS, CIFS and FUSE. Use it only if all programs that append run on this machine.",
     )(command)
 
-    # A bare number is refused: it could be a year or a time ago.
 
-
+# A bare number is refused: it could be a year or a time ago.
 _NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 
 

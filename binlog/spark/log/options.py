@@ -103,6 +103,9 @@ def is_url(path: str) -> bool:
     return _URL.match(path) is not None
 
 
+# A new option needs a field of ReadOptions, a row here, and a row in docs/spark.md.  partitions.py uses the options for
+# the plan, reading.py for the rows, following.py for streams.  ../commitlog/options.py and ../journal/options.py have
+# the options of the other engines.
 _OPTIONS: Options = {
     "startingPosition": ("start", parse_position),
     "endingPosition": ("end", parse_position),
