@@ -3,7 +3,7 @@
 Sources: RFC 8878 for frames and skippable frames; the zstd seekable format 0.1.0 for the table of frames at the end.
 zstd's integers are little-endian; those of our own facts are big-endian, as in all other files.
 
-The parts of an archive, in order: the frame of the header; frames of records; our facts, in a skippable frame; the
+The parts of an archive, in order: the frame of the header; frames of records; facts about the file, in a skippable frame; the
 table of frames, in another.
 """
 
@@ -58,7 +58,7 @@ SKIPPABLE = Layout(
     size=8,
     little=True,
     fields=(
-        Field("magic", "u32", "0x184D2A5B our facts, 0x184D2A5E the table of frames"),
+        Field("magic", "u32", "0x184D2A5B binlog's facts, 0x184D2A5E the table of frames"),
         Field("size", "u32", "bytes that follow"),
     ),
 )
@@ -194,7 +194,7 @@ def table_bytes(footer: bytes) -> int | None:
         return None
     values = SEEK_FOOTER.unpack(footer)
     wanted = (SEEK_FOOTER.const("descriptor"), SEEK_FOOTER.const("magic"))
-    # Two more than the limit: the frame of our facts, and the dictionary of an old archive.
+    # Two more than the limit: the frame of facts, and the dictionary of an old archive.
     if (values["descriptor"], values["magic"]) != wanted or values["frame_count"] > FRAMES_MAX + 2:
         return None
     return SKIPPABLE.size + _ENTRY.size * int(values["frame_count"]) + SEEK_FOOTER.size
@@ -213,7 +213,7 @@ class Facts:
 
 
 def parse_facts(data: bytes) -> Facts | int | None:
-    """Return our facts, from their skippable frame; None if it is damaged; the version if it is an unknown one."""
+    """Return the facts, from their skippable frame; None if it is damaged; the version if it is an unknown one."""
     facts = data[SKIPPABLE.size :]
     if len(facts) != ARCHIVE_FACTS.size or data != _skippable(_FACTS_MAGIC, facts):
         return None
