@@ -3,8 +3,8 @@
 Sources: RFC 8878 for frames and skippable frames; the zstd seekable format 0.1.0 for the table of frames at the end.
 zstd's integers are little-endian; those of our own facts are big-endian, as in all other files.
 
-The parts of an archive, in order: the frame of the header; frames of records; facts about the file, in a skippable frame; the
-table of frames, in another.
+The parts of an archive, in order: the frame of the header; frames of records; facts about the file, in a skippable
+frame; the table of frames, in another.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ os.pwrite(fd, b"three", 6)
 )
 def test_a_process_is_killed_within_a_store(preload: Preload, tmp_path: Path, action: str, there: bytes) -> None:
     code = f"""
-from binlog.storage.mapping import Mapping
+from binlog.storage.mapping import FileMapping
 os.ftruncate(fd, 100)
-write = Mapping(fd, 100, "a").write
+write = FileMapping(fd, 100, "a").write
 armed(Action.{action}, first=1, kinds=(Kind.WRITE, Kind.STORE))
 write(b"one", 0)
 write(b"twos", 3)

@@ -125,10 +125,10 @@ for call in (lambda: os.unlink("nothing"), lambda: os.link("nothing", "b"), lamb
 
 MAPPED = """
 from binlog.storage.files import allocate
-from binlog.storage.mapping import Mapping, erase
+from binlog.storage.mapping import FileMapping, erase
 fd = os.open("a", os.O_RDWR | os.O_CREAT, 0o600)
 os.ftruncate(fd, 9000)
-mapping = Mapping(fd, 9000, "a")
+mapping = FileMapping(fd, 9000, "a")
 """
 
 
@@ -141,7 +141,7 @@ from binlog.commitlog.indexes.key_index import KeyIndex, KeyIndexSize
 from binlog.storage.directory import Directory
 mapping.write(b"across two pages", 4090)
 mapping.close()
-mapping = Mapping(fd, 9000, "a")
+mapping = FileMapping(fd, 9000, "a")
 mapping.write(b"again", 3)
 erase(fd, 8990, 9100, "a")
 KeyIndex(Directory("index", make=True), "", KeyIndexSize(3, 5)).put(memoryview(b"1" * 24).cast("q"))
@@ -184,7 +184,7 @@ def store(count):
         mapping.write(b"x", at)
 for first in range(20):
     if os.fork() == 0:
-        mapping = Mapping(fd, 9000, "a")
+        mapping = FileMapping(fd, 9000, "a")
         arm(Injection(Action.KILL_BEFORE, 100 + first, (Call.STORE,)), "/nothing")
         threads = [threading.Thread(target=store, args=(200,)) for _ in range(4)]
         [thread.start() for thread in threads]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import binlog
 from binlog import Batch, ExternalFile, Writer
-from binlog.spark.writing.writing import files_to_append, write_task_output
+from binlog.spark.writing.task_output import files_to_append, write_task_output
 from tests.support.examples import examples
 from tests.support.logs import read_all
 
