@@ -198,7 +198,7 @@ def test_a_flushed_commit_survives_a_kill_and_a_checkpoint_syncs_it(tmp_path: Pa
 def test_a_flushed_commit_is_synced_soon_even_after_a_late_one(tmp_path: Path) -> None:
     """Regression: the log's thread synced the earlier record before the appending thread noted that it had rung."""
     with page_store(tmp_path / "store", PageStoreOptions(mode=Mode.FLUSH)) as store:
-        until(lambda: not store._log.worker.is_rung)
+        until(lambda: not store._log.worker.is_notified)
         with slow_after("put", 0.3):
             put(store, b"late")
         until(lambda: store._log.durable == store._log.end)
