@@ -52,14 +52,14 @@ def main() -> None:
 def _external_files(log: Path, count: int) -> list[ExternalFile]:
     made = []
     for file in range(count):
-        with ExternalFileWriter(log / f".{os.urandom(8).hex()}.aside") as file:
-            file.append(Batch.from_records([b"draft-%d-%d" % (file, index) for index in range(_RECORDS)]))
-            made.append(file.finish())
+        with ExternalFileWriter(log / f".{os.urandom(8).hex()}.external") as writer:
+            writer.append(Batch.from_records([b"external-%d-%d" % (file, index) for index in range(_RECORDS)]))
+            made.append(writer.finish())
     return made
 
 
 def _external_file(count: int) -> list[bytes]:
-    return [b"draft-%d-%d" % (file, index) for file in range(count) for index in range(_RECORDS)]
+    return [b"external-%d-%d" % (file, index) for file in range(count) for index in range(_RECORDS)]
 
 
 def _race(peer: JposPeer, log: Path, chance: random.Random, cutover_every: int) -> int:
