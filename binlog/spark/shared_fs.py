@@ -21,7 +21,7 @@ from binlog.errors import NotFoundError
 T = TypeVar("T")
 
 _SECONDS_MAX = 60.0
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -44,7 +44,7 @@ def retry_until_visible(attempt: Callable[[], T], planned_on: str) -> T:
         except (NotFoundError, ValueError):
             if late():
                 raise
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def wait_until_visible(path: str, made_on: str, *, size: int) -> bool:
@@ -56,7 +56,7 @@ def wait_until_visible(path: str, made_on: str, *, size: int) -> bool:
     while not _has(path, size):
         if late():
             return False
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return True
 
 

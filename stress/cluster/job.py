@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 # A row takes about a tenth of a millisecond, so that a task is long enough to be killed.
 _WORK = "length(sha2(repeat(hex(data), 60), 512)) = 128"
@@ -52,7 +52,7 @@ class Watch:
 
     def _run(self) -> None:
         before = None
-        while not self._end.wait(_LOOK_SECONDS):
+        while not self._end.wait(_POLL_SECONDS):
             now = self._count_rows()
             if now is not None and now != before:
                 send(progress=now)
@@ -80,7 +80,7 @@ def executors(spark: Any, count: int) -> list[dict[str, Any]]:
     """Wait for a number of executors, and return Python's view of each."""
     tracker = spark.sparkContext._jsc.sc().statusTracker()
     while len(tracker.getExecutorInfos()) - 1 != count:  # the driver counts as one
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
     def seen(_: int) -> tuple[str, ...]:
         import binlog

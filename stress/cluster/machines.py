@@ -26,7 +26,7 @@ WORKER_CORES = 1
 WORKER_MEMORY = "1g"
 
 _START_SECONDS_MAX = 180
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _ANSWER_SECONDS_MAX = 5
 _LOG_LINES = 15
 
@@ -188,7 +188,7 @@ class Cluster:
         while not until():
             if machine.ended or time.monotonic() > deadline:
                 raise ClusterError(f"{what} did not start:\n{machine.said()}")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
 
 def _free_port() -> int:

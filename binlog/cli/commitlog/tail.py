@@ -14,7 +14,7 @@ from binlog.commitlog import StoreReader, TopicReader
 _COUNT = 10
 
 # How often a waiting follower checks that its output still has a reader.
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 
 
 @click.command("tail", short_help="Print a topic's last messages, and follow.")
@@ -49,7 +49,7 @@ def command(directory: str, topic: str, queue_id: int | None, count: int, follow
         _print_all(messages, as_json)
         while follow:
             raise_without_reader()
-            messages.wait(_LOOK_SECONDS)
+            messages.wait(_POLL_SECONDS)
             _print_all(messages, as_json)
 
 

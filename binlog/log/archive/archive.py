@@ -247,7 +247,10 @@ class _RawFile:
             return os.fstat(fd).st_size
 
     def _replace_file(self, header: LogHeader, unfinished: str | None, *, has_foreign_writers: bool) -> None:
-        """Name the archive and remove the file, each durably.  draft: None if the archive has its name already."""
+        """Name the archive and remove the file, each durably.
+
+        unfinished: the archive's present name; None if it has its final name already.
+        """
         directory = self._directory
         if has_foreign_writers and is_written(directory, self._number):
             raise BusyError(f"{self._path} is open for writing, and other programs write to the log")

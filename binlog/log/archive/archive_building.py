@@ -77,7 +77,7 @@ def frames(ranges: Iterator[Verified], skipped: int, frame_bytes: int) -> Iterat
 def write_archive(unfinished: DiskFile, source: tuple[int, LogHeader, str], index: Index, *, level: int) -> None:
     """Write the archive of a file, and sync it.
 
-    draft: the empty file to write to.
+    unfinished: the empty file to write to.
     source: the log file's descriptor, its header and its path.
     Needs memory for three times a frame or the largest record.
     Raises: CorruptError if the index does not prove all records; FullError; PoisonedError.

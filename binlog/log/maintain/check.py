@@ -93,10 +93,10 @@ def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:
         try:
             with directory.log_file(number) as file:
                 path = file.path
-                settled = validated_header(file.content, number, path)
-                header = directory.believe(settled)
+                validated = validated_header(file.content, number, path)
+                header = directory.believe(validated)
                 if wanted:
-                    yield from _check_witnesses(file, settled, header)
+                    yield from _check_witnesses(file, validated, header)
                     yield from _check_quarantined(directory, header, quarantined.get(number, ()))
                     yield from _check_one(directory, file, header)
         except NotFoundError:
@@ -133,16 +133,16 @@ def _check_producers(directory: LogDirectory) -> Iterator[Problem]:
         yield Problem(path, 0, "producer", FLIPPED) if error is None else problem_of(error, path)
 
 
-def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) -> Iterator[Problem]:
+def _check_witnesses(file: OpenedFile, validated: LogHeader, believed: LogHeader) -> Iterator[Problem]:
     """Report header fields without a checksum that other facts contradict, so that they are not believed."""
     path = file.path
-    if settled.status != believed.status:
+    if validated.status != believed.status:
         at, words = LOG_HEADER.offset("status"), ("open", "closed")
-        text = f"the status is {settled.status}, and the file is {words[believed.status]}"
+        text = f"the status is {validated.status}, and the file is {words[believed.status]}"
         yield Problem(path, at, "status", text)
-    if settled.next_number != believed.next_number:
+    if validated.next_number != believed.next_number:
         at = LOG_HEADER.offset("next_number")
-        text = f"the next number is {settled.next_number}, which can only be {believed.next_number}"
+        text = f"the next number is {validated.next_number}, which can only be {believed.next_number}"
         yield Problem(path, at, "next-number", text)
     found = read_header(file.content, believed.number, path)
     if not found.is_native or (found.live_good and found.tail == found.published_tail):
@@ -151,8 +151,8 @@ def _check_witnesses(file: OpenedFile, settled: LogHeader, believed: LogHeader) 
         return  # a write was in progress
     if not found.live_good:
         yield Problem(path, LOG_HEADER.offset("live_crc"), "live-crc", "the live block's CRC does not match")
-    elif found.tail < found.published_tail or settled.tail == settled.published_tail == found.published_tail:
-        text = f"the tail is {found.tail}, but only {settled.tail} can be right"
+    elif found.tail < found.published_tail or validated.tail == validated.published_tail == found.published_tail:
+        text = f"the tail is {found.tail}, but only {validated.tail} can be right"
         yield Problem(path, LOG_HEADER.offset("tail"), "tail", text)
 
 

@@ -50,8 +50,8 @@ class Recovery:
             case Action.REFUSE:
                 raise CorruptError(self._file.path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
             case Action.KEEP:
-                settled = header.boot_id == boot_id() and header.slot(header.confirmed_counter + 1) is None
-                if not header.is_native or header.closed or settled:
+                is_confirmed = header.boot_id == boot_id() and header.slot(header.confirmed_counter + 1) is None
+                if not header.is_native or header.closed or is_confirmed:
                     return header
                 return self.write(_of_this_boot(header))
             case Action.CONFIRM:

@@ -23,8 +23,8 @@ class WriteOptions:
     file_bytes_min: if a task writes at least this much, its file becomes a file of the log; otherwise it is copied.
     file_system: ANY accepts a directory on NFS and the like, which a cluster shares.  Use it only if all other
         programs that append to the log run on the driver's machine.
-    source, turn: `txnAppId` and `txnVersion`, as in Delta: rows whose version is not above the last one in the log are
-        not appended again.  None and 0 if they are not given.
+    source, sequence: `txnAppId` and `txnVersion`, as in Delta: rows whose version is not above the last one in the
+        log are not appended again.  None and 0 if they are not given.
     """
 
     path: str

@@ -49,7 +49,7 @@ _PIECE_BYTES = 1 << 20
 class Written(WriterCommitMessage):
     """The message of a task that has written.
 
-    partition: its number.  folder: of its file.  draft: its file, None for no rows.
+    partition: its number.  folder: of its file.  external: its file, None for no rows.
     query: of a stream, otherwise empty.  machine: on which it ran.
     """
 

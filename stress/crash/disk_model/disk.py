@@ -61,7 +61,7 @@ class _Effect:
 class Unit(NamedTuple):
     """One independent part of the disk: condition 0 after a power cut is the oldest, the last is the newest.
 
-    inode: of the file or directory.  what: the index of the sector; -1 for the size; for a directory, the index of the
+    inode: of the file or directory.  part: the index of the sector; -1 for the size; for a directory, the index of the
         effect.
     """
 

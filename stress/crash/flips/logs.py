@@ -44,7 +44,7 @@ class IntactLog:
     targets: the ranges of bytes, by name.
     records: every record that a reader finds; the first `acknowledged` are, or all if that is None.
     later: those that a writer adds when it opens the log.
-    turn: the sequence of the last producer batch of SOURCE that a writer finds in the log.
+    sequence: of the last producer batch of SOURCE that a writer finds in the log.
     """
 
     name: str

@@ -220,7 +220,7 @@ def in_queues(there: Iterable[Entry]) -> Contents:
 class Observation:
     """The observation of a state.
 
-    problems: violations that do not depend on the marks.  found: the messages in the queues, and the prepared
+    problems: violations that do not depend on the marks.  readable: the messages in the queues, and the prepared
         transactions.
     backups: the same for each backup, by number; None for one that is refused, or still empty.
     """
