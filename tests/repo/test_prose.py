@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.prose import RATES, Text, files, offences, rates, texts
 
+# Reading all files takes seconds.
+_in_one_process = pytest.mark.xdist_group("prose")
 _SELF = "tests/support/prose.py"
 
 
@@ -16,11 +18,15 @@ def _found() -> tuple[Text, ...]:
     return tuple(text for path in files() for text in texts(path) if text.path != _SELF)
 
 
+@pytest.mark.slow
+@_in_one_process
 def test_no_text_uses_a_word_that_has_a_plainer_one() -> None:
     found = [f"{text.path}:{text.line}: {word!r}: write {instead}" for text, word, instead in offences(_found())]
     assert found == []
 
 
+@pytest.mark.slow
+@_in_one_process
 @pytest.mark.parametrize("name", RATES)
 def test_conditions_and_actors_are_named(name: str) -> None:
     """Conditions start with `if`; sentences have a noun in place of `what` and `who`."""

@@ -52,6 +52,7 @@ _C_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _C_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 _banned = {re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE): instead for pattern, instead in BANNED.items()}
+_any_banned = re.compile(rf"\b(?:{'|'.join(BANNED)})\b", re.IGNORECASE)
 
 
 class Text(NamedTuple):
@@ -122,6 +123,8 @@ def offences(found: Iterable[Text]) -> Iterator[tuple[Text, str, str]]:
     """Yield each banned word: the text, the word, and its replacement."""
     for each in found:
         text = _LOOK_UP.sub("", each.text)
+        if not _any_banned.search(text):
+            continue
         for pattern, instead in _banned.items():
             for match in pattern.finditer(text):
                 yield each, match[0], instead
