@@ -1,4 +1,9 @@
-"""binlog: a durable log that many processes share through a directory, without a server."""
+"""binlog: a durable log that many processes share through a directory, without a server.
+
+The names of this package are the log: `Writer`, `Reader` and the functions that maintain a log.  `binlog.queue`,
+`binlog.commitlog`, `binlog.journal`, `binlog.paging` and `binlog.pagestore` are the other engines; `binlog.spark`
+needs PySpark.  docs/architecture.md says where to begin reading the source.
+"""
 
 from typing import TYPE_CHECKING, Any
 

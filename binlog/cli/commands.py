@@ -12,6 +12,13 @@ _OF_A_LOG = (
 NAMES = (*_OF_A_LOG, "shell", "commitlog", "journal", "paging", "pagestore", "spark")
 
 
+class OrderedGroup(click.Group):
+    """A click group that lists its commands in the order of their definitions."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
 class Commands(click.Group):
     """A click group that imports its commands, one module each, from `package` when they are used."""
 

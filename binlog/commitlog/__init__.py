@@ -1,4 +1,9 @@
-"""The commit log: messages with topics, queues, tags, keys and times, in the files of Apache RocketMQ's store."""
+"""The commit log: messages with topics, queues, tags, keys and times, in the files of Apache RocketMQ's store.
+
+`store` is the store as its owner has it; other processes use `read`.  A message goes through `append` into the log;
+`indexes` adds it to its queue and to the key index.  `recovery` opens a store after a crash, and `check` verifies
+one.
+"""
 
 from binlog.commitlog.append.flush_services import CommitRealTimeService, FlushRealTimeService, GroupCommitService, Pace
 from binlog.commitlog.append.message import Appended, Message

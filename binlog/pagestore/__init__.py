@@ -1,4 +1,8 @@
-"""The page store: queues in one file of pages, with a transaction log, modelled on SwiftMQ's file store."""
+"""The page store: queues in one file of pages, with a transaction log, modelled on SwiftMQ's file store.
+
+`store` is the public object.  `queues` and `transaction` change pages through `pages`; `transaction_log` makes a
+transaction durable; `recovery` applies the log after a crash.
+"""
 
 from binlog.format.pagestore.other_files import DurableSubscriber
 from binlog.format.pagestore.prepared import Xid, parse_xid

@@ -16,7 +16,6 @@ from binlog.format.pagestore.index import NAME_BYTES_MAX
 from binlog.format.pagestore.log import LogStart
 from binlog.format.pagestore.other_files import LOCK_FILE, LOG_FILE
 from binlog.format.pagestore.prepared import PREPARED_QUEUE, Xid
-from binlog.format.values import member
 from binlog.pagestore.backup import Backup
 from binlog.pagestore.deliveries import Deliveries
 from binlog.pagestore.options import PageStoreOptions
@@ -27,7 +26,7 @@ from binlog.pagestore.recovery import StoreFiles
 from binlog.pagestore.transaction import Message, State, Taken, Transaction
 from binlog.pagestore.transaction_log import TransactionLog
 from binlog.storage.handle import Handle
-from binlog.storage.mode import Mode
+from binlog.storage.mode import Mode, waits_for_sync
 
 _T = TypeVar("_T")
 _Arguments = TypeVarTuple("_Arguments")
@@ -219,7 +218,7 @@ class PageStore(Handle):
             self._taken[ref(transaction, self._abandoned.append)] = transaction.taken
 
     def _commit(self, transaction: Transaction, mode: Mode | str | None) -> None:
-        synced = (self._options.mode if mode is None else member(Mode, mode, "mode")) is not Mode.FLUSH
+        synced = waits_for_sync(self._options.mode if mode is None else mode, "page store")
         if self._step(self._content.commit, transaction):
             self._log.wait(self._log.end, synced=synced)
 

@@ -14,7 +14,7 @@ from itertools import count
 
 from binlog.errors import BinlogError, FullError, StateError
 from binlog.format.problem import Problem
-from binlog.format.values import byte_count, member
+from binlog.format.values import byte_count
 from binlog.paging.addresses import Commit
 from binlog.paging.manager import PagingManager
 from binlog.paging.memory import RECHECK_SECONDS, wait_for_notice
@@ -23,7 +23,7 @@ from binlog.queue.memory import Message, QueueMemory
 from binlog.queue.transaction import QueueTransaction
 from binlog.storage.files import commit_at
 from binlog.storage.handle import Closing
-from binlog.storage.mode import Mode
+from binlog.storage.mode import Mode, waits_for_sync
 from binlog.storage.native import CommitGroup, Guard, Monitor, fork_generation
 from binlog.storage.redelivery import check_delay, retry_delay
 
@@ -97,7 +97,7 @@ class Queue(QueueMemory, Closing):
         memory_bytes = byte_count(memory_bytes, "memory_bytes")
         if deliveries_max is not None and deliveries_max < 1:
             raise ValueError(f"deliveries_max={deliveries_max!r}")
-        self._is_synced = _is_synced(mode)
+        self._is_synced = waits_for_sync(mode, "queue")
         super().__init__(manager, ADDRESS if dead_letters_of is None else DEAD_LETTER_ADDRESS, memory_bytes)
         self._mode = mode
         self._dead_letters_of = dead_letters_of
@@ -126,7 +126,7 @@ class Queue(QueueMemory, Closing):
         Raises: queue.Full if all pages are still full after `timeout` seconds; FullError if the disk is full;
         ClosedError; PoisonedError; StateError in a forked child; TypeError; ValueError.
         """
-        is_synced = self._is_synced if mode is None else _is_synced(mode)
+        is_synced = self._is_synced if mode is None else waits_for_sync(mode, "queue")
         if fork_generation() != self._generation:
             self._check_open()
         if is_synced:
@@ -171,7 +171,7 @@ class Queue(QueueMemory, Closing):
         Raises: StateError if it was acknowledged before; GoneError if it was, and so was the rest of its page;
         FullError; ClosedError; PoisonedError; AccessError.
         """
-        is_synced = self._is_synced if mode is None else _is_synced(mode)
+        is_synced = self._is_synced if mode is None else waits_for_sync(mode, "queue")
         if fork_generation() != self._generation:
             self._check_open()
         try:
@@ -412,13 +412,6 @@ class Queue(QueueMemory, Closing):
                 into._committing -= 1
                 into._mutex.notify()
             self._drain_wait.notify()
-
-
-def _is_synced(mode: Mode | str) -> bool:
-    mode = member(Mode, mode, "mode")
-    if mode not in (Mode.SYNC, Mode.FLUSH):
-        raise ValueError(f"a queue has Mode.SYNC and Mode.FLUSH, not {mode!r}")
-    return mode is Mode.SYNC
 
 
 def _deadline(timeout: float | None) -> float | None:

@@ -1,4 +1,8 @@
-"""`binlog commitlog`: inspect a commit log from a terminal or a script."""
+"""`binlog commitlog`: inspect a commit log from a terminal or a script.
+
+Each command is a module of its own.  `options` has the options that several of them share, and `messages` turns
+messages into text.
+"""
 
 from __future__ import annotations
 

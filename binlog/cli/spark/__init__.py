@@ -1,4 +1,7 @@
-"""`binlog spark`: run the jobs of binlog.spark.jobs; their help does not import PySpark."""
+"""`binlog spark`: run the jobs of binlog.spark.jobs; their help does not import PySpark.
+
+A command checks its options, starts a session (`session`), calls the job and prints the result (`tables`, `display`).
+"""
 
 from __future__ import annotations
 

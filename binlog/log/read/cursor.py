@@ -112,6 +112,9 @@ class Cursor:
         - The next file belongs to another log, because files of two logs were copied into one directory.  Then
           `_is_next_in_use` does not continue in it; `check` reports it.
         - Another thread is in a call of the same Reader, and has the lock of its CallGuard.
+        - The log is on a network file system, or its writers are on another machine.  Their doorbell does not reach
+          this one, and its kernel may return cached bytes for a while.
+        - A read of the disk does not return.
         - The process is stopped, or under gevent or eventlet no other greenlet yields.
         """
         self._is_intact = False

@@ -131,6 +131,9 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
             transaction.put("another", b"")
         with pytest.raises(ValueError, match="name"):
             store.create_queue("")
+        with pytest.raises(ValueError, match=r"Mode\.SYNC and Mode\.FLUSH"):
+            transaction.commit(mode=Mode.STAGE)
+        transaction.commit()
     for options in ({"page_bytes": 1000}, {"cache_pages": 1}, {"log_bytes": 0}, {"mode": Mode.STAGE}):
         with pytest.raises(ValueError, match="invalid page store options"):
             PageStoreOptions(**options)  # type: ignore[arg-type]

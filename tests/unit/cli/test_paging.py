@@ -9,7 +9,7 @@ import pytest
 
 from binlog import Mode, open_queue
 from binlog.cli.main import main
-from binlog.cli.paging import PagingCommands
+from binlog.cli.paging import command
 from binlog.paging import PagingOptions
 from tests.support.journals import flip
 
@@ -35,7 +35,7 @@ def _say(capfd: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
     return captured.out if code == 0 else captured.out + captured.err
 
 
-@pytest.mark.parametrize("name", PagingCommands.names)
+@pytest.mark.parametrize("name", command.commands)
 def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, name, "--help").startswith(f"Usage: binlog paging {name} ")
 
@@ -66,7 +66,7 @@ def test_check_and_stat_report_damage(path: Path, capfd: pytest.CaptureFixture[s
     assert "000000001.page" in _say(capfd, "stat", path, code=1)
 
 
-@pytest.mark.parametrize("name", PagingCommands.names)
+@pytest.mark.parametrize("name", command.commands)
 def test_a_missing_folder_cannot_be_opened(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "none" in _say(capfd, name, tmp_path / "none", code=3)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.cli.journal import JournalCommands
+from binlog.cli.journal import command
 from binlog.cli.main import main
 from binlog.format.journal.file_header import JournalLayout
 from binlog.journal import Journal, JournalOptions, RecordState, check_journal, read_records
@@ -45,7 +45,7 @@ def _say(capfd: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
     return captured.out if code == 0 else captured.out + captured.err
 
 
-@pytest.mark.parametrize("name", JournalCommands.names)
+@pytest.mark.parametrize("name", command.commands)
 def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     message = _say(capfd, name, "--help")
     assert message.startswith(f"Usage: binlog journal {name} ")

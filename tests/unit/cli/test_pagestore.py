@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from binlog.cli.main import main
-from binlog.cli.pagestore import PageStoreCommands
+from binlog.cli.pagestore import command
 from binlog.pagestore import PageStore, Xid
 from tests.support.journals import flip
 from tests.support.pagestores import drain, peek, put
@@ -43,7 +43,7 @@ def _say(capfd: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
     return captured.out if code == 0 else captured.out + captured.err
 
 
-@pytest.mark.parametrize("name", PageStoreCommands.names)
+@pytest.mark.parametrize("name", command.commands)
 def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert _say(capfd, name, "--help").startswith(f"Usage: binlog pagestore {name} ")
 
@@ -110,7 +110,7 @@ def test_backup_and_shrink(path: Path, capfd: pytest.CaptureFixture[str]) -> Non
             assert "belongs to" in _say(capfd, name, path, *to, code=4)
 
 
-@pytest.mark.parametrize("name", PageStoreCommands.names)
+@pytest.mark.parametrize("name", command.commands)
 def test_a_missing_folder_cannot_be_opened(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     more = {"print": ["queue"], "backup": [tmp_path / "to"]}.get(name, [])
     assert "none" in _say(capfd, name, tmp_path / "none", *more, code=3)
