@@ -1,0 +1,405 @@
+"""The operations of a consumer group: the records of the group's log.
+
+A record is a head, which says who appended it, followed by sections, which say what happened.  The CRC is seeded with
+the group's UUID, so that no record of another group, and no other bytes, pass for an operation of this one.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from binlog.format.checksums import crc32c
+from binlog.format.layout import Field, Layout
+
+MAGIC = 0xB147
+VERSION = 1
+NO_SEAT = 0xFFFF
+SEATS_MAX = 256
+REASON_BYTES_MAX = 200
+WANT_MAX = 0xFFFF
+COUNT_MAX = 0xFFFF
+
+GROUP_OPERATION = Layout(
+    "group_operation",
+    "The head of an operation",
+    size=32,
+    fields=(
+        Field("magic", "u16", "0xB147", const=MAGIC),
+        Field("version", "u8", "of the layout; a reader refuses a version it does not know", const=VERSION),
+        Field("flags", "u8", "1: the first item that this operation gets is started by it; 2: a mark (see below)"),
+        Field("seat", "u16", "of the member; 65535 for none"),
+        Field("want", "u16", "how many items the member asks for"),
+        Field("generation", "u32", "of the seat"),
+        Field("number", "u32", "of the operation, counted by the member from 0 on"),
+        Field("group_time_ns", "u64", "group time, which never goes back"),
+        Field("epoch", "u32", "of the group: a reset or a repair raises it"),
+        Field("crc", "u32", "CRC-32C of all other bytes of the record, seeded with the group's UUID"),
+    ),
+)
+GROUP_SECTION = Layout(
+    "group_section",
+    "The head of a section",
+    size=4,
+    fields=(
+        Field("kind", "u8", "what the section says: see the table of kinds"),
+        Field("reserved", "u8", "zero", const=0),
+        Field("count", "u16", "entries, or bytes of a text"),
+    ),
+)
+GROUP_DELIVERY = Layout(
+    "group_delivery",
+    "An entry of `done`",
+    size=12,
+    fields=(
+        Field("sequence", "u64", "the message's sequence number in the log"),
+        Field("delivery", "u32", "which delivery of the message this is about, from 1 on"),
+    ),
+)
+GROUP_SEQUENCE = Layout(
+    "group_sequence",
+    "An entry of `start` and of `back`",
+    size=8,
+    fields=(Field("sequence", "u64", "the message's sequence number in the log"),),
+)
+GROUP_EXTENSION = Layout(
+    "group_extension",
+    "An entry of `extend`",
+    size=20,
+    fields=(
+        Field("sequence", "u64", "the message's sequence number in the log"),
+        Field("delivery", "u32", "which delivery of the message this is about"),
+        Field("deadline_ns", "u64", "group time at which the item returns to the group"),
+    ),
+)
+GROUP_FAILURE = Layout(
+    "group_failure",
+    "An entry of `retry` and of `reject`, followed by the reason",
+    size=22,
+    fields=(
+        Field("sequence", "u64", "the message's sequence number in the log"),
+        Field("delivery", "u32", "which delivery of the message this is about"),
+        Field("due_ns", "u64", "group time from which the item is delivered again; 0 in `reject`"),
+        Field("reason_bytes", "u16", f"of the reason that follows, at most {REASON_BYTES_MAX}: UTF-8"),
+    ),
+)
+GROUP_WINDOW = Layout(
+    "group_window",
+    "The only entry of `window`, followed by its messages if the group asks about them",
+    size=32,
+    fields=(
+        Field("first", "u64", "sequence of the first message"),
+        Field("message_count", "u32", "messages that are durable from there on"),
+        Field("entry_count", "u32", "entries that follow: message_count or 0"),
+        Field("end_number", "u32", "the file of the ref after the last message"),
+        Field("end_offset", "u64", "the offset of that ref"),
+        Field("last_crc", "u32", "CRC-32C of the last message"),
+    ),
+)
+GROUP_MESSAGE = Layout(
+    "group_message",
+    "A message of a window",
+    size=24,
+    fields=(
+        Field("key_hash", "u64", "of its key; 0 for none"),
+        Field("due_ns", "u64", "group time from which it is delivered; 0 for at once"),
+        Field("expiry_ns", "u64", "group time from which it is not delivered; 0 for never"),
+    ),
+)
+GROUP_RANGE = Layout(
+    "group_range",
+    "An entry of `gone`",
+    size=16,
+    fields=(
+        Field("first", "u64", "sequence of the first message that cannot be read"),
+        Field("end", "u64", "sequence after the last one"),
+    ),
+)
+GROUP_SEAT = Layout(
+    "group_seat",
+    "An entry of `death`",
+    size=6,
+    fields=(
+        Field("seat", "u16", "the dead member's seat"),
+        Field("generation", "u32", "its generation"),
+    ),
+)
+CHECKPOINT_ITEM = Layout(
+    "checkpoint_item",
+    "An outstanding item in a checkpoint, followed by the reason",
+    size=54,
+    fields=(
+        Field("sequence", "u64", "the message's sequence number in the log"),
+        Field("state", "u8", "0 ready, 1 delayed, 2 blocked by its key, 3 held, 4 started"),
+        Field("is_suspect", "u8", "1: its member died, perhaps because of it"),
+        Field("seat", "u16", "of the member that has it; 65535 for none"),
+        Field("delivery", "u32", "how often it was started"),
+        Field("deaths", "u32", "how many members died that had started it"),
+        Field("letter", "u64", "its number among the dying items; 0 if it is not dying"),
+        Field("key_hash", "u64", "of its key; 0 for none"),
+        Field("expiry_ns", "u64", "group time from which it is not delivered; 0 for never"),
+        Field("due_ns", "u64", "group time at which it is due, or its lease ends; 0 for none"),
+        Field("reason_bytes", "u16", "of the reason that follows: UTF-8"),
+    ),
+)
+GROUP_LAYOUTS = (
+    GROUP_OPERATION, GROUP_SECTION, GROUP_DELIVERY, GROUP_SEQUENCE, GROUP_EXTENSION, GROUP_FAILURE, GROUP_WINDOW,
+    GROUP_MESSAGE, GROUP_RANGE, GROUP_SEAT, CHECKPOINT_ITEM
+)  # fmt: skip
+
+
+class Kind(enum.IntEnum):
+    """The kinds of sections."""
+
+    SETTINGS = 1  # JSON: the group's settings, at its creation and at each change
+    CLOCK = 2  # JSON: the first member after a boot sets the clock
+    JOIN = 3  # JSON: a hint at the process; the member takes its seat
+    LEAVE = 4  # nothing: the member gives back all that it has
+    DEATH = 5  # seats whose members died
+    DONE = 6  # deliveries that were acknowledged
+    START = 7  # items that are handed to the user now
+    BACK = 8  # items that are given back; the delivery is not counted
+    RETRY = 9  # deliveries that failed; the items are delivered again
+    REJECT = 10  # deliveries that failed for good
+    EXTEND = 11  # deliveries that get more time
+    WINDOW = 12  # messages that are durable in the log
+    GONE = 13  # messages that are not in the log any more
+    PAUSE = 14  # nothing: no items are assigned
+    RESUME = 15  # nothing: items are assigned again
+    RESET = 16  # JSON: go back, or forward, to a sequence
+    CHECKPOINT = 17  # the state at a mark
+    DELETED = 18  # nothing: the last record of the log
+
+
+START_FIRST = 1
+MARK = 2
+
+_OPERATION = struct.Struct(GROUP_OPERATION.format)
+_SECTION = struct.Struct(GROUP_SECTION.format)
+_DELIVERY = struct.Struct(GROUP_DELIVERY.format)
+_SEQUENCE = struct.Struct(GROUP_SEQUENCE.format)
+_EXTENSION = struct.Struct(GROUP_EXTENSION.format)
+_FAILURE = struct.Struct(GROUP_FAILURE.format)
+_WINDOW = struct.Struct(GROUP_WINDOW.format)
+_MESSAGE = struct.Struct(GROUP_MESSAGE.format)
+_RANGE = struct.Struct(GROUP_RANGE.format)
+_SEAT = struct.Struct(GROUP_SEAT.format)
+
+
+class Delivery(NamedTuple):
+    """One delivery of a message."""
+
+    sequence: int
+    delivery: int
+
+
+class Extension(NamedTuple):
+    """More time for a delivery."""
+
+    sequence: int
+    delivery: int
+    deadline_ns: int
+
+
+class Failure(NamedTuple):
+    """A delivery that failed.  due_ns: when the message is delivered again, 0 for never."""
+
+    sequence: int
+    delivery: int
+    due_ns: int
+    reason: str
+
+
+class MessageFacts(NamedTuple):
+    """The facts about a message that the group needs; 0 means none."""
+
+    key_hash: int = 0
+    due_ns: int = 0
+    expiry_ns: int = 0
+
+
+class Window(NamedTuple):
+    """Messages that are durable in the log.
+
+    end: the ref after the last one.  last_crc: CRC-32C of the last one.  messages: their facts, or nothing.
+    """
+
+    first: int
+    message_count: int
+    end: tuple[int, int]
+    last_crc: int
+    messages: tuple[MessageFacts, ...] = ()
+
+
+Section = tuple[Kind, Any]
+
+
+@dataclass(slots=True)
+class Operation:
+    """A record of the group's log.  sections: a kind and its entries, in the order in which they take effect."""
+
+    seat: int = NO_SEAT
+    generation: int = 0
+    number: int = 0
+    group_time_ns: int = 0
+    epoch: int = 0
+    want: int = 0
+    flags: int = 0
+    sections: list[Section] = field(default_factory=list)
+
+
+def group_seed(uuid: bytes) -> int:
+    """Return the seed of a group's CRCs."""
+    return crc32c(uuid)
+
+
+def pack_operation(operation: Operation, seed: int) -> bytes:
+    """Return the record.  Raises: ValueError if a section has too many entries."""
+    body = b"".join(_pack_section(kind, entries) for kind, entries in operation.sections)
+    head = _OPERATION.pack(
+        MAGIC, VERSION, operation.flags, operation.seat, operation.want, operation.generation, operation.number,
+        operation.group_time_ns, operation.epoch, 0,
+    )[:-4]  # fmt: skip
+    return head + crc32c(body, crc32c(head, seed)).to_bytes(4) + body
+
+
+def parse_operation(record: bytes, seed: int) -> Operation | None:
+    """Return the operation in a record, or None if the record is none of this group."""
+    if len(record) < _OPERATION.size:
+        return None
+    magic, version, flags, seat, want, generation, number, time_ns, epoch, crc = _OPERATION.unpack_from(record)
+    if magic != MAGIC or crc != crc32c(record[_OPERATION.size :], crc32c(record[: _OPERATION.size - 4], seed)):
+        return None
+    if version != VERSION:
+        return None
+    sections = _parse_sections(record)
+    if sections is None:
+        return None
+    return Operation(seat, generation, number, time_ns, epoch, want, flags, sections)
+
+
+def _pack_section(kind: Kind, entries: Any) -> bytes:
+    match kind:
+        case Kind.SETTINGS | Kind.CLOCK | Kind.JOIN | Kind.RESET:
+            return _counted(kind, json.dumps(entries, separators=(",", ":")).encode())
+        case Kind.CHECKPOINT:
+            return _SECTION.pack(kind, 0, 0) + bytes(entries)
+        case Kind.DONE:
+            packed = [_DELIVERY.pack(*each) for each in entries]
+        case Kind.START | Kind.BACK:
+            packed = [_SEQUENCE.pack(each) for each in entries]
+        case Kind.EXTEND:
+            packed = [_EXTENSION.pack(*each) for each in entries]
+        case Kind.RETRY | Kind.REJECT:
+            packed = [_pack_failure(each) for each in entries]
+        case Kind.WINDOW:
+            packed = [_pack_window(entries)]
+        case Kind.GONE:
+            packed = [_RANGE.pack(*each) for each in entries]
+        case Kind.DEATH:
+            packed = [_SEAT.pack(*each) for each in entries]
+        case _:
+            packed = []
+    return _counted(kind, b"".join(packed), len(packed))
+
+
+def _counted(kind: Kind, data: bytes, count: int | None = None) -> bytes:
+    count = len(data) if count is None else count
+    if count > COUNT_MAX:
+        raise ValueError(f"a section has at most {COUNT_MAX} entries, not {count}")
+    return _SECTION.pack(kind, 0, count) + data
+
+
+def _pack_failure(failure: Failure) -> bytes:
+    reason = failure.reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
+    return _FAILURE.pack(failure.sequence, failure.delivery, failure.due_ns, len(reason)) + reason
+
+
+def _pack_window(window: Window) -> bytes:
+    messages = b"".join(_MESSAGE.pack(*each) for each in window.messages)
+    head = _WINDOW.pack(window.first, window.message_count, len(window.messages), *window.end, window.last_crc)
+    return head + messages
+
+
+class _Bytes:
+    """Takes structs from a record one after the other.  Raises: struct.error at its end."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self.at = data, at
+
+    def take(self, layout: struct.Struct) -> tuple[Any, ...]:
+        values = layout.unpack_from(self._data, self.at)
+        self.at += layout.size
+        return values
+
+    def take_bytes(self, count: int) -> bytes:
+        found = self._data[self.at : self.at + count]
+        if len(found) != count:
+            raise struct.error("the record is too short")
+        self.at += count
+        return found
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self.at
+
+
+def _parse_sections(record: bytes) -> list[Section] | None:
+    source, sections = _Bytes(record, _OPERATION.size), list[Section]()
+    try:
+        while source.left:
+            kind, reserved, count = source.take(_SECTION)
+            if reserved:
+                return None
+            sections.append((Kind(kind), _parse_entries(Kind(kind), count, source)))
+    except (struct.error, ValueError, RecursionError):
+        return None
+    return sections
+
+
+def _parse_entries(kind: Kind, count: int, source: _Bytes) -> Any:
+    match kind:
+        case Kind.SETTINGS | Kind.CLOCK | Kind.JOIN | Kind.RESET:
+            values = json.loads(source.take_bytes(count))
+            if not isinstance(values, dict):
+                raise ValueError("a section of values is a JSON object")
+            return values
+        case Kind.CHECKPOINT:
+            return source.take_bytes(source.left)
+        case Kind.DONE:
+            return [Delivery(*source.take(_DELIVERY)) for _ in range(count)]
+        case Kind.START | Kind.BACK:
+            return [source.take(_SEQUENCE)[0] for _ in range(count)]
+        case Kind.EXTEND:
+            return [Extension(*source.take(_EXTENSION)) for _ in range(count)]
+        case Kind.RETRY | Kind.REJECT:
+            return [_parse_failure(source) for _ in range(count)]
+        case Kind.WINDOW:
+            first, message_count, entry_count, number, offset, crc = source.take(_WINDOW)
+            if entry_count not in (0, message_count):
+                raise ValueError("a window has facts about all of its messages, or about none")
+            facts = tuple(MessageFacts(*source.take(_MESSAGE)) for _ in range(entry_count))
+            return Window(first, message_count, (number, offset), crc, facts)
+        case Kind.GONE:
+            return [source.take(_RANGE) for _ in range(count)]
+        case Kind.DEATH:
+            return [source.take(_SEAT) for _ in range(count)]
+    if count:
+        raise ValueError(f"{kind.name} has no entries")
+    return None
+
+
+def _parse_failure(source: _Bytes) -> Failure:
+    sequence, delivery, due_ns, size = source.take(_FAILURE)
+    return Failure(sequence, delivery, due_ns, source.take_bytes(size).decode())
+
+
+def entries_of(operation: Operation, kind: Kind) -> Iterable[Any]:
+    """Yield the entries of all sections of a kind."""
+    for each, entries in operation.sections:
+        if each is kind:
+            yield entries
