@@ -43,12 +43,12 @@ ARCHIVE_START = Layout(
     "The start of an archive",
     size=14 + HEADER_BYTES,
     fields=(
-        Field("magic", "bytes:4", "of a zstd frame, `28 B5 2F FD`", const=b"\x28\xb5\x2f\xfd"),
+        Field("magic", "bytes:4", "magic number of a zstd frame, `28 B5 2F FD`", const=b"\x28\xb5\x2f\xfd"),
         Field("descriptor", "bytes:1", "`64`: one segment, its size in two bytes, a checksum", const=b"\x64"),
         Field("content_size", "bytes:2", "`00 00`: 256 bytes", const=bytes(2)),
         Field("block_header", "bytes:3", "`01 08 00`: the last block, not compressed, 256 bytes", const=b"\x01\x08\0"),
         Field("header", f"bytes:{HEADER_BYTES}", "the log file's first 256 bytes"),
-        Field("checksum", "bytes:4", "of the header: XXH64, its lowest 32 bits, little-endian"),
+        Field("checksum", "bytes:4", "the lowest 32 bits of the XXH64 of the header, little-endian"),
     ),
 )
 
@@ -72,9 +72,9 @@ ARCHIVE_FACTS = Layout(
         Field("version", "u16", "a reader refuses a version that it does not know", const=VERSION),
         Field("reserved", "u16", "zero", const=0),
         Field("number", "u32", "the log file's number"),
-        Field("uuid", "bytes:16", "of the log; zeros where another program made the log file"),
-        Field("raw_bytes", "u64", "what all frames together hold: the log file up to its tail"),
-        Field("frame_count", "u32", "frames that hold any of it, that of the header included"),
+        Field("uuid", "bytes:16", "UUID of the log; zeros if another program made the log file"),
+        Field("raw_bytes", "u64", "size of the contents of all frames: of the log file up to its tail"),
+        Field("frame_count", "u32", "number of frames with contents of the log file, including the header's frame"),
         Field("dictionary_bytes", "u32", "0; an archive with a dictionary is refused"),
         Field("reserved_3", "u32", "zero", const=0),
         Field("table_crc", "u32", "CRC-32C of the table of frames, from its entries to its end"),
@@ -89,9 +89,9 @@ SEEK_ENTRY = Layout(
     size=12,
     little=True,
     fields=(
-        Field("frame_bytes", "u32", "of the frame; the frames before it tell where it starts"),
-        Field("content_bytes", "u32", "what it holds; 0 in a skippable frame"),
-        Field("checksum", "u32", "of what it holds, as in the frame's own last four bytes"),
+        Field("frame_bytes", "u32", "size of the frame; each frame starts at the end of the one before it"),
+        Field("content_bytes", "u32", "size of the frame's decompressed contents; 0 for a skippable frame"),
+        Field("checksum", "u32", "of the contents, the same as the frame's own last four bytes"),
     ),
 )
 
@@ -101,7 +101,7 @@ SEEK_FOOTER = Layout(
     size=9,
     little=True,
     fields=(
-        Field("frame_count", "u32", "the entries before this"),
+        Field("frame_count", "u32", "number of entries before this footer"),
         Field("descriptor", "bytes:1", "`80`: entries have checksums", const=b"\x80"),
         Field("magic", "u32", "0x8F92EAB1", const=0x8F92EAB1),
     ),

@@ -30,7 +30,7 @@ INDEX_HEADER = Layout(
         Field("version", "u16", "a reader ignores an index of another version", const=VERSION),
         Field("reserved", "u16", "zero", const=0),
         Field("number", "u32", "the log file's number"),
-        Field("uuid", "bytes:16", "of the log; zeros where another program made the log file"),
+        Field("uuid", "bytes:16", "UUID of the log; zeros if another program made the log file"),
     ),
 )
 
@@ -40,9 +40,9 @@ INDEX_ENTRY = Layout(
     size=40,
     fields=(
         Field("sequence", "u64", "the sequence number of the range's first record"),
-        Field("offset", "u64", "where in the log file the range starts"),
+        Field("offset", "u64", "offset in the log file at which the range starts"),
         Field("time_ns", "u64", "when the whole range was in the file, nanoseconds since 1970 UTC; never decreases"),
-        Field("range_bytes", "u32", "of the range: whole records"),
+        Field("range_bytes", "u32", "size of the range, which has only whole records"),
         Field("range_crc", "u32", "CRC-32C of the range"),
         Field("record_count", "u32", "records in the range"),
         Field(

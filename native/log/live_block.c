@@ -6,6 +6,8 @@
 #define IDENTITY_BYTES (LOG_HEADER_PUBLISHED_TAIL - LOG_HEADER_MAGIC)
 #define LIVE_BYTES (LOG_HEADER_LIVE_CRC - LOG_HEADER_PUBLISHED_TAIL)
 
+_Static_assert(sizeof(((struct binlog_file *)0)->identity) == IDENTITY_BYTES, "binlog.h knows the size of the identity");
+
 static void live_parse(const uint8_t *header, struct live *live)
 {
     live->tail = get_u64(header + LOG_HEADER_TAIL);

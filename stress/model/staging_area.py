@@ -149,11 +149,11 @@ class SimStagingArea:
                     resolved = min(resolved, index)
                 elif entry.state is State.DONE and (entry.number, entry.offset) == place:
                     # Already resolved, by a process that died here.
-                    offset += 0 if self._has("half-settled") else len(entry.payload)
+                    offset += 0 if self._has("half-resolved") else len(entry.payload)
             self._step()
             if ring.resolved < end:
                 ring.resolved = resolved
-            if not self._has("half-settled"):
+            if not self._has("half-resolved"):
                 offset = first + taken
         if outcome is Outcome.IN_FILE and note.counter:
             self.last = (note.number, note.counter, note.nonce)

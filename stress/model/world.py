@@ -22,6 +22,7 @@ from stress.model.audit import Audit, Promise, ViolationError
 from stress.model.commit import Request
 from stress.model.disk import FILE_BYTES, SimDescriptor, SimDirectory, SimFile
 from stress.model.process import Process
+from stress.model.seeded_bugs import SEEDED_BUGS
 from stress.model.staging_area import Entry, SimStagingArea, State
 
 _TAIL = LOG_HEADER.offset("tail")
@@ -83,7 +84,7 @@ class World:
 
     def __init__(self, seed: int, seeded: frozenset[str] = frozenset(), *, trace: bool = False) -> None:
         self.random = Random(seed)
-        self.has = seeded.__contains__
+        self._seeded = seeded
         self.steps = 0
         self.states: set[int] = set()
         self.boot_id = bytes(16)
@@ -105,6 +106,11 @@ class World:
         self.directory.keep_names()
 
     # ---- called by the processes ----
+
+    def has(self, name: str) -> bool:
+        """Whether this world has a seeded bug."""
+        assert name in SEEDED_BUGS, name
+        return name in self._seeded
 
     def step(self) -> None:
         """Let anything happen between two steps of the process that holds the lock.  Raises: DiedError."""

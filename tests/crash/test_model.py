@@ -49,6 +49,11 @@ def test_every_seeded_bug_is_found(name: str) -> None:
     assert run_many(_SEEDS.get(name, 2), frozenset([name]), seconds=240, violations_max=1).violations
 
 
+def test_each_seeded_bug_is_in_the_model() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "stress" / "model").glob("*.py"))
+    assert [name for name in SEEDED_BUGS if f'has("{name}")' not in source] == []
+
+
 def test_a_violation_is_replayed_from_its_seed() -> None:
     command = [sys.executable, "-m", "stress.model", "--seeded-bug", "no-sync", "--seconds", "20"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -22,12 +22,12 @@ STORE_CHECKPOINT = Layout(
     size=48,
     fields=(
         Field("log_ms", "i64", "physicMsgTimestamp: store time of the last message synced in the commit log"),
-        Field("queues_ms", "i64", "logicsMsgTimestamp: of the last message synced in the consume queues"),
-        Field("index_ms", "i64", "indexMsgTimestamp: of the last message synced in the key index"),
+        Field("queues_ms", "i64", "logicsMsgTimestamp: store time of the last message synced in the consume queues"),
+        Field("index_ms", "i64", "indexMsgTimestamp: store time of the last message synced in the key index"),
         Field("master_flushed_offset", "i64", "masterFlushedOffset: of a replica; 0"),
         Field("confirmed_offset", "i64", "confirmPhyOffset: end of the confirmed commit log"),
         Field(
-            "queues_offset", "i64", "logicsPhysicalOffset, since version 5.5: offset of the last one of `queues_ms`; 0"
+            "queues_offset", "i64", "logicsPhysicalOffset, since version 5.5: offset of the message of `queues_ms`; 0"
         ),
     ),
 )
@@ -73,7 +73,7 @@ STORE_SIDECAR = Layout(
         Field("version", "u32", "readers ignore a sidecar of another version", const=1),
         Field("doorbell", "u32", "a futex word, incremented after each change that readers wait for"),
         Field("log_start", "i64", "start of the commit log's first file"),
-        Field("readable_end", "i64", "end of the messages that queues and key index have"),
+        Field("readable_end", "i64", "end of the messages that are in the consume queues and the key index"),
         Field("key_slots", "u32", "slots in each file of the key index; 0 if unknown"),
         Field("crc", "u32", "CRC-32C of 16..35"),
     ),

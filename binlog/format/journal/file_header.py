@@ -29,9 +29,9 @@ JOURNAL_HEADER = Layout(
     fields=(
         Field("magic", "bytes:8", "`BINLOGJL`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
-        Field("block_bytes", "u32", "a reader refuses another size of blocks", const=BLOCK_BYTES),
-        Field("file_id", "u64", "of this use of the file"),
-        Field("salt", "bytes:8", "of this use, at random; goes into the CRC of each head"),
+        Field("block_bytes", "u32", "a reader refuses any other block size", const=BLOCK_BYTES),
+        Field("file_id", "u64", "id of this use of the file"),
+        Field("salt", "bytes:8", "random, of this use; part of the CRC of each head"),
         Field("began_ns", "u64", "when this use began, nanoseconds since 1970 UTC"),
         Field("record_id_max", "u64", "no record or transaction had a larger id when this use began"),
         Field("reserved", "bytes:12", "zeros", const=bytes(12)),
@@ -56,7 +56,7 @@ JBM_HEADER = Layout(
     "jbm_header",
     "The header of a file of JBoss Messaging's journal",
     size=4,
-    fields=(Field("file_id", "u32", "of this use of the file"),),
+    fields=(Field("file_id", "u32", "id of this use of the file"),),
 )
 
 # Of eight.  Chance gives fewer, and a damaged native file must not be taken for another program's file.

@@ -55,7 +55,7 @@ JOURNAL_COUNT = Layout(
     8,
     (
         Field("file_id", "u32", "lower 32 bits of the id of the file's use"),
-        Field("record_count", "i32", "records of the transaction in it, before this one"),
+        Field("record_count", "i32", "number of the transaction's records in that file, before this record"),
     ),
 )
 JOURNAL_RECORDS = (

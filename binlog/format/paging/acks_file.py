@@ -28,7 +28,7 @@ ACKS_HEADER = Layout(
         Field("magic", "bytes:8", "`BINLOGPA`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
         Field("page_id", "u64", "the page whose messages are acknowledged"),
-        Field("salt", f"bytes:{SALT_BYTES}", "the salt of that page; see below for a page of `jbm`"),
+        Field("salt", f"bytes:{SALT_BYTES}", "the salt of that page; for a page of `jbm`, see below"),
         Field("crc", "u32", "CRC-32C of 0..27"),
     ),
 )
@@ -44,7 +44,7 @@ ACK_RECORD = Layout(
         Field(
             "tx_id",
             "i64",
-            f"counts only if this transaction was committed; {NO_TRANSACTION} for none, and always counts",
+            f"the record counts only if this transaction was committed; {NO_TRANSACTION} for none (always counts)",
         ),
         Field("crc", "u32", "CRC-32C of the page's salt, this record's offset (u64), and the fields above"),
     ),

@@ -26,7 +26,7 @@ DELIVERIES_HEADER = Layout(
         Field("magic", "bytes:8", "`BINLOGPD`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
         Field("page_id", "u64", "the page whose messages were delivered"),
-        Field("salt", f"bytes:{SALT_BYTES}", "the salt of that page; see below for a page of `jbm`"),
+        Field("salt", f"bytes:{SALT_BYTES}", "the salt of that page; for a page of `jbm`, see *Acknowledgements*"),
         Field("crc", "u32", "CRC-32C of 0..27"),
     ),
 )

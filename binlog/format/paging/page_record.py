@@ -64,7 +64,7 @@ JBM_PAGE_RECORD = Layout(
     size=13,
     fields=(
         Field("marker", "u8", "`{`", const=_OPENS),
-        Field("following_bytes", "i32", "the eight of the transaction, and those of the message"),
+        Field("following_bytes", "i32", "size of what follows: the 8 bytes of the transaction, and the message"),
         Field("tx_id", "i64", f"transaction, {NO_TRANSACTION} for none"),
     ),
 )

@@ -30,7 +30,7 @@ PAGE_TRANSACTION = Layout(
     size=12,
     fields=(
         Field("tx_id", "i64", "transaction"),
-        Field("count", "i32", "its messages and acknowledgements that are left in pages"),
+        Field("count", "i32", "number of its messages and acknowledgements that are still in pages"),
     ),
 )
 PAGE_REFERENCE = Layout(
@@ -45,7 +45,7 @@ COMMIT_MARKER = Layout(
     "The start of the body of a record of type 43; the transaction ids follow, and the address, in UTF-8",
     size=12,
     fields=(
-        Field("page_id", "i64", "page in which all transactions but these were committed"),
+        Field("page_id", "i64", "page in which all transactions were committed, except for those listed"),
         Field("tx_count", "u32", "number of transaction ids"),
     ),
 )
