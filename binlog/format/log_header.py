@@ -54,7 +54,8 @@ LOG_HEADER = Layout(
         Field(
             "flags",
             "u16",
-            "1 poison, 2 foreign writers (other programs append too), 4 strict order, 8 intent (durability.md, rules 22 and 24)",
+            "1 poison, 2 foreign writers (other programs append too), 4 strict order, "
+            "8 intent (durability.md, rules 22 and 24)",
         ),
         Field("poison_errno", "u16", "the errno of the write or sync that failed"),
         Field("live_crc", "u32", "CRC-32C of 64..123, seeded with uuid and number"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,11 @@ from stress.bench.machine import Machine
 from stress.bench.peers.our_queue import many_count
 from stress.bench.peers.spark_process import MEGABYTES_A_SECOND as SPARK_MEGABYTES
 from stress.bench.rounds import Result, Results, ratio
+
+_GOALS = (
+    "A goal with a unit is about binlog's own figure. A goal `to` something is about a ratio: binlog's figure divided",
+    "by that of the floor, of the other program, or of binlog in another row.",
+)
 
 
 @dataclass(frozen=True)
@@ -49,23 +55,30 @@ def _opening(run: RunInfo) -> list[str]:
     return [
         "# Benchmarks",
         "",
-        "Written by `make bench ARGS=--write`; do not edit it by hand. Compare figures only with those of the same",
-        "run: another disk, kernel or machine gives others.",
+        "`make bench ARGS=--write` writes this page; do not edit it by hand. Compare figures only within one run,",
+        "because another disk, kernel or machine gives other figures.",
         "",
-        f"Records have {RECORD_BYTES} bytes, messages {BODY_BYTES}. There were {run.rounds} rounds. In each round",
-        f"every contestant was measured once for {run.seconds:g} s (five times that in `stage`, two and a half times",
-        "in `bulk`), one after another, each in an empty directory and after all unwritten data was synced; every",
-        "other round went through the list backwards.",
-        "A figure is the median of the rounds, followed by their range. A ratio is the median of the rounds' own",
-        "ratios: more than 1 means that binlog's figure is the larger one. Processes are forked and prepared first,",
-        "released at once, and stopped through a flag in shared memory; the time is from the first one's beginning to",
-        "the last one's end. Waits are those of single calls, of all processes: the median of the rounds' medians",
-        "(p50), of their 99th percentiles (p99) and of the longest one of each round. The records in each log are",
-        "counted afterwards, and a peer with another number than it was given fails. In the rows of Spark everything",
-        f"is done once a round, with {SPARK_MEGABYTES * run.seconds:,.0f} MB of records, in one warm session of two",
-        "cores, each job right after itself, because after another one it would pay for the state of Java's heap and",
-        "the caches; and with free memory at hand, which a virtual machine may have to ask its host for again.",
-        f"The queue of many had {many_count(run.seconds):,} messages, and took as long as it needed.",
+        f"A record has {RECORD_BYTES} bytes, and a message {BODY_BYTES}. A contestant is one way to do the work of a",
+        "row: binlog, another program, or a floor, which is a loop in C that does only the necessary minimum.",
+        f"There were {run.rounds} rounds. In each round, every contestant was measured once for {run.seconds:g} s (in",
+        "`stage` five times as long, in `bulk` two and a half times as long). The measurements ran one after another,",
+        "each in an empty directory and after a sync of all unwritten data. Every second round ran in reverse order.",
+        "",
+        "A figure is the median of the rounds, followed by their range. The column `binlog to it` has the figure of",
+        "the first line, which is always binlog's, as a ratio to the figure of this line. A ratio is computed for each",
+        "round; the table has the median of these ratios, and their range. The processes are forked and prepared",
+        "first. Then they start together, and stop when a flag in shared memory is set. The measured time is from the",
+        "start of the first process to the end of the last one. The waits are the durations of single calls in all",
+        "processes. Each round has a median wait (p50), a 99th percentile (p99) and a longest wait; the table has the",
+        "median of the rounds for each of them. After a measurement the records in the log are counted; if their",
+        "number is not the number that was written, the contestant fails.",
+        "",
+        f"In the rows of Spark, each job is measured once a round, with {SPARK_MEGABYTES * run.seconds:,.0f} MB of",
+        "records, in one warm session on two cores. Each job runs directly after another run of the same job, because",
+        "after a different job it would pay for the state of Java's heap and of the caches. Before each run, the",
+        "benchmark touches the memory that the job will need, because a virtual machine may first have to get that",
+        f"memory from its host. The queue in `paging-many` had {many_count(run.seconds):,} messages, and was measured",
+        "until all of them were acknowledged.",
         "",
     ]
 
@@ -84,7 +97,7 @@ def _goals(results: Results) -> list[str]:
         for goal, spread in found
         if spread
     ]
-    return ["## Goals", "", *_table(("", "aim", "reached", "met"), rows)] if rows else []
+    return ["## Goals", "", *_GOALS, "", *_table(("", "aim", "reached", "met"), rows)] if rows else []
 
 
 def _figures(results: Results) -> Iterator[str]:
@@ -116,8 +129,14 @@ def _how(results: Results) -> Iterator[str]:
     yield from ("## How", "")
     for title, rows in _families(results):
         yield from (f"### {title}", "")
-        hows = dict.fromkeys((contestant.name, contestant.how) for row in rows for contestant in row.contestants)
-        yield from (f"- **{name}**: {how}" for name, how in hows)
+        hows: dict[tuple[str, str], list[str]] = {}
+        for row in rows:
+            for contestant in row.contestants:
+                hows.setdefault((contestant.name, contestant.how), []).append(f"`{row.name}`")
+        counts = Counter(name for name, _ in hows)
+        for (name, how), names in hows.items():
+            where = f" ({', '.join(names)})" if counts[name] > 1 else ""
+            yield f"- **{name}**{where}: {how}"
         yield ""
 
 

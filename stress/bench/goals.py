@@ -53,7 +53,7 @@ def _durable() -> list[Goal]:
         Goal("durable, 1 process, to the floor", 0.75, _against(one, durable.FLOOR)),
         Goal("durable, 1 process, to the classic order", 1.8, _against(one, durable.CLASSIC)),
         *(
-            Goal(f"durable, {count} processes, to our own 1", bound, _against_one(durable.row_name(count), one))
+            Goal(f"durable, {count} processes, to our own 1 process", bound, _against_one(durable.row_name(count), one))
             for count, bound in ((8, 3.5), (16, 6), (32, 9))
         ),
         *(
@@ -74,11 +74,11 @@ def _durable() -> list[Goal]:
 
 def _unsynced() -> list[Goal]:
     return [
-        Goal("not synced, to the system calls", 0.7, _against(unsynced.FLUSH, unsynced.CALLS)),
+        Goal("not synced, to the system calls alone", 0.7, _against(unsynced.FLUSH, unsynced.CALLS)),
         Goal("not synced, to SQLite NORMAL", 2, _against(unsynced.FLUSH, unsynced.SQLITE)),
         Goal("staged, records/s", 1_500_000, _figure(unsynced.STAGE)),
-        Goal("staged, to the disk's rate, if less", 1, _against(unsynced.STAGE, unsynced.BLOCKS_SYNCED)),
-        Goal("100 a call, not synced, records/s", 2_000_000, _figure(unsynced.BULK)),
+        Goal("staged, to the disk's rate, if the disk is slower", 1, _against(unsynced.STAGE, unsynced.BLOCKS_SYNCED)),
+        Goal("100 records a call, not synced, records/s", 2_000_000, _figure(unsynced.BULK)),
     ]
 
 
@@ -96,16 +96,16 @@ def _waking() -> Goal:
         ours, floor = (results.find(waking.NAME, name) for name in (waking.FROM_THE_CALL, waking.FLOOR))
         return ratio(ours, floor)
 
-    return Goal("waking, to the floor", 2, reached, most=True)
+    return Goal("waking a reader, to the floor", 2, reached, most=True)
 
 
 def _commit_log() -> list[Goal]:
     one, eight = commit_log.row_name(Flush.SYNC), commit_log.row_name(Flush.SYNC, 8)
     unsynced = (Flush.ASYNC, Flush.POOLED)
     return [
-        Goal("commit log, sync, 8 threads, to our own 1", 2.5, _against_one(eight, one)),
+        Goal("commit log, sync, 8 threads, to our own 1 thread", 2.5, _against_one(eight, one)),
         *(
-            Goal(f"commit log, {flush.value}, one a call, messages/s", 100_000, _figure(commit_log.row_name(flush)))
+            Goal(f"commit log, {flush.value}, 1 a call, messages/s", 100_000, _figure(commit_log.row_name(flush)))
             for flush in unsynced
         ),
         *(
@@ -127,7 +127,7 @@ def _commit_log() -> list[Goal]:
 def _journal() -> list[Goal]:
     one, most = journal.sync_name(1), journal.sync_name(64)
     return [
-        Goal("journal, sync, 64 threads, to our own 1", 5, _against_one(most, one)),
+        Goal("journal, sync, 64 threads, to our own 1 thread", 5, _against_one(most, one)),
         Goal("journal, without waiting, records/s", 150_000, _figure(journal.LATER)),
         Goal("journal, loading, records/s", 500_000, _figure(journal.LOAD, journal.LOADED)),
         Goal("journal, scanning, records/s", 2_000_000, _figure(journal.LOAD, journal.SCANNED)),
@@ -136,11 +136,11 @@ def _journal() -> list[Goal]:
 
 def _paging() -> list[Goal]:
     return [
-        Goal("queue, to the log not synced, one a call", 0.334, _against(paging.RATE, paging.LOG)),
+        Goal("queue, to single appends to our log", 0.334, _against(paging.RATE, paging.LOG)),
         Goal("queue, messages/s", 60_000, _figure(paging.RATE)),
-        Goal("queue, memory above an empty one, MiB", 64, _figure(paging.MEMORY), most=True),
-        Goal("queue of millions, to the log not synced, one a call", 0.334, _against(paging.MANY, paging.LOG)),
-        Goal("queue of millions, memory above an empty one, MiB", 64, _figure(paging.MANY_MEMORY), most=True),
+        Goal("queue, memory above an empty queue's, MiB", 64, _figure(paging.MEMORY), most=True),
+        Goal("queue of millions, to single appends to our log", 0.334, _against(paging.MANY, paging.LOG)),
+        Goal("queue of millions, memory above an empty queue's, MiB", 64, _figure(paging.MANY_MEMORY), most=True),
     ]
 
 
@@ -157,7 +157,7 @@ def _pagestore() -> list[Goal]:
         ),
         *(
             Goal(f"page store, opening after a kill{how}, s", 2, _figure(pagestore.OPEN, name), most=True)
-            for how, name in (("", OURS), (", from the disk", pagestore.OPEN_FROM_DISK))
+            for how, name in (("", OURS), (", without cached pages", pagestore.OPEN_FROM_DISK))
         ),
     ]
 
@@ -171,11 +171,11 @@ def _spark() -> list[Goal]:
     return [
         *reading,
         Goal(
-            "Spark, crc, four files to one, both ours", 1, _against(spark.read_name("crc"), spark.ONE_FILE), most=True
+            "Spark, crc, our four files to our one file", 1, _against(spark.read_name("crc"), spark.ONE_FILE), most=True
         ),
-        Goal("Spark, extract to zstd, to Parquet's copy", 0.8, _against(spark.EXTRACT, spark.PARQUET)),
-        Goal("Spark, writing, to Parquet", 1, _against(spark.WRITE, spark.PARQUET)),
-        Goal("Spark, append to row, µs", 100_000, _figure(spark.LATENCY), most=True),
+        Goal("Spark, extract to zstd, to a copy from Parquet", 0.8, _against(spark.EXTRACT, spark.PARQUET)),
+        Goal("Spark, writing a log, to writing Parquet", 1, _against(spark.WRITE, spark.PARQUET)),
+        Goal("Spark, from an append to its row, µs", 100_000, _figure(spark.LATENCY), most=True),
     ]
 
 

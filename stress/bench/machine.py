@@ -104,7 +104,7 @@ def _device(number: str) -> str:
         rotates = (place / "queue" / "rotational").read_text().strip() == "1"
     except OSError:
         return "unknown"
-    kind = "says that it rotates" if rotates else "does not rotate"
+    kind = "reports that it rotates" if rotates else "does not rotate"
     return f"{kind}, write cache: {cache}, scheduler: {scheduler[0] if scheduler else 'none'}"
 
 

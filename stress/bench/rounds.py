@@ -86,8 +86,8 @@ class Results:
             return None
         times, result = worst
         return (
-            f"something else used the machine meanwhile: in {result.row.name}, "
-            f"{result.contestant.name} differed {times:.1f} times between rounds"
+            f"something else used the machine during the run: in `{result.row.name}`, "
+            f"the figures of `{result.contestant.name}` differed by a factor of {times:.1f} between rounds"
         )
 
     @property

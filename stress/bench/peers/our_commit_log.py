@@ -99,17 +99,17 @@ Ask = Callable[[MessageStore, _Filled, int], int]
 
 
 def by_offset(store: MessageStore, filled: _Filled, number: int) -> int:
-    """By its offset in the commit log."""
+    """Find a message by its offset in the commit log."""
     return store.read(filled.offsets[number]).offset
 
 
 def by_queue_offset(store: MessageStore, filled: _Filled, number: int) -> int:
-    """By its number in its queue."""
+    """Find a message by its number in its queue."""
     return store.pull(_TOPIC, 0, number, 1)[0].offset
 
 
 def by_time(store: MessageStore, filled: _Filled, number: int) -> int:
-    """The first one that was stored at a time: it, or another one of the same call."""
+    """Find the first message with a given store time, which several messages of one call may have."""
     found = store.find_by_time(_TOPIC, 0, filled.times[number])
     if filled.times[found] != filled.times[number]:
         raise MeasureError(f"stored at {filled.times[number]} was found {found}, of {filled.times[found]}")
@@ -117,7 +117,7 @@ def by_time(store: MessageStore, filled: _Filled, number: int) -> int:
 
 
 def by_key(store: MessageStore, filled: _Filled, number: int) -> int:
-    """By its key."""
+    """Find a message by its key."""
     (message,) = store.find(_TOPIC, str(number))
     return message.offset
 

@@ -19,10 +19,10 @@ BY = {
 }
 
 _BYTES_A_SECOND = 1 << 30
-_HOW = {
-    Flush.SYNC: "when it returns the message is on stable storage",
-    Flush.ASYNC: "when it returns the message is in the mapped file",
-    Flush.POOLED: "when it returns the message is in shared memory",
+_STATE = {
+    Flush.SYNC: "on stable storage",
+    Flush.ASYNC: "in the mapped file",
+    Flush.POOLED: "in shared memory",
 }
 
 
@@ -59,7 +59,8 @@ def _each(flush: Flush, threads: int) -> Row:
         contestants=(
             Contestant(
                 name=OURS,
-                how=f"`MessageStore.append` of one message with a tag: {_HOW[flush]}.",
+                how="`MessageStore.append` of one message with a tag. "
+                f"When it returns, the message is {_STATE[flush]}.",
                 measure=measuring(our_commit_log.appending(flush, threads=threads)),
             ),
             *until_queued,
@@ -78,13 +79,14 @@ def _batch(flush: Flush) -> Row:
         contestants=(
             Contestant(
                 name=OURS,
-                how=f"`MessageStore.append` of {MESSAGES_A_CALL} messages with a tag: {_HOW[flush]}.",
+                how=f"`MessageStore.append` of {MESSAGES_A_CALL} messages with a tag. "
+                f"When it returns, the messages are {_STATE[flush]}.",
                 measure=measuring(our_commit_log.appending(flush, messages=MESSAGES_A_CALL)),
             ),
             _until_queued(flush, MESSAGES_A_CALL),
             Contestant(
                 name=SQLITE,
-                how=f"`synchronous=NORMAL`, `executemany` of {MESSAGES_A_CALL} in a transaction.",
+                how=f"`synchronous=NORMAL`, `executemany` of {MESSAGES_A_CALL} inserts in one transaction.",
                 measure=measuring(sqlite.many_a_transaction("NORMAL", MESSAGES_A_CALL, BODY_BYTES)),
             ),
             floor_mapped(MESSAGE_BYTES),
@@ -95,7 +97,8 @@ def _batch(flush: Flush) -> Row:
 def _until_queued(flush: Flush, messages: int) -> Contestant:
     return Contestant(
         name=QUEUED,
-        how="The same; the time ends when the consume queue has the last message, and so its readers.",
+        how="The same, but the time ends when the consume queue has an entry for the last message, so that readers of "
+        "the queue see that message.",
         measure=measuring(our_commit_log.appending(flush, messages=messages, until_queued=True)),
     )
 
@@ -103,14 +106,14 @@ def _until_queued(flush: Flush, messages: int) -> Contestant:
 def _lookup() -> Row:
     return Row(
         name=LOOKUP,
-        title="Commit log, finding one message among millions, any of them, all in the page cache",
+        title="Commit log, finding a random message among millions, all in the page cache",
         unit=Unit.MICROSECONDS,
         disk_bytes=_BYTES_A_SECOND,
         contestants=tuple(
             Contestant(
                 name=by_name(what),
-                how=f"{ask.__doc__} It is read. "
-                f"Among {our_commit_log.MESSAGES_A_SECOND:,} for each second of measuring.",
+                how=f"{ask.__doc__} The message is also read. "
+                f"The log has {our_commit_log.MESSAGES_A_SECOND:,} messages for each second of a measurement.",
                 measure=our_commit_log.finding(ask),
             )
             for what, ask in BY.items()

@@ -44,18 +44,19 @@ def _contestants(processes: int) -> tuple[Contestant, ...]:
         ),
         Contestant(
             name=SQLITE,
-            how="`journal_mode=WAL`, `synchronous=FULL`, one table with an integer key; each insert a transaction.",
+            how="`journal_mode=WAL`, `synchronous=FULL`, one table with an integer key; each insert is a transaction.",
             measure=measure(sqlite.one_a_transaction("FULL")),
         ),
         Contestant(
             name="persist-queue",
-            how="`SQLiteQueue.put` with `auto_commit`, which is WAL with `synchronous=FULL`.",
+            how="`SQLiteQueue.put` with `auto_commit`; it uses WAL with `synchronous=FULL`.",
             measure=measure(persist_queue.appending()),
             missing=persist_queue.missing,
         ),
         Contestant(
             name="LMDB",
-            how="A transaction each, synced; the key is the last one's plus one, looked up in the transaction.",
+            how="A synced transaction for each record, whose key is the last key plus one; the transaction looks up "
+            "the last key.",
             measure=measure(lmdb_log.appending()),
             missing=lmdb_log.missing,
         ),
@@ -67,13 +68,14 @@ def _contestants(processes: int) -> tuple[Contestant, ...]:
         ),
         Contestant(
             name=FLOOR,
-            how="A C loop of `pwrite` and `fdatasync` in a file allocated and written before; each process "
-            "in its own part of one file.",
+            how="A C loop of `pwrite` and `fdatasync` in a file that was allocated and written beforehand; each "
+            "process writes to its own part of the file.",
             measure=measure(floor.on_prepared_file("floor_prepared")),
         ),
         Contestant(
             name=CLASSIC,
-            how="A C loop of lock, read the tail, write, sync, write the tail, sync, unlock, on one file that grows.",
+            how="A C loop that locks, reads the tail, writes, syncs, writes the tail, syncs and unlocks, on one file "
+            "that grows.",
             measure=measure(floor.on_growing_file("floor_growing", stored=True)),
         ),
     )

@@ -39,7 +39,7 @@ def _synced(threads: int) -> Row:
         contestants=(
             Contestant(
                 name=OURS,
-                how="`Journal.append_add` with `Sync.WAIT`; a load then finds all of them.",
+                how="`Journal.append_add` with `Sync.WAIT`; afterwards a load finds all records.",
                 measure=measuring(our_journal.adding(Sync.WAIT, threads=threads)),
             ),
             sqlite_each(synced=True, threads=threads),
@@ -51,13 +51,13 @@ def _synced(threads: int) -> Row:
 def _not_waited_for() -> Row:
     return Row(
         name=LATER,
-        title=f"Journal, adds of {BODY_BYTES} bytes without waiting, 1 thread, until the last one is on the disk",
+        title=f"Journal, adds of {BODY_BYTES} bytes without waiting, 1 thread; the time ends when all are on the disk",
         unit=Unit.RECORDS,
         disk_bytes=_BYTES_A_SECOND,
         contestants=(
             Contestant(
                 name=OURS,
-                how="`Journal.append_add` with `Sync.LATER`, and one with `Sync.WAIT` at the end.",
+                how="`Journal.append_add` with `Sync.LATER`, and a last one with `Sync.WAIT`.",
                 measure=measuring(our_journal.adding(Sync.LATER)),
             ),
             sqlite_each(synced=False),
@@ -69,17 +69,17 @@ def _not_waited_for() -> Row:
 def _load() -> Row:
     return Row(
         name=LOAD,
-        title=f"Journal, reading {_RECORDS:,} records of 100 bytes, again and again, all in the page cache",
+        title=f"Journal, reading the same {_RECORDS:,} records of 100 bytes repeatedly, all in the page cache",
         unit=Unit.RECORDS,
         contestants=(
             Contestant(
                 name=LOADED,
-                how="`Journal.load`, from opening the journal to closing it: an object for each record.",
+                how="Open the journal, call `Journal.load`, which makes an object for each record, and close it.",
                 measure=measuring(our_journal.loading(_RECORDS)),
             ),
             Contestant(
                 name=SCANNED,
-                how="All files scanned as a check does: every CRC compared, records counted.",
+                how="Scan all files as a check does: verify every CRC, and count the records.",
                 measure=measuring(our_journal.scanning(_RECORDS)),
             ),
         ),

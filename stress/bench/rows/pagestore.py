@@ -16,7 +16,7 @@ THREADS = (1, 8, 32)
 _BYTES_A_SECOND = 1 << 28
 _DOES = {
     QueueWork.PUT: "puts a message",
-    QueueWork.GET: f"gets the oldest message; if there is none, {FILLED:,} are put together",
+    QueueWork.GET: f"gets the oldest message (if the queue is empty, {FILLED:,} messages are put together)",
     QueueWork.BOTH: "puts a message and gets the oldest one",
 }
 
@@ -36,8 +36,8 @@ def _row(work: QueueWork, threads: int) -> Row:
     many = "s" if threads > 1 else ""
     return Row(
         name=row_name(work, threads),
-        title=f"A queue of messages of {BODY_BYTES} bytes, {threads} thread{many}; each transaction is on the disk "
-        f"when its commit returns, and {_DOES[work]}",
+        title=f"A queue of messages of {BODY_BYTES} bytes, {threads} thread{many}; each transaction {_DOES[work]}, and "
+        "is on the disk when its commit returns",
         unit=Unit.RECORDS,
         disk_bytes=_BYTES_A_SECOND,
         contestants=(
@@ -48,12 +48,14 @@ def _row(work: QueueWork, threads: int) -> Row:
             ),
             Contestant(
                 name=SQLITE,
-                how=f"A table as a queue, `journal_mode=WAL`, `synchronous=FULL`; {processes} processes.",
+                how="A table as a queue, `journal_mode=WAL`, `synchronous=FULL`; "
+                f"{processes} process{'es instead of threads' if processes > 1 else ''}.",
                 measure=measuring(sqlite_queue.working(work), processes=processes),
             ),
             Contestant(
                 name="persist-queue",
-                how="Its queue over SQLite, `auto_commit`, in threads of one process; both are two transactions.",
+                how="Its SQLite queue with `auto_commit`, in threads of one process; a put and a get are two "
+                "transactions.",
                 measure=measuring(persist_queue.working(work, threads)),
                 missing=persist_queue.missing,
             ),
@@ -65,15 +67,15 @@ def _open() -> Row:
     log_mib = PageStoreOptions().log_bytes >> 20
     return Row(
         name=OPEN,
-        title=f"Opening a page store whose process was killed with {log_mib} MiB of log, of transactions that put a "
-        f"message of {BODY_BYTES} bytes",
+        title=f"Opening a page store whose process was killed when the log had {log_mib} MiB; each transaction in the "
+        f"log put a message of {BODY_BYTES} bytes",
         unit=Unit.SECONDS,
         disk_bytes=_BYTES_A_SECOND,
         contestants=(
             Contestant(
                 name=OURS,
-                how="From `PageStore` being called to its return, with the files in the page cache; their messages are "
-                "then counted.",
+                how="From the call of `PageStore` to its return, with the files in the page cache; afterwards the "
+                "messages are counted.",
                 measure=our_page_store.opening(from_disk=False),
             ),
             Contestant(

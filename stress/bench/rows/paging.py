@@ -16,7 +16,7 @@ LOG = f"{OURS}'s log"
 _BYTES_A_SECOND = 1 << 29
 _MANY_BYTES_A_SECOND = our_queue.MANY_A_SECOND * (BODY_BYTES + 64)
 _MANY = f"{our_queue.MANY_A_SECOND / 1e6:g} million messages of {BODY_BYTES} bytes for each second of a measurement"
-_WAITING = f"{our_queue.WAITING_BYTES >> 20} MiB of older ones wait in pages"
+_WAITING = f"{our_queue.WAITING_BYTES >> 20} MiB of older messages wait in pages"
 
 
 def rows() -> list[Row]:
@@ -31,22 +31,22 @@ def rows() -> list[Row]:
             contestants=(
                 Contestant(
                     name=OURS,
-                    how="`Queue.put`, `get` and `ack` in `Mode.FLUSH`, in turns; each message is read from its page.",
+                    how="`Queue.put`, `get` and `ack` in turn, in `Mode.FLUSH`; each message is read from its page.",
                     measure=alternating_figures.rate(),
                 ),
                 Contestant(
                     name=LOG,
-                    how=f"`Writer.append` of {BODY_BYTES} bytes in `Mode.FLUSH`, one a call, and nothing else.",
+                    how=f"`Writer.append` of {BODY_BYTES} bytes in `Mode.FLUSH`, one record a call, and nothing else.",
                     measure=measuring(ours.one_a_call(Mode.FLUSH, BODY_BYTES)),
                 ),
             ),
         ),
         _memory(
-            MEMORY, f"such a queue, above that with an empty one; {_WAITING}", _BYTES_A_SECOND, alternating_figures
+            MEMORY, f"this queue, above that with an empty one, while {_WAITING}", _BYTES_A_SECOND, alternating_figures
         ),
         Row(
             name=MANY,
-            title=f"A queue of {_MANY}: all are put, not synced, then all got and acknowledged",
+            title=f"A queue of {_MANY}: all are put, not synced, and then all are got and acknowledged",
             unit=Unit.RECORDS,
             disk_bytes=_MANY_BYTES_A_SECOND,
             contestants=(
@@ -58,12 +58,12 @@ def rows() -> list[Row]:
                 ),
                 Contestant(
                     name=LOG,
-                    how=f"`Writer.append` of as many records of {BODY_BYTES} bytes in `Mode.FLUSH`, one a call.",
+                    how=f"`Writer.append` of the same number of records, with {BODY_BYTES} bytes, in `Mode.FLUSH`.",
                     measure=our_queue.many_flushed(),
                 ),
             ),
         ),
-        _memory(MANY_MEMORY, f"a queue of {_MANY}, above that with an empty one", _MANY_BYTES_A_SECOND, many),
+        _memory(MANY_MEMORY, f"a queue of {_MANY}, above that with an empty queue", _MANY_BYTES_A_SECOND, many),
     ]
 
 
@@ -74,6 +74,10 @@ def _memory(name: str, of: str, disk_bytes: int, figures: our_queue.Figures) -> 
         unit=Unit.MEBIBYTES,
         disk_bytes=disk_bytes,
         contestants=(
-            Contestant(name=OURS, how="`VmHWM` of the process that did the above.", measure=figures.memory()),
+            Contestant(
+                name=OURS,
+                how="`VmHWM` of the process that the previous row measured.",
+                measure=figures.memory(),
+            ),
         ),
     )

@@ -29,38 +29,38 @@ def rows() -> list[Row]:
             contestants=(
                 Contestant(
                     name=ENTRIES,
-                    how="`for entry in reader`: an `Entry` each, with the record as bytes and its ref.",
+                    how="`for entry in reader`; each `Entry` has the record as bytes, and its ref.",
                     measure=measuring(ours.read_in_order(_RECORDS, _entries)),
                 ),
                 Contestant(
                     name=f"{OURS}, next()",
-                    how="`next(reader)`, called for each.",
+                    how="`next(reader)`, called for each record.",
                     measure=measuring(ours.read_in_order(_RECORDS, _next)),
                 ),
                 Contestant(
                     name=BATCHES_AS_BYTES,
-                    how="`read_batch`, and each record of the batch as bytes.",
+                    how="`read_batch`, and then a bytes object for each record of the batch.",
                     measure=measuring(ours.read_in_order(_RECORDS, _batches_as_bytes)),
                 ),
                 Contestant(
                     name=BATCHES_AS_OFFSETS,
-                    how="`read_batch`, which has the bytes of many records and the end of each.",
+                    how="`read_batch` alone; a batch has the bytes of many records, and the offset at which each ends.",
                     measure=measuring(ours.read_in_order(_RECORDS, _batches_as_offsets)),
                 ),
                 Contestant(
                     name="SQLite",
-                    how="`SELECT record FROM log ORDER BY sequence`, a row at a time.",
+                    how="`SELECT record FROM log ORDER BY sequence`, one row at a time.",
                     measure=measuring(sqlite.read_in_order(_RECORDS)),
                 ),
                 Contestant(
                     name="LMDB",
-                    how="A cursor over all values, each as bytes.",
+                    how="A cursor over all values, which returns each as bytes.",
                     measure=measuring(lmdb_log.read_in_order(_RECORDS)),
                     missing=lmdb_log.missing,
                 ),
                 Contestant(
                     name="floor: read, copy",
-                    how="A C loop that reads 1 MiB at a time, follows the lengths and copies each record out.",
+                    how="A C loop that reads 1 MiB at a time, finds each record by the lengths, and copies it.",
                     measure=measuring(floor.on_log("floor_read", partial(ours.filled, records=_RECORDS))),
                 ),
             ),

@@ -10,13 +10,13 @@ TEXT, ROWS, PARQUET = "text", "Python rows", "Parquet"
 
 _SOURCES = (
     (OURS, "four", 'A log of four files, with `schema("data binary")`.'),
-    (f"{OURS}, all columns", "all", "The same with number, offset, sequence, time and data."),
+    (f"{OURS}, all columns", "all", "The same log, with the columns number, offset, sequence, time and data."),
     (ONE_FILE, "one", "The same records in one file."),
     (ROWS, "rows", "A data source that yields a Python tuple for each record of the same log."),
     (TEXT, "text", "`spark.read.text` of the records as lines."),
-    (PARQUET, "parquet", "The same records in Parquet, not compressed."),
-    ("Parquet zstd", "parquet-zstd", "The same, compressed with zstd."),
-    ("binaryFile", "files", "The log's files as one value each, without its records."),
+    (PARQUET, "parquet", "The same records in uncompressed Parquet."),
+    ("Parquet zstd", "parquet-zstd", "The same records in Parquet that is compressed with zstd."),
+    ("binaryFile", "files", "Each file of the log as one value, not divided into records."),
 )
 _TITLES = {"count": "count(*)", "length": "sum(length(data))", "crc": "max(crc32(data))"}
 
@@ -35,18 +35,18 @@ def rows() -> list[Row]:
         *(_row(read_name(query), f"Spark: {title}", "read", _SOURCES, query) for query, title in _TITLES.items()),
         _row(
             EXTRACT,
-            "Spark: all columns into Parquet with zstd",
+            "Spark: writing all columns to Parquet with zstd",
             "extract",
             (
                 (OURS, "log", "From a log of four files."),
-                (PARQUET, "parquet", "From Parquet that is not compressed, with the same rows."),
+                (PARQUET, "parquet", "From uncompressed Parquet with the same rows."),
             ),
         ),
         _row(
             WRITE,
-            "Spark: the records, from Parquet, written",
+            "Spark: writing records that are read from Parquet",
             "write",
-            ((OURS, "binlog", "Into a log, durably."), (PARQUET, "parquet", "Into Parquet that is not compressed.")),
+            ((OURS, "binlog", "To a log, durably."), (PARQUET, "parquet", "To uncompressed Parquet.")),
         ),
         _latency(),
     ]
@@ -54,18 +54,18 @@ def rows() -> list[Row]:
 
 def _latency() -> Row:
     contestants = (
-        (OURS, "foreach", (), "Into a Python `foreach` sink, with the settings of `binlog.spark.LOW_LATENCY`."),
-        (f"{OURS}, into a log", "binlog", (), "Into another log, to a reader that waits there; the same settings."),
+        (OURS, "foreach", (), "To a Python `foreach` sink, with the settings of `binlog.spark.LOW_LATENCY`."),
+        (f"{OURS}, into a log", "binlog", (), "To another log, until a waiting reader has the row; the same settings."),
         (
             "Spark's own settings",
             "foreach",
             ("--default",),
-            "Into `foreach`, with the settings of `binlog.spark.session`.",
+            "To the `foreach` sink, with the settings of `binlog.spark.session`.",
         ),
     )
     return Row(
         name=LATENCY,
-        title="Spark: from an append to its row in a stream's sink, after 0.2 to 0.6 s of nothing",
+        title="Spark: from an append to its row in a stream's sink, after 0.2 to 0.6 s without appends",
         unit=Unit.MICROSECONDS,
         seconds_factor=_LATENCY_SECONDS_FACTOR,
         contestants=tuple(

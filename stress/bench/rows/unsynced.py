@@ -37,18 +37,18 @@ def _flush() -> Row:
         contestants=(
             Contestant(
                 name=OURS,
-                how="`Writer.append` in `Mode.FLUSH`: when it returns the record is in the file.",
+                how="`Writer.append` in `Mode.FLUSH`. When it returns, the record is in the file.",
                 measure=measuring(ours.one_a_call(Mode.FLUSH)),
             ),
             Contestant(
                 name=SQLITE,
-                how="`journal_mode=WAL`, `synchronous=NORMAL`; each insert a transaction.",
+                how="`journal_mode=WAL`, `synchronous=NORMAL`; each insert is a transaction.",
                 measure=measuring(sqlite.one_a_transaction("NORMAL")),
             ),
             Contestant(
                 name=CALLS,
                 how="A C loop of the same system calls: lock, read 256 bytes, write the record, write 124 bytes, "
-                "unlock; space allocated in steps of 64 MiB.",
+                "unlock. It allocates space in steps of 64 MiB.",
                 measure=measuring(floor.on_growing_file("floor_calls")),
             ),
         ),
@@ -58,31 +58,31 @@ def _flush() -> Row:
 def _stage() -> Row:
     return Row(
         name=STAGE,
-        title="Staged appends, one record a call, 1 process, to the last byte in the file",
+        title="Staged appends, one record a call, 1 process; the time ends when all are in the file",
         unit=Unit.RECORDS,
         seconds_factor=5,
         disk_bytes=_BLOCKS_BYTES_A_SECOND,
         contestants=(
             Contestant(
                 name=OURS,
-                how="`Writer.append` in `Mode.STAGE`, then `close`; the time ends when the file's header counts the "
-                "last record. Nothing waits for the disk, unless the kernel makes it.",
+                how="`Writer.append` in `Mode.STAGE`, then `close`. The time ends when the file's header counts the "
+                "last record. The writer does not wait for the disk unless the kernel makes it wait.",
                 measure=measuring(ours.staged()),
             ),
             Contestant(
                 name=BLOCKS,
-                how=f"A C loop that writes blocks of 1 MiB for as long, not synced; its bytes, as records of "
-                f"{FRAMED_BYTES}: the kernel's rate.",
+                how="A C loop that writes blocks of 1 MiB for the same time, not synced; each "
+                f"{FRAMED_BYTES} bytes count as a record. This is the kernel's rate.",
                 measure=measuring(floor.on_growing_file("floor_blocks")),
             ),
             Contestant(
                 name=BLOCKS_SYNCED,
-                how="The same, and then one `fdatasync`, which is in the time: the disk's rate.",
+                how="The same, followed by one `fdatasync`, which the measured time includes. This is the disk's rate.",
                 measure=measuring(floor.on_growing_file("floor_blocks_synced")),
             ),
             Contestant(
                 name="floor: copies",
-                how="A C loop that copies each record into a ring of 1 MiB; nothing is written.",
+                how="A C loop that copies each record into a ring of 1 MiB, and writes nothing to a file.",
                 measure=measuring(floor.on_growing_file("floor_copies")),
             ),
         ),
@@ -99,12 +99,12 @@ def _bulk() -> Row:
         contestants=(
             Contestant(
                 name=OURS,
-                how=f"`Writer.append_many` of {_RECORDS_A_CALL} in `Mode.FLUSH`.",
+                how=f"`Writer.append_many` of {_RECORDS_A_CALL} records in `Mode.FLUSH`.",
                 measure=measuring(ours.many_a_call(Mode.FLUSH, _RECORDS_A_CALL)),
             ),
             Contestant(
                 name=SQLITE,
-                how=f"`synchronous=NORMAL`, `executemany` of {_RECORDS_A_CALL} in a transaction.",
+                how=f"`synchronous=NORMAL`, `executemany` of {_RECORDS_A_CALL} inserts in one transaction.",
                 measure=measuring(sqlite.many_a_transaction("NORMAL", _RECORDS_A_CALL)),
             ),
             Contestant(

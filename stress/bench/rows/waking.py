@@ -18,41 +18,42 @@ def rows() -> list[Row]:
     return [
         Row(
             name=NAME,
-            title=f"Waking a reader that has slept for {IDLE_MS} ms, in another process",
+            title=f"Waking a reader in another process, after both have slept for {IDLE_MS} ms",
             unit=Unit.MICROSECONDS,
             contestants=(
                 Contestant(
                     name=OURS,
-                    how="From when `Writer.append` returned in one process, which is when others are woken, to when "
-                    "`Reader.tail` returned the record in the other; less than 0 if the reader was faster.",
+                    how="From the return of `Writer.append` in one process, which wakes the reader just before it "
+                    "returns, to the return of `Reader.tail` with the record in the other process. The time is "
+                    "negative if the reader was faster.",
                     measure=ours_waking.measure(Mode.SYNC, since_return=True),
                 ),
                 Contestant(
                     name=f"{OURS}, with the sync",
-                    how="From when `append` was called: the processor has slept too, and all of it comes before "
-                    "the bell.",
+                    how="From the call of `append`. The writer has slept as well, and the whole append, with its sync, "
+                    "comes before the doorbell.",
                     measure=ours_waking.measure(Mode.SYNC, since_return=False),
                 ),
                 Contestant(
                     name=FROM_THE_CALL,
-                    how="From when `append` was called in `Mode.FLUSH`.",
+                    how="From the call of `append` in `Mode.FLUSH`.",
                     measure=ours_waking.measure(Mode.FLUSH, since_return=False),
                 ),
                 Contestant(
                     name=f"{OURS}, flush, wait()",
-                    how="The same with `Reader.wait`, and then iterating.",
+                    how="The same, but the reader calls `Reader.wait`, and then iterates.",
                     measure=ours_waking.measure(Mode.FLUSH, since_return=False, follow=ours_waking.by_wait),
                 ),
                 Contestant(
                     name=FLOOR,
-                    how="Two C loops and a word that both map: from before `FUTEX_WAKE` in the one to after "
+                    how="Two C loops and a word that both of them map: from before `FUTEX_WAKE` in one loop to after "
                     "`FUTEX_WAIT` in the other.",
                     measure=waiting(floor.with_roles("floor_ring", "floor_wait"), processes=2),
                 ),
                 Contestant(
                     name=CALLS,
-                    how="Two C loops of the system calls of an append in `Mode.FLUSH`, and of waking up and reading "
-                    "it: from before the first to after the last.",
+                    how="Two C loops, one with the system calls of an append in `Mode.FLUSH`, and one with those of a "
+                    "reader that wakes up and reads the record: from before the first call to after the last one.",
                     measure=waiting(floor.with_roles("floor_append_ring", "floor_append_wait"), processes=2),
                 ),
             ),

@@ -66,7 +66,8 @@ def test_the_document(results: Results) -> None:
 
 def test_a_floor_that_differs_between_rounds_is_reported(results: Results) -> None:
     assert "Take the figures with care" in document(MACHINE, TAKEN, results)
-    assert "in durable-1, floor: write, sync differed 3.0 times between rounds" in str(results.unsteady)
+    text = "in `durable-1`, the figures of `floor: write, sync` differed by a factor of 3.0 between rounds"
+    assert text in str(results.unsteady)
     floor = results.find("durable-1", durable.FLOOR)
     assert floor is not None
     floor.samples[:] = [Sample(1000), Sample(1900)]
