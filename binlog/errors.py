@@ -94,6 +94,10 @@ class GoneError(BinlogError):
     """It existed and was removed, for example by retention."""
 
 
+class LeaseLostError(BinlogError):
+    """Another consumer has the item now, or it is done: drop it."""
+
+
 class TimedOutError(BinlogError, TimeoutError):
     """An operation timed out, and may still take effect."""
 

@@ -17,6 +17,7 @@ from binlog.log.read.cursor import Cursor
 from binlog.log.read.lag import Lag, entry_type, lag
 from binlog.log.read.start import Start, StartPosition, parse_start
 from binlog.storage.native import BatchIterator, fork_generation
+from binlog.storage.waiting.bell_watcher import NO_BELL, Bell
 
 _WAKE_SECONDS = 0.01
 
@@ -235,6 +236,21 @@ class Reader(BatchIterator):
                     break
                 self._cursor.end_wait(result)
             return True
+
+    def bell_to_wait_on(self) -> tuple[Bell, int, float] | None:
+        """Return what to wait on for a caller that waits for other events too; None if there is a record to read.
+
+        Returns the doorbell, the value that it has while there is no record, and after how many seconds to ask again.
+        Raises: as `read_batch`.
+        """
+        with self._guard:
+            if self._left:
+                return None
+            self._sync_cursor()
+            if self._cursor.ready():
+                return None
+            found, seconds = self._cursor.doorbell_and_seen(), self._cursor.wait_seconds_max
+            return (*(found or (NO_BELL, 0)), seconds)
 
     @property
     def path(self) -> str:

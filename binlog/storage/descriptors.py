@@ -10,10 +10,12 @@ Facts relied on:
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import NamedTuple
 
-from binlog.errors import InternalError
+from binlog.errors import AccessError, InternalError
 from binlog.storage.files import check_regular, flags_to_open, opening_failure
 from binlog.storage.native import ffi, fork_generation, lib
 
@@ -112,3 +114,20 @@ class DirectoryDescriptor(_ForkSafeDescriptor):
 
     def __init__(self, directory_fd: int, path: str) -> None:
         super().__init__(directory_fd, os.curdir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, path)
+
+
+class FifoDescriptor(_ForkSafeDescriptor):
+    """An existing FIFO, open for reading and writing, or for reading only.
+
+    A reader learns when the last process that had the FIFO open for writing is gone (poll(2), POLLHUP), if the reader
+    opened it before.  Opening does not block (fifo(7)).
+    """
+
+    __slots__ = ()
+
+    def __init__(self, directory_fd: int, name: str, path: str, *, writable: bool) -> None:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+        super().__init__(directory_fd, name, flags, path)
+        if not stat.S_ISFIFO(self.status.st_mode):
+            self.close()
+            raise AccessError(f"{path} is not a FIFO", errno=errno.EINVAL, path=path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from binlog.format.checksums import crc32c
 from binlog.format.layout import Field, Layout
@@ -210,7 +210,7 @@ class _Fields:
         self._at += size
         return found
 
-    def _take(self, layout: struct.Struct) -> tuple[int, ...]:
+    def _take(self, layout: struct.Struct) -> tuple[Any, ...]:
         values = layout.unpack_from(self._data, self._at)
         self._at += layout.size
         return values

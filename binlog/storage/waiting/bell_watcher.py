@@ -100,6 +100,22 @@ class Bell(Protocol):
     def value(self) -> int: ...
 
 
+class _NoBell:
+    """A doorbell that no process rings."""
+
+    closed = False
+    wakes = 0
+
+    def address(self) -> object | None:
+        return None
+
+    def value(self) -> int:
+        return 0
+
+
+NO_BELL = _NoBell()
+
+
 def kernel_word(value: int) -> int:
     """Return a doorbell's value, which is big-endian on disk, as the machine word that the kernel compares."""
     return int.from_bytes(value.to_bytes(4, "big"), sys.byteorder)

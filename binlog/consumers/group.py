@@ -1,0 +1,205 @@
+"""ConsumerGroup: a named group of workers over a log, and the items that it hands to one of them."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from binlog.consumers.member import Held, Member, time_of
+from binlog.consumers.message_source import sequence_at
+from binlog.consumers.settings import Order
+from binlog.errors import LeaseLostError
+from binlog.format.consumers.message import Message
+from binlog.format.consumers.operation import Delivery, Failure, Kind, Section
+from binlog.format.record import Ref
+from binlog.format.values import member, seconds_of
+from binlog.log.read.start import Start, StartPosition, parse_start
+from binlog.storage.directory import Directory
+from binlog.storage.mode import Mode
+
+_NS = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """When a message that failed is delivered again, and how often.
+
+    deliveries_max: after this many deliveries without an ack it becomes a dead letter; None for no limit.
+    first: seconds until the second delivery.  factor: each later wait is this many times longer.  most: seconds at
+    most.  jitter: each wait is longer or shorter by up to this share of it.
+    """
+
+    deliveries_max: int | None = 10
+    first: float = 1.0
+    factor: float = 2.0
+    most: float = 3600.0
+    jitter: float = 0.1
+
+    def seconds(self, delivery: int) -> float:
+        """Return how long to wait after this delivery."""
+        wait = min(self.first * self.factor ** min(delivery - 1, 1000), self.most)
+        return wait * (1 + self.jitter * random.uniform(-1, 1))
+
+
+@dataclass(slots=True, eq=False)
+class Item:
+    """A message that this process has.  End it with one of its methods, or use it as a context manager.
+
+    data: the body.  key, headers: of its envelope, if it has one.  sequence, ref: of the message in the log.
+    delivery: how often it was delivered, this time included.
+    """
+
+    data: bytes
+    key: bytes | None
+    headers: Mapping[str, bytes]
+    sequence: int
+    ref: Ref
+    delivery: int
+    _group: ConsumerGroup = field(repr=False)
+    _is_ended: bool = field(default=False, repr=False)
+
+    def ack(self) -> None:
+        """Acknowledge: no member gets the message again.  Durable on return, in the group's mode.
+
+        Raises: LeaseLostError if another member has the message, or it is done.
+        """
+        self._end((Kind.DONE, [self._this]))
+
+    def nack(self, *, delay: float | None = None, error: object = "") -> None:
+        """Report a failure: the message is delivered again after `delay` seconds, by default as the group's Retry says.
+
+        error: is kept with the message, up to 200 bytes.  Raises: LeaseLostError.
+        """
+        wait = self._group.retry.seconds(self.delivery) if delay is None else seconds_of(delay, "delay")
+        due_ns = self._group.time_ns() + int(wait * _NS)
+        self._end((Kind.RETRY, [Failure(*self._this, due_ns, str(error))]))
+
+    def reject(self, error: object = "") -> None:
+        """Make the message a dead letter.  Raises: LeaseLostError."""
+        self._end((Kind.REJECT, [Failure(*self._this, 0, str(error))]))
+
+    def back(self) -> None:
+        """Give the message back; the delivery is not counted."""
+        self._end((Kind.BACK, [self.sequence]))
+
+    @property
+    def _this(self) -> Delivery:
+        return Delivery(self.sequence, self.delivery)
+
+    def _end(self, section: Section) -> None:
+        self._is_ended = True
+        self._group._finish(section, self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if self._is_ended:
+            return
+        if kind is None:
+            self.ack()
+        elif issubclass(kind, Exception):
+            self.nack(error=f"{kind.__name__}: {error}")
+        else:
+            self.back()  # Ctrl-C and the like say nothing about the message
+
+
+class ConsumerGroup:
+    """A group of workers: each message of a log goes to one of them, until one has acknowledged it.
+
+    path: the log's directory.  name: of the group, which is created if it does not exist.
+    start: where a new group begins, as a Reader's start.  retry, order, outstanding_max: settings of a new group.
+    lease: seconds after which an item returns to the group though its worker is alive; None for never.
+    mode: how durable an acknowledgement is when it returns.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        name: str,
+        *,
+        start: StartPosition | str = Start.BEGINNING,
+        retry: Retry | None = None,
+        order: Order | str = Order.NONE,
+        outstanding_max: int = 65_536,
+        lease: float | None = None,
+        mode: Mode | str = Mode.SYNC,
+    ) -> None:
+        self.path, self.name = os.fspath(path), name
+        self.retry = retry or Retry()
+        log = Directory(self.path)
+        groups = log.subfolder("groups")
+        self._directory = groups.subfolder(name)
+        settings = {
+            "name": name,
+            "start": sequence_at(self.path, parse_start(start)),
+            "deliveries_max": self.retry.deliveries_max or 0,
+            "first_ns": int(self.retry.first * _NS),
+            "most_ns": int(self.retry.most * _NS),
+            "order": member(Order, order, "order").value,
+            "outstanding_max": outstanding_max,
+        }
+        self._member = Member(
+            self.path,
+            self._directory,
+            name,
+            settings,
+            lease_ns=int((lease or 0) * _NS),
+            mode=member(Mode, mode, "mode"),
+        )
+
+    def get(self, timeout: float | None = None) -> Item | None:
+        """Return the next item; None after `timeout` seconds."""
+        found = self._member.take(1, timeout)
+        return self._item(found[0]) if found else None
+
+    def consume(self, timeout: float | None = None, *, prefetch: int = 1) -> Iterator[Item]:
+        """Iterate over items, and wait for more; ends after `timeout` seconds without any.
+
+        prefetch: how many items are assigned ahead, so that one operation ends an item and starts the next.
+        """
+        member = self._member
+        member.prefetch = prefetch
+        try:
+            while found := member.take(1 + prefetch, timeout):
+                yield self._item(found[0])
+        finally:
+            member.prefetch = 0
+            member.give_back()
+
+    def time_ns(self) -> int:
+        """Return the group time now."""
+        return time_of(self._member.state)
+
+    def close(self) -> None:
+        """Give back all items, and leave the group."""
+        self._member.close()
+        self._directory.close()
+
+    def _item(self, held: Held) -> Item:
+        message = Message.parse(held.record.data)
+        return Item(
+            bytes(message.body),
+            message.key,
+            message.headers,
+            held.sequence,
+            held.record.ref,
+            held.delivery,
+            self,
+        )
+
+    def _finish(self, section: Section, item: Item) -> None:
+        self._member.source.forget(item.sequence)
+        if self._member.finish([section]):
+            raise LeaseLostError(
+                f"message {item.sequence}, delivery {item.delivery}: it is done, or another member has it"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

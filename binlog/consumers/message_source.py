@@ -1,0 +1,132 @@
+"""The messages of a group's log: finds new ones, and reads those that a member gets.
+
+No message is named in the group's log before it is durable.  Otherwise another message could get its sequence number
+after a power cut, and an acknowledgement of the lost one would apply to it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from binlog.errors import CorruptError, GoneError
+from binlog.format.checksums import crc32c
+from binlog.format.consumers.operation import Window
+from binlog.format.record import Ref
+from binlog.log.batch import Batch
+from binlog.log.directory import LogDirectory
+from binlog.log.read.start import Sequence, StartPosition
+from binlog.log.reader import Reader
+from binlog.log.writer import Writer
+from binlog.storage.waiting.bell_watcher import Bell
+
+_WINDOW_RECORDS = 1024
+_KEPT_BYTES = 1 << 22
+
+
+class StoredRecord(NamedTuple):
+    """A record of the log."""
+
+    ref: Ref
+    data: bytes
+
+
+class MessageSource:
+    """The messages of a log, by sequence number."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._directory = LogDirectory(path)
+        self._next: Reader | None = None
+        self._next_sequence = -1
+        self._kept: OrderedDict[int, StoredRecord] = OrderedDict()
+        self._kept_bytes = 0
+        self._writer: Writer | None = None
+
+    def window(self, first: int, *, records_max: int = _WINDOW_RECORDS) -> Window | None:
+        """Return the durable messages from a sequence number on, or None if there are none yet.
+
+        Blocks: for a sync of the log, if producers have not synced the messages.
+        Raises: GoneError, CorruptError and others, as a Reader.
+        """
+        reader = self._reader_at(first)
+        batch = reader.read_batch(records_max=records_max)
+        if not len(batch):
+            return None
+        if batch.first_sequence != first:
+            raise CorruptError(
+                self.path, batch.offset, "sequence", f"sequence {first} is expected at {batch.number}:{batch.offset}"
+            )
+        self._make_durable(batch)
+        for index, (ref, data) in enumerate(batch.entries()):
+            self._keep(first + index, StoredRecord(ref, data))
+        self._next_sequence = first + len(batch)
+        end = batch.next_ref
+        return Window(first, len(batch), (end.number, end.offset), crc32c(data))
+
+    def read(self, sequence: int) -> StoredRecord:
+        """Return a message.  Raises: GoneError, CorruptError and others, as a Reader."""
+        found = self._kept.get(sequence)
+        if found is not None:
+            return found
+        with Reader(self.path, Sequence(sequence)) as reader:
+            for index, (ref, data) in enumerate(reader.read_batch().entries()):
+                self._keep(sequence + index, StoredRecord(ref, data))
+        found = self._kept.get(sequence)
+        if found is None:
+            raise GoneError(f"{self.path}: there is no message {sequence}")
+        return found
+
+    def bell_to_wait_on(self, first: int) -> tuple[Bell, int, float] | None:
+        """Return as `Reader.bell_to_wait_on`, for the message with this sequence number."""
+        return self._reader_at(first).bell_to_wait_on()
+
+    def forget(self, sequence: int) -> None:
+        """Do not keep a message in memory any more."""
+        record = self._kept.pop(sequence, None)
+        if record is not None:
+            self._kept_bytes -= len(record.data)
+
+    def close(self) -> None:
+        """Close the files."""
+        for each in (self._next, self._writer, self._directory):
+            if each is not None:
+                each.close()
+
+    def _reader_at(self, sequence: int) -> Reader:
+        if self._next is None or self._next_sequence != sequence:
+            if self._next is not None:
+                self._next.close()
+            self._next = Reader(self.path, Sequence(sequence))
+            self._next_sequence = sequence
+        return self._next
+
+    def _make_durable(self, batch: Batch) -> None:
+        header = self._directory.read_header(batch.number)
+        if header.closed or header.confirmed_end >= batch.next_ref.offset:
+            return
+        if self._writer is None:
+            self._writer = Writer(self.path)
+        self._writer.sync()
+
+    def _keep(self, sequence: int, record: StoredRecord) -> None:
+        if sequence not in self._kept:
+            self._kept_bytes += len(record.data)
+            self._kept[sequence] = record
+        while self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1:
+            self._kept_bytes -= len(self._kept.popitem(last=False)[1].data)
+
+
+def sequence_at(path: str, start: StartPosition) -> int:
+    """Return the sequence number at which a group begins that starts there.  Raises: as a Reader."""
+    with Reader(path, start) as reader:
+        batch = reader.read_batch(records_max=1)
+        if batch.first_sequence is not None and len(batch):
+            return batch.first_sequence
+        ref = reader.next_ref
+    with LogDirectory(path) as directory:
+        numbers = directory.numbers()
+        if not numbers:
+            return 0
+        header = directory.read_header(ref.number if ref.number in numbers else numbers[-1])
+        return header.first_sequence + header.record_count
