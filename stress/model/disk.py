@@ -1,7 +1,7 @@
 """Files as the kernel keeps them: the page cache and the disk.
 
-Bytes reach the disk in units that are written as a whole, at any time and in any order: sectors of 512 bytes, and in
-some runs the header's 64-byte lines.  A sync error is reported as Linux does: once to each descriptor that was open
+Bytes reach the disk in sectors of 512 bytes, each as a whole, at any time and in any order.  If the power fails, in
+some runs the header's 64-byte lines reach it separately.  A sync error is reported as Linux does: once to each descriptor that was open
 before it, and to a later one only if no other has received it.  The pages are clean afterwards, whatever the disk has.
 """
 
@@ -52,7 +52,7 @@ class SimFile:
         after = HEADER_BYTES if torn_lines else 0
         starts = [*lines, after, *range(SECTOR_BYTES, FILE_BYTES, SECTOR_BYTES)]
         self.units = list(zip(starts, [*starts[1:], FILE_BYTES], strict=True))
-        self._sectors: list[list[int]] = [[] for _ in range(0, FILE_BYTES, SECTOR_BYTES)]
+        self._sectors: list[list[int]] = [[] for _ in range(0, FILE_BYTES, SECTOR_BYTES)]  # the units of each
         for index, start in enumerate(starts):
             self._sectors[start // SECTOR_BYTES].append(index)
 
@@ -72,14 +72,19 @@ class SimFile:
             self.dirty.update(self._sectors[sector])
 
     def write_back(self, index: int, *, fails: bool) -> None:
-        """Write one dirty unit, as the kernel does in the background."""
-        start, end = self.units[index]
-        self.dirty.discard(index)
+        """Write the sector of a dirty unit, as the kernel does in the background."""
+        sector = self._sectors[self.units[index][0] // SECTOR_BYTES]
         if fails:
             self.errors += 1
             self.error_reported = False
         else:
-            self.disk[start:end] = self.cache[start:end]
+            for each in self.dirty.intersection(sector):
+                self._reach_disk(each)
+        self.dirty.difference_update(sector)
+
+    def _reach_disk(self, index: int) -> None:
+        start, end = self.units[index]
+        self.disk[start:end] = self.cache[start:end]
 
     def evict(self) -> None:
         """Drop clean pages, as the kernel does if memory is short; they are read from the disk again."""
@@ -91,7 +96,7 @@ class SimFile:
         """Write some of the dirty units, and lose the cache."""
         for index in sorted(self.dirty):
             if random.random() < 0.5:
-                self.write_back(index, fails=False)
+                self._reach_disk(index)
         self.dirty.clear()
         self.cache[:] = self.disk
         self.errors, self.error_reported = 0, False
@@ -140,7 +145,8 @@ class SimDescriptor:
         """Write everything dirty; return whether no error was reported.  failing: units whose write fails."""
         file = self.file
         for index in sorted(file.dirty):
-            file.write_back(index, fails=index in failing)
+            if index in file.dirty:  # its sector was not written with an earlier unit
+                file.write_back(index, fails=index in failing)
         if file.errors > self._seen:
             self._seen = file.errors
             file.error_reported = True

@@ -24,10 +24,11 @@ _SEEDS = {
     "quarantine-trusted": 29,
     "close-trusted": 236,
     "confirmed-restaged": 66,
-    "move-unsynced": 209,
+    "move-unsynced": 31,
     "nonce-ignored": 20,
     "not-strict": 61,
     "overtaken-trusted": 52,
+    "slot-late": 3,
 }
 
 

@@ -71,7 +71,7 @@ def machine(place: Path, wheelhouse: Path) -> Machine:
 def test_quick_sets_up_what_it_needs_without_spark(machine: Machine) -> None:
     done = machine.make("quick", f"ARGS={TESTS}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "the part without Spark" in done.stdout
+    assert "the tests without Spark" in done.stdout
     assert SETTING_UP in done.stdout
     assert "tests run: " in done.stdout
     assert not list(machine.checkout.glob(".venv/lib/*/site-packages/pyspark"))
