@@ -1,5 +1,7 @@
 """Group time: nanoseconds that no setting of the wall clock moves, and that continue after a reboot.
 
+The first member after a boot records the boot's id, and the difference between group time and the time since the boot.
+
 Facts relied on:
 - clock_gettime(2): CLOCK_BOOTTIME counts from the boot on, also during suspend, and no process can set it.
 - time_namespaces(7): a process in a time namespace sees the clock with an offset, which /proc/self/timens_offsets has.
@@ -10,8 +12,8 @@ from __future__ import annotations
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+from binlog.consumers.state import GroupState
 from binlog.storage.boot import boot_id
 
 _OFFSETS = Path("/proc/self/timens_offsets")
@@ -30,21 +32,32 @@ def _namespace_offset_ns() -> int:
     return 0
 
 
-def boot_time_ns() -> int:
-    """Return the nanoseconds since the boot, the same in all time namespaces."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - _namespace_offset_ns()
+class GroupClock:
+    """The clock of a group, in this boot."""
 
+    @property
+    def boot(self) -> str:
+        """The id of this boot."""
+        return boot_id().hex()
 
-def clock_values(last_ns: int) -> dict[str, Any]:
-    """Return the clock of this boot: group time continues at `last_ns`, or at the wall clock if that is later."""
-    return {"boot": boot_id().hex(), "offset_ns": max(last_ns, time.time_ns()) - boot_time_ns()}
+    def since_boot_ns(self) -> int:
+        """Return the nanoseconds since the boot, the same in all time namespaces."""
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - _namespace_offset_ns()
 
+    def wall_ns(self) -> int:
+        """Return the wall clock: nanoseconds since 1970."""
+        return time.time_ns()
 
-def is_this_boots(clock: dict[str, Any]) -> bool:
-    """Return whether a group's clock was set in this boot."""
-    return clock.get("boot") == boot_id().hex()
+    def is_set(self, state: GroupState) -> bool:
+        """Return whether the group's clock was set in this boot."""
+        return state.clock.get("boot") == self.boot
 
+    def values(self, state: GroupState) -> dict[str, object]:
+        """Return what sets the clock: group time continues, or jumps to the wall clock if that is later."""
+        return {"boot": self.boot, "offset_ns": max(state.clock_ns, self.wall_ns()) - self.since_boot_ns()}
 
-def group_time_ns(clock: dict[str, Any], last_ns: int) -> int:
-    """Return the group time now; `last_ns` if the group's clock is of another boot."""
-    return max(boot_time_ns() + int(clock["offset_ns"]), last_ns) if is_this_boots(clock) else last_ns
+    def now_ns(self, state: GroupState) -> int:
+        """Return the group time now; that of the last operation if the clock is not set in this boot."""
+        if not self.is_set(state):
+            return state.clock_ns
+        return max(self.since_boot_ns() + int(state.clock["offset_ns"]), state.clock_ns)

@@ -7,32 +7,36 @@ the append and the acknowledgement, the next member appends nothing, and acknowl
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
+from binlog.consumers.logs import DeadLetterLog
+from binlog.consumers.message_source import StoredRecord
 from binlog.consumers.state import Item
 from binlog.format.consumers.message import Message
 from binlog.log.batch import Batch
-from binlog.log.writer import Writer
 
 PRODUCER = "dead letters"
 
 
 class DeadLetters:
-    """The log of dead letters in a group's directory; it is made when it is needed."""
+    """The log of dead letters in a group's directory; it is made when it is needed.
 
-    def __init__(self, path: str, group: str) -> None:
-        self._path = path
+    open_log: opens it.
+    """
+
+    def __init__(self, open_log: Callable[[], DeadLetterLog], group: str) -> None:
+        self._open_log = open_log
         self._group = group
-        self._writer: Writer | None = None
+        self._log: DeadLetterLog | None = None
 
-    def append(self, item: Item, record: bytes | None, ref: str) -> None:
+    def append(self, item: Item, record: StoredRecord | None) -> None:
         """Append a dying item, unless it was appended.  record: None if it cannot be read.  Durable on return."""
-        if self._writer is None:
-            self._writer = Writer(self._path)
-        message = Message.parse(record or b"")
+        self._log = self._log or self._open_log()
+        message = Message.parse(record.data if record else b"")
         facts = {
             "binlog-group": self._group,
             "binlog-sequence": str(item.sequence),
-            "binlog-ref": ref,
+            "binlog-ref": str(record.ref) if record else "",
             "binlog-deliveries": str(item.delivery),
             "binlog-deaths": str(item.deaths),
             "binlog-reason": item.reason,
@@ -44,9 +48,9 @@ class DeadLetters:
             produced_ns=time.time_ns(),
         )
         batch = Batch.from_records([letter.pack()])
-        self._writer.append_idempotent([batch], producer=PRODUCER, sequence=item.letter)
+        self._log.append_idempotent([batch], producer=PRODUCER, sequence=item.letter)
 
     def close(self) -> None:
         """Close the log."""
-        if self._writer is not None:
-            self._writer.close()
+        if self._log is not None:
+            self._log.close()

@@ -5,20 +5,29 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Self
 
-from binlog.consumers.member import Held, Member, time_of
-from binlog.consumers.message_source import sequence_at
+from binlog.consumers.clock import GroupClock
+from binlog.consumers.dead_letters import DeadLetters
+from binlog.consumers.group_log import GroupLog
+from binlog.consumers.member import Held, Member, Parts
+from binlog.consumers.message_source import LogOnDisk, MessageSource, sequence_at
+from binlog.consumers.seats import FifoSeats
 from binlog.consumers.settings import Order
-from binlog.errors import LeaseLostError
+from binlog.consumers.waiting import Waiting
+from binlog.consumers.watcher import Watcher
+from binlog.errors import ClosedError, LeaseLostError
 from binlog.format.consumers.message import Message
 from binlog.format.consumers.operation import Delivery, Failure, Kind, Section
 from binlog.format.record import Ref
 from binlog.format.values import member, seconds_of
 from binlog.log.read.start import Start, StartPosition, parse_start
+from binlog.log.writer import Writer
 from binlog.storage.directory import Directory
 from binlog.storage.mode import Mode
+from binlog.storage.native import fork_generation
 
 _NS = 10**9
 
@@ -91,7 +100,7 @@ class Item:
 
     def _end(self, section: Section) -> None:
         self._is_ended = True
-        self._group._finish(section, self)
+        self._group.finish(section, self)
 
     def __enter__(self) -> Self:
         return self
@@ -107,12 +116,61 @@ class Item:
             self.back()  # Ctrl-C and the like say nothing about the message
 
 
+class _Opened:
+    """A member of a group with all that it uses, in one process."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self.generation = fork_generation()
+        with ExitStack() as undoing:
+            log = undoing.enter_context(Directory(group.path))
+            directory = undoing.enter_context(undoing.enter_context(log.subfolder("groups")).subfolder(group.name))
+            clock = GroupClock()
+            group_log = GroupLog.open(directory.path, clock)
+            undoing.callback(group_log.close)
+            group_log.set_up(group.settings)
+            source = MessageSource(LogOnDisk(group.path))
+            undoing.callback(source.close)
+            waiting = Waiting(directory)
+            undoing.callback(waiting.close)
+            seats = FifoSeats(undoing.enter_context(directory.subfolder("members")))
+            dead_letters = DeadLetters(lambda: Writer(directory.file_path("dead")), group.name)
+            undoing.callback(dead_letters.close)
+            self._watcher: Watcher | None = None
+            self.member = Member(
+                Parts(
+                    clock=clock, log=group_log, source=source, seats=seats, waiting=waiting, dead_letters=dead_letters
+                ),
+                lease_ns=group.lease_ns,
+                mode=group.mode,
+                skips_gone=group.skips_gone,
+                seats_changed=self._refresh,
+            )
+            undoing.callback(self.member.leave)
+            self._watcher = Watcher(seats, self.member.others, self.member.record_deaths)
+            undoing.callback(self._watcher.stop)
+            self._undoing = undoing.pop_all()
+
+    def _refresh(self) -> None:
+        if self._watcher is not None:
+            self._watcher.refresh()
+
+    def check(self) -> None:
+        """Raise the error that ended the watcher's thread."""
+        if self._watcher is not None and self._watcher.failure is not None:
+            raise self._watcher.failure
+
+    def close(self) -> None:
+        """Leave the group, and close everything."""
+        self._undoing.close()
+
+
 class ConsumerGroup:
     """A group of workers: each message of a log goes to one of them, until one has acknowledged it.
 
     path: the log's directory.  name: of the group, which is created if it does not exist.
     start: where a new group begins, as a Reader's start.  retry, order, outstanding_max: settings of a new group.
     lease: seconds after which an item returns to the group though its worker is alive; None for never.
+    skip_gone: skip messages that retention removed before the group had them; otherwise GoneError is raised.
     mode: how durable an acknowledgement is when it returns.
     """
 
@@ -126,14 +184,15 @@ class ConsumerGroup:
         order: Order | str = Order.NONE,
         outstanding_max: int = 65_536,
         lease: float | None = None,
+        skip_gone: bool = False,
         mode: Mode | str = Mode.SYNC,
     ) -> None:
         self.path, self.name = os.fspath(path), name
         self.retry = retry or Retry()
-        log = Directory(self.path)
-        groups = log.subfolder("groups")
-        self._directory = groups.subfolder(name)
-        settings = {
+        self.mode = member(Mode, mode, "mode")
+        self.lease_ns = int((0 if lease is None else seconds_of(lease, "lease")) * _NS)
+        self.skips_gone = skip_gone
+        self.settings = {
             "name": name,
             "start": sequence_at(self.path, parse_start(start)),
             "deliveries_max": self.retry.deliveries_max or 0,
@@ -142,42 +201,54 @@ class ConsumerGroup:
             "order": member(Order, order, "order").value,
             "outstanding_max": outstanding_max,
         }
-        self._member = Member(
-            self.path,
-            self._directory,
-            name,
-            settings,
-            lease_ns=int((lease or 0) * _NS),
-            mode=member(Mode, mode, "mode"),
-        )
+        self._is_closed = False
+        self._opened = _Opened(self)
 
     def get(self, timeout: float | None = None) -> Item | None:
         """Return the next item; None after `timeout` seconds."""
-        found = self._member.take(1, timeout)
-        return self._item(found[0]) if found else None
+        found = self._member().take(1, timeout)
+        return None if found is None else self._item(found)
 
     def consume(self, timeout: float | None = None, *, prefetch: int = 1) -> Iterator[Item]:
         """Iterate over items, and wait for more; ends after `timeout` seconds without any.
 
         prefetch: how many items are assigned ahead, so that one operation ends an item and starts the next.
         """
-        member = self._member
+        member = self._member()
         member.prefetch = prefetch
         try:
-            while found := member.take(1 + prefetch, timeout):
-                yield self._item(found[0])
+            while (found := member.take(1 + prefetch, timeout)) is not None:
+                yield self._item(found)
         finally:
             member.prefetch = 0
-            member.give_back()
+            if not self._is_closed:
+                member.give_back()
 
     def time_ns(self) -> int:
         """Return the group time now."""
-        return time_of(self._member.state)
+        return self._member().time_ns()
 
     def close(self) -> None:
-        """Give back all items, and leave the group."""
-        self._member.close()
-        self._directory.close()
+        """Give back all items, and leave the group; a second call does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._opened.close()
+
+    def finish(self, section: Section, item: Item) -> None:
+        """End a delivery of an item.  Raises: LeaseLostError if it does not count."""
+        member = self._member()
+        member.forget(item.sequence)
+        if member.finish(section):
+            text = "it is done, or another member has it"
+            raise LeaseLostError(f"message {item.sequence}, delivery {item.delivery}: {text}")
+
+    def _member(self) -> Member:
+        if self._is_closed:
+            raise ClosedError("the consumer group is closed")
+        if self._opened.generation != fork_generation():
+            self._opened = _Opened(self)  # a forked child takes a seat of its own
+        self._opened.check()
+        return self._opened.member
 
     def _item(self, held: Held) -> Item:
         message = Message.parse(held.record.data)
@@ -190,13 +261,6 @@ class ConsumerGroup:
             held.delivery,
             self,
         )
-
-    def _finish(self, section: Section, item: Item) -> None:
-        self._member.source.forget(item.sequence)
-        if self._member.finish([section]):
-            raise LeaseLostError(
-                f"message {item.sequence}, delivery {item.delivery}: it is done, or another member has it"
-            )
 
     def __enter__(self) -> Self:
         return self

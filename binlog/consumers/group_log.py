@@ -7,8 +7,11 @@ append side by side, so that they share a sync, and apply one at a time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 
+from binlog.consumers.clock import GroupClock
+from binlog.consumers.logs import LogReader, LogWriter
 from binlog.consumers.state import GroupState, Outcome
 from binlog.errors import CorruptError, GoneError, InternalError
 from binlog.format.consumers.operation import (
@@ -32,30 +35,33 @@ _RULE = "group_operation"
 class GroupLog:
     """The operations of a group, and its state after those that were applied.
 
-    time_ns: returns the group time now.  seat, generation: of this member, once it has joined.
+    seat, generation: of this member, once it has joined.
     """
 
-    def __init__(self, path: str, time_ns: Callable[[GroupState], int]) -> None:
+    def __init__(self, path: str, writer: LogWriter, reader: LogReader, uuid: bytes, clock: GroupClock) -> None:
         self.path = path
-        self._time_ns = time_ns
+        self._writer, self._reader = writer, reader
+        self._clock = clock
         self.seat, self.generation = NO_SEAT, 0
         self._number = 0
         self.state = GroupState()
-        self.uuid = b""
-        self._seed = 0
-        self._writer = Writer(path)
-        try:
-            self._reader = Reader(path)
-            with LogDirectory(path) as directory:
-                self.uuid = directory.read_header(directory.log_numbers()[-1]).uuid
-        except BaseException:
-            self._writer.close()
-            raise
-        self._seed = group_seed(self.uuid)
+        self.uuid = uuid
+        self._seed = group_seed(uuid)
         self._applying = threading.Lock()
         self._appending = threading.Lock()
         self._applied = Ref(0, 0)
         self._outcomes: dict[Ref, Outcome] = {}
+
+    @classmethod
+    def open(cls, path: str, clock: GroupClock) -> GroupLog:
+        """Open the log in a directory, and make it if there is none."""
+        with ExitStack() as undoing:
+            writer = undoing.enter_context(Writer(path))
+            reader = undoing.enter_context(Reader(path))
+            with LogDirectory(path) as directory:
+                uuid = directory.read_header(directory.log_numbers()[-1]).uuid
+            undoing.pop_all()
+        return cls(path, writer, reader, uuid, clock)
 
     def submit(
         self,
@@ -75,7 +81,7 @@ class GroupLog:
                 seat=NO_SEAT if anonymous else self.seat,
                 generation=0 if anonymous else self.generation,
                 number=self._number,
-                group_time_ns=self._time_ns(self.state),
+                group_time_ns=self._clock.now_ns(self.state),
                 epoch=self.state.epoch,
                 want=want,
                 flags=flags,

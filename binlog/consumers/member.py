@@ -5,26 +5,26 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from binlog.consumers.clock import clock_values, group_time_ns, is_this_boots
+from binlog.consumers.clock import GroupClock
 from binlog.consumers.dead_letters import DeadLetters
 from binlog.consumers.group_log import GroupLog
-from binlog.consumers.listener import Listener
 from binlog.consumers.message_source import MessageSource, StoredRecord
-from binlog.consumers.seats import Seat, Seats
+from binlog.consumers.seats import SeatFolder, TakenSeat
 from binlog.consumers.state import Assigned, GroupState, Outcome
-from binlog.consumers.wakeups import Wakeups
-from binlog.consumers.watcher import Watcher
-from binlog.errors import ClosedError, CorruptError, GoneError
-from binlog.format.consumers.operation import NO_SEAT, START_FIRST, Delivery, Kind, Section
-from binlog.storage.directory import Directory
+from binlog.consumers.waiting import Waiting
+from binlog.errors import CorruptError, GoneError
+from binlog.format.consumers.operation import START_FIRST, Delivery, Kind, Section
 from binlog.storage.mode import Mode
 
+# An idle member checks everything this often, in case a wake-up was lost.
 _WAIT_SECONDS_MAX = 5.0
+
+# Sections whose entries are about a delivery.
+_OF_DELIVERIES = (Kind.DONE, Kind.RETRY, Kind.REJECT, Kind.EXTEND)
 
 
 class Held(NamedTuple):
@@ -32,139 +32,139 @@ class Held(NamedTuple):
 
     sequence: int
     delivery: int
+    epoch: int
     record: StoredRecord
 
 
-def time_of(state: GroupState) -> int:
-    """Return the group time now."""
-    return group_time_ns(state.clock, state.clock_ns)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a member works with."""
+
+    clock: GroupClock
+    log: GroupLog
+    source: MessageSource
+    seats: SeatFolder
+    waiting: Waiting
+    dead_letters: DeadLetters
 
 
 class Member:
     """A seat in a group, and the items that its process has.  Any number of threads may use it.
 
-    path: of the messages' log.  directory: of the group.  settings: for a group that does not exist yet.
+    lease_ns: after this time an item returns to the group though the member is alive; 0 for never.
+    mode: of what ends a delivery.  skips_gone: skip messages that the log does not have any more.
+    seats_changed: called when members joined or left.
     """
 
     def __init__(
-        self, path: str, directory: Directory, name: str, settings: Mapping[str, Any], *, lease_ns: int, mode: Mode
+        self, parts: Parts, *, lease_ns: int, mode: Mode, skips_gone: bool, seats_changed: Callable[[], None]
     ) -> None:
-        self._mode = mode
+        self.log, self._clock = parts.log, parts.clock
+        self._source, self._seats, self._waiting = parts.source, parts.seats, parts.waiting
+        self._dead_letters = parts.dead_letters
+        self._lease_ns, self._mode, self._skips_gone = lease_ns, mode, skips_gone
+        self._seats_changed = seats_changed
         self._mutex = threading.RLock()
         self._prefetched: deque[Assigned] = deque()
         self._started: deque[Assigned] = deque()
-        self.prefetch = 0
         self._known_seats: dict[int, int] = {}
-        with ExitStack() as undoing:
-            self.log = GroupLog(directory.path, time_of)
-            undoing.callback(self.log.close)
-            self.log.set_up(dict(settings))
-            self.source = MessageSource(path)
-            undoing.callback(self.source.close)
-            self._wakeups = Wakeups(directory)
-            undoing.callback(self._wakeups.close)
-            self._listener = Listener(directory)
-            undoing.callback(self._listener.close)
-            self._seats = Seats(directory.subfolder("members"))
-            self._seat = self._join(lease_ns)
-            undoing.callback(self._seat.close)
-            self._dead_letters = DeadLetters(directory.file_path("dead"), name)
-            undoing.callback(self._dead_letters.close)
-            self._watcher = Watcher(self._seats, self._others, self._bury)
-            self._closing = undoing.pop_all()
-        self._is_closed = False
+        self.prefetch = 0
+        self.seat = self._join()
 
     @property
     def state(self) -> GroupState:
         """The group's state, as far as this process has applied it."""
         return self.log.state
 
+    def time_ns(self) -> int:
+        """Return the group time now."""
+        return self._clock.now_ns(self.state)
+
     # --- joining and leaving
 
-    def _join(self, lease_ns: int) -> Seat:
+    def _join(self) -> TakenSeat:
         log = self.log
         log.catch_up()
-        if not is_this_boots(log.state.clock):
-            log.submit([(Kind.CLOCK, clock_values(log.state.clock_ns))], anonymous=True)
+        if not self._clock.is_set(log.state):
+            log.submit([(Kind.CLOCK, self._clock.values(log.state))], anonymous=True)
         seat = self._seats.take()
         try:
-            dead = [
-                (number, each.generation)
-                for number, each in log.state.seats.items()
-                if number == seat.number or self._seats.is_free(number)
-            ]
-            if dead:
-                log.submit([(Kind.DEATH, dead)], anonymous=True)
+            # A member with our seat is dead, because we have its lock.
+            self.record_deaths(self._dead_seats(but=-1, ours=seat.number))
             log.seat, log.generation = seat.number, log.state.generations.get(seat.number, 0) + 1
-            log.submit([(Kind.JOIN, {"lease_ns": lease_ns})])
+            log.submit([(Kind.JOIN, {"lease_ns": self._lease_ns})])
         except BaseException:
             seat.close()
             raise
         return seat
 
-    def _others(self) -> dict[int, int]:
-        """Return the generation of each living seat but ours, for the watcher."""
+    def _dead_seats(self, *, but: int, ours: int = -1) -> list[tuple[int, int]]:
+        return [
+            (number, seat.generation)
+            for number, seat in list(self.state.seats.items())
+            if number != but and (number == ours or self._seats.is_free(number))
+        ]
+
+    def others(self) -> dict[int, int]:
+        """Return the generation of each living seat but ours."""
         self.log.catch_up()
         return {number: seat.generation for number, seat in list(self.state.seats.items()) if number != self.log.seat}
 
-    def _bury(self, dead: list[tuple[int, int]]) -> None:
-        self.log.submit([(Kind.DEATH, dead)], anonymous=True)
-        self._wake_others()
+    def record_deaths(self, dead: Sequence[tuple[int, int]]) -> None:
+        """Record that the members of these seats and generations died, and wake idle members for their items."""
+        if dead:
+            self.log.submit([(Kind.DEATH, list(dead))], anonymous=True)
+            self._wake_others()
 
-    def close(self) -> None:
-        """Give everything back, free the seat, and close all files."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._watcher.stop()
-        with self._closing:
-            if self._seat.is_ours and not self.state.is_deleted:
-                self.log.submit([(Kind.LEAVE, None)])
-                self._wake_others()
-                self._hand_over_listening()
+    def leave(self) -> None:
+        """Give back everything, and free the seat."""
+        if not self.state.is_deleted:
+            self.log.submit([(Kind.LEAVE, None)])
+            self._wake_others()
+            self._waiting.hand_over(self.state, self.log.seat)
+        self.seat.close()
 
     # --- items
 
-    def take(self, count: int, timeout: float | None) -> list[Held]:
-        """Return up to `count` items, the first one started; none after `timeout` seconds."""
+    def take(self, count: int, timeout: float | None) -> Held | None:
+        """Return an item, and have up to `count` - 1 more assigned; None after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._check()
             with self._mutex:
                 if self._started:
-                    return self._with_messages([self._started.popleft()])
-                if self._prefetched:
-                    return self._with_messages([self._start_prefetched()])
-            outcome = self._submit([*self._window(count)], want=count, flags=START_FIRST)
-            letters = [each for each in outcome.assigned if each.letter]
+                    return self._with_message(self._started.popleft())
+                prefetched = self._prefetched.popleft() if self._prefetched else None
+            if prefetched is not None and (started := self._start(prefetched)) is not None:
+                return self._with_message(started)
+            outcome = self._submit(self._new_messages(count), want=count, flags=START_FIRST)
+            is_progress = self._make_dead_letters(outcome.assigned) or not outcome.counted
             items = [each for each in outcome.assigned if not each.letter]
-            for letter in letters:
-                self._make_dead_letter(letter)
             self._wake_others()
             if items:
                 with self._mutex:
                     self._prefetched.extend(items[1:])
                 first = items[0] if items[0].is_started else self._start(items[0])
-                self._hand_over_listening()
-                return self._with_messages([first])
-            left = None if deadline is None else deadline - time.monotonic()
-            if not letters and not self._wait(left):
-                return []
+                self._waiting.hand_over(self.state, self.log.seat)
+                if first is not None:
+                    return self._with_message(first)
+            elif not is_progress and not self._wait(None if deadline is None else deadline - time.monotonic()):
+                return None
 
-    def finish(self, sections: Sequence[Section]) -> list[Delivery]:
+    def finish(self, section: Section) -> list[Delivery]:
         """End deliveries; while a loop consumes, start its next item in the same operation.  Return those refused."""
-        self._check()
         with self._mutex:
             following = self._prefetched.popleft() if self._prefetched and self.prefetch else None
-        start: list[Section] = [] if following is None else [(Kind.START, [following.sequence])]
-        want = self.prefetch if following is not None else 0
-        outcome = self._submit([*sections, *start, *self._window(want)], want=want, mode=self._mode)
+        sections, want = [section], 0
+        if following is not None:
+            sections.append((Kind.START, [following.sequence]))
+            want = self.prefetch
+            sections += self._new_messages(want)
+        outcome = self._submit(sections, want=want, mode=self._mode)
         with self._mutex:
-            if following is not None:
-                self._started.append(following._replace(delivery=following.delivery + 1, is_started=True))
+            if following is not None and outcome.counted:
+                self._started.append(_started(following))
             self._prefetched.extend(each for each in outcome.assigned if not each.letter)
-        for letter in (each for each in outcome.assigned if each.letter):
-            self._make_dead_letter(letter)
+        self._make_dead_letters(outcome.assigned)
         self._wake_others()
         return outcome.refused
 
@@ -174,36 +174,59 @@ class Member:
             left = [each.sequence for each in (*self._started, *self._prefetched)]
             self._started.clear()
             self._prefetched.clear()
-        if left and not self._is_closed:
+        if left:
             self._submit([(Kind.BACK, left)])
             self._wake_others()
 
-    def _start_prefetched(self) -> Assigned:
-        return self._start(self._prefetched.popleft())
+    def forget(self, sequence: int) -> None:
+        """Do not keep a message in memory any more."""
+        self._source.forget(sequence)
 
-    def _start(self, item: Assigned) -> Assigned:
-        self._submit([(Kind.START, [item.sequence])])
-        return item._replace(delivery=item.delivery + 1, is_started=True)
+    def _start(self, item: Assigned) -> Assigned | None:
+        """Start an item that is held; None if the member lost it."""
+        outcome = self._submit([(Kind.START, [item.sequence])])
+        return _started(item) if outcome.counted else None
 
-    def _with_messages(self, items: list[Assigned]) -> list[Held]:
-        return [Held(each.sequence, each.delivery, self.source.read(each.sequence)) for each in items]
+    def _with_message(self, item: Assigned) -> Held:
+        return Held(item.sequence, item.delivery, self.state.epoch, self._source.read(item.sequence))
 
-    def _make_dead_letter(self, letter: Assigned) -> None:
-        item = replace(self.state.items[letter.sequence])
-        try:
-            record: StoredRecord | None = self.source.read(letter.sequence)
-        except (CorruptError, GoneError):
-            record = None
-        self._dead_letters.append(item, record and record.data, str(record.ref) if record else "")
-        self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)
+    def _make_dead_letters(self, assigned: Iterable[Assigned]) -> bool:
+        """Append the dying ones of these items to the dead letters; return whether there were any."""
+        letters = [each for each in assigned if each.letter]
+        if letters:
+            # Otherwise a power cut could give the numbers of these dead letters to other items.
+            self.log.sync()
+        for letter in letters:
+            item = replace(self.state.items[letter.sequence])
+            try:
+                record: StoredRecord | None = self._source.read(letter.sequence)
+            except (CorruptError, GoneError):
+                record = None
+            self._dead_letters.append(item, record)
+            self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)
+        return bool(letters)
 
-    def _window(self, count: int) -> list[Section]:
-        """Return a section with new messages, if fewer than `count` are known."""
+    def _new_messages(self, count: int) -> list[Section]:
+        """Return a section with new messages, if fewer than `count` are known and not assigned.
+
+        Raises: GoneError if retention removed messages that the group has not had.
+        """
         state = self.state
-        if not count or state.known_end - state.next >= count:
-            return []
-        window = self.source.window(state.known_end)
-        return [] if window is None else [(Kind.WINDOW, window)]
+        while count and state.known_end - state.next < count:
+            known_end = state.known_end
+            try:
+                window = self._source.window(known_end)
+            except GoneError:
+                # Others may have had these messages, and this process does not know it yet.
+                self.log.catch_up()
+                first = self._source.first_sequence()
+                if state.known_end >= first:
+                    continue
+                if not self._skips_gone:
+                    raise
+                return [(Kind.GONE, [(state.next, first)])]
+            return [] if window is None else [(Kind.WINDOW, window)]
+        return []
 
     def _submit(
         self, sections: Sequence[Section], *, want: int = 0, flags: int = 0, mode: Mode = Mode.FLUSH
@@ -212,54 +235,52 @@ class Member:
         seats = {number: seat.generation for number, seat in list(self.state.seats.items())}
         if seats != self._known_seats:
             self._known_seats = seats
-            self._watcher.refresh()
-        return outcome
+            self._seats_changed()
+        return outcome if outcome.counted else self._was_void(sections)
 
-    def _check(self) -> None:
-        if self._is_closed:
-            raise ClosedError("the consumer group is closed")
+    def _was_void(self, sections: Sequence[Section]) -> Outcome:
+        """Take note that the group was reset or deleted, or that the member was taken for dead.
+
+        Its items belong to others by now, so nothing that it says about them counts.
+        """
         self.log.check_usable()
-        if self._watcher.failure is not None:
-            raise self._watcher.failure
+        with self._mutex:
+            self._started.clear()
+            self._prefetched.clear()
+        seat = self.state.seats.get(self.log.seat)
+        if seat is None or seat.generation != self.log.generation:
+            self.log.generation = self.state.generations.get(self.log.seat, 0) + 1
+            self.log.submit([(Kind.JOIN, {"lease_ns": self._lease_ns})])
+        deliveries = [entry for kind, entries in sections if kind in _OF_DELIVERIES for entry in entries]
+        return Outcome(False, [], [Delivery(each[0], each[1]) for each in deliveries])
 
     # --- waiting
 
     def _wake_others(self) -> None:
-        """Wake as many idle members as there are items."""
-        state = self.state
-        available = state.available
-        if available and not state.is_paused:
-            others = [seat for seat in list(state.seats) if seat != self.log.seat]
-            self._wakeups.wake(self._wakeups.idle(others)[:available])
+        self._waiting.wake_for_items(self.state, self.log.seat)
 
     def _wait(self, timeout: float | None) -> bool:
         """Wait until an item may be available; False after `timeout` seconds."""
         if timeout is not None and timeout <= 0:
             return False
-        seat, state = self.log.seat, self.state
-        seen = self._wakeups.value(seat)
-        self._wakeups.set_idle(seat, True)
-        try:
+        state = self.state
+        with self._waiting.idle(self.log.seat) as seen:
             self.log.catch_up()
             if state.available and not state.is_paused:
                 return True
             seconds = _WAIT_SECONDS_MAX if timeout is None else min(timeout, _WAIT_SECONDS_MAX)
             bell = None
-            if self._listener.take(seat):
-                found = self.source.bell_to_wait_on(state.known_end)
+            if self._waiting.listens():
+                found = self._source.bell_to_wait_on(state.known_end)
                 if found is None:
                     return True
                 bell, seconds = found[:2], min(seconds, found[2])
                 if (due_ns := state.next_due_ns) is not None:
-                    seconds = min(seconds, max(due_ns - time_of(state), 0) / 1e9)
-            self._wakeups.wait(seat, seen, seconds, bell)
-        finally:
-            self._wakeups.set_idle(seat, False)
+                    seconds = min(seconds, max(due_ns - self.time_ns(), 0) / 1e9)
+            self._waiting.wait(self.log.seat, seen, seconds, bell)
+        self.record_deaths(self._dead_seats(but=self.log.seat) if self._waiting.is_check_due() else [])
         return True
 
-    def _hand_over_listening(self) -> None:
-        """Let an idle member listen for new messages, if this one did."""
-        if self._listener.is_ours:
-            self._listener.give_up()
-            others = [seat for seat in list(self.state.seats) if seat not in (self.log.seat, NO_SEAT)]
-            self._wakeups.wake(self._wakeups.idle(others)[:1])
+
+def _started(item: Assigned) -> Assigned:
+    return item._replace(delivery=item.delivery + 1, is_started=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
+from binlog.consumers.logs import LogReader, MessageLog
 from binlog.errors import CorruptError, GoneError
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.operation import Window
 from binlog.format.record import Ref
-from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
 from binlog.log.read.start import Sequence, StartPosition
 from binlog.log.reader import Reader
@@ -31,17 +31,47 @@ class StoredRecord(NamedTuple):
     data: bytes
 
 
-class MessageSource:
-    """The messages of a log, by sequence number."""
+class LogOnDisk:
+    """A log in a directory, as a MessageLog."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._directory = LogDirectory(path)
-        self._next: Reader | None = None
+        self._writer: Writer | None = None
+
+    def reader_at(self, sequence: int) -> LogReader:
+        """Return a reader that begins with this sequence number."""
+        return Reader(self.path, Sequence(sequence))
+
+    def first_sequence(self) -> int:
+        """Return the sequence number of the first record that the log still has."""
+        return self._directory.read_header(self._directory.log_numbers()[0]).first_sequence
+
+    def make_durable(self, number: int, offset: int) -> None:
+        """Sync the log, unless all records before this place are durable."""
+        header = self._directory.read_header(number)
+        if header.closed or header.confirmed_end >= offset:
+            return
+        if self._writer is None:
+            self._writer = Writer(self.path)
+        self._writer.sync()
+
+    def close(self) -> None:
+        """Close the files."""
+        if self._writer is not None:
+            self._writer.close()
+        self._directory.close()
+
+
+class MessageSource:
+    """The messages of a log, by sequence number, and those in memory that were read ahead."""
+
+    def __init__(self, log: MessageLog) -> None:
+        self._log = log
+        self._next: LogReader | None = None
         self._next_sequence = -1
         self._kept: OrderedDict[int, StoredRecord] = OrderedDict()
         self._kept_bytes = 0
-        self._writer: Writer | None = None
 
     def window(self, first: int, *, records_max: int = _WINDOW_RECORDS) -> Window | None:
         """Return the durable messages from a sequence number on, or None if there are none yet.
@@ -49,19 +79,17 @@ class MessageSource:
         Blocks: for a sync of the log, if producers have not synced the messages.
         Raises: GoneError, CorruptError and others, as a Reader.
         """
-        reader = self._reader_at(first)
-        batch = reader.read_batch(records_max=records_max)
+        batch = self._reader_at(first).read_batch(records_max=records_max)
         if not len(batch):
             return None
         if batch.first_sequence != first:
-            raise CorruptError(
-                self.path, batch.offset, "sequence", f"sequence {first} is expected at {batch.number}:{batch.offset}"
-            )
-        self._make_durable(batch)
+            text = f"sequence {first} is expected at {batch.number}:{batch.offset}, which has {batch.first_sequence}"
+            raise CorruptError(self._log.path, batch.offset, "sequence", text)
+        end = batch.next_ref
+        self._log.make_durable(end.number, end.offset)
         for index, (ref, data) in enumerate(batch.entries()):
             self._keep(first + index, StoredRecord(ref, data))
         self._next_sequence = first + len(batch)
-        end = batch.next_ref
         return Window(first, len(batch), (end.number, end.offset), crc32c(data))
 
     def read(self, sequence: int) -> StoredRecord:
@@ -69,13 +97,20 @@ class MessageSource:
         found = self._kept.get(sequence)
         if found is not None:
             return found
-        with Reader(self.path, Sequence(sequence)) as reader:
+        reader = self._log.reader_at(sequence)
+        try:
             for index, (ref, data) in enumerate(reader.read_batch().entries()):
                 self._keep(sequence + index, StoredRecord(ref, data))
+        finally:
+            reader.close()
         found = self._kept.get(sequence)
         if found is None:
-            raise GoneError(f"{self.path}: there is no message {sequence}")
+            raise GoneError(f"{self._log.path}: there is no message {sequence}")
         return found
+
+    def first_sequence(self) -> int:
+        """Return the sequence number of the first message that the log still has."""
+        return self._log.first_sequence()
 
     def bell_to_wait_on(self, first: int) -> tuple[Bell, int, float] | None:
         """Return as `Reader.bell_to_wait_on`, for the message with this sequence number."""
@@ -89,25 +124,17 @@ class MessageSource:
 
     def close(self) -> None:
         """Close the files."""
-        for each in (self._next, self._writer, self._directory):
-            if each is not None:
-                each.close()
+        if self._next is not None:
+            self._next.close()
+        self._log.close()
 
-    def _reader_at(self, sequence: int) -> Reader:
+    def _reader_at(self, sequence: int) -> LogReader:
         if self._next is None or self._next_sequence != sequence:
             if self._next is not None:
                 self._next.close()
-            self._next = Reader(self.path, Sequence(sequence))
+            self._next = self._log.reader_at(sequence)
             self._next_sequence = sequence
         return self._next
-
-    def _make_durable(self, batch: Batch) -> None:
-        header = self._directory.read_header(batch.number)
-        if header.closed or header.confirmed_end >= batch.next_ref.offset:
-            return
-        if self._writer is None:
-            self._writer = Writer(self.path)
-        self._writer.sync()
 
     def _keep(self, sequence: int, record: StoredRecord) -> None:
         if sequence not in self._kept:

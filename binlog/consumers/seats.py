@@ -16,6 +16,7 @@ import errno
 import os
 import random
 from contextlib import suppress
+from typing import Protocol
 
 from binlog.errors import AccessError, BusyError, NotFoundError
 from binlog.format.consumers.operation import SEATS_MAX
@@ -30,8 +31,31 @@ def _name(number: int) -> str:
     return f"{number:02x}"
 
 
-class Seat:
-    """A seat that this process has taken.  It frees the seat when it is closed, and when it dies."""
+class TakenSeat(Protocol):
+    """A seat that this process has taken; it is freed when it is closed, and when the process dies."""
+
+    number: int
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process has the seat: a forked child does not have its parent's."""
+
+    def close(self) -> None:
+        """Free the seat."""
+
+
+class SeatFolder(Protocol):
+    """The seats of a group."""
+
+    def take(self) -> TakenSeat:
+        """Take a free seat.  Raises: BusyError if all are taken; AccessError."""
+
+    def is_free(self, number: int) -> bool:
+        """Return whether no living process has the seat."""
+
+
+class _FifoSeat:
+    """A taken seat: the FIFO, open for writing and locked."""
 
     def __init__(self, number: int, fifo: FifoDescriptor) -> None:
         self.number = number
@@ -47,13 +71,13 @@ class Seat:
         self._fifo.close()
 
 
-class Seats:
-    """The seats of a group, in an open folder."""
+class FifoSeats:
+    """The seats of a group: FIFOs in an open folder."""
 
     def __init__(self, folder: Directory) -> None:
         self._folder = folder
 
-    def take(self) -> Seat:
+    def take(self) -> TakenSeat:
         """Take a free seat.  Raises: BusyError if all are taken; AccessError."""
         first = random.randrange(SEATS_MAX)
         for number in sorted(
@@ -61,7 +85,7 @@ class Seats:
         ):
             fifo = self._open(number, writable=True)
             if try_lock(fifo.fd):
-                return Seat(number, fifo)
+                return _FifoSeat(number, fifo)
             fifo.close()
         raise BusyError(f"{self._folder.path}: all {SEATS_MAX} seats of the group are taken")
 

@@ -288,7 +288,8 @@ class GroupState:
             case Kind.SETTINGS:
                 self._apply_settings(entries)
             case Kind.CLOCK:
-                self.clock = entries
+                if entries.get("boot") != self.clock.get("boot"):  # of two first members, one sets the clock
+                    self.clock = entries
             case Kind.RESET:
                 self._reset(entries)
             case Kind.DELETED:
@@ -297,6 +298,8 @@ class GroupState:
                 pass
 
     def _apply_settings(self, values: dict[str, Any]) -> None:
+        if self.is_created and values.get("create"):
+            return  # of two processes that create the group, one does
         self.settings = self.settings.changed(values)
         if not self.is_created:
             self.is_created = True

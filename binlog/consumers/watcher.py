@@ -11,7 +11,7 @@ import select
 import threading
 from collections.abc import Callable, Mapping
 
-from binlog.consumers.seats import Seats
+from binlog.consumers.seats import FifoSeats
 from binlog.storage.descriptors import FifoDescriptor
 
 _CHECK_MS = 5_000
@@ -25,7 +25,7 @@ class Watcher:
     """
 
     def __init__(
-        self, seats: Seats, living: Callable[[], Mapping[int, int]], bury: Callable[[list[tuple[int, int]]], None]
+        self, seats: FifoSeats, living: Callable[[], Mapping[int, int]], bury: Callable[[list[tuple[int, int]]], None]
     ) -> None:
         self._seats = seats
         self._living = living

@@ -1,0 +1,50 @@
+"""What a group needs of a log: protocols that a log on the disk fulfils, and the log of the crash model."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from binlog.format.record import Ref
+from binlog.log.batch import Batch
+from binlog.storage.mode import Mode
+from binlog.storage.waiting.bell_watcher import Bell
+
+
+class LogWriter(Protocol):
+    """Appends to a log; see Writer."""
+
+    def append(self, record: bytes, *, mode: Mode) -> Ref | None: ...
+    def sync(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class LogReader(Protocol):
+    """Reads a log from some record on; see Reader."""
+
+    def read_batch(self, *, records_max: int = ...) -> Batch: ...
+    def bell_to_wait_on(self) -> tuple[Bell, int, float] | None: ...
+    def close(self) -> None: ...
+
+
+class MessageLog(Protocol):
+    """The log whose messages a group hands out."""
+
+    path: str
+
+    def reader_at(self, sequence: int) -> LogReader:
+        """Return a reader that begins with this sequence number.  Raises: as a Reader."""
+
+    def first_sequence(self) -> int:
+        """Return the sequence number of the first record that the log still has."""
+
+    def make_durable(self, number: int, offset: int) -> None:
+        """Return once all records before this place are durable.  Blocks: for a sync, if they are not."""
+
+    def close(self) -> None: ...
+
+
+class DeadLetterLog(Protocol):
+    """The log of dead letters: see DeadLetters."""
+
+    def append_idempotent(self, batches: list[Batch], *, producer: str, sequence: int) -> object: ...
+    def close(self) -> None: ...

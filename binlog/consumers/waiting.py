@@ -1,0 +1,82 @@
+"""Waiting: an idle member sleeps until an item may be available, and no more members wake than there are items.
+
+One of the idle members is the listener: it waits for new messages and for due times too, so that no other has to.  The
+listener has a lock on a file, which the kernel frees when its process dies; the others try the lock each time they
+wait.  When the listener gets an item, it wakes an idle member, which then listens.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from binlog.consumers.state import GroupState
+from binlog.consumers.wakeups import Wakeups
+from binlog.storage.descriptors import Descriptor
+from binlog.storage.directory import Directory
+from binlog.storage.locking.locks import try_lock, unlock
+from binlog.storage.waiting.bell_watcher import Bell
+
+_LISTENER = "listener"
+_CHECK_SECONDS = 5.0
+
+
+class Waiting:
+    """The waiting of one member, in a group's open directory."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._wakeups = Wakeups(directory)
+        if not directory.has(_LISTENER):
+            directory.make(_LISTENER)
+        self._lock = Descriptor(directory.fd, _LISTENER, directory.file_path(_LISTENER))
+        self._is_listener = False
+        self._check_at = time.monotonic() + _CHECK_SECONDS
+
+    @contextmanager
+    def idle(self, seat: int) -> Iterator[int]:
+        """Say for a block that the member is idle; yields the value of its doorbell before that."""
+        seen = self._wakeups.value(seat)
+        self._wakeups.set_idle(seat, True)
+        try:
+            yield seen
+        finally:
+            self._wakeups.set_idle(seat, False)
+
+    def listens(self) -> bool:
+        """Become the listener, if no other member is; return whether this member is."""
+        self._is_listener = self._is_listener or try_lock(self._lock.fd)
+        return self._is_listener
+
+    def wait(self, seat: int, seen: int, timeout: float, bell: tuple[Bell, int] | None) -> None:
+        """Wait until the member is woken, or the other doorbell rings, for `timeout` seconds; may return early."""
+        self._wakeups.wait(seat, seen, timeout, bell)
+
+    def is_check_due(self) -> bool:
+        """Return, every few seconds, that the member should look for dead ones, in case no watcher noticed."""
+        now = time.monotonic()
+        if now < self._check_at:
+            return False
+        self._check_at = now + _CHECK_SECONDS
+        return True
+
+    def wake_for_items(self, state: GroupState, own: int) -> None:
+        """Wake as many idle members as there are items for them."""
+        available = state.available
+        if available and not state.is_paused:
+            self._wakeups.wake(self._idle_others(state, own)[:available])
+
+    def hand_over(self, state: GroupState, own: int) -> None:
+        """Let an idle member listen, if this one did."""
+        if self._is_listener:
+            self._is_listener = False
+            unlock(self._lock.fd)
+            self._wakeups.wake(self._idle_others(state, own)[:1])
+
+    def _idle_others(self, state: GroupState, own: int) -> list[int]:
+        return self._wakeups.idle(seat for seat in list(state.seats) if seat != own)
+
+    def close(self) -> None:
+        """Close the files, which frees the listener's lock."""
+        self._lock.close()
+        self._wakeups.close()

@@ -1,0 +1,320 @@
+"""One run: members, deaths, power cuts, producers and retention, in an order that a seed decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from binlog.consumers.checkpoint import pack_state, parse_state
+from binlog.consumers.state import GroupState, Item
+from binlog.errors import BinlogError, BusyError
+from binlog.format.consumers.operation import group_seed, parse_operation
+from binlog.storage.mode import Mode
+from stress.group_model.audit import Audit, ViolationError
+from stress.group_model.process import UUID, DiedError, Process
+from stress.group_model.seeded_bugs import SEEDED_BUGS
+from stress.group_model.sim_log import SimLog
+
+_SECOND = 1_000_000_000
+_DEPTH_MAX = 3
+
+
+class PowerError(BaseException):
+    """The power failed: every process is gone."""
+
+
+class World:
+    """The logs, the seats and the processes."""
+
+    def __init__(self, seed: int, seeded: frozenset[str] = frozenset(), *, trace: bool = False) -> None:
+        self.random = Random(seed)
+        self._seeded = seeded
+        self._trace = trace
+        self.steps = 0
+        self.boot = 0
+        self.since_boot_ns = 5 * _SECOND
+        self.wall_ns = 1_000 * _SECOND
+        self.seats: dict[int, Process] = {}
+        self.data, self.group_log, self.dead = SimLog(self, "log"), SimLog(self, "group"), SimLog(self, "dead")
+        self.prefetch = self.random.choice([0, 1, 1, 3])
+        self.mode = self.random.choice([Mode.SYNC, Mode.SYNC, Mode.FLUSH])
+        self.settings: dict[str, object] = {
+            "deliveries_max": self.random.choice([0, 2, 3, 10]),
+            "first_ns": self.random.choice([0, _SECOND]),
+            "order": "none",
+            "outstanding_max": self.random.choice([3, 100]),
+            "in_hand_max": self.random.choice([0, 0, 4]),
+        }
+        self._dies = self.random.random() < 0.8
+        self._loses_power = self.random.random() < 0.5
+        self._poisons = self.random.random() < 0.3
+        self._prunes = self.random.random() < 0.5
+        self.audit = Audit(self)
+        self.processes: list[Process] = []
+        self._running: list[Process] = []
+        self._message_count = self._process_count = 0
+
+    def has(self, name: str) -> bool:
+        """Whether this world has a seeded bug."""
+        assert name in SEEDED_BUGS, name
+        return name in self._seeded
+
+    # ---- called by the processes ----
+
+    def step(self) -> None:
+        """Let anything happen between two steps of a process.  Raises: DiedError, PowerError."""
+        self.steps += 1
+        if not self._running or not self._running[-1].is_alive:
+            return
+        choice = self.random.random()
+        if self._dies and choice < 0.03:
+            raise DiedError
+        if self._loses_power and choice < 0.035:
+            raise PowerError
+        if choice < 0.2 and len(self._running) < _DEPTH_MAX:
+            self._act()
+
+    def seed_rules(self, state: GroupState) -> None:
+        """Give a state the seeded bugs that are in the rules of all processes."""
+        if self.has("death-uncounted"):
+            returns = state._return_of_dead
+
+            def return_uncounted(item: Item, *, is_suspect: bool) -> None:
+                item.delivery -= 1
+                returns(item, is_suspect=is_suspect)
+
+            state._return_of_dead = return_uncounted  # type: ignore[method-assign]
+        if self.has("late-ack"):
+            find = state.items.get
+            state._last_delivery = lambda sequence, delivery: find(sequence)  # type: ignore[method-assign]
+        if self.has("suspects-together"):
+            state._has_suspect = lambda seat: False  # type: ignore[method-assign]
+
+    def seed_state(self, state: GroupState) -> None:
+        """Give a new process's state the seeded bugs."""
+        self.seed_rules(state)
+        if self.has("rule-differs") and self.random.random() < 0.5:
+            pick_new, pick_ready = state._pick_new, state._pick_ready
+            state._pick = lambda *, is_alone: pick_ready() or pick_new()  # type: ignore[method-assign]
+
+    # ---- a run ----
+
+    def run(self, step_count: int) -> None:
+        """Raises: ViolationError."""
+        try:
+            while self.steps < step_count:
+                self.steps += 1
+                self._guard(self._act)
+            self._end()
+        except BinlogError as error:
+            raise ViolationError(f"{type(error).__name__}: {error}") from error
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except PowerError:
+            self._lose_power()
+        assert not self._running
+
+    def _act(self) -> None:
+        random = self.random
+        free = [each for each in self.processes if each not in self._running and each.is_alive and not each.is_frozen]
+        choice = random.random()
+        if choice < 0.15 or not free:
+            if choice < 0.1 or not self.processes:
+                self._produce()
+            if len(self.processes) < 4 and (random.random() < 0.4 or not free):
+                self._begin()
+            elif not free and not self._running:
+                random.choice(self.processes).is_frozen = False
+            return
+        process = random.choice(free)
+        if choice < 0.2:
+            self.since_boot_ns += random.choice([1, _SECOND, 5 * _SECOND])
+        elif choice < 0.24 and self._prunes:
+            self._prune()
+        elif choice < 0.26 and self._dies:
+            self._kill(process)
+        elif choice < 0.28:
+            self._release_frozen(process)
+        elif choice < 0.3:
+            self.say(f"process {process.number} leaves")
+            self.audit.left(process)
+            self._do(process, process.member.leave)
+            if process.is_alive:
+                self._bury(process)
+        elif choice < 0.38:
+            self._do(process, process.notice_deaths)
+        elif choice < 0.42:
+            self._do(process, process.member.give_back)
+        elif choice < 0.65 or not process.items:
+            self._do(process, lambda: self._take(process))
+        else:
+            self._do(process, lambda: self._finish(process))
+
+    def _do(self, process: Process, action: Callable[[], object]) -> None:
+        """Let a process act; it may die in the middle."""
+        self._running.append(process)
+        try:
+            action()
+        except DiedError:
+            self._kill(process)
+        finally:
+            self._running.pop()
+
+    def _release_frozen(self, process: Process) -> None:
+        """Stop a process for a while; let an operator give its items to others; or let it continue."""
+        others = [each for each in self.processes if each.is_frozen and each not in self._running]
+        for each in others:
+            seat = each.member.log.seat
+            if self.random.random() < 0.3 and seat in process.member.state.seats:
+                self.say(f"process {process.number} releases the seat of process {each.number}")
+                self.audit.left(each)
+                generation = process.member.state.seats[seat].generation
+                self._do(process, partial(process.member.record_deaths, [(seat, generation)]))
+            each.is_frozen = self.random.random() < 0.5
+            if not process.is_alive:
+                return
+        process.is_frozen = self.random.random() < 0.3
+
+    def _begin(self) -> None:
+        self._process_count += 1
+        self.say(f"process {self._process_count} joins")
+        # A process that dies while it joins has a seat, and no number in the list.
+        place = _Joining()
+        self._running.append(place)  # type: ignore[arg-type]
+        try:
+            process = Process.__new__(Process)
+            place.process = process
+            process.__init__(self, self._process_count)  # type: ignore[misc]
+            self.processes.append(process)
+        except (DiedError, BusyError):
+            self.say(f"process {self._process_count} dies while it joins")
+            self._free_seats(place.process)
+        finally:
+            self._running.pop()
+
+    def _produce(self) -> None:
+        for _ in range(self.random.randint(1, 3)):
+            self._message_count += 1
+            kind = "poison" if self._poisons and self.random.random() < 0.1 else "message"
+            body = f"{kind} {self._message_count}".encode()
+            self.data.records.append(body)
+        if self.random.random() < 0.5:
+            self.data.durable = len(self.data.records)
+
+    def _take(self, process: Process) -> None:
+        held = process.take()
+        if held is None:
+            return
+        body = held.record.data
+        self.say(f"process {process.number} gets {body.decode()}, delivery {held.delivery}")
+        self.audit.handed(process, held)
+        if body.startswith(b"poison"):
+            raise DiedError
+
+    def _finish(self, process: Process) -> None:
+        held = self.random.choice(process.items)
+        body, choice = held.record.data, self.random.random()
+        if choice < 0.7:
+            self.say(f"process {process.number} acknowledges {body.decode()}")
+            self.audit.ending(process, held, is_ack=True)
+            if not process.ack(held):
+                self.audit.acknowledged(process, held)
+        elif choice < 0.9:
+            self.say(f"process {process.number} fails {body.decode()}")
+            self.audit.ending(process, held, is_ack=False)
+            process.fail(held, delay_ns=self.random.choice([0, _SECOND]))
+        else:
+            self.say(f"process {process.number} rejects {body.decode()}")
+            self.audit.ending(process, held, is_ack=False)
+            process.reject(held)
+
+    def _kill(self, process: Process) -> None:
+        self.say(f"process {process.number} dies")
+        self._bury(process)
+
+    def _bury(self, process: Process) -> None:
+        process.is_alive = False
+        self.audit.died(process)
+        self._free_seats(process)
+        if process in self.processes:
+            self.processes.remove(process)
+
+    def _free_seats(self, process: Process) -> None:
+        for number in [number for number, owner in self.seats.items() if owner is process]:
+            del self.seats[number]
+
+    def _lose_power(self) -> None:
+        self.say("power fails")
+        self._running.clear()
+        for process in list(self.processes):
+            self._bury(process)
+        self.seats.clear()
+        for log in (self.data, self.group_log):
+            log.lose_power()
+        self.audit.lost_power()
+        self.boot += 1
+        self.since_boot_ns = self.random.choice([1, 3]) * _SECOND
+        self.wall_ns = self.random.choice([0, 1_000, 2_000]) * _SECOND
+
+    def _prune(self) -> None:
+        """Remove messages that the group is done with, by the durable part of its log."""
+        log = self.group_log
+        count = len(log.records) if self.has("prune-unconfirmed") else log.durable
+        state = self.state_after(log.records[:count])
+        if state.is_created and state.floor > self.data.first:
+            self.say(f"messages before {state.floor} are removed")
+            self.data.first = state.floor
+
+    def state_after(self, records: list[bytes]) -> GroupState:
+        """Return the state after some operations."""
+        state = GroupState()
+        self.seed_rules(state)
+        for record in records:
+            operation = parse_operation(record, group_seed(UUID))
+            assert operation is not None
+            state.apply(operation)
+        return state
+
+    # ---- the end ----
+
+    def _end(self) -> None:
+        """Let one last member finish everything, and check that nothing was lost."""
+        self._dies = self._loses_power = self._poisons = False
+        for process in self.processes:
+            self.audit.check_state(process, self.state_after(self.group_log.records[: self._seen(process)]))
+        for process in list(self.processes):
+            self._bury(process)
+        last = Process(self, 0)
+        for _ in range(50 * (1 + self._message_count)):
+            held = last.take()
+            if held is None:
+                self.since_boot_ns += 3_600 * _SECOND
+                if not last.member.state.items and last.member.state.next == len(self.data.records):
+                    break
+                continue
+            self.audit.handed(last, held)
+            self.audit.ending(last, held, is_ack=True)
+            if not last.ack(held):
+                self.audit.acknowledged(last, held)
+        state = last.member.state
+        if pack_state(parse_state(pack_state(state))) != pack_state(state):
+            raise ViolationError("a checkpoint is not the state")
+        self.audit.check_end()
+
+    def _seen(self, process: Process) -> int:
+        return self.group_log.index(process.member.log._applied.offset + 1)
+
+    def say(self, text: str) -> None:
+        """Print what happens, if the run is traced."""
+        if self._trace:
+            print(f"{self.steps:5} {'  ' * len(self._running)}{text}")
+
+
+class _Joining:
+    """Stands for a process that is joining."""
+
+    is_alive = True
+    process: Process
