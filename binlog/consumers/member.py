@@ -161,8 +161,7 @@ class Member:
             sections += self._new_messages(want)
         outcome = self._submit(sections, want=want, mode=self._mode)
         with self._mutex:
-            if following is not None and outcome.counted:
-                self._started.append(_started(following))
+            self._started.extend(_started(each) for each in outcome.started)
             self._prefetched.extend(each for each in outcome.assigned if not each.letter)
         self._make_dead_letters(outcome.assigned)
         self._wake_others()
@@ -185,7 +184,7 @@ class Member:
     def _start(self, item: Assigned) -> Assigned | None:
         """Start an item that is held; None if the member lost it."""
         outcome = self._submit([(Kind.START, [item.sequence])])
-        return _started(item) if outcome.counted else None
+        return _started(outcome.started[0]) if outcome.started else None
 
     def _with_message(self, item: Assigned) -> Held:
         return Held(item.sequence, item.delivery, self.state.epoch, self._source.read(item.sequence))
@@ -252,7 +251,7 @@ class Member:
             self.log.generation = self.state.generations.get(self.log.seat, 0) + 1
             self.log.submit([(Kind.JOIN, {"lease_ns": self._lease_ns})])
         deliveries = [entry for kind, entries in sections if kind in _OF_DELIVERIES for entry in entries]
-        return Outcome(False, [], [Delivery(each[0], each[1]) for each in deliveries])
+        return Outcome(False, [], [], [Delivery(each[0], each[1]) for each in deliveries])
 
     # --- waiting
 
@@ -282,5 +281,5 @@ class Member:
         return True
 
 
-def _started(item: Assigned) -> Assigned:
-    return item._replace(delivery=item.delivery + 1, is_started=True)
+def _started(delivery: Delivery) -> Assigned:
+    return Assigned(delivery.sequence, delivery.delivery, is_started=True, letter=0)

@@ -9,7 +9,7 @@ gets a message.  Nothing here depends on a clock, on random numbers or on the pr
  3. An acknowledgement counts if the item is outstanding and the delivery is its last one, even if its lease has ended.
  4. A delivery is counted when the item is started, and only the member that has the item starts it.
  5. An item that failed, or whose member died, in its last allowed delivery is dying: a member makes it a dead letter.
- 6. A death returns the member's items.  If it had started several, each of them may have killed it: they are suspects.
+ 6. A death returns the member's items.  Each one that it had started may have killed it: those are suspects.
  7. A member that asks for items gets at most its share of those available.  Suspects come first, each alone, then
     returned and new items in turn, oldest first.
  8. In an ordered group an item waits until all earlier outstanding items with its key are done.
@@ -106,11 +106,13 @@ class Assigned(NamedTuple):
 class Outcome(NamedTuple):
     """What an operation did.
 
-    counted: whether it took effect at all.  refused: deliveries that it acknowledged, failed or extended in vain.
+    counted: whether it took effect at all.  started: the deliveries that its section `start` began.
+    refused: deliveries that it acknowledged, failed or extended in vain.
     """
 
     counted: bool
     assigned: list[Assigned]
+    started: list[Delivery]
     refused: list[Delivery]
 
 
@@ -232,13 +234,15 @@ class GroupState:
         """Apply an operation."""
         if not self._counts(operation):
             self.counters.void += 1
-            return Outcome(False, [], [])
+            return Outcome(False, [], [], [])
         self.clock_ns = max(self.clock_ns, operation.group_time_ns)
         self._make_due()
-        refused: list[Delivery] = []
+        outcome = Outcome(True, [], [], [])
         for kind, entries in operation.sections:
-            self._apply_section(operation, kind, entries, refused)
-        return Outcome(True, self._assign(operation) if operation.want else [], refused)
+            self._apply_section(operation, kind, entries, outcome)
+        if operation.want:
+            outcome.assigned.extend(self._assign(operation))
+        return outcome
 
     def _counts(self, operation: Operation) -> bool:
         """Rule 1."""
@@ -254,22 +258,23 @@ class GroupState:
             return seat is None and operation.generation == self.generations.get(operation.seat, 0) + 1
         return seat is not None and seat.generation == operation.generation
 
-    def _apply_section(self, operation: Operation, kind: Kind, entries: Any, refused: list[Delivery]) -> None:
+    def _apply_section(self, operation: Operation, kind: Kind, entries: Any, outcome: Outcome) -> None:
         match kind:
             case Kind.DONE:
-                self._apply_done(entries, operation.seat, refused)
+                self._apply_done(entries, operation.seat, outcome.refused)
             case Kind.START:
                 for sequence in entries:
-                    self._start(sequence, operation.seat)
+                    if delivery := self._start(sequence, operation.seat):
+                        outcome.started.append(Delivery(sequence, delivery))
             case Kind.WINDOW:
                 self._apply_window(entries)
             case Kind.RETRY | Kind.REJECT:
-                self._apply_failures(entries, kind, refused)
+                self._apply_failures(entries, kind, outcome.refused)
             case Kind.BACK:
                 for sequence in entries:
                     self._give_back(sequence, operation.seat)
             case Kind.EXTEND:
-                self._apply_extensions(entries, refused)
+                self._apply_extensions(entries, outcome.refused)
             case Kind.JOIN:
                 lease = entries.get("lease_ns", 0)
                 self.seats[operation.seat] = Seat(operation.generation, entries, lease if type(lease) is int else 0)
@@ -425,7 +430,6 @@ class GroupState:
         """Rules 5 and 6."""
         seat = self.seats.pop(number)
         items = [self.items[sequence] for sequence in sorted(seat.held)]
-        started = [item for item in items if item.state is ItemState.STARTED]
         self.counters.died += died
         for item in items:
             if item.state is not ItemState.STARTED:
@@ -434,11 +438,11 @@ class GroupState:
                 item.delivery -= 1
                 self._return(item)
             else:
-                self._return_of_dead(item, is_suspect=len(started) > 1)
+                self._return_of_dead(item)
 
-    def _return_of_dead(self, item: Item, *, is_suspect: bool) -> None:
+    def _return_of_dead(self, item: Item) -> None:
         item.deaths += 1
-        item.is_suspect = item.is_suspect or is_suspect
+        item.is_suspect = True
         if self._is_last(item):
             self._let_die(item, WORKER_DIED)
             return

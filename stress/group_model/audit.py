@@ -26,6 +26,8 @@ class Audit:
     def __init__(self, world: World) -> None:
         self._world = world
         self._in_hand: dict[bytes, Process] = {}
+        self._deliveries: Counter[bytes] = Counter()  # the last delivery of each message
+        self._released: set[Process] = set()
         self._acked: set[bytes] = set()
         self._unreturned: set[bytes] = set()
         self._deaths: Counter[bytes] = Counter()
@@ -34,17 +36,22 @@ class Audit:
     def handed(self, process: Process, held: Held) -> None:
         """A member got an item."""
         body = held.record.data
+        if process in self._released and held.delivery < self._deliveries[body]:
+            return  # it got the item before its seat was released, and does not know
         if body in self._acked:
             raise ViolationError(f"{body!r} was acknowledged, and is delivered again")
         owner = self._in_hand.get(body)
-        if owner is not None:
+        if owner is not None and owner not in self._released:
             raise ViolationError(f"{body!r} is delivered while process {owner.number} has it")
         if not self._has_lost_power and held.delivery <= self._deaths[body]:
             raise ViolationError(f"delivery {held.delivery} of {body!r}, which killed {self._deaths[body]} members")
         limit = self._world.settings["deliveries_max"]
         if limit and held.delivery > int(str(limit)):
             raise ViolationError(f"delivery {held.delivery} of {body!r}: the limit is {limit}")
+        if self._world.only_poison_kills and held.delivery > 2 and not body.startswith(b"poison"):
+            raise ViolationError(f"delivery {held.delivery} of {body!r}, which killed no member")
         self._in_hand[body] = process
+        self._deliveries[body] = held.delivery
 
     def ending(self, process: Process, held: Held, *, is_ack: bool) -> None:
         """A member is about to end a delivery."""
@@ -66,6 +73,11 @@ class Audit:
         for body in [body for body, owner in self._in_hand.items() if owner is process]:
             del self._in_hand[body]
 
+    def released(self, process: Process) -> None:
+        """An operator is about to give the items of a process to others."""
+        self._released.add(process)
+        self.left(process)
+
     def died(self, process: Process) -> None:
         """A process is gone."""
         for body in [body for body, owner in self._in_hand.items() if owner is process]:
@@ -76,6 +88,7 @@ class Audit:
         """The power failed."""
         self._has_lost_power = True
         self._in_hand.clear()
+        self._deliveries.clear()
         if self._world.mode is Mode.FLUSH:
             self._unreturned |= self._acked
             self._acked.clear()

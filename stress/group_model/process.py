@@ -11,7 +11,7 @@ from binlog.consumers.dead_letters import DeadLetters
 from binlog.consumers.group_log import GroupLog
 from binlog.consumers.member import Held, Member, Parts
 from binlog.consumers.message_source import MessageSource, StoredRecord
-from binlog.consumers.state import GroupState, Item
+from binlog.consumers.state import Assigned, GroupState, Item
 from binlog.errors import BusyError
 from binlog.format.consumers.operation import Delivery, Failure, Kind
 from binlog.storage.waiting.bell_watcher import Bell
@@ -140,6 +140,13 @@ class Process:
         )
         self.member = Member(parts, lease_ns=0, mode=world.mode, skips_gone=False, seats_changed=lambda: None)
         self.member.prefetch = world.prefetch
+        if world.has("start-unchecked"):
+            start = self.member._start
+
+            def start_unchecked(item: Assigned) -> Assigned:
+                return start(item) or item._replace(delivery=item.delivery + 1)
+
+            self.member._start = start_unchecked  # type: ignore[method-assign]
 
     def take(self) -> Held | None:
         """Take an item, as `consume` does; None if there is none now."""

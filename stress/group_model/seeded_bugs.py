@@ -13,5 +13,6 @@ SEEDED_BUGS = {
     "late-ack": "an acknowledgement of an earlier delivery counts",
     "living-buried": "a member that joins takes all others for dead",
     "suspects-together": "items that a dead member had started together are handed out together",
+    "start-unchecked": "an item that a member lost is handed out, although its start did not count",
     "rule-differs": "one process assigns returned items before new ones, another in turn",
 }

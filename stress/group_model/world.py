@@ -46,14 +46,17 @@ class World:
             "outstanding_max": self.random.choice([3, 100]),
             "in_hand_max": self.random.choice([0, 0, 4]),
         }
-        self._dies = self.random.random() < 0.8
-        self._loses_power = self.random.random() < 0.5
-        self._poisons = self.random.random() < 0.3
+        # In some runs members die of poison only; then no other message may be delivered more than twice.
+        self.only_poison_kills = self.random.random() < 0.2
+        self._dies = not self.only_poison_kills and self.random.random() < 0.8
+        self._loses_power = not self.only_poison_kills and self.random.random() < 0.5
+        self._poisons = self.only_poison_kills or self.random.random() < 0.3
         self._prunes = self.random.random() < 0.5
         self.audit = Audit(self)
         self.processes: list[Process] = []
         self._running: list[Process] = []
         self._message_count = self._process_count = 0
+        self._is_ending = False
 
     def has(self, name: str) -> bool:
         """Whether this world has a seeded bug."""
@@ -65,7 +68,7 @@ class World:
     def step(self) -> None:
         """Let anything happen between two steps of a process.  Raises: DiedError, PowerError."""
         self.steps += 1
-        if not self._running or not self._running[-1].is_alive:
+        if self._is_ending or not self._running or not self._running[-1].is_alive:
             return
         choice = self.random.random()
         if self._dies and choice < 0.03:
@@ -80,9 +83,9 @@ class World:
         if self.has("death-uncounted"):
             returns = state._return_of_dead
 
-            def return_uncounted(item: Item, *, is_suspect: bool) -> None:
+            def return_uncounted(item: Item) -> None:
                 item.delivery -= 1
-                returns(item, is_suspect=is_suspect)
+                returns(item)
 
             state._return_of_dead = return_uncounted  # type: ignore[method-assign]
         if self.has("late-ack"):
@@ -136,7 +139,7 @@ class World:
             self._prune()
         elif choice < 0.26 and self._dies:
             self._kill(process)
-        elif choice < 0.28:
+        elif choice < 0.28 and not self.only_poison_kills:
             self._release_frozen(process)
         elif choice < 0.3:
             self.say(f"process {process.number} leaves")
@@ -170,7 +173,7 @@ class World:
             seat = each.member.log.seat
             if self.random.random() < 0.3 and seat in process.member.state.seats:
                 self.say(f"process {process.number} releases the seat of process {each.number}")
-                self.audit.left(each)
+                self.audit.released(each)
                 generation = process.member.state.seats[seat].generation
                 self._do(process, partial(process.member.record_deaths, [(seat, generation)]))
             each.is_frozen = self.random.random() < 0.5
@@ -217,7 +220,7 @@ class World:
     def _finish(self, process: Process) -> None:
         held = self.random.choice(process.items)
         body, choice = held.record.data, self.random.random()
-        if choice < 0.7:
+        if choice < 0.7 or self.only_poison_kills:
             self.say(f"process {process.number} acknowledges {body.decode()}")
             self.audit.ending(process, held, is_ack=True)
             if not process.ack(held):
@@ -282,10 +285,13 @@ class World:
 
     def _end(self) -> None:
         """Let one last member finish everything, and check that nothing was lost."""
-        self._dies = self._loses_power = self._poisons = False
+        self._is_ending = True
         for process in self.processes:
             self.audit.check_state(process, self.state_after(self.group_log.records[: self._seen(process)]))
         for process in list(self.processes):
+            if self.only_poison_kills:
+                self.audit.left(process)
+                self._do(process, process.member.leave)
             self._bury(process)
         last = Process(self, 0)
         for _ in range(50 * (1 + self._message_count)):

@@ -118,7 +118,7 @@ def test_6_what_a_dead_member_had_not_started_comes_back_uncounted() -> None:
     group.produce(20)
     assert group.take(0, 3) == [0, 1, 2]
     group.kill(0)
-    assert not group.state.items[0].is_suspect
+    assert [group.state.items[each].is_suspect for each in (0, 1, 2)] == [True, False, False]
     assert [group.state.items[each].delivery for each in (0, 1, 2)] == [1, 0, 0]
 
 
