@@ -1,8 +1,9 @@
 """Files as the kernel keeps them: the page cache and the disk.
 
 Bytes reach the disk in sectors of 512 bytes, each as a whole, at any time and in any order.  If the power fails, in
-some runs the header's 64-byte lines reach it separately.  A sync error is reported as Linux does: once to each descriptor that was open
-before it, and to a later one only if no other has received it.  The pages are clean afterwards, whatever the disk has.
+some runs the header's 64-byte lines reach it separately.  A sync error is reported as Linux does: once to each
+descriptor that was open before it, and to a later one only if no other has received it.  The pages are clean
+afterwards, whatever the disk has.
 """
 
 from __future__ import annotations
