@@ -37,7 +37,7 @@ help:
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows appending processes, and is killed again and again; random programs over a journal and a page store'
 	@echo 'make cluster-test a local Spark master and two workers, killed during jobs (some minutes; ARGS="--help")'
-	@echo 'make model        the models of the protocol: the random one (ARGS="--help"), then the one for Spin, which must be installed'
+	@echo 'make model        the models of the protocol and of consumer groups (ARGS="--help"), then the one for Spin, which must be installed'
 	@echo 'make commitlog-golden  exchange stores with the real RocketMQ (needs Maven; ARGS=--write: write the golden files again)'
 	@echo 'make jpos         ingests together with the real binlog module (JPOS_SOURCE=a checkout of jPOS-EE; needs a Java compiler)'
 	@echo 'make asan         the tests that reach the C, under the address sanitizer (make ubsan: undefined behaviour)'
@@ -99,6 +99,7 @@ cluster-test:
 model:
 	$(set_up)
 	@.venv/bin/python -m stress.model $(ARGS)
+	@.venv/bin/python -m stress.group_model $(ARGS)
 	@.venv/bin/python -m stress.model.spin
 
 commitlog-golden:

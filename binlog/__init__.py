@@ -17,6 +17,7 @@ from binlog.errors import (
     FullError,
     GoneError,
     InternalError,
+    LeaseLostError,
     NotFoundError,
     PoisonedError,
     StateError,
@@ -34,7 +35,7 @@ from binlog.log.index.index_check import DamagedRange
 from binlog.log.ingest.external_file import ExternalFile, ExternalFileWriter
 from binlog.log.maintain.backup import Backup, backup
 from binlog.log.maintain.check import check, file_sizes
-from binlog.log.maintain.prune import Pruned, prune
+from binlog.log.maintain.prune import Pruned
 from binlog.log.maintain.repair import Repair, repair
 from binlog.log.maintain.stat import FileStat, LogStat, stat
 from binlog.log.options import Background
@@ -44,6 +45,7 @@ from binlog.log.read.ranges import limit_range, narrow_range, split_range
 from binlog.log.read.start import Sequence, Since, Start
 from binlog.log.reader import Reader
 from binlog.log.writer import Writer
+from binlog.retention import prune
 from binlog.storage.files import FileSystem
 from binlog.storage.mode import Mode
 
@@ -72,6 +74,7 @@ __all__ = [
     "GoneError",
     "InternalError",
     "Lag",
+    "LeaseLostError",
     "LogStat",
     "Mode",
     "NotFoundError",

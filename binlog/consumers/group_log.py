@@ -2,6 +2,9 @@
 
 An operation is decided by its place in the log: `submit` appends it and then applies everything up to it.  Threads
 append side by side, so that they share a sync, and apply one at a time.
+
+The first member that appends to a new file of the log marks a place there, and then appends a checkpoint: the state at
+that place.  So older files may be removed.
 """
 
 from __future__ import annotations
@@ -11,57 +14,48 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from binlog.consumers.clock import GroupClock
-from binlog.consumers.logs import LogReader, LogWriter
+from binlog.consumers.logs import LogWriter
 from binlog.consumers.state import GroupState, Outcome
-from binlog.errors import CorruptError, GoneError, InternalError
-from binlog.format.consumers.operation import (
-    NO_SEAT,
-    Kind,
-    Operation,
-    Section,
-    group_seed,
-    pack_operation,
-    parse_operation,
-)
+from binlog.consumers.state_reader import StateReader
+from binlog.errors import GoneError, InternalError
+from binlog.format.consumers.operation import MARK, NO_SEAT, Kind, Operation, Section, pack_operation
+from binlog.format.names import NUMBER_FIRST
 from binlog.format.record import Ref
-from binlog.log.directory import LogDirectory
-from binlog.log.reader import Reader
+from binlog.log.maintain.prune import prune
 from binlog.log.writer import Writer
 from binlog.storage.mode import Mode
 
-_RULE = "group_operation"
+_FILE_BYTES = 16 << 20
+_HISTORY_BYTES = 64 << 20
+_OUTCOMES_MAX = 64
 
 
 class GroupLog:
-    """The operations of a group, and its state after those that were applied.
+    """The operations of a group.  seat, generation: of this member, once it has joined."""
 
-    seat, generation: of this member, once it has joined.
-    """
-
-    def __init__(self, path: str, writer: LogWriter, reader: LogReader, uuid: bytes, clock: GroupClock) -> None:
+    def __init__(self, path: str, writer: LogWriter, reader: StateReader, clock: GroupClock) -> None:
         self.path = path
-        self._writer, self._reader = writer, reader
-        self._clock = clock
         self.seat, self.generation = NO_SEAT, 0
+        self._writer, self._reader, self._clock = writer, reader, clock
         self._number = 0
-        self.state = GroupState()
-        self.uuid = uuid
-        self._seed = group_seed(uuid)
         self._applying = threading.Lock()
         self._appending = threading.Lock()
-        self._applied = Ref(0, 0)
         self._outcomes: dict[Ref, Outcome] = {}
+        self._is_checkpointing = False
 
     @classmethod
     def open(cls, path: str, clock: GroupClock) -> GroupLog:
-        """Open the log in a directory, and make it if there is none."""
+        """Open the log in a directory, and make it if there is none.  Raises: as a Writer and a StateReader."""
         with ExitStack() as undoing:
-            writer = undoing.enter_context(Writer(path))
-            reader = undoing.enter_context(Reader(path))
-            with LogDirectory(path) as directory:
-                uuid = directory.read_header(directory.log_numbers()[-1]).uuid
+            writer = undoing.enter_context(Writer(path, cutover_bytes=_FILE_BYTES))
+            reader = StateReader.open(path)
             undoing.pop_all()
-        return cls(path, writer, reader, uuid, clock)
+        return cls(path, writer, reader, clock)
+
+    @property
+    def state(self) -> GroupState:
+        """The group's state, as far as this process has applied it."""
+        return self._reader.state
 
     def submit(
         self,
@@ -88,42 +82,42 @@ class GroupLog:
                 sections=list(sections),
             )
             self._number += 1
-        ref = self._writer.append(pack_operation(operation, self._seed), mode=mode)
+        ref = self._writer.append(pack_operation(operation, self._reader.seed), mode=mode)
         assert ref is not None
         with self._applying:
-            return self._apply_up_to(ref)
+            self._apply_all()
+            outcome = self._outcomes.pop(ref, None)
+        if outcome is None:
+            raise InternalError(f"{self.path}: the operation at {ref} was not applied")
+        if ref.number > max(self._reader.checkpoint_number, NUMBER_FIRST) and not self._is_checkpointing:
+            self._write_checkpoint()
+        return outcome
 
     def catch_up(self) -> None:
         """Apply all operations of other processes so far.  Raises: as a Reader; CorruptError."""
         with self._applying:
-            self._apply_batches(None)
+            self._apply_all()
 
-    def _apply_up_to(self, ref: Ref) -> Outcome:
-        if self._applied < ref:
-            self._apply_batches(ref)
-        outcome = self._outcomes.pop(ref, None)
-        if outcome is None:
-            raise InternalError(f"{self.path}: the operation at {ref} was not applied")
-        return outcome
+    def _apply_all(self) -> None:
+        for ref, operation, outcome in self._reader.advance():
+            if operation.seat in (self.seat, NO_SEAT):
+                self._outcomes[ref] = outcome
+                if len(self._outcomes) > _OUTCOMES_MAX:
+                    # Of a call that ended with an exception, or of another process without a seat.
+                    del self._outcomes[min(self._outcomes)]
 
-    def _apply_batches(self, ref: Ref | None) -> None:
-        while len(batch := self._reader.read_batch()):
-            for entry in batch.entries():
-                self._apply(entry.ref, entry.data)
-        if ref is not None and self._applied < ref:
-            raise InternalError(f"{self.path}: a reader does not see the operation at {ref}")
-
-    def _apply(self, ref: Ref, record: bytes) -> None:
-        operation = parse_operation(record, self._seed)
-        if operation is None:
-            raise CorruptError(self.path, ref.offset, _RULE, f"the record at {ref} is no operation of this group")
-        outcome = self.state.apply(operation)
-        self._applied = ref
-        if operation.seat == self.seat or operation.seat == NO_SEAT:
-            self._outcomes[ref] = outcome
-            if len(self._outcomes) > 64:
-                # Of calls that ended with an exception, and of other processes without a seat.
-                del self._outcomes[min(self._outcomes)]
+    def _write_checkpoint(self) -> None:
+        """Append the state to a file of the log that has no checkpoint, and remove files of the distant past."""
+        self._is_checkpointing = True
+        try:
+            self.submit([], flags=MARK, anonymous=True)
+            with self._applying:
+                marked = self._reader.marked
+            assert marked is not None
+            self.submit([(Kind.CHECKPOINT, marked.pack())], anonymous=True, mode=Mode.SYNC)
+            prune(self.path, keep_bytes=_HISTORY_BYTES, before=Ref(marked.mark.number, 0))
+        finally:
+            self._is_checkpointing = False
 
     def check_usable(self) -> None:
         """Raise GoneError if the group was deleted."""

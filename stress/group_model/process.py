@@ -12,6 +12,7 @@ from binlog.consumers.group_log import GroupLog
 from binlog.consumers.member import Held, Member, Parts
 from binlog.consumers.message_source import MessageSource, StoredRecord
 from binlog.consumers.state import Assigned, GroupState, Item
+from binlog.consumers.state_reader import StateReader
 from binlog.errors import BusyError
 from binlog.format.consumers.operation import Delivery, Failure, Kind
 from binlog.storage.waiting.bell_watcher import Bell
@@ -125,8 +126,9 @@ class Process:
         self.is_frozen = False
         self.items: list[Held] = []
         self._world = world
-        log = GroupLog("/nowhere/group", SimWriter(world.group_log), SimReader(world.group_log), UUID, SimClock(world))
-        world.seed_state(log.state)
+        states = StateReader("/nowhere/group", SimReader(world.group_log), UUID)
+        world.seed_state(states.state)
+        log = GroupLog("/nowhere/group", SimWriter(world.group_log), states, SimClock(world))
         log.set_up(world.settings)
         parts = Parts(
             clock=SimClock(world),

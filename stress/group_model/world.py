@@ -311,7 +311,7 @@ class World:
         self.audit.check_end()
 
     def _seen(self, process: Process) -> int:
-        return self.group_log.index(process.member.log._applied.offset + 1)
+        return self.group_log.index(process.member.log._reader.applied.offset + 1)
 
     def say(self, text: str) -> None:
         """Print what happens, if the run is traced."""

@@ -24,8 +24,9 @@ LAYERS: dict[str, frozenset[str]] = {
     "binlog.format": frozenset({"binlog.errors", "binlog._codec"}),
     "binlog.storage": frozenset({"binlog.errors", "binlog.format", "binlog._codec", "binlog._native", "binlog._calls"}),
     **{f"binlog.{engine}": frozenset({*BELOW, "binlog._codec"}) for engine in ENGINES},
+    "binlog.consumers": frozenset({*BELOW, "binlog._codec", "binlog.log"}),
     "binlog.queue": frozenset({*BELOW, "binlog._codec", "binlog.paging"}),
-    "binlog": frozenset({*BELOW, *(f"binlog.{name}" for name in ENGINES), "binlog.queue"}),
+    "binlog": frozenset({*BELOW, *(f"binlog.{name}" for name in ENGINES), "binlog.queue", "binlog.consumers"}),
     # The others see only public names: those of binlog, and those of PUBLIC.
     "binlog.spark": frozenset({"binlog", "binlog.errors"}),
     "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
@@ -41,7 +42,7 @@ def _layer(module: str) -> str:
     fitting = [layer for layer in LAYERS if module == layer or module.startswith(layer + ".")]
     layer = max(fitting, key=len)
     # binlog itself has only its top modules; a folder that the table does not name is not a layer.
-    assert layer != "binlog" or module in ("binlog", "binlog.compose"), f"{module} is in no layer"
+    assert layer != "binlog" or module in ("binlog", "binlog.compose", "binlog.retention"), f"{module} is in no layer"
     return layer
 
 

@@ -1,0 +1,156 @@
+"""StateReader: the state of a group, read from its log without changing anything.
+
+A process that opens a group begins with the newest file of its log that has a checkpoint: it takes the state there, and
+applies the operations after the checkpoint's mark.  A process that applies a mark packs its own state, and compares it
+with the checkpoint that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from binlog.consumers.checkpoint import pack_state, parse_state
+from binlog.consumers.logs import LogReader
+from binlog.consumers.state import GroupState, Outcome
+from binlog.errors import CorruptError
+from binlog.format.checksums import crc32c
+from binlog.format.consumers.operation import MARK, Kind, Operation, entries_of, group_seed, parse_operation
+from binlog.format.record import OFFSET_MAX, Ref
+from binlog.log.batch import Batch, Entry
+from binlog.log.directory import LogDirectory
+from binlog.log.reader import Reader
+
+_RULE = "group_operation"
+_NO_LIMIT = Ref((1 << 32) - 1, OFFSET_MAX)
+_PLACE_BYTES = 12  # a ref: the file's number (u32), and the offset (u64)
+
+
+class Applied(NamedTuple):
+    """An operation that was applied, its place in the log, and what it did."""
+
+    ref: Ref
+    operation: Operation
+    outcome: Outcome
+
+
+class Checkpoint(NamedTuple):
+    """The packed state after the operation at `mark`."""
+
+    mark: Ref
+    data: bytes
+
+    def pack(self) -> bytes:
+        """Return the entry of a section `checkpoint`."""
+        return self.mark.number.to_bytes(4) + self.mark.offset.to_bytes(8) + self.data
+
+    @classmethod
+    def parse(cls, entry: bytes) -> Checkpoint:
+        """Return the checkpoint in the entry of a section."""
+        return cls(Ref(int.from_bytes(entry[:4]), int.from_bytes(entry[4:_PLACE_BYTES])), entry[_PLACE_BYTES:])
+
+
+class StateReader:
+    """Applies the operations of a group's log, in order.
+
+    uuid: of the log.  limit: operations from this place on are not applied.
+    state: after the operations up to `applied`.  marked: the own state at the last mark.
+    checkpoint_number: the newest file in which a checkpoint was seen.
+    """
+
+    def __init__(self, path: str, reader: LogReader, uuid: bytes, limit: Ref = _NO_LIMIT) -> None:
+        self.path = path
+        self._limit = limit
+        self.uuid = uuid
+        self.seed = group_seed(uuid)
+        self.state = GroupState()
+        self.applied = Ref(0, 0)
+        self.marked: Checkpoint | None = None
+        self.checkpoint_number = 0
+        self._reader = reader
+
+    @classmethod
+    def open(cls, path: str, *, durable_only: bool = False) -> StateReader:
+        """Open a group's log, and apply all of its operations so far.
+
+        durable_only: do not apply operations that a power cut may take back.
+        Raises: NotFoundError if there is no log; CorruptError if it has other records; and as a Reader.
+        """
+        with LogDirectory(path) as directory:
+            headers = [directory.read_header(number) for number in directory.log_numbers()]
+        limit = _NO_LIMIT
+        if durable_only:
+            limit = next((Ref(each.number, each.confirmed_end) for each in headers if not each.closed), _NO_LIMIT)
+        for header in reversed(headers):
+            opened = cls(path, Reader(path, Ref(header.number, header.first_offset)), header.uuid, limit)
+            try:
+                if opened._begin(is_first=header is headers[0]):
+                    return opened
+            except BaseException:
+                opened.close()
+                raise
+            opened.close()
+        raise CorruptError(path, 0, _RULE, "no file of the group's log has a checkpoint, and the first one is gone")
+
+    def _begin(self, *, is_first: bool) -> bool:
+        """Take the first checkpoint that the reader reaches, and apply everything after its mark.
+
+        is_first: the reader begins with the log.  Returns False if there is no checkpoint, and it does not.
+        """
+        before: list[tuple[Ref, bytes]] = []
+        found: Checkpoint | None = None
+        while found is None and len(batch := self._reader.read_batch()):
+            for ref, record in self._within(batch):
+                before.append((ref, record))
+                if found is None and (entry := next(iter(entries_of(self._parse(ref, record), Kind.CHECKPOINT)), None)):
+                    found = Checkpoint.parse(entry)
+        if found is not None:
+            try:
+                self.state, self.applied = parse_state(found.data), found.mark
+            except ValueError as error:
+                raise CorruptError(self.path, found.mark.offset, "group_state", str(error)) from error
+        elif not is_first:
+            return False
+        for ref, record in before:
+            if ref > self.applied:
+                self._apply(ref, record)
+        for _ in self.advance():
+            pass
+        return True
+
+    def advance(self) -> Iterator[Applied]:
+        """Apply the operations that were appended since; yields each.  Raises: CorruptError; and as a Reader."""
+        while len(batch := self._reader.read_batch()):
+            for ref, record in self._within(batch):
+                yield self._apply(ref, record)
+
+    def _within(self, batch: Batch) -> Iterator[Entry]:
+        return (entry for entry in batch.entries() if entry.ref < self._limit)
+
+    def _apply(self, ref: Ref, record: bytes) -> Applied:
+        operation = self._parse(ref, record)
+        outcome = self.state.apply(operation)
+        self.applied = ref
+        if operation.flags & MARK:
+            self.marked = Checkpoint(ref, pack_state(self.state))
+        for entry in entries_of(operation, Kind.CHECKPOINT):
+            self.checkpoint_number = ref.number
+            self._compare(ref, Checkpoint.parse(entry))
+        return Applied(ref, operation, outcome)
+
+    def _parse(self, ref: Ref, record: bytes) -> Operation:
+        operation = parse_operation(record, self.seed)
+        if operation is None:
+            raise CorruptError(self.path, ref.offset, _RULE, f"the record at {ref} is no operation of this group")
+        return operation
+
+    def _compare(self, ref: Ref, checkpoint: Checkpoint) -> None:
+        ours = self.marked
+        if ours is not None and ours.mark == checkpoint.mark and ours.data != checkpoint.data:
+            text = f"the checkpoint at {ref} is another state than this process has"
+            hashes = f"CRC-32C {crc32c(checkpoint.data):08x} and {crc32c(ours.data):08x}"
+            raise CorruptError(self.path, ref.offset, "group_state", f"{text} ({hashes})")
+
+    def close(self) -> None:
+        """Close the files."""
+        self._reader.close()

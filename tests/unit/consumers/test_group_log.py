@@ -1,0 +1,72 @@
+"""The log of a group in one process: its checkpoints, its place in the order, and records that are none of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from binlog import CorruptError, Writer, stat
+from binlog.consumers import group_log
+from binlog.consumers.checkpoint import pack_state
+from binlog.consumers.clock import GroupClock
+from binlog.consumers.group_log import GroupLog
+from binlog.format.consumers.operation import Kind, Window
+
+
+def _open(path: Path) -> GroupLog:
+    path.mkdir(exist_ok=True)
+    log = GroupLog.open(str(path), GroupClock())
+    log.set_up({"name": "group"})
+    return log
+
+
+def _name_messages(log: GroupLog, count: int) -> None:
+    for _ in range(count):
+        log.submit([(Kind.WINDOW, Window(log.state.known_end, 1, (1, 256), 0))], anonymous=True)
+
+
+def test_two_processes_that_create_a_group_make_one(tmp_path: Path) -> None:
+    one, two = GroupLog.open(str(tmp_path), GroupClock()), GroupLog.open(str(tmp_path), GroupClock())
+    one.set_up({"deliveries_max": 3})
+    two.submit([(Kind.SETTINGS, {"deliveries_max": 5, "create": True})], anonymous=True)
+    one.catch_up()
+    assert one.state.settings.deliveries_max == two.state.settings.deliveries_max == 3
+    one.close()
+    two.close()
+
+
+def test_a_process_begins_with_the_newest_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_log, "_FILE_BYTES", 4096)
+    monkeypatch.setattr(group_log, "_HISTORY_BYTES", 0)
+    log = _open(tmp_path / "group")
+    beside = _open(tmp_path / "group")
+    for _ in range(5):
+        _name_messages(log, 60)
+        beside.catch_up()  # compares each checkpoint with its own state
+    assert len(stat(tmp_path / "group").files) < 4
+    again = _open(tmp_path / "group")
+    assert again.state.known_end == 300
+    assert pack_state(again.state) == pack_state(log.state) == pack_state(beside.state)
+    for each in (log, beside, again):
+        each.close()
+
+
+def test_a_checkpoint_that_differs_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_log, "_FILE_BYTES", 4096)
+    log, other = _open(tmp_path), _open(tmp_path)
+    other.state.counters.done += 1
+    _name_messages(log, 100)
+    with pytest.raises(CorruptError, match="group_state"):
+        other.catch_up()
+    log.close()
+    other.close()
+
+
+def test_a_record_that_is_no_operation_of_the_group_is_reported(tmp_path: Path) -> None:
+    log = _open(tmp_path)
+    with Writer(tmp_path) as writer:
+        writer.append(b"hello")
+    with pytest.raises(CorruptError, match="no operation of this group"):
+        log.catch_up()
+    log.close()
