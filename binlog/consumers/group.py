@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -30,6 +32,7 @@ from binlog.storage.mode import Mode
 from binlog.storage.native import fork_generation
 
 _NS = 10**9
+_WAKE_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +162,15 @@ class _Opened:
         if self._watcher is not None and self._watcher.failure is not None:
             raise self._watcher.failure
 
+    def abandon(self) -> None:
+        """In a forked child: close what the table of descriptors does not close."""
+        if self._watcher is not None:
+            self._watcher.abandon()
+
     def close(self) -> None:
         """Leave the group, and close everything."""
-        self._undoing.close()
+        if self.generation == fork_generation():
+            self._undoing.close()
 
 
 class ConsumerGroup:
@@ -202,11 +211,12 @@ class ConsumerGroup:
             "outstanding_max": outstanding_max,
         }
         self._is_closed = False
-        self._opened = _Opened(self)
+        self._open()
 
     def get(self, timeout: float | None = None) -> Item | None:
         """Return the next item; None after `timeout` seconds."""
-        found = self._member().take(1, timeout)
+        with self._call() as member:
+            found = member.take(1, timeout)
         return None if found is None else self._item(found)
 
     def consume(self, timeout: float | None = None, *, prefetch: int = 1) -> Iterator[Item]:
@@ -214,41 +224,78 @@ class ConsumerGroup:
 
         prefetch: how many items are assigned ahead, so that one operation ends an item and starts the next.
         """
-        member = self._member()
-        member.prefetch = prefetch
+        with self._call() as member:
+            member.prefetch = prefetch
         try:
-            while (found := member.take(1 + prefetch, timeout)) is not None:
+            while True:
+                with self._call() as member:
+                    found = member.take(1 + prefetch, timeout)
+                if found is None:
+                    return
                 yield self._item(found)
         finally:
-            member.prefetch = 0
             if not self._is_closed:
-                member.give_back()
+                with self._call() as member:
+                    member.prefetch = 0
+                    member.give_back()
 
     def time_ns(self) -> int:
         """Return the group time now."""
-        return self._member().time_ns()
+        with self._call() as member:
+            return member.time_ns()
 
     def close(self) -> None:
-        """Give back all items, and leave the group; a second call does nothing."""
-        if not self._is_closed:
+        """Give back all items, and leave the group; a second call does nothing.
+
+        A call of another thread ends with ClosedError; blocks until it has.
+        """
+        with self._calls:
+            if self._is_closed:
+                return
             self._is_closed = True
-            self._opened.close()
+            self._opened.member.is_closing = True
+            while self._call_count:
+                self._opened.member.wake()
+                self._calls.wait(_WAKE_SECONDS)
+        self._at_exit.detach()
+        self._opened.close()
 
     def finish(self, section: Section, item: Item) -> None:
         """End a delivery of an item.  Raises: LeaseLostError if it does not count."""
-        member = self._member()
-        member.forget(item.sequence)
-        if member.finish(section):
+        with self._call() as member:
+            refused = member.finish(section, item.sequence)
+        if refused:
             text = "it is done, or another member has it"
             raise LeaseLostError(f"message {item.sequence}, delivery {item.delivery}: {text}")
 
-    def _member(self) -> Member:
-        if self._is_closed:
-            raise ClosedError("the consumer group is closed")
+    @contextmanager
+    def _call(self) -> Iterator[Member]:
+        """Hold the member open for a block.  Raises: ClosedError."""
         if self._opened.generation != fork_generation():
-            self._opened = _Opened(self)  # a forked child takes a seat of its own
-        self._opened.check()
-        return self._opened.member
+            self._open_again()
+        with self._calls:
+            if self._is_closed:
+                raise ClosedError("the consumer group is closed")
+            self._call_count += 1
+        try:
+            self._opened.check()
+            yield self._opened.member
+        finally:
+            with self._calls:
+                self._call_count -= 1
+                self._calls.notify_all()
+
+    def _open_again(self) -> None:
+        """Take a seat of its own for a forked child, whose parent keeps the other one."""
+        self._at_exit.detach()
+        self._opened.abandon()
+        self._open()
+
+    def _open(self) -> None:
+        self._calls = threading.Condition()
+        self._call_count = 0
+        self._opened = _Opened(self)
+        self._at_exit = weakref.finalize(self, self._opened.close)
 
     def _item(self, held: Held) -> Item:
         message = Message.parse(held.record.data)

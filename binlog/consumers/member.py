@@ -14,10 +14,11 @@ from binlog.consumers.dead_letters import DeadLetters
 from binlog.consumers.group_log import GroupLog
 from binlog.consumers.message_source import MessageSource, StoredRecord
 from binlog.consumers.seats import SeatFolder, TakenSeat
-from binlog.consumers.state import Assigned, GroupState, Outcome
+from binlog.consumers.state import DAMAGED, Assigned, GroupState, ItemState, Outcome
 from binlog.consumers.waiting import Waiting
-from binlog.errors import CorruptError, GoneError
-from binlog.format.consumers.operation import START_FIRST, Delivery, Kind, Section
+from binlog.errors import ClosedError, CorruptError, GoneError
+from binlog.format.consumers.operation import START_FIRST, Delivery, Failure, Kind, Section
+from binlog.log.maintain.file_repair import FILLER
 from binlog.storage.mode import Mode
 
 # An idle member checks everything this often, in case a wake-up was lost.
@@ -32,7 +33,6 @@ class Held(NamedTuple):
 
     sequence: int
     delivery: int
-    epoch: int
     record: StoredRecord
 
 
@@ -67,7 +67,10 @@ class Member:
         self._mutex = threading.RLock()
         self._prefetched: deque[Assigned] = deque()
         self._started: deque[Assigned] = deque()
-        self._known_seats: dict[int, int] = {}
+        self._handed: set[int] = set()  # items that the user has
+        self._is_uncertain = False  # a call ended in the middle of an operation
+        self._membership = 0
+        self.is_closing = False
         self.prefetch = 0
         self.seat = self._join()
 
@@ -116,6 +119,10 @@ class Member:
             self.log.submit([(Kind.DEATH, list(dead))], anonymous=True)
             self._wake_others()
 
+    def wake(self) -> None:
+        """Wake the threads that wait for an item, so that they find that the member is closing."""
+        self._waiting.wake(self.log.seat)
+
     def leave(self) -> None:
         """Give back everything, and free the seat."""
         if not self.state.is_deleted:
@@ -129,13 +136,12 @@ class Member:
     def take(self, count: int, timeout: float | None) -> Held | None:
         """Return an item, and have up to `count` - 1 more assigned; None after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            with self._mutex:
-                if self._started:
-                    return self._with_message(self._started.popleft())
-                prefetched = self._prefetched.popleft() if self._prefetched else None
-            if prefetched is not None and (started := self._start(prefetched)) is not None:
-                return self._with_message(started)
+        while not self.is_closing:
+            self._find_own_items()
+            if (found := self._next_own_item()) is not None:
+                if (held := self._hand_out(found)) is not None:
+                    return held
+                continue
             outcome = self._submit(self._new_messages(count), want=count, flags=START_FIRST)
             is_progress = self._make_dead_letters(outcome.assigned) or not outcome.counted
             items = [each for each in outcome.assigned if not each.letter]
@@ -145,14 +151,32 @@ class Member:
                     self._prefetched.extend(items[1:])
                 first = items[0] if items[0].is_started else self._start(items[0])
                 self._waiting.hand_over(self.state, self.log.seat)
-                if first is not None:
-                    return self._with_message(first)
+                if first is not None and (held := self._hand_out(first)) is not None:
+                    return held
             elif not is_progress and not self._wait(None if deadline is None else deadline - time.monotonic()):
                 return None
+        raise ClosedError("the consumer group was closed meanwhile")
 
-    def finish(self, section: Section) -> list[Delivery]:
-        """End deliveries; while a loop consumes, start its next item in the same operation.  Return those refused."""
+    def _next_own_item(self) -> Assigned | None:
+        """Return the next item that the member has, started; None if it has none that the user has not."""
+        while True:
+            with self._mutex:
+                if self._started:
+                    return self._started.popleft()
+                if not self._prefetched:
+                    return None
+                prefetched = self._prefetched.popleft()
+            if (started := self._start(prefetched)) is not None:
+                return started
+
+    def finish(self, section: Section, sequence: int) -> list[Delivery]:
+        """End a delivery; while a loop consumes, start its next item in the same operation.
+
+        Returns the delivery if it does not count any more.
+        """
+        self._source.forget(sequence)
         with self._mutex:
+            self._handed.discard(sequence)
             following = self._prefetched.popleft() if self._prefetched and self.prefetch else None
         sections, want = [section], 0
         if following is not None:
@@ -177,17 +201,45 @@ class Member:
             self._submit([(Kind.BACK, left)])
             self._wake_others()
 
-    def forget(self, sequence: int) -> None:
-        """Do not keep a message in memory any more."""
-        self._source.forget(sequence)
+    def _find_own_items(self) -> None:
+        """After an exception in the middle of an operation: find the items that the member has since then."""
+        if not self._is_uncertain:
+            return
+        self.log.catch_up()
+        with self._mutex:
+            self._is_uncertain = False
+            seat = self.state.seats.get(self.log.seat)
+            known = {each.sequence for each in (*self._started, *self._prefetched)} | self._handed
+            for sequence in sorted(seat.held - known) if seat is not None else ():
+                item = self.state.items[sequence]
+                is_started = item.state is ItemState.STARTED
+                found = Assigned(sequence, item.delivery, is_started, item.letter)
+                (self._started if is_started or item.letter else self._prefetched).append(found)
 
     def _start(self, item: Assigned) -> Assigned | None:
         """Start an item that is held; None if the member lost it."""
         outcome = self._submit([(Kind.START, [item.sequence])])
         return _started(outcome.started[0]) if outcome.started else None
 
-    def _with_message(self, item: Assigned) -> Held:
-        return Held(item.sequence, item.delivery, self.state.epoch, self._source.read(item.sequence))
+    def _hand_out(self, item: Assigned) -> Held | None:
+        """Return a started item with its message; None if it was not to be handed to the user."""
+        if item.letter:
+            self._make_dead_letters([item])
+            return None
+        try:
+            record = self._source.read(item.sequence)
+        except GoneError:
+            self._submit([(Kind.GONE, [(item.sequence, item.sequence + 1)])])
+            return None
+        except BaseException:
+            self._submit([(Kind.BACK, [item.sequence])])
+            raise
+        if record.data.startswith(FILLER):
+            self._submit([(Kind.REJECT, [Failure(item.sequence, item.delivery, 0, DAMAGED)])])
+            return None
+        with self._mutex:
+            self._handed.add(item.sequence)
+        return Held(item.sequence, item.delivery, record)
 
     def _make_dead_letters(self, assigned: Iterable[Assigned]) -> bool:
         """Append the dying ones of these items to the dead letters; return whether there were any."""
@@ -230,10 +282,13 @@ class Member:
     def _submit(
         self, sections: Sequence[Section], *, want: int = 0, flags: int = 0, mode: Mode = Mode.FLUSH
     ) -> Outcome:
-        outcome = self.log.submit(sections, want=want, flags=flags, mode=mode)
-        seats = {number: seat.generation for number, seat in list(self.state.seats.items())}
-        if seats != self._known_seats:
-            self._known_seats = seats
+        try:
+            outcome = self.log.submit(sections, want=want, flags=flags, mode=mode)
+        except BaseException:
+            self._is_uncertain = True
+            raise
+        if self._membership != self.state.membership:
+            self._membership = self.state.membership
             self._seats_changed()
         return outcome if outcome.counted else self._was_void(sections)
 
@@ -246,6 +301,7 @@ class Member:
         with self._mutex:
             self._started.clear()
             self._prefetched.clear()
+            self._handed.clear()
         seat = self.state.seats.get(self.log.seat)
         if seat is None or seat.generation != self.log.generation:
             self.log.generation = self.state.generations.get(self.log.seat, 0) + 1

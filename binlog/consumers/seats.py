@@ -6,7 +6,7 @@ readers (poll(2), POLLHUP).  So no process id is needed, and it works between co
 
 Facts relied on:
 - fcntl(2): a lock of an open file description works on a FIFO, and is freed with the last descriptor of it.
-- poll(2): POLLHUP comes to a reader that had the FIFO open while a writer had.  So a reader opens it first, and then
+- poll(2): a reader gets POLLHUP if it had the FIFO open while a writer had.  So a reader opens it first, and then
   checks the lock.
 """
 

@@ -1,7 +1,8 @@
-"""The state of a consumer group: who has which message, computed from the operations of the group's log.
+"""The state of a consumer group: which member has which message, computed from the operations of the group's log.
 
-Every member applies the same operations in the same order, so all have the same state, and the log's order decides who
-gets a message.  Nothing here depends on a clock, on random numbers or on the process.  The rules, each with a test:
+Every member applies the same operations in the same order, so all have the same state, and the log's order decides
+which member gets a message.  Nothing here depends on a clock, on random numbers or on the process.  The rules, each
+with a test:
 
  1. An operation of another epoch, or of a member that is not alive, changes nothing.
  2. Group time never goes back.  Before an operation takes effect, items whose time has come become ready: those that
@@ -46,6 +47,7 @@ from binlog.format.consumers.operation import (
 
 WORKER_DIED = "worker died"
 EXPIRED = "expired"
+DAMAGED = "damaged"
 _NO_FACTS = MessageFacts()
 
 
@@ -183,6 +185,7 @@ class GroupState:
         self._dying: list[tuple[int, int]] = []
         self._keys: dict[int, list[int]] = {}
         self._in_hand = self._letters_in_hand = 0
+        self.membership = 0  # changes when a member joins or leaves
 
     @property
     def floor(self) -> int:
@@ -279,6 +282,7 @@ class GroupState:
                 lease = entries.get("lease_ns", 0)
                 self.seats[operation.seat] = Seat(operation.generation, entries, lease if type(lease) is int else 0)
                 self.generations[operation.seat] = operation.generation
+                self.membership += 1
             case Kind.LEAVE:
                 self._remove_seat(operation.seat, died=False)
             case Kind.DEATH:
@@ -359,7 +363,7 @@ class GroupState:
             item.seat, item.state, item.due_ns = NO_SEAT, ItemState.READY, 0
             self._add(item)
 
-    # --- what members do with items
+    # --- operations of members
 
     def _last_delivery(self, sequence: int, delivery: int) -> Item | None:
         """Rule 3."""
@@ -429,6 +433,7 @@ class GroupState:
     def _remove_seat(self, number: int, *, died: bool) -> None:
         """Rules 5 and 6."""
         seat = self.seats.pop(number)
+        self.membership += 1
         items = [self.items[sequence] for sequence in sorted(seat.held)]
         self.counters.died += died
         for item in items:
@@ -469,7 +474,7 @@ class GroupState:
         item.letter, item.reason, item.state, item.due_ns = self.letters, reason, ItemState.READY, 0
         heapq.heappush(self._dying, (item.letter, item.sequence))
 
-    # --- the map of items, and what is derived from it
+    # --- the items, and queues that follow from them
 
     def _add(self, item: Item) -> None:
         self.items[item.sequence] = item

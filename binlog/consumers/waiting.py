@@ -7,6 +7,7 @@ wait.  When the listener gets an item, it wakes an idle member, which then liste
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,29 +32,40 @@ class Waiting:
             directory.make(_LISTENER)
         self._lock = Descriptor(directory.fd, _LISTENER, directory.file_path(_LISTENER))
         self._is_listener = False
+        self._mutex = threading.Lock()
+        self._idle_threads = 0
         self._check_at = time.monotonic() + _CHECK_SECONDS
 
     @contextmanager
     def idle(self, seat: int) -> Iterator[int]:
-        """Say for a block that the member is idle; yields the value of its doorbell before that."""
+        """Say for a block that a thread of the member is idle; yields the value of its doorbell before that."""
         seen = self._wakeups.value(seat)
-        self._wakeups.set_idle(seat, True)
+        with self._mutex:
+            self._idle_threads += 1
+            self._wakeups.set_idle(seat, True)
         try:
             yield seen
         finally:
-            self._wakeups.set_idle(seat, False)
+            with self._mutex:
+                self._idle_threads -= 1
+                if not self._idle_threads:
+                    self._wakeups.set_idle(seat, False)
 
     def listens(self) -> bool:
         """Become the listener, if no other member is; return whether this member is."""
         self._is_listener = self._is_listener or try_lock(self._lock.fd)
         return self._is_listener
 
+    def wake(self, seat: int) -> None:
+        """Wake all threads of a member."""
+        self._wakeups.wake([seat])
+
     def wait(self, seat: int, seen: int, timeout: float, bell: tuple[Bell, int] | None) -> None:
         """Wait until the member is woken, or the other doorbell rings, for `timeout` seconds; may return early."""
         self._wakeups.wait(seat, seen, timeout, bell)
 
     def is_check_due(self) -> bool:
-        """Return, every few seconds, that the member should look for dead ones, in case no watcher noticed."""
+        """Return, every few seconds, that the member should check for dead ones, in case no watcher noticed."""
         now = time.monotonic()
         if now < self._check_at:
             return False

@@ -48,6 +48,10 @@ class Watcher:
         self._thread.join()
         os.close(self._wake_fd)
 
+    def abandon(self) -> None:
+        """In a forked child, which does not have the thread: close the descriptor that woke it."""
+        os.close(self._wake_fd)
+
     def _run(self) -> None:
         try:
             while not self._stopped:

@@ -112,6 +112,9 @@ class SimWaiting:
     def wake_for_items(self, state: GroupState, own: int) -> None:
         pass
 
+    def wake(self, seat: int) -> None:
+        pass
+
     def hand_over(self, state: GroupState, own: int) -> None:
         pass
 
@@ -172,8 +175,7 @@ class Process:
 
     def _finish(self, section: tuple[Kind, list[object]], held: Held) -> list[Delivery]:
         self.items.remove(held)
-        self.member.forget(held.sequence)
-        return self.member.finish(section)
+        return self.member.finish(section, held.sequence)
 
     def notice_deaths(self) -> None:
         """Do what the watcher's thread does."""

@@ -320,7 +320,7 @@ class World:
 
 
 class _Joining:
-    """Stands for a process that is joining."""
+    """In place of a process that is joining."""
 
     is_alive = True
     process: Process

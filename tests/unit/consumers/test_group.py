@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,6 +141,55 @@ def test_a_forked_child_is_another_member(log: Path) -> None:
         mine.ack()
         found += [data for data, _ in _drain(group)]
         assert found == []
+
+
+def test_threads_of_one_member_share_its_items(log: Path) -> None:
+    with ConsumerGroup(log, GROUP) as group, ThreadPoolExecutor(4) as pool:
+
+        def consume() -> list[bytes]:
+            found = []
+            while (item := group.get(timeout=0.3)) is not None:
+                found.append(item.data)
+                item.ack()
+            return found
+
+        results = [pool.submit(consume) for _ in range(4)]
+        assert sorted(sum((each.result() for each in results), [])) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_closing_ends_the_wait_of_another_thread(log: Path) -> None:
+    group = ConsumerGroup(log, GROUP, start="end")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(group.get)
+        time.sleep(0.1)
+        group.close()
+        with pytest.raises(ClosedError):
+            waiting.result(timeout=10)
+
+
+def test_an_interrupted_call_loses_no_item(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ConsumerGroup(log, GROUP) as group:
+        member = group._opened.member
+        submit = member.log.submit
+
+        def interrupted(*arguments: Any, **options: Any) -> Any:
+            submit(*arguments, **options)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(member.log, "submit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            group.get()
+        monkeypatch.undo()
+        assert [data for data, _ in _drain(group)] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_filler_in_place_of_a_damaged_message_becomes_a_dead_letter(tmp_path: Path) -> None:
+    with Writer(tmp_path) as writer:
+        writer.append_many([b"BINLOG DAMAGED 1:256", b"whole"])
+    with ConsumerGroup(tmp_path, GROUP) as group:
+        assert [data for data, _ in _drain(group)] == [b"whole"]
+    (letter,) = Reader(tmp_path / "groups" / GROUP / "dead")
+    assert Message.parse(letter.data).headers["binlog-reason"] == b"damaged"
 
 
 def test_a_closed_group_refuses(log: Path) -> None:

@@ -62,4 +62,3 @@ def test_other_limits_hold_too(log: Path) -> None:
     _consume(log, "fast", 8)
     assert [each.number for each in prune(log, consumed=True, before="2:256")] == [1]
     assert prune(log, consumed=True, keep_seconds=3600) == []
-
