@@ -6,94 +6,124 @@ checkpoint: a difference means that two processes applied the same operations in
 
 from __future__ import annotations
 
-import json
 import struct
-from dataclasses import asdict
+from dataclasses import astuple
 from typing import Any
 
 from binlog.consumers.settings import Settings
 from binlog.consumers.state import Counters, GroupState, Item, ItemState, Seat
-from binlog.format.consumers.operation import CHECKPOINT_ITEM, GROUP_MESSAGE, MessageFacts
+from binlog.format.consumers.operation import (
+    CHECKPOINT_ITEM,
+    CHECKPOINT_MEMBER,
+    CHECKPOINT_STATE,
+    GROUP_MESSAGE,
+    GROUP_SEAT,
+    GROUP_SETTING,
+    Clock,
+    MessageFacts,
+)
 
-_HEAD = struct.Struct(">I")
-_ITEM = struct.Struct(CHECKPOINT_ITEM.format)
-_FACTS = struct.Struct(GROUP_MESSAGE.format)
+_STATE, _MEMBER, _ITEM, _FACTS, _SETTING, _GENERATION = (
+    struct.Struct(layout.format)
+    for layout in (CHECKPOINT_STATE, CHECKPOINT_MEMBER, CHECKPOINT_ITEM, GROUP_MESSAGE, GROUP_SETTING, GROUP_SEAT)
+)
+_PAUSED, _DELETED, _TOOK_NEW = 1, 2, 4
+_COUNTER_COUNT = len(astuple(Counters()))
 
 
 def pack_state(state: GroupState) -> bytes:
     """Return the state as bytes."""
-    facts = state.facts()
-    values = {
-        "settings": state.settings.as_values(),
-        "epoch": state.epoch,
-        "clock_ns": state.clock_ns,
-        "clock": state.clock,
-        "next": state.next,
-        "known_end": state.known_end,
-        "witness": state.witness,
-        "seats": [[number, seat.generation, seat.hint, seat.lease_ns] for number, seat in sorted(state.seats.items())],
-        "generations": sorted(state.generations.items()),
-        "paused": state.is_paused,
-        "deleted": state.is_deleted,
-        "letters": state.letters,
-        "counters": asdict(state.counters),
-        "took_new": state.took_new,
-        "item_count": len(state.items),
-        "fact_count": len(facts),
-    }
-    head = json.dumps(values, separators=(",", ":"), sort_keys=True).encode()
-    items = b"".join(_pack_item(state.items[sequence]) for sequence in sorted(state.items))
-    return _HEAD.pack(len(head)) + head + items + b"".join(_FACTS.pack(*each) for each in facts)
+    facts, settings = state.facts(), state.settings.as_values()
+    boot, offset_ns = state.clock or (bytes(16), 0)
+    (number, offset), crc = state.witness or ((0, 0), 0)
+    flags = state.is_paused * _PAUSED + state.is_deleted * _DELETED + state.took_new * _TOOK_NEW
+    head = _STATE.pack(
+        state.epoch, state.clock_ns, state.clock is not None, boot, offset_ns, state.next, state.known_end,
+        state.witness is not None, number, offset, crc, flags, state.letters, *astuple(state.counters),
+        len(settings), len(state.seats), len(state.generations), len(state.items), len(facts),
+    )  # fmt: skip
+    return b"".join(
+        (
+            head,
+            *(_SETTING.pack(*each) for each in sorted(settings.items())),
+            *(_pack_member(number, seat) for number, seat in sorted(state.seats.items())),
+            *(_GENERATION.pack(*each) for each in sorted(state.generations.items())),
+            *(_pack_item(state.items[sequence]) for sequence in sorted(state.items)),
+            *(_FACTS.pack(*each) for each in facts),
+        )
+    )
 
 
 def parse_state(data: bytes) -> GroupState:
     """Return the state that `pack_state` made bytes of.  Raises: ValueError."""
     try:
-        (size,) = _HEAD.unpack_from(data)
-        values = json.loads(data[_HEAD.size : _HEAD.size + size])
-        return _parse(values, data, _HEAD.size + size)
-    except (struct.error, KeyError, TypeError, RecursionError) as error:
+        return _Parser(data).state()
+    except (struct.error, KeyError) as error:
         raise ValueError(f"it is no checkpoint ({error})") from error
 
 
-def _parse(values: dict[str, Any], data: bytes, at: int) -> GroupState:
-    state = GroupState()
-    state.is_created = True
-    state.settings = Settings().changed(values["settings"])
-    state.epoch, state.clock_ns, state.clock = values["epoch"], values["clock_ns"], values["clock"]
-    state.next, state.known_end = values["next"], values["known_end"]
-    if values["witness"] is not None:
-        (number, offset), crc = values["witness"]
-        state.witness = ((number, offset), crc)
-    state.seats = {number: Seat(generation, hint, lease) for number, generation, hint, lease in values["seats"]}
-    state.generations = dict(values["generations"])
-    state.is_paused, state.is_deleted, state.letters = values["paused"], values["deleted"], values["letters"]
-    state.counters = Counters(**values["counters"])
-    items = []
-    for _ in range(values["item_count"]):
-        item, at = _parse_item(data, at)
-        items.append(item)
-    if len(data) != at + values["fact_count"] * _FACTS.size:
-        raise ValueError(f"it has {len(data)} bytes, and not as many as its counts say")
-    facts = [MessageFacts(*each) for each in _FACTS.iter_unpack(data[at:])]
-    state.restore(items, facts, took_new=values["took_new"])
-    return state
+def _pack_member(number: int, seat: Seat) -> bytes:
+    hint = seat.hint.encode()
+    return _MEMBER.pack(number, seat.generation, seat.lease_ns, len(hint)) + hint
 
 
 def _pack_item(item: Item) -> bytes:
     reason = item.reason.encode()
-    return (
-        _ITEM.pack(
-            item.sequence, item.state, item.is_suspect, item.seat, item.delivery, item.deaths, item.letter,
-            item.key_hash, item.expiry_ns, item.due_ns, len(reason),
-        )
-        + reason
+    packed = _ITEM.pack(
+        item.sequence, item.state, item.is_suspect, item.seat, item.delivery, item.deaths, item.letter,
+        item.key_hash, item.expiry_ns, item.due_ns, len(reason),
     )  # fmt: skip
+    return packed + reason
 
 
-def _parse_item(data: bytes, at: int) -> tuple[Item, int]:
-    sequence, state, suspect, seat, delivery, deaths, letter, key, expiry, due, size = _ITEM.unpack_from(data, at)
-    at += _ITEM.size
-    reason = data[at : at + size].decode()
-    item = Item(sequence, ItemState(state), key, expiry, due, seat, delivery, deaths, bool(suspect), letter, reason)
-    return item, at + size
+class _Parser:
+    """Reads a checkpoint from its start.  Raises: struct.error at its end, ValueError."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def state(self) -> GroupState:
+        """Return the state."""
+        values = self._take(_STATE)
+        (epoch, clock_ns, has_clock, boot, offset_ns, next_, known_end, has_witness, number, offset, crc, flags,
+         letters) = values[:13]  # fmt: skip
+        setting_count, seat_count, generation_count, item_count, fact_count = values[13 + _COUNTER_COUNT :]
+        state = GroupState()
+        state.is_created = True
+        state.epoch, state.clock_ns, state.next, state.known_end = epoch, clock_ns, next_, known_end
+        state.clock = Clock(boot, offset_ns) if has_clock else None
+        state.witness = ((number, offset), crc) if has_witness else None
+        state.is_paused, state.is_deleted = bool(flags & _PAUSED), bool(flags & _DELETED)
+        state.letters, state.counters = letters, Counters(*values[13 : 13 + _COUNTER_COUNT])
+        state.settings = Settings().changed(dict(self._take(_SETTING) for _ in range(setting_count)))
+        state.seats = dict(self._member() for _ in range(seat_count))
+        state.generations = dict(self._take(_GENERATION) for _ in range(generation_count))
+        items = [self._item() for _ in range(item_count)]
+        facts = [MessageFacts(*self._take(_FACTS)) for _ in range(fact_count)]
+        if self._at != len(self._data):
+            raise ValueError(f"it has {len(self._data)} bytes, and its counts say {self._at}")
+        state.restore(items, facts, took_new=bool(flags & _TOOK_NEW))
+        return state
+
+    def _member(self) -> tuple[int, Seat]:
+        number, generation, lease_ns, size = self._take(_MEMBER)
+        return number, Seat(generation, self._text(size), lease_ns)
+
+    def _item(self) -> Item:
+        sequence, state, suspect, seat, delivery, deaths, letter, key, expiry, due, size = self._take(_ITEM)
+        return Item(
+            sequence, ItemState(state), key, expiry, due, seat, delivery, deaths, bool(suspect), letter,
+            self._text(size),
+        )  # fmt: skip
+
+    def _text(self, size: int) -> str:
+        found = self._data[self._at : self._at + size]
+        if len(found) != size:
+            raise struct.error("a text is too short")
+        self._at += size
+        return found.decode()
+
+    def _take(self, layout: struct.Struct) -> tuple[Any, ...]:
+        values = layout.unpack_from(self._data, self._at)
+        self._at += layout.size
+        return values

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from binlog.consumers.state import GroupState
+from binlog.format.consumers.operation import Clock
 from binlog.storage.boot import boot_id
 
 _OFFSETS = Path("/proc/self/timens_offsets")
@@ -36,9 +37,9 @@ class GroupClock:
     """The clock of a group, in this boot."""
 
     @property
-    def boot(self) -> str:
+    def boot(self) -> bytes:
         """The id of this boot."""
-        return boot_id().hex()
+        return boot_id()
 
     def since_boot_ns(self) -> int:
         """Return the nanoseconds since the boot, the same in all time namespaces."""
@@ -50,14 +51,14 @@ class GroupClock:
 
     def is_set(self, state: GroupState) -> bool:
         """Return whether the group's clock was set in this boot."""
-        return state.clock.get("boot") == self.boot
+        return state.clock is not None and state.clock.boot == self.boot
 
-    def values(self, state: GroupState) -> dict[str, object]:
-        """Return what sets the clock: group time continues, or jumps to the wall clock if that is later."""
-        return {"boot": self.boot, "offset_ns": max(state.clock_ns, self.wall_ns()) - self.since_boot_ns()}
+    def for_this_boot(self, state: GroupState) -> Clock:
+        """Return the clock to set: group time continues, or jumps to the wall clock if that is later."""
+        return Clock(self.boot, max(state.clock_ns, self.wall_ns()) - self.since_boot_ns())
 
     def now_ns(self, state: GroupState) -> int:
         """Return the group time now; that of the last operation if the clock is not set in this boot."""
-        if not self.is_set(state):
+        if state.clock is None or state.clock.boot != self.boot:
             return state.clock_ns
-        return max(self.since_boot_ns() + int(state.clock["offset_ns"]), state.clock_ns)
+        return max(self.since_boot_ns() + state.clock.offset_ns, state.clock_ns)

@@ -17,7 +17,7 @@ from binlog.consumers.group_log import GroupLog
 from binlog.consumers.member import Held, Member, Parts
 from binlog.consumers.message_source import LogOnDisk, MessageSource, sequence_at
 from binlog.consumers.seats import FifoSeats
-from binlog.consumers.settings import Order
+from binlog.consumers.settings import Order, Settings
 from binlog.consumers.waiting import Waiting
 from binlog.consumers.watcher import Watcher
 from binlog.errors import ClosedError, LeaseLostError
@@ -130,7 +130,7 @@ class _Opened:
             clock = GroupClock()
             group_log = GroupLog.open(directory.path, clock)
             undoing.callback(group_log.close)
-            group_log.set_up(group.settings)
+            group_log.set_up(group.settings, group.start)
             source = MessageSource(LogOnDisk(group.path))
             undoing.callback(source.close)
             waiting = Waiting(directory)
@@ -146,6 +146,7 @@ class _Opened:
                 lease_ns=group.lease_ns,
                 mode=group.mode,
                 skips_gone=group.skips_gone,
+                hint=f"pid {os.getpid()} on {os.uname().nodename}",
                 seats_changed=self._refresh,
             )
             undoing.callback(self.member.leave)
@@ -201,15 +202,14 @@ class ConsumerGroup:
         self.mode = member(Mode, mode, "mode")
         self.lease_ns = int((0 if lease is None else seconds_of(lease, "lease")) * _NS)
         self.skips_gone = skip_gone
-        self.settings = {
-            "name": name,
-            "start": sequence_at(self.path, parse_start(start)),
-            "deliveries_max": self.retry.deliveries_max or 0,
-            "first_ns": int(self.retry.first * _NS),
-            "most_ns": int(self.retry.most * _NS),
-            "order": member(Order, order, "order").value,
-            "outstanding_max": outstanding_max,
-        }
+        self.start = sequence_at(self.path, parse_start(start))
+        self.settings = Settings(
+            deliveries_max=self.retry.deliveries_max or 0,
+            first_ns=int(self.retry.first * _NS),
+            most_ns=int(self.retry.most * _NS),
+            order=member(Order, order, "order"),
+            outstanding_max=outstanding_max,
+        )
         self._is_closed = False
         self._open()
 

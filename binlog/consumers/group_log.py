@@ -15,10 +15,11 @@ from contextlib import ExitStack
 
 from binlog.consumers.clock import GroupClock
 from binlog.consumers.logs import LogWriter
+from binlog.consumers.settings import Settings
 from binlog.consumers.state import GroupState, Outcome
 from binlog.consumers.state_reader import StateReader
 from binlog.errors import GoneError, InternalError
-from binlog.format.consumers.operation import MARK, NO_SEAT, Kind, Operation, Section, pack_operation
+from binlog.format.consumers.operation import MARK, NO_SEAT, Kind, Operation, Section, Setting, pack_operation
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.record import Ref
 from binlog.log.maintain.prune import prune
@@ -124,11 +125,12 @@ class GroupLog:
         if self.state.is_deleted:
             raise GoneError(f"{self.path}: the group was deleted")
 
-    def set_up(self, values: dict[str, object]) -> None:
-        """Create the group with these settings, unless it was created."""
+    def set_up(self, settings: Settings, start: int) -> None:
+        """Create the group with these settings, unless it was created.  start: the sequence at which it begins."""
         self.catch_up()
         if not self.state.is_created:
-            self.submit([(Kind.SETTINGS, {**values, "create": True})], mode=Mode.SYNC, anonymous=True)
+            values = {Setting.START: start, **settings.as_values()}
+            self.submit([(Kind.SETTINGS, values)], mode=Mode.SYNC, anonymous=True)
 
     def sync(self) -> None:
         """Wait until all operations are durable."""

@@ -17,7 +17,7 @@ from binlog.consumers.seats import SeatFolder, TakenSeat
 from binlog.consumers.state import DAMAGED, Assigned, GroupState, ItemState, Outcome
 from binlog.consumers.waiting import Waiting
 from binlog.errors import ClosedError, CorruptError, GoneError
-from binlog.format.consumers.operation import START_FIRST, Delivery, Failure, Kind, Section
+from binlog.format.consumers.operation import START_FIRST, Delivery, Failure, Join, Kind, Section
 from binlog.log.maintain.file_repair import FILLER
 from binlog.storage.mode import Mode
 
@@ -53,16 +53,24 @@ class Member:
 
     lease_ns: after this time an item returns to the group though the member is alive; 0 for never.
     mode: of what ends a delivery.  skips_gone: skip messages that the log does not have any more.
-    seats_changed: called when members joined or left.
+    hint: about the process, for people.  seats_changed: called when members joined or left.
     """
 
     def __init__(
-        self, parts: Parts, *, lease_ns: int, mode: Mode, skips_gone: bool, seats_changed: Callable[[], None]
+        self,
+        parts: Parts,
+        *,
+        lease_ns: int,
+        mode: Mode,
+        skips_gone: bool,
+        hint: str = "",
+        seats_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.log, self._clock = parts.log, parts.clock
         self._source, self._seats, self._waiting = parts.source, parts.seats, parts.waiting
         self._dead_letters = parts.dead_letters
         self._lease_ns, self._mode, self._skips_gone = lease_ns, mode, skips_gone
+        self._hint = hint
         self._seats_changed = seats_changed
         self._mutex = threading.RLock()
         self._prefetched: deque[Assigned] = deque()
@@ -89,13 +97,13 @@ class Member:
         log = self.log
         log.catch_up()
         if not self._clock.is_set(log.state):
-            log.submit([(Kind.CLOCK, self._clock.values(log.state))], anonymous=True)
+            log.submit([(Kind.CLOCK, self._clock.for_this_boot(log.state))], anonymous=True)
         seat = self._seats.take()
         try:
             # A member with our seat is dead, because we have its lock.
             self.record_deaths(self._dead_seats(but=-1, ours=seat.number))
             log.seat, log.generation = seat.number, log.state.generations.get(seat.number, 0) + 1
-            log.submit([(Kind.JOIN, {"lease_ns": self._lease_ns})])
+            log.submit([(Kind.JOIN, Join(self._lease_ns, self._hint))])
         except BaseException:
             seat.close()
             raise
@@ -305,7 +313,7 @@ class Member:
         seat = self.state.seats.get(self.log.seat)
         if seat is None or seat.generation != self.log.generation:
             self.log.generation = self.state.generations.get(self.log.seat, 0) + 1
-            self.log.submit([(Kind.JOIN, {"lease_ns": self._lease_ns})])
+            self.log.submit([(Kind.JOIN, Join(self._lease_ns, self._hint))])
         deliveries = [entry for kind, entries in sections if kind in _OF_DELIVERIES for entry in entries]
         return Outcome(False, [], [], [Delivery(each[0], each[1]) for each in deliveries])
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from binlog.format.consumers.operation import Setting
 
 
 class Order(enum.Enum):
@@ -26,6 +28,9 @@ class OnExpiry(enum.Enum):
     DROP = "drop"
 
 
+_ORDERS, _ON_EXPIRY = tuple(Order), tuple(OnExpiry)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of a group.
@@ -45,18 +50,34 @@ class Settings:
     outstanding_max: int = 65_536
     in_hand_max: int = 0
 
-    def as_values(self) -> dict[str, Any]:
-        """Return the settings as JSON values."""
-        return {name: value.value if isinstance(value, enum.Enum) else value for name, value in asdict(self).items()}
+    def as_values(self) -> dict[int, int]:
+        """Return the entries of a section `settings`, without the start."""
+        return {
+            Setting.RULES: self.rules,
+            Setting.DELIVERIES_MAX: self.deliveries_max,
+            Setting.FIRST_NS: self.first_ns,
+            Setting.MOST_NS: self.most_ns,
+            Setting.ORDER: _ORDERS.index(self.order),
+            Setting.ON_EXPIRY: _ON_EXPIRY.index(self.on_expiry),
+            Setting.OUTSTANDING_MAX: self.outstanding_max,
+            Setting.IN_HAND_MAX: self.in_hand_max,
+        }
 
-    def changed(self, values: dict[str, Any]) -> Settings:
-        """Return the settings with these values; unknown names and wrong values change nothing."""
-        known = {each.name: getattr(self, each.name) for each in fields(self)}
-        new: dict[str, Any] = {}
-        for name, value in values.items():
-            old = known.get(name)
-            if isinstance(old, enum.Enum):
-                new[name] = next((each for each in type(old) if each.value == value), old)
-            elif isinstance(old, int) and isinstance(value, int) and value >= 0:
-                new[name] = value
-        return replace(self, **new)
+    def changed(self, values: Mapping[int, int]) -> Settings:
+        """Return the settings with these values; unknown settings and unknown values change nothing."""
+        new: dict[str, int | Order | OnExpiry] = {}
+        for number, value in values.items():
+            if number == Setting.ORDER:
+                new["order"] = _ORDERS[value] if value < len(_ORDERS) else self.order
+            elif number == Setting.ON_EXPIRY:
+                new["on_expiry"] = _ON_EXPIRY[value] if value < len(_ON_EXPIRY) else self.on_expiry
+            elif number in _NUMBERS:
+                new[_NUMBERS[number]] = value
+        return replace(self, **new)  # type: ignore[arg-type]
+
+
+_NUMBERS = {
+    int(each): each.name.lower()
+    for each in Setting
+    if each not in (Setting.START, Setting.ORDER, Setting.ON_EXPIRY)
+}  # fmt: skip

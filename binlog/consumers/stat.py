@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 from binlog.consumers.retention import GROUPS, group_names
 from binlog.consumers.seats import FifoSeats
@@ -27,7 +26,7 @@ class MemberStat:
     seat: int
     generation: int
     in_hand: tuple[int, ...]
-    hint: dict[str, Any]
+    hint: str
     is_alive: bool
 
 

@@ -28,7 +28,7 @@ import enum
 import heapq
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -36,12 +36,15 @@ from binlog.consumers.settings import OnExpiry, Order, Settings
 from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,
+    Clock,
     Delivery,
     Extension,
     Failure,
     Kind,
     MessageFacts,
     Operation,
+    Reset,
+    Setting,
     Window,
 )
 
@@ -88,7 +91,7 @@ class Seat:
     """A member that is alive.  held: the sequences of its items."""
 
     generation: int
-    hint: dict[str, Any]
+    hint: str
     lease_ns: int = 0
     held: set[int] = field(default_factory=set)
 
@@ -168,7 +171,7 @@ class GroupState:
         self.settings = Settings()
         self.epoch = 0
         self.clock_ns = 0
-        self.clock: dict[str, Any] = {}
+        self.clock: Clock | None = None
         self.next = self.known_end = 0
         self.witness: tuple[tuple[int, int], int] | None = None
         self.items: dict[int, Item] = {}
@@ -279,8 +282,7 @@ class GroupState:
             case Kind.EXTEND:
                 self._apply_extensions(entries, outcome.refused)
             case Kind.JOIN:
-                lease = entries.get("lease_ns", 0)
-                self.seats[operation.seat] = Seat(operation.generation, entries, lease if type(lease) is int else 0)
+                self.seats[operation.seat] = Seat(operation.generation, entries.hint, entries.lease_ns)
                 self.generations[operation.seat] = operation.generation
                 self.membership += 1
             case Kind.LEAVE:
@@ -297,7 +299,7 @@ class GroupState:
             case Kind.SETTINGS:
                 self._apply_settings(entries)
             case Kind.CLOCK:
-                if entries.get("boot") != self.clock.get("boot"):  # of two first members, one sets the clock
+                if self.clock is None or entries.boot != self.clock.boot:  # of two first members, one sets the clock
                     self.clock = entries
             case Kind.RESET:
                 self._reset(entries)
@@ -306,14 +308,14 @@ class GroupState:
             case Kind.CHECKPOINT:
                 pass
 
-    def _apply_settings(self, values: dict[str, Any]) -> None:
-        if self.is_created and values.get("create"):
+    def _apply_settings(self, values: Mapping[int, int]) -> None:
+        start = values.get(Setting.START)
+        if self.is_created and start is not None:
             return  # of two processes that create the group, one does
         self.settings = self.settings.changed(values)
         if not self.is_created:
             self.is_created = True
-            start = values.get("start", 0)
-            self.next = self.known_end = start if type(start) is int else 0
+            self.next = self.known_end = start or 0
 
     # --- messages of the log
 
@@ -347,17 +349,14 @@ class GroupState:
         self.next = end
         self.known_end = max(self.known_end, end)
 
-    def _reset(self, values: dict[str, Any]) -> None:
+    def _reset(self, reset: Reset) -> None:
         """Rule 13."""
-        to, keeps = values.get("to"), values.get("keep", False)
-        if type(to) is not int or to < 0:
-            return
         self.epoch += 1
-        kept = [each for each in self.items.values() if keeps and each.sequence < to]
+        kept = [each for each in self.items.values() if reset.keeps and each.sequence < reset.to]
         for item in list(self.items.values()):
             self._remove(item)
         self._facts.clear()
-        self.next = self.known_end = to
+        self.next = self.known_end = reset.to
         self.witness = None
         for item in kept:
             item.seat, item.state, item.due_ns = NO_SEAT, ItemState.READY, 0

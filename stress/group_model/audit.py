@@ -45,8 +45,8 @@ class Audit:
             raise ViolationError(f"{body!r} is delivered while process {owner.number} has it")
         if not self._has_lost_power and held.delivery <= self._deaths[body]:
             raise ViolationError(f"delivery {held.delivery} of {body!r}, which killed {self._deaths[body]} members")
-        limit = self._world.settings["deliveries_max"]
-        if limit and held.delivery > int(str(limit)):
+        limit = self._world.settings.deliveries_max
+        if limit and held.delivery > limit:
             raise ViolationError(f"delivery {held.delivery} of {body!r}: the limit is {limit}")
         if self._world.only_poison_kills and held.delivery > 2 and not body.startswith(b"poison"):
             raise ViolationError(f"delivery {held.delivery} of {body!r}, which killed no member")

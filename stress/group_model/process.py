@@ -36,8 +36,8 @@ class SimClock(GroupClock):
         self._world = world
 
     @property
-    def boot(self) -> str:
-        return f"boot {self._world.boot}"
+    def boot(self) -> bytes:
+        return self._world.boot.to_bytes(16)
 
     def since_boot_ns(self) -> int:
         return self._world.since_boot_ns
@@ -132,7 +132,7 @@ class Process:
         states = StateReader("/nowhere/group", SimReader(world.group_log), UUID)
         world.seed_state(states.state)
         log = GroupLog("/nowhere/group", SimWriter(world.group_log), states, SimClock(world))
-        log.set_up(world.settings)
+        log.set_up(world.settings, 0)
         parts = Parts(
             clock=SimClock(world),
             log=log,
@@ -143,7 +143,7 @@ class Process:
                 lambda: SimWriter(world.dead), "group"
             ),
         )
-        self.member = Member(parts, lease_ns=0, mode=world.mode, skips_gone=False, seats_changed=lambda: None)
+        self.member = Member(parts, lease_ns=0, mode=world.mode, skips_gone=False)
         self.member.prefetch = world.prefetch
         if world.has("start-unchecked"):
             start = self.member._start

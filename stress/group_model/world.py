@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 
 from binlog.consumers.checkpoint import pack_state, parse_state
+from binlog.consumers.settings import Settings
 from binlog.consumers.state import GroupState, Item
 from binlog.errors import BinlogError, BusyError
 from binlog.format.consumers.operation import group_seed, parse_operation
@@ -39,13 +40,12 @@ class World:
         self.data, self.group_log, self.dead = SimLog(self, "log"), SimLog(self, "group"), SimLog(self, "dead")
         self.prefetch = self.random.choice([0, 1, 1, 3])
         self.mode = self.random.choice([Mode.SYNC, Mode.SYNC, Mode.FLUSH])
-        self.settings: dict[str, object] = {
-            "deliveries_max": self.random.choice([0, 2, 3, 10]),
-            "first_ns": self.random.choice([0, _SECOND]),
-            "order": "none",
-            "outstanding_max": self.random.choice([3, 100]),
-            "in_hand_max": self.random.choice([0, 0, 4]),
-        }
+        self.settings = Settings(
+            deliveries_max=self.random.choice([0, 2, 3, 10]),
+            first_ns=self.random.choice([0, _SECOND]),
+            outstanding_max=self.random.choice([3, 100]),
+            in_hand_max=self.random.choice([0, 0, 4]),
+        )
         # In some runs members die of poison only; then no other message may be delivered more than twice.
         self.only_poison_kills = self.random.random() < 0.2
         self._dies = not self.only_poison_kills and self.random.random() < 0.8

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from binlog.consumers.settings import Settings
 from binlog.consumers.state import Assigned, GroupState, ItemState, Outcome
 from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,
     Delivery,
     Failure,
+    Join,
     Kind,
     MessageFacts,
     Operation,
     Section,
+    Setting,
     Window,
     group_seed,
     pack_operation,
@@ -28,12 +30,12 @@ SEED = group_seed(b"g" * 16)
 class GroupOperations:
     """Applies operations to a state, each through its bytes.  now_ns: group time; the test moves it."""
 
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
     state: GroupState = field(default_factory=GroupState)
     now_ns: int = 0
 
     def __post_init__(self) -> None:
-        self.apply(NO_SEAT, (Kind.SETTINGS, self.settings))
+        self.apply(NO_SEAT, (Kind.SETTINGS, {Setting.START: 0, **self.settings.as_values()}))
 
     def apply(
         self,
@@ -59,11 +61,11 @@ class GroupOperations:
         assert parsed == operation
         return self.state.apply(parsed)
 
-    def join(self, *seats: int, **hint: Any) -> None:
+    def join(self, *seats: int, lease_ns: int = 0) -> None:
         """Let members take these seats."""
         for seat in seats:
             generation = self.state.generations.get(seat, 0) + 1
-            assert self.apply(seat, (Kind.JOIN, hint), generation=generation).counted
+            assert self.apply(seat, (Kind.JOIN, Join(lease_ns, "a test")), generation=generation).counted
 
     def produce(self, count: int, **facts: int) -> None:
         """Add messages to the known ones; with facts, if there are any."""

@@ -7,7 +7,6 @@ the group's UUID, so that no record of another group, and no other bytes, pass f
 from __future__ import annotations
 
 import enum
-import json
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -48,7 +47,7 @@ GROUP_SECTION = Layout(
     fields=(
         Field("kind", "u8", "what the section says: see the table of kinds"),
         Field("reserved", "u8", "zero", const=0),
-        Field("count", "u16", "entries, or bytes of a text"),
+        Field("count", "u16", "entries that follow; 0 in `checkpoint`, whose entry goes to the end of the record"),
     ),
 )
 GROUP_DELIVERY = Layout(
@@ -128,6 +127,80 @@ GROUP_SEAT = Layout(
         Field("generation", "u32", "its generation"),
     ),
 )
+GROUP_SETTING = Layout(
+    "group_setting",
+    "An entry of `settings`",
+    size=10,
+    fields=(
+        Field("setting", "u16", "which one: see the table of settings"),
+        Field("value", "u64", "its value"),
+    ),
+)
+GROUP_CLOCK = Layout(
+    "group_clock",
+    "The only entry of `clock`",
+    size=24,
+    fields=(
+        Field("boot", "bytes:16", "the id of the boot"),
+        Field("offset_ns", "i64", "group time minus the time since that boot"),
+    ),
+)
+GROUP_JOIN = Layout(
+    "group_join",
+    "The entry of `join`, followed by a hint at the process",
+    size=10,
+    fields=(
+        Field("lease_ns", "u64", "after this time an item returns to the group; 0 for never"),
+        Field("hint_bytes", "u16", "of the hint that follows: UTF-8, for people only"),
+    ),
+)
+GROUP_RESET = Layout(
+    "group_reset",
+    "The only entry of `reset`",
+    size=9,
+    fields=(
+        Field("to", "u64", "the sequence from which messages are delivered again"),
+        Field("keeps", "u8", "1: earlier outstanding items stay"),
+    ),
+)
+_COUNTERS = ("done", "started", "failed", "died", "expired", "dead", "gone", "void")
+CHECKPOINT_STATE = Layout(
+    "checkpoint_state",
+    "The beginning of a state",
+    size=157,
+    fields=(
+        Field("epoch", "u32", "of the group"),
+        Field("clock_ns", "u64", "group time of the last operation"),
+        Field("has_clock", "u8", "1: the next two fields are valid"),
+        Field("boot", "bytes:16", "of the clock"),
+        Field("offset_ns", "i64", "of the clock"),
+        Field("next", "u64", "the first sequence that was never assigned"),
+        Field("known_end", "u64", "the sequence after the last message that a window named"),
+        Field("has_witness", "u8", "1: the next three fields are valid"),
+        Field("end_number", "u32", "of the last window"),
+        Field("end_offset", "u64", "of the last window"),
+        Field("last_crc", "u32", "of the last window"),
+        Field("flags", "u8", "1 paused, 2 deleted, 4 the last item that was picked in turn was a new one"),
+        Field("letters", "u64", "how many items were dying so far"),
+        *(Field(name, "u64", "how many, since the group was created") for name in _COUNTERS),
+        Field("setting_count", "u16", "entries as of `settings` that follow"),
+        Field("seat_count", "u16", "members that follow"),
+        Field("generation_count", "u16", "entries as of `death` that follow: the last generation of each seat"),
+        Field("item_count", "u32", "outstanding items that follow"),
+        Field("fact_count", "u32", "messages as of a window that follow: those not assigned yet"),
+    ),
+)
+CHECKPOINT_MEMBER = Layout(
+    "checkpoint_member",
+    "A member in a checkpoint, followed by the hint",
+    size=16,
+    fields=(
+        Field("seat", "u16", "of the member"),
+        Field("generation", "u32", "of the seat"),
+        Field("lease_ns", "u64", "of its items; 0 for none"),
+        Field("hint_bytes", "u16", "of the hint that follows: UTF-8"),
+    ),
+)
 CHECKPOINT_ITEM = Layout(
     "checkpoint_item",
     "An outstanding item in a checkpoint, followed by the reason",
@@ -148,16 +221,16 @@ CHECKPOINT_ITEM = Layout(
 )
 GROUP_LAYOUTS = (
     GROUP_OPERATION, GROUP_SECTION, GROUP_DELIVERY, GROUP_SEQUENCE, GROUP_EXTENSION, GROUP_FAILURE, GROUP_WINDOW,
-    GROUP_MESSAGE, GROUP_RANGE, GROUP_SEAT, CHECKPOINT_ITEM
+    GROUP_MESSAGE, GROUP_RANGE, GROUP_SEAT, GROUP_SETTING, GROUP_CLOCK, GROUP_JOIN, GROUP_RESET, CHECKPOINT_STATE, CHECKPOINT_MEMBER, CHECKPOINT_ITEM
 )  # fmt: skip
 
 
 class Kind(enum.IntEnum):
     """The kinds of sections."""
 
-    SETTINGS = 1  # JSON: the group's settings, at its creation and at each change
-    CLOCK = 2  # JSON: the first member after a boot sets the clock
-    JOIN = 3  # JSON: a hint at the process; the member takes its seat
+    SETTINGS = 1  # the group's settings, at its creation and at each change
+    CLOCK = 2  # the first member after a boot sets the clock
+    JOIN = 3  # the member takes its seat
     LEAVE = 4  # nothing: the member gives back all that it has
     DEATH = 5  # seats whose members died
     DONE = 6  # deliveries that were acknowledged
@@ -170,9 +243,23 @@ class Kind(enum.IntEnum):
     GONE = 13  # messages that are not in the log any more
     PAUSE = 14  # nothing: no items are assigned
     RESUME = 15  # nothing: items are assigned again
-    RESET = 16  # JSON: go back, or forward, to a sequence
+    RESET = 16  # go back, or forward, to a sequence
     CHECKPOINT = 17  # the state at a mark
     DELETED = 18  # nothing: the last record of the log
+
+
+class Setting(enum.IntEnum):
+    """The settings of a group."""
+
+    START = 1  # the sequence at which the group begins; only at its creation
+    RULES = 2  # the version of the rules
+    DELIVERIES_MAX = 3  # after this many deliveries a message becomes a dead letter; 0 for no limit
+    FIRST_NS = 4  # how long a message waits after its second death; each later wait is twice as long
+    MOST_NS = 5  # the longest wait
+    ORDER = 6  # of messages with the same key: 0 none, 1 strict, 2 relaxed
+    ON_EXPIRY = 7  # a message that expired: 0 becomes a dead letter, 1 is dropped
+    OUTSTANDING_MAX = 8  # no new message is delivered while this many are outstanding
+    IN_HAND_MAX = 9  # no message is delivered while members have this many; 0 for no limit
 
 
 START_FIRST = 1
@@ -188,6 +275,11 @@ _WINDOW = struct.Struct(GROUP_WINDOW.format)
 _MESSAGE = struct.Struct(GROUP_MESSAGE.format)
 _RANGE = struct.Struct(GROUP_RANGE.format)
 _SEAT = struct.Struct(GROUP_SEAT.format)
+_SETTING = struct.Struct(GROUP_SETTING.format)
+_CLOCK = struct.Struct(GROUP_CLOCK.format)
+_JOIN = struct.Struct(GROUP_JOIN.format)
+_RESET = struct.Struct(GROUP_RESET.format)
+HINT_BYTES_MAX = 1000
 
 
 class Delivery(NamedTuple):
@@ -233,6 +325,27 @@ class Window(NamedTuple):
     end: tuple[int, int]
     last_crc: int
     messages: tuple[MessageFacts, ...] = ()
+
+
+class Clock(NamedTuple):
+    """Group time in a boot.  boot: its id.  offset_ns: group time minus the time since the boot."""
+
+    boot: bytes
+    offset_ns: int
+
+
+class Join(NamedTuple):
+    """A member that takes its seat.  lease_ns: of its items, 0 for none.  hint: about its process, for people."""
+
+    lease_ns: int = 0
+    hint: str = ""
+
+
+class Reset(NamedTuple):
+    """Delivers the messages from a sequence on again.  keeps: earlier outstanding items stay."""
+
+    to: int
+    keeps: bool = False
 
 
 Section = tuple[Kind, Any]
@@ -284,10 +397,16 @@ def parse_operation(record: bytes, seed: int) -> Operation | None:
 
 def _pack_section(kind: Kind, entries: Any) -> bytes:
     match kind:
-        case Kind.SETTINGS | Kind.CLOCK | Kind.JOIN | Kind.RESET:
-            return _counted(kind, json.dumps(entries, separators=(",", ":")).encode())
         case Kind.CHECKPOINT:
             return _SECTION.pack(kind, 0, 0) + bytes(entries)
+        case Kind.SETTINGS:
+            packed = [_SETTING.pack(*each) for each in entries.items()]
+        case Kind.CLOCK:
+            packed = [_CLOCK.pack(*entries)]
+        case Kind.JOIN:
+            packed = [_pack_join(entries)]
+        case Kind.RESET:
+            packed = [_RESET.pack(*entries)]
         case Kind.DONE:
             packed = [_DELIVERY.pack(*each) for each in entries]
         case Kind.START | Kind.BACK:
@@ -304,19 +423,19 @@ def _pack_section(kind: Kind, entries: Any) -> bytes:
             packed = [_SEAT.pack(*each) for each in entries]
         case _:
             packed = []
-    return _counted(kind, b"".join(packed), len(packed))
-
-
-def _counted(kind: Kind, data: bytes, count: int | None = None) -> bytes:
-    count = len(data) if count is None else count
-    if count > COUNT_MAX:
-        raise ValueError(f"a section has at most {COUNT_MAX} entries, not {count}")
-    return _SECTION.pack(kind, 0, count) + data
+    if len(packed) > COUNT_MAX:
+        raise ValueError(f"a section has at most {COUNT_MAX} entries, not {len(packed)}")
+    return _SECTION.pack(kind, 0, len(packed)) + b"".join(packed)
 
 
 def _pack_failure(failure: Failure) -> bytes:
     reason = failure.reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
     return _FAILURE.pack(failure.sequence, failure.delivery, failure.due_ns, len(reason)) + reason
+
+
+def _pack_join(join: Join) -> bytes:
+    hint = join.hint.encode()[:HINT_BYTES_MAX].decode(errors="ignore").encode()
+    return _JOIN.pack(join.lease_ns, len(hint)) + hint
 
 
 def _pack_window(window: Window) -> bytes:
@@ -356,20 +475,25 @@ def _parse_sections(record: bytes) -> list[Section] | None:
             if reserved:
                 return None
             sections.append((Kind(kind), _parse_entries(Kind(kind), count, source)))
-    except (struct.error, ValueError, RecursionError):
+    except (struct.error, ValueError):
         return None
     return sections
 
 
 def _parse_entries(kind: Kind, count: int, source: _Bytes) -> Any:
     match kind:
-        case Kind.SETTINGS | Kind.CLOCK | Kind.JOIN | Kind.RESET:
-            values = json.loads(source.take_bytes(count))
-            if not isinstance(values, dict):
-                raise ValueError("a section of values is a JSON object")
-            return values
         case Kind.CHECKPOINT:
             return source.take_bytes(source.left)
+        case Kind.SETTINGS:
+            return dict(source.take(_SETTING) for _ in range(count))
+        case Kind.CLOCK if count == 1:
+            return Clock(*source.take(_CLOCK))
+        case Kind.JOIN if count == 1:
+            lease_ns, size = source.take(_JOIN)
+            return Join(lease_ns, source.take_bytes(size).decode())
+        case Kind.RESET if count == 1:
+            to, keeps = source.take(_RESET)
+            return Reset(to, bool(keeps))
         case Kind.DONE:
             return [Delivery(*source.take(_DELIVERY)) for _ in range(count)]
         case Kind.START | Kind.BACK:
@@ -378,7 +502,7 @@ def _parse_entries(kind: Kind, count: int, source: _Bytes) -> Any:
             return [Extension(*source.take(_EXTENSION)) for _ in range(count)]
         case Kind.RETRY | Kind.REJECT:
             return [_parse_failure(source) for _ in range(count)]
-        case Kind.WINDOW:
+        case Kind.WINDOW if count == 1:
             first, message_count, entry_count, number, offset, crc = source.take(_WINDOW)
             if entry_count not in (0, message_count):
                 raise ValueError("a window has facts about all of its messages, or about none")
@@ -389,7 +513,7 @@ def _parse_entries(kind: Kind, count: int, source: _Bytes) -> Any:
         case Kind.DEATH:
             return [source.take(_SEAT) for _ in range(count)]
     if count:
-        raise ValueError(f"{kind.name} has no entries")
+        raise ValueError(f"{kind.name} does not have {count} entries")
     return None
 
 

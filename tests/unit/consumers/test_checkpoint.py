@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.consumers.checkpoint import pack_state, parse_state
+from binlog.consumers.settings import OnExpiry, Order, Settings
 from binlog.consumers.state import GroupState, ItemState
-from binlog.format.consumers.operation import NO_SEAT, Extension, Failure, Kind, MessageFacts, Window
+from binlog.format.consumers.operation import NO_SEAT, Extension, Failure, Kind, MessageFacts, Reset, Window
 from tests.support.group_operations import GroupOperations
 
 _SEATS = 3
@@ -28,15 +29,13 @@ _steps = st.lists(
     ),
     max_size=60,
 )  # fmt: skip
-_settings = st.fixed_dictionaries(
-    {
-        "order": st.sampled_from(["none", "strict", "relaxed"]),
-        "deliveries_max": st.integers(0, 3),
-        "outstanding_max": st.integers(1, 8),
-        "in_hand_max": st.integers(0, 4),
-        "on_expiry": st.sampled_from(["drop", "dead-letter"]),
-        "first_ns": st.just(_SECOND),
-    }
+_settings = st.builds(
+    Settings,
+    order=st.sampled_from(Order),
+    deliveries_max=st.integers(0, 3),
+    outstanding_max=st.integers(1, 8),
+    in_hand_max=st.integers(0, 4),
+    on_expiry=st.sampled_from(OnExpiry),
 )
 
 
@@ -80,7 +79,7 @@ def _step(group: GroupOperations, kind: str, seat: int, number: int, more: int) 
         case "pause" | "resume":
             return group.apply(NO_SEAT, (Kind[kind.upper()], None))
         case "reset" if number == 0:
-            return group.apply(NO_SEAT, (Kind.RESET, {"to": max(state.next - more, 0), "keep": bool(more & 1)}))
+            return group.apply(NO_SEAT, (Kind.RESET, Reset(max(state.next - more, 0), bool(more & 1))))
     return None
 
 
@@ -92,7 +91,7 @@ def _check_invariants(state: GroupState) -> None:
     assert sum(bool(each.letter) for each in in_hand) <= 1
     assert all(each.seat == NO_SEAT for each in state.items.values() if each not in in_hand)
     assert state.next <= state.known_end
-    if state.settings.order.value != "none":
+    if state.settings.order is not Order.NONE:
         keys = [each.key_hash for each in in_hand if each.key_hash]
         assert len(keys) == len(set(keys))
         free = [each for each in state.items.values() if each.state is ItemState.BLOCKED]
@@ -102,9 +101,7 @@ def _check_invariants(state: GroupState) -> None:
 
 
 @given(_settings, _steps)
-def test_a_state_and_its_checkpoint_behave_alike(
-    settings: dict[str, Any], steps: list[tuple[str, int, int, int]]
-) -> None:
+def test_a_state_and_its_checkpoint_behave_alike(settings: Settings, steps: list[tuple[str, int, int, int]]) -> None:
     group = GroupOperations(settings)
     for step in steps:
         data = pack_state(group.state)
@@ -117,5 +114,5 @@ def test_a_state_and_its_checkpoint_behave_alike(
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_no_checkpoint(data: bytes) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - of json, of codecs, or our own
+    with pytest.raises(ValueError):  # noqa: PT011 - of codecs, or our own
         parse_state(data)

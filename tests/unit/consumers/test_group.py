@@ -154,7 +154,7 @@ def test_threads_of_one_member_share_its_items(log: Path) -> None:
             return found
 
         results = [pool.submit(consume) for _ in range(4)]
-        assert sorted(sum((each.result() for each in results), [])) == [b"0", b"1", b"2", b"3", b"4"]
+        assert sorted(data for each in results for data in each.result()) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_closing_ends_the_wait_of_another_thread(log: Path) -> None:

@@ -11,13 +11,14 @@ from binlog.consumers import group_log
 from binlog.consumers.checkpoint import pack_state
 from binlog.consumers.clock import GroupClock
 from binlog.consumers.group_log import GroupLog
-from binlog.format.consumers.operation import Kind, Window
+from binlog.consumers.settings import Settings
+from binlog.format.consumers.operation import Kind, Setting, Window
 
 
 def _open(path: Path) -> GroupLog:
     path.mkdir(exist_ok=True)
     log = GroupLog.open(str(path), GroupClock())
-    log.set_up({"name": "group"})
+    log.set_up(Settings(), 0)
     return log
 
 
@@ -28,8 +29,8 @@ def _name_messages(log: GroupLog, count: int) -> None:
 
 def test_two_processes_that_create_a_group_make_one(tmp_path: Path) -> None:
     one, two = GroupLog.open(str(tmp_path), GroupClock()), GroupLog.open(str(tmp_path), GroupClock())
-    one.set_up({"deliveries_max": 3})
-    two.submit([(Kind.SETTINGS, {"deliveries_max": 5, "create": True})], anonymous=True)
+    one.set_up(Settings(deliveries_max=3), 0)
+    two.submit([(Kind.SETTINGS, {Setting.START: 7, Setting.DELIVERIES_MAX: 5})], anonymous=True)
     one.catch_up()
     assert one.state.settings.deliveries_max == two.state.settings.deliveries_max == 3
     one.close()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from binlog.consumers.settings import OnExpiry, Order, Settings
 from binlog.consumers.state import EXPIRED, WORKER_DIED, ItemState
-from binlog.format.consumers.operation import NO_SEAT, Delivery, Extension, Failure, Kind, Window
+from binlog.format.consumers.operation import NO_SEAT, Delivery, Extension, Failure, Join, Kind, Reset, Window
 from tests.support.group_operations import GroupOperations
 
 SECOND = 1_000_000_000
@@ -19,9 +20,9 @@ def test_1_an_operation_of_a_dead_member_or_of_another_epoch_changes_nothing() -
     group.kill(0)
     assert not group.apply(0, (Kind.DONE, [Delivery(0, 1)])).counted
     assert not group.apply(1, (Kind.DONE, [Delivery(0, 1)]), epoch=7).counted
-    assert not group.apply(0, (Kind.JOIN, {}), generation=1).counted  # the next generation is 2
-    assert group.apply(0, (Kind.JOIN, {}), generation=2).counted
-    assert not group.apply(0, (Kind.JOIN, {}), generation=3).counted  # the seat is taken
+    assert not group.apply(0, (Kind.JOIN, Join()), generation=1).counted  # the next generation is 2
+    assert group.apply(0, (Kind.JOIN, Join()), generation=2).counted
+    assert not group.apply(0, (Kind.JOIN, Join()), generation=3).counted  # the seat is taken
     assert group.state.counters.void == 4
     assert group.state_of(0) is ItemState.READY
 
@@ -85,7 +86,7 @@ def test_4_only_the_member_that_has_an_item_starts_it() -> None:
 
 @pytest.mark.parametrize("how", ["retry", "death"])
 def test_5_an_item_dies_after_its_last_delivery(how: str) -> None:
-    group = GroupOperations({"deliveries_max": 2, "first_ns": 0})
+    group = GroupOperations(Settings(deliveries_max=2, first_ns=0))
     group.join(0, 1)
     group.produce(1)
     for generation in (1, 2):
@@ -139,7 +140,7 @@ def test_6_items_that_a_member_had_started_together_come_back_alone() -> None:
 
 
 def test_6_from_its_second_death_on_an_item_waits() -> None:
-    group = GroupOperations({"first_ns": SECOND})
+    group = GroupOperations(Settings(first_ns=SECOND))
     group.join(0)
     group.produce(1)
     for deaths, wait_ns in ((1, 0), (2, SECOND), (3, 2 * SECOND)):
@@ -180,7 +181,7 @@ def test_7_returned_and_new_items_are_taken_in_turn() -> None:
 
 
 def test_7_nothing_is_assigned_while_the_group_is_paused_or_at_its_limit() -> None:
-    group = GroupOperations({"in_hand_max": 2})
+    group = GroupOperations(Settings(in_hand_max=2))
     group.join(0)
     group.produce(10)
     group.apply(NO_SEAT, (Kind.PAUSE, None))
@@ -191,7 +192,7 @@ def test_7_nothing_is_assigned_while_the_group_is_paused_or_at_its_limit() -> No
 
 
 def test_8_an_item_waits_for_the_earlier_ones_with_its_key() -> None:
-    group = GroupOperations({"order": "strict"})
+    group = GroupOperations(Settings(order=Order.STRICT))
     group.join(0, 1)
     group.produce_keys(7, 7, 8, 7, 0)
     assert group.take(0) == [0]
@@ -209,7 +210,7 @@ def test_8_an_item_waits_for_the_earlier_ones_with_its_key() -> None:
 
 
 def test_8_in_relaxed_order_a_waiting_item_lets_later_ones_pass() -> None:
-    group = GroupOperations({"order": "relaxed"})
+    group = GroupOperations(Settings(order=Order.RELAXED))
     group.join(0, 1)
     group.produce_keys(7, 7, 7)
     assert group.take(0) == [0]
@@ -222,7 +223,7 @@ def test_8_in_relaxed_order_a_waiting_item_lets_later_ones_pass() -> None:
 
 
 def test_8_a_dying_item_keeps_its_place() -> None:
-    group = GroupOperations({"order": "strict", "deliveries_max": 1})
+    group = GroupOperations(Settings(order=Order.STRICT, deliveries_max=1))
     group.join(0, 1)
     group.produce_keys(7, 7)
     group.take(0)
@@ -235,7 +236,7 @@ def test_8_a_dying_item_keeps_its_place() -> None:
 
 
 def test_9_new_items_stop_at_the_limit_and_returned_ones_do_not() -> None:
-    group = GroupOperations({"outstanding_max": 2})
+    group = GroupOperations(Settings(outstanding_max=2))
     group.join(0)
     group.produce(10)
     assert group.take(0, 2) == [0, 1]
@@ -279,7 +280,7 @@ def test_10_a_message_whose_due_time_has_passed_is_new() -> None:
 
 @pytest.mark.parametrize("drops", [False, True])
 def test_10_an_expired_message_dies_or_is_dropped(drops: bool) -> None:
-    group = GroupOperations({"on_expiry": "drop" if drops else "dead-letter"})
+    group = GroupOperations(Settings(on_expiry=OnExpiry.DROP if drops else OnExpiry.DEAD_LETTER))
     group.join(0)
     group.produce(1, expiry_ns=SECOND)
     group.produce(1)
@@ -305,7 +306,7 @@ def test_11_messages_that_are_gone_are_done_and_counted() -> None:
 
 
 def test_12_dying_items_are_assigned_one_at_a_time_in_their_order() -> None:
-    group = GroupOperations({"deliveries_max": 1})
+    group = GroupOperations(Settings(deliveries_max=1))
     group.join(0, 1)
     group.produce(4)
     assert group.take(0, 2) == [0, 1]
@@ -328,7 +329,7 @@ def test_13_a_reset_raises_the_epoch(keep: bool) -> None:
     group.produce(6)
     assert group.take(0, 4) == [0, 1, 2, 3]
     old = group.last(0)
-    group.apply(NO_SEAT, (Kind.RESET, {"to": 2, "keep": keep}))
+    group.apply(NO_SEAT, (Kind.RESET, Reset(2, keep)))
     assert group.state.epoch == 1
     assert not group.apply(0, (Kind.DONE, [old]), epoch=0).counted
     group.produce(4)
@@ -338,4 +339,4 @@ def test_13_a_reset_raises_the_epoch(keep: bool) -> None:
 def test_a_deleted_group_takes_nothing() -> None:
     group = GroupOperations()
     group.apply(NO_SEAT, (Kind.DELETED, None))
-    assert not group.apply(0, (Kind.JOIN, {})).counted
+    assert not group.apply(0, (Kind.JOIN, Join())).counted

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 
 from binlog.format.consumers.operation import (
     REASON_BYTES_MAX,
+    Clock,
     Delivery,
     Extension,
     Failure,
+    Join,
     Kind,
     MessageFacts,
     Operation,
+    Reset,
     Window,
     group_seed,
     pack_operation,
@@ -26,7 +29,6 @@ _SEED = group_seed(b"0123456789abcdef")
 _u16, _u32, _u64 = (st.integers(0, (1 << bits) - 1) for bits in (16, 32, 64))
 _facts = st.builds(MessageFacts, _u64, _u64, _u64)
 _reasons = st.text(max_size=REASON_BYTES_MAX // 4)
-_json = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5) | st.booleans(), max_size=3)
 
 
 @st.composite
@@ -37,7 +39,10 @@ def _windows(draw: st.DrawFn) -> Window:
 
 
 _entries: dict[Kind, st.SearchStrategy[Any]] = {
-    **dict.fromkeys((Kind.SETTINGS, Kind.CLOCK, Kind.JOIN, Kind.RESET), _json),
+    Kind.SETTINGS: st.dictionaries(_u16, _u64, max_size=3),
+    Kind.CLOCK: st.builds(Clock, st.binary(min_size=16, max_size=16), st.integers(-(1 << 63), (1 << 63) - 1)),
+    Kind.JOIN: st.builds(Join, _u64, st.text(max_size=20)),
+    Kind.RESET: st.builds(Reset, _u64, st.booleans()),
     **dict.fromkeys((Kind.LEAVE, Kind.PAUSE, Kind.RESUME, Kind.DELETED), st.none()),
     Kind.DEATH: st.lists(st.tuples(_u16, _u32), max_size=3),
     Kind.DONE: st.lists(st.builds(Delivery, _u64, _u32), max_size=3),
