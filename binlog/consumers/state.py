@@ -36,6 +36,7 @@ from binlog.consumers.settings import OnExpiry, Order, Settings
 from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,
+    WINDOW_MESSAGES_MAX,
     Clock,
     Delivery,
     Extension,
@@ -52,6 +53,8 @@ WORKER_DIED = "worker died"
 EXPIRED = "expired"
 DAMAGED = "damaged"
 _NO_FACTS = MessageFacts()
+_FIXED = frozenset((Setting.RULES, Setting.ORDER))
+_NUMBER_MAX = (1 << 64) - 1
 
 
 class ItemState(enum.IntEnum):
@@ -135,6 +138,11 @@ class Counters:
     void: int = 0
 
 
+def _is_at_work(item: Item) -> bool:
+    """Whether a member has the item, and not in order to make it a dead letter."""
+    return item.seat != NO_SEAT and not item.letter
+
+
 class _Ready:
     """Sequences, of which the smallest comes out first."""
 
@@ -181,7 +189,7 @@ class GroupState:
         self.letters = 0
         self.counters = Counters()
         self._took_new = False
-        self._facts: deque[MessageFacts] = deque()  # of next..known_end, if windows have facts
+        self._facts: deque[MessageFacts] = deque()  # of the last messages before `known_end`
         self._ready = _Ready()
         self._suspects = _Ready()
         self._timed: list[tuple[int, int]] = []
@@ -222,7 +230,7 @@ class GroupState:
         self._took_new = took_new
         self._facts.extend(facts)
         # Items that members have are the first ones with their keys.
-        for item in sorted(items, key=lambda each: (each.seat == NO_SEAT, each.sequence)):
+        for item in sorted(items, key=lambda each: (not _is_at_work(each), each.sequence)):
             if item.seat != NO_SEAT:
                 self.seats[item.seat].held.add(item.sequence)
                 self._in_hand += 1
@@ -258,7 +266,7 @@ class GroupState:
         if not self.is_created:
             return Kind.SETTINGS in kinds
         if operation.seat == NO_SEAT:
-            return not operation.want
+            return not operation.want and Kind.JOIN not in kinds
         seat = self.seats.get(operation.seat)
         if Kind.JOIN in kinds:
             return seat is None and operation.generation == self.generations.get(operation.seat, 0) + 1
@@ -286,7 +294,8 @@ class GroupState:
                 self.generations[operation.seat] = operation.generation
                 self.membership += 1
             case Kind.LEAVE:
-                self._remove_seat(operation.seat, died=False)
+                if operation.seat in self.seats:
+                    self._remove_seat(operation.seat, died=False)
             case Kind.DEATH:
                 for seat, generation in entries:
                     if seat in self.seats and self.seats[seat].generation == generation:
@@ -312,6 +321,8 @@ class GroupState:
         start = values.get(Setting.START)
         if self.is_created and start is not None:
             return  # of two processes that create the group, one does
+        if self.is_created:  # the order is in the queues by key
+            values = {number: value for number, value in values.items() if number not in _FIXED}
         self.settings = self.settings.changed(values)
         if not self.is_created:
             self.is_created = True
@@ -321,18 +332,23 @@ class GroupState:
 
     def _apply_window(self, window: Window) -> None:
         """Rule 10."""
-        skipped = self.known_end - window.first
-        if not 0 <= skipped < window.message_count:
+        skipped, end = self.known_end - window.first, window.first + window.message_count
+        if not 0 <= skipped < window.message_count <= WINDOW_MESSAGES_MAX or end > _NUMBER_MAX:
             return
-        for index in range(skipped, len(window.messages)):
-            facts, sequence = window.messages[index], window.first + index
-            if facts.due_ns > self.clock_ns:
-                self._add(Item(sequence, ItemState.DELAYED, facts.key_hash, facts.expiry_ns, facts.due_ns))
-                self._facts.append(facts)
-            else:
-                self._facts.append(facts._replace(due_ns=0))
-        self.known_end = window.first + window.message_count
+        if window.messages:
+            for index in range(skipped, window.message_count):
+                self._take_facts(window.first + index, window.messages[index])
+        elif self._facts:
+            self._facts.extend([_NO_FACTS] * (window.message_count - skipped))
+        self.known_end = end
         self.witness = (window.end, window.last_crc)
+
+    def _take_facts(self, sequence: int, facts: MessageFacts) -> None:
+        if facts.due_ns > self.clock_ns:
+            self._add(Item(sequence, ItemState.DELAYED, facts.key_hash, facts.expiry_ns, facts.due_ns))
+            self._facts.append(facts)
+        else:
+            self._facts.append(facts._replace(due_ns=0))
 
     def _apply_gone(self, first: int, end: int) -> None:
         """Rule 11."""
@@ -344,7 +360,7 @@ class GroupState:
             self._skip_new(end)
 
     def _skip_new(self, end: int) -> None:
-        for _ in range(min(end - self.next, len(self._facts))):
+        while self._facts and self.known_end - len(self._facts) < end:
             self._facts.popleft()
         self.next = end
         self.known_end = max(self.known_end, end)
@@ -390,7 +406,7 @@ class GroupState:
         item.delivery += 1
         self.counters.started += 1
         if lease := self.seats[seat].lease_ns:
-            self._set_deadline(item, self.clock_ns + lease)
+            self._set_deadline(item, min(self.clock_ns + lease, _NUMBER_MAX))
         return item.delivery
 
     def _set_deadline(self, item: Item, deadline_ns: int) -> None:
@@ -453,18 +469,20 @@ class GroupState:
         wait_ns = 0
         if item.deaths > 1:
             wait_ns = min(self.settings.first_ns << min(item.deaths - 2, 62), self.settings.most_ns)
-        self._return(item, self.clock_ns + wait_ns)
+        self._return(item, min(self.clock_ns + wait_ns, _NUMBER_MAX))
 
     def _return(self, item: Item, due_ns: int = 0) -> None:
         """Take an item from its member; a member may get it from a time on."""
         self._detach(item)
-        if due_ns > self.clock_ns:
-            item.state, item.due_ns = ItemState.DELAYED, due_ns
-            heapq.heappush(self._timed, (due_ns, item.sequence))
-            if item.key_hash and self.settings.order is Order.RELAXED:
-                self._leave_key(item)
-        else:
+        if due_ns <= self.clock_ns:
             self._make_ready(item)
+            return
+        item.state, item.due_ns = ItemState.DELAYED, due_ns
+        heapq.heappush(self._timed, (due_ns, item.sequence))
+        if self.settings.order is Order.RELAXED:
+            self._leave_key(item)
+        else:
+            self._queue_by_key(item)
 
     def _let_die(self, item: Item, reason: str) -> None:
         """Rules 5 and 12."""
@@ -472,6 +490,7 @@ class GroupState:
         self.letters += 1
         item.letter, item.reason, item.state, item.due_ns = self.letters, reason, ItemState.READY, 0
         heapq.heappush(self._dying, (item.letter, item.sequence))
+        self._queue_by_key(item)
 
     # --- the items, and queues that follow from them
 
@@ -479,15 +498,15 @@ class GroupState:
         self.items[item.sequence] = item
         if item.state is ItemState.DELAYED:
             heapq.heappush(self._timed, (item.due_ns, item.sequence))
-            if item.key_hash and self.settings.order is Order.STRICT:
-                self._join_key(item)
-            return
-        if item.key_hash and self.settings.order is not Order.NONE:
-            self._join_key(item)
-        if item.letter:
+            if self.settings.order is Order.STRICT:
+                self._queue_by_key(item)
+        elif item.letter and item.state is ItemState.READY:
             heapq.heappush(self._dying, (item.letter, item.sequence))
+            self._queue_by_key(item)
         elif item.state is ItemState.READY:
             self._make_ready(item)
+        else:
+            self._queue_by_key(item)
 
     def _remove(self, item: Item) -> None:
         self._detach(item)
@@ -506,42 +525,55 @@ class GroupState:
             self._letters_in_hand -= bool(item.letter)
 
     def _make_ready(self, item: Item) -> None:
+        """Let a member get the item, as soon as it is the first one with its key."""
         item.due_ns = 0
-        if item.letter:
-            item.state = ItemState.READY
-            heapq.heappush(self._dying, (item.letter, item.sequence))
-            return
-        if item.key_hash and self.settings.order is not Order.NONE and not self._join_key(item):
-            item.state = ItemState.BLOCKED
-            return
         item.state = ItemState.READY
-        (self._suspects if item.is_suspect else self._ready).add(item.sequence)
+        is_first = self._queue_by_key(item)
+        if item.letter:
+            heapq.heappush(self._dying, (item.letter, item.sequence))
+        elif is_first:
+            (self._suspects if item.is_suspect else self._ready).add(item.sequence)
+        else:
+            item.state = ItemState.BLOCKED
 
-    def _join_key(self, item: Item) -> bool:
-        """Rule 8.  Return whether the item is the first one with its key."""
+    def _queue_by_key(self, item: Item) -> bool:
+        """Rule 8.  Put the item at its place among those with its key; return whether it is the first one.
+
+        The order is by sequence, but the item that a member has is the first one.
+        """
+        if not item.key_hash or self.settings.order is Order.NONE:
+            return True
         queue = self._keys.setdefault(item.key_hash, [])
-        if item.sequence not in queue:
-            # Nothing passes an item that a member has.
-            start = 1 if queue and self.items[queue[0]].seat != NO_SEAT else 0
-            insort(queue, item.sequence, lo=start)
-        self._block_later(queue)
+        if item.sequence in queue:
+            queue.remove(item.sequence)
+        is_first_in_hand = bool(queue) and _is_at_work(self.items[queue[0]])
+        insort(queue, item.sequence, lo=int(is_first_in_hand))
+        for sequence in queue[1:2]:
+            self._block(self.items[sequence])
+        if queue[0] != item.sequence:
+            self._unblock(self.items[queue[0]])
         return queue[0] == item.sequence
 
-    def _block_later(self, queue: list[int]) -> None:
-        if len(queue) > 1 and (second := self.items.get(queue[1])) is not None and second.state is ItemState.READY:
-            second.state = ItemState.BLOCKED
-            self._ready.discard(second.sequence)
-            self._suspects.discard(second.sequence)
+    def _block(self, item: Item) -> None:
+        if item.state is ItemState.READY and not item.letter:
+            item.state = ItemState.BLOCKED
+            self._ready.discard(item.sequence)
+            self._suspects.discard(item.sequence)
+
+    def _unblock(self, item: Item) -> None:
+        if item.state is ItemState.BLOCKED:
+            item.state = ItemState.READY
+            (self._suspects if item.is_suspect else self._ready).add(item.sequence)
 
     def _leave_key(self, item: Item) -> None:
         queue = self._keys.get(item.key_hash) if item.key_hash else None
         if queue is None or item.sequence not in queue:
             return
         queue.remove(item.sequence)
-        if not queue:
+        if queue:
+            self._unblock(self.items[queue[0]])
+        else:
             del self._keys[item.key_hash]
-        elif self.items[queue[0]].state is ItemState.BLOCKED:
-            self._make_ready(self.items[queue[0]])
 
     def _is_timed(self, due_ns: int, sequence: int) -> bool:
         item = self.items.get(sequence)
@@ -622,12 +654,13 @@ class GroupState:
         while self.next < self.known_end and self._may_take_new():
             sequence = self.next
             self.next += 1
-            facts = self._facts.popleft() if self._facts else _NO_FACTS
+            has_facts = sequence >= self.known_end - len(self._facts)
+            facts = self._facts.popleft() if has_facts else _NO_FACTS
             if facts.due_ns:  # it became an item when its window came
                 continue
             item = Item(sequence, ItemState.READY, facts.key_hash, facts.expiry_ns)
             self.items[sequence] = item
-            if item.key_hash and self.settings.order is not Order.NONE and not self._join_key(item):
+            if not self._queue_by_key(item):
                 item.state = ItemState.BLOCKED
             elif not self._expire(item):
                 return item

@@ -22,6 +22,7 @@ SEATS_MAX = 256
 REASON_BYTES_MAX = 200
 WANT_MAX = 0xFFFF
 COUNT_MAX = 0xFFFF
+WINDOW_MESSAGES_MAX = 0xFFFF
 
 GROUP_OPERATION = Layout(
     "group_operation",
@@ -221,7 +222,8 @@ CHECKPOINT_ITEM = Layout(
 )
 GROUP_LAYOUTS = (
     GROUP_OPERATION, GROUP_SECTION, GROUP_DELIVERY, GROUP_SEQUENCE, GROUP_EXTENSION, GROUP_FAILURE, GROUP_WINDOW,
-    GROUP_MESSAGE, GROUP_RANGE, GROUP_SEAT, GROUP_SETTING, GROUP_CLOCK, GROUP_JOIN, GROUP_RESET, CHECKPOINT_STATE, CHECKPOINT_MEMBER, CHECKPOINT_ITEM
+    GROUP_MESSAGE, GROUP_RANGE, GROUP_SEAT, GROUP_SETTING, GROUP_CLOCK, GROUP_JOIN, GROUP_RESET,
+    CHECKPOINT_STATE, CHECKPOINT_MEMBER, CHECKPOINT_ITEM,
 )  # fmt: skip
 
 
@@ -387,7 +389,7 @@ def parse_operation(record: bytes, seed: int) -> Operation | None:
     magic, version, flags, seat, want, generation, number, time_ns, epoch, crc = _OPERATION.unpack_from(record)
     if magic != MAGIC or crc != crc32c(record[_OPERATION.size :], crc32c(record[: _OPERATION.size - 4], seed)):
         return None
-    if version != VERSION:
+    if version != VERSION or (seat >= SEATS_MAX and seat != NO_SEAT):
         return None
     sections = _parse_sections(record)
     if sections is None:

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.format.consumers.operation import (
+    NO_SEAT,
     REASON_BYTES_MAX,
+    SEATS_MAX,
     Clock,
     Delivery,
     Extension,
@@ -63,7 +65,8 @@ def _operations(draw: st.DrawFn) -> Operation:
     sections.sort(key=lambda section: section[0] is Kind.CHECKPOINT)
     while [kind for kind, _ in sections].count(Kind.CHECKPOINT) > 1:
         sections.pop()
-    head = [draw(each) for each in (_u16, _u32, _u32, _u64, _u32, _u16, st.integers(0, 255))]
+    seats = st.integers(0, SEATS_MAX - 1) | st.just(NO_SEAT)
+    head = [draw(each) for each in (seats, _u32, _u32, _u64, _u32, _u16, st.integers(0, 255))]
     return Operation(*head, sections)
 
 
