@@ -11,8 +11,9 @@ with a test:
  4. A delivery is counted when the item is started, and only the member that has the item starts it.
  5. An item that failed, or whose member died, in its last allowed delivery is dying: a member makes it a dead letter.
  6. A death returns the member's items.  Each one that it had started may have killed it: those are suspects.
- 7. A member that asks for items gets at most its share of those available.  Suspects come first, each alone, then
-    returned and new items in turn, oldest first.
+ 7. A member that asks for items gets at most its share of those available.  Suspects come first: while there are any,
+    a member that has items gets no more, and one that has none gets a suspect, alone.  Then come returned and new items
+    in turn, oldest first.
  8. In an ordered group an item waits until all earlier outstanding items with its key are done.
  9. New items are assigned only while fewer than `outstanding_max` are outstanding; returned ones always.
 10. A window counts from the end of the known messages on.  A message with a later due time waits for it; one that has
@@ -624,8 +625,9 @@ class GroupState:
         if (sequence := self._assignable_letter()) is not None:
             heapq.heappop(self._dying)
             return self.items[sequence]
-        if self._suspects and is_alone:
-            return self.items[self._suspects.pop()]
+        if self._suspects:
+            # A member that has items gets no more until it is alone: otherwise suspects could wait for ever.
+            return self.items[self._suspects.pop()] if is_alone else None
         self._took_new = not self._took_new
         if self._took_new:
             return self._pick_new() or self._pick_ready()

@@ -139,6 +139,22 @@ def test_6_items_that_a_member_had_started_together_come_back_alone() -> None:
     assert group.take(1, 5) == [2]
 
 
+def test_7_a_suspect_does_not_wait_for_ever() -> None:
+    group = GroupOperations()
+    group.join(0, 1)
+    group.produce(100)
+    assert group.take(0) == [0]
+    assert group.take(1, 2) == [1, 2]
+    group.kill(0)
+    assert group.take(1) == []  # it has items, and the suspect must be alone
+    group.ack(1, 1)
+    group.apply(1, (Kind.BACK, [2]))
+    assert group.take(1, 2) == [0]
+    assert group.take(1, 2) == []
+    group.ack(1, 0)
+    assert len(group.take(1, 2)) == 2
+
+
 def test_6_from_its_second_death_on_an_item_waits() -> None:
     group = GroupOperations(Settings(first_ns=SECOND))
     group.join(0)
