@@ -432,7 +432,7 @@ class GroupState:
 
     def _give_back(self, sequence: int, seat: int) -> None:
         item = self.items.get(sequence)
-        if item is not None and item.seat == seat:
+        if item is not None and item.seat == seat != NO_SEAT:
             item.delivery -= item.state is ItemState.STARTED
             self._return(item)
 

@@ -29,7 +29,17 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+extern PyType_Spec group_state_spec;
+
+static int add_types(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&group_state_spec);
+    int result = type ? PyModule_AddObjectRef(module, "GroupState", type) : -1;
+    Py_XDECREF(type);
+    return result;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_types}, {0, NULL}};
 
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,

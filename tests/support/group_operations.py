@@ -57,6 +57,10 @@ class GroupOperations:
             flags,
             list(sections),
         )
+        return self.applied(operation)
+
+    def applied(self, operation: Operation) -> Outcome:
+        """Apply an operation, through its bytes."""
         parsed = parse_operation(pack_operation(operation, SEED), SEED)
         assert parsed == operation
         return self.state.apply(parsed)

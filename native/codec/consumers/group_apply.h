@@ -1,0 +1,30 @@
+/* Operations of a group, and their effect on its state; called with the interpreter's lock. */
+#ifndef BINLOG_GROUP_APPLY_H
+#define BINLOG_GROUP_APPLY_H
+
+#include <Python.h>
+
+#include "group_state.h"
+
+/* A parsed operation.  first, end: of its sections.  checkpoint: its entry, which goes to the end, or NULL. */
+struct operation {
+    uint8_t flags;
+    uint16_t seat, want;
+    uint32_t generation, number, epoch;
+    uint64_t time_ns;
+    const uint8_t *first, *end, *checkpoint;
+};
+
+/* What an operation did.  Lists: of (sequence, delivery, is_started, letter), and twice of (sequence, delivery). */
+struct outcome {
+    int counted;
+    PyObject *assigned, *started, *refused;
+};
+
+/* 1 if the record is an operation of the group whose seed this is, otherwise 0. */
+int group_parse(const uint8_t *record, size_t bytes, uint32_t seed, struct operation *operation);
+
+/* 0, or -1 with an exception set; then the state is not to be used any more. */
+int group_apply(struct group_state *state, const struct operation *operation, struct outcome *outcome);
+
+#endif
