@@ -51,7 +51,8 @@ class GroupClock:
 
     def is_set(self, state: GroupState) -> bool:
         """Return whether the group's clock was set in this boot."""
-        return state.clock is not None and state.clock.boot == self.boot
+        clock = state.clock
+        return clock is not None and clock.boot == self.boot
 
     def for_this_boot(self, state: GroupState) -> Clock:
         """Return the clock to set: group time continues, or jumps to the wall clock if that is later."""
@@ -59,6 +60,7 @@ class GroupClock:
 
     def now_ns(self, state: GroupState) -> int:
         """Return the group time now; that of the last operation if the clock is not set in this boot."""
-        if state.clock is None or state.clock.boot != self.boot:
+        clock = state.clock
+        if clock is None or clock.boot != self.boot:
             return state.clock_ns
-        return max(self.since_boot_ns() + state.clock.offset_ns, state.clock_ns)
+        return max(self.since_boot_ns() + clock.offset_ns, state.clock_ns)

@@ -58,6 +58,11 @@ class GroupLog:
         """The group's state, as far as this process has applied it."""
         return self._reader.state
 
+    @property
+    def uuid(self) -> bytes:
+        """The UUID of the group's log."""
+        return self._reader.uuid
+
     def submit(
         self,
         sections: Sequence[Section],
@@ -100,9 +105,9 @@ class GroupLog:
             self._apply_all()
 
     def _apply_all(self) -> None:
-        for ref, operation, outcome in self._reader.advance():
-            if operation.seat in (self.seat, NO_SEAT):
-                self._outcomes[ref] = outcome
+        for ref, applied in self._reader.advance():
+            if applied.seat in (self.seat, NO_SEAT):
+                self._outcomes[ref] = applied.outcome
                 if len(self._outcomes) > _OUTCOMES_MAX:
                     # Of a call that ended with an exception, or of another process without a seat.
                     del self._outcomes[min(self._outcomes)]

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from binlog.consumers.clock import GroupClock
@@ -17,7 +17,7 @@ from binlog.consumers.seats import SeatFolder, TakenSeat
 from binlog.consumers.state import DAMAGED, Assigned, GroupState, ItemState, Outcome
 from binlog.consumers.waiting import Waiting
 from binlog.errors import ClosedError, CorruptError, GoneError
-from binlog.format.consumers.operation import START_FIRST, Delivery, Failure, Join, Kind, Section
+from binlog.format.consumers.operation import NO_SEAT, START_FIRST, Delivery, Failure, Join, Kind, Section
 from binlog.log.maintain.file_repair import FILLER
 from binlog.storage.mode import Mode
 
@@ -102,7 +102,7 @@ class Member:
         try:
             # A member with our seat is dead, because we have its lock.
             self.record_deaths(self._dead_seats(but=-1, ours=seat.number))
-            log.seat, log.generation = seat.number, log.state.generations.get(seat.number, 0) + 1
+            log.seat, log.generation = seat.number, log.state.last_generation(seat.number) + 1
             log.submit([(Kind.JOIN, Join(self._lease_ns, self._hint))])
         except BaseException:
             seat.close()
@@ -112,20 +112,21 @@ class Member:
     def _dead_seats(self, *, but: int, ours: int = -1) -> list[tuple[int, int]]:
         return [
             (number, seat.generation)
-            for number, seat in list(self.state.seats.items())
+            for number, seat in self.state.seats.items()
             if number != but and (number == ours or self._seats.is_free(number))
         ]
 
     def others(self) -> dict[int, int]:
         """Return the generation of each living seat but ours."""
         self.log.catch_up()
-        return {number: seat.generation for number, seat in list(self.state.seats.items()) if number != self.log.seat}
+        return {number: seat.generation for number, seat in self.state.seats.items() if number != self.log.seat}
 
     def record_deaths(self, dead: Sequence[tuple[int, int]]) -> None:
         """Record that the members of these seats and generations died, and wake idle members for their items."""
         if dead:
             self.log.submit([(Kind.DEATH, list(dead))], anonymous=True)
-            self._wake_others()
+            # The watcher's thread calls this: the threads of this member may be idle too.
+            self._waiting.wake_for_items(self.state, but=NO_SEAT)
 
     def wake(self) -> None:
         """Wake the threads that wait for an item, so that they find that the member is closing."""
@@ -136,7 +137,7 @@ class Member:
         if not self.state.is_deleted:
             self.log.submit([(Kind.LEAVE, None)])
             self._wake_others()
-            self._waiting.hand_over(self.state, self.log.seat)
+            self._waiting.hand_over(self.log.seat)
         self.seat.close()
 
     # --- items
@@ -158,7 +159,7 @@ class Member:
                 with self._mutex:
                     self._prefetched.extend(items[1:])
                 first = items[0] if items[0].is_started else self._start(items[0])
-                self._waiting.hand_over(self.state, self.log.seat)
+                self._waiting.hand_over(self.log.seat)
                 if first is not None and (held := self._hand_out(first)) is not None:
                     return held
             elif not is_progress and not self._wait(None if deadline is None else deadline - time.monotonic()):
@@ -218,8 +219,10 @@ class Member:
             self._is_uncertain = False
             seat = self.state.seats.get(self.log.seat)
             known = {each.sequence for each in (*self._started, *self._prefetched)} | self._handed
-            for sequence in sorted(seat.held - known) if seat is not None else ():
-                item = self.state.items[sequence]
+            for sequence in seat.held if seat is not None else ():
+                item = self.state.find(sequence)
+                if item is None or sequence in known:
+                    continue
                 is_started = item.state is ItemState.STARTED
                 found = Assigned(sequence, item.delivery, is_started, item.letter)
                 (self._started if is_started or item.letter else self._prefetched).append(found)
@@ -256,7 +259,9 @@ class Member:
             # Otherwise a power cut could give the numbers of these dead letters to other items.
             self.log.sync()
         for letter in letters:
-            item = replace(self.state.items[letter.sequence])
+            item = self.state.find(letter.sequence)
+            if item is None:
+                continue
             try:
                 record: StoredRecord | None = self._source.read(letter.sequence)
             except (CorruptError, GoneError):
@@ -312,7 +317,7 @@ class Member:
             self._handed.clear()
         seat = self.state.seats.get(self.log.seat)
         if seat is None or seat.generation != self.log.generation:
-            self.log.generation = self.state.generations.get(self.log.seat, 0) + 1
+            self.log.generation = self.state.last_generation(self.log.seat) + 1
             self.log.submit([(Kind.JOIN, Join(self._lease_ns, self._hint))])
         deliveries = [entry for kind, entries in sections if kind in _OF_DELIVERIES for entry in entries]
         return Outcome(False, [], [], [Delivery(each[0], each[1]) for each in deliveries])
@@ -320,7 +325,7 @@ class Member:
     # --- waiting
 
     def _wake_others(self) -> None:
-        self._waiting.wake_for_items(self.state, self.log.seat)
+        self._waiting.wake_for_items(self.state, but=self.log.seat)
 
     def _wait(self, timeout: float | None) -> bool:
         """Wait until an item may be available; False after `timeout` seconds."""

@@ -73,17 +73,18 @@ def stat_group(path: str | os.PathLike[str], name: str) -> GroupStat:
     if not state.is_created:
         raise NotFoundError(f"{folder}: the group was not created completely")
     end = stat(path).end_sequence
-    states = Counter(item.state for item in state.items.values() if not item.letter)
+    items = state.items()
+    states = Counter(item.state for item in items if not item.letter)
     return GroupStat(
         name=name,
         floor=state.floor,
         next=state.next,
-        lag=None if end is None else end - state.next + sum(1 for each in state.items if each < state.next),
+        lag=None if end is None else end - state.next + sum(1 for each in items if each.sequence < state.next),
         ready=states[ItemState.READY],
         delayed=states[ItemState.DELAYED],
         blocked=states[ItemState.BLOCKED],
         in_hand=states[ItemState.HELD] + states[ItemState.STARTED],
-        dying=sum(1 for item in state.items.values() if item.letter),
+        dying=sum(1 for item in items if item.letter),
         is_paused=state.is_paused,
         members=_members(folder, state),
         counters=state.counters,
@@ -97,7 +98,7 @@ def _members(folder: str, state: GroupState) -> tuple[MemberStat, ...]:
             MemberStat(
                 seat=number,
                 generation=seat.generation,
-                in_hand=tuple(sorted(seat.held)),
+                in_hand=tuple(seat.held),
                 hint=seat.hint,
                 is_alive=not seats.is_free(number),
             )

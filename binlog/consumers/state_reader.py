@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from binlog.consumers.checkpoint import pack_state, parse_state
 from binlog.consumers.logs import LogReader
-from binlog.consumers.state import GroupState, Outcome
-from binlog.errors import CorruptError
+from binlog.consumers.state import AppliedOperation, GroupState
+from binlog.errors import CorruptError, GoneError
 from binlog.format.checksums import crc32c
-from binlog.format.consumers.operation import MARK, Kind, Operation, entries_of, group_seed, parse_operation
+from binlog.format.consumers.operation import MARK, Kind, entries_of, group_seed, parse_operation
 from binlog.format.record import OFFSET_MAX, Ref
 from binlog.log.batch import Batch, Entry
 from binlog.log.directory import LogDirectory
@@ -24,14 +23,6 @@ from binlog.log.reader import Reader
 _RULE = "group_operation"
 _NO_LIMIT = Ref((1 << 32) - 1, OFFSET_MAX)
 _PLACE_BYTES = 12  # a ref: the file's number (u32), and the offset (u64)
-
-
-class Applied(NamedTuple):
-    """An operation that was applied, its place in the log, and what it did."""
-
-    ref: Ref
-    operation: Operation
-    outcome: Outcome
 
 
 class Checkpoint(NamedTuple):
@@ -50,6 +41,9 @@ class Checkpoint(NamedTuple):
         return cls(Ref(int.from_bytes(entry[:4]), int.from_bytes(entry[4:_PLACE_BYTES])), entry[_PLACE_BYTES:])
 
 
+_Applied = tuple[Ref, AppliedOperation]
+
+
 class StateReader:
     """Applies the operations of a group's log, in order.
 
@@ -58,12 +52,14 @@ class StateReader:
     checkpoint_number: the newest file in which a checkpoint was seen.
     """
 
-    def __init__(self, path: str, reader: LogReader, uuid: bytes, limit: Ref = _NO_LIMIT) -> None:
+    def __init__(
+        self, path: str, reader: LogReader, uuid: bytes, limit: Ref = _NO_LIMIT, state: GroupState | None = None
+    ) -> None:
         self.path = path
         self._limit = limit
         self.uuid = uuid
         self.seed = group_seed(uuid)
-        self.state = GroupState()
+        self.state = state or GroupState(self.seed)
         self.applied = Ref(0, 0)
         self.marked: Checkpoint | None = None
         self.checkpoint_number = 0
@@ -76,6 +72,11 @@ class StateReader:
         durable_only: do not apply operations that a power cut may take back.
         Raises: NotFoundError if there is no log; CorruptError if it has other records; and as a Reader.
         """
+        return cls._open(path, durable_only=durable_only)[0]
+
+    @classmethod
+    def _open(cls, path: str, *, durable_only: bool = False) -> tuple[StateReader, list[_Applied]]:
+        """Open as `open`; return also the operations that were applied after the checkpoint's mark."""
         with LogDirectory(path) as directory:
             headers = [directory.read_header(number) for number in directory.log_numbers()]
         limit = _NO_LIMIT
@@ -84,65 +85,80 @@ class StateReader:
         for header in reversed(headers):
             opened = cls(path, Reader(path, Ref(header.number, header.first_offset)), header.uuid, limit)
             try:
-                if opened._begin(is_first=header is headers[0]):
-                    return opened
+                if (applied := opened._begin(is_first=header is headers[0])) is not None:
+                    return opened, applied
             except BaseException:
                 opened.close()
                 raise
             opened.close()
         raise CorruptError(path, 0, _RULE, "no file of the group's log has a checkpoint, and the first one is gone")
 
-    def _begin(self, *, is_first: bool) -> bool:
+    def _begin(self, *, is_first: bool) -> list[_Applied] | None:
         """Take the first checkpoint that the reader reaches, and apply everything after its mark.
 
-        is_first: the reader begins with the log.  Returns False if there is no checkpoint, and it does not.
+        is_first: the reader begins with the log.  Returns None if there is no checkpoint, and it does not.
         """
         before: list[tuple[Ref, bytes]] = []
         found: Checkpoint | None = None
         while found is None and len(batch := self._reader.read_batch()):
             for ref, record in self._within(batch):
                 before.append((ref, record))
-                if found is None and (entry := next(iter(entries_of(self._parse(ref, record), Kind.CHECKPOINT)), None)):
-                    found = Checkpoint.parse(entry)
+                found = found or self._checkpoint_in(ref, record)
         if found is not None:
             try:
-                self.state, self.applied = parse_state(found.data), found.mark
+                self.state.load(found.data)
             except ValueError as error:
                 raise CorruptError(self.path, found.mark.offset, "group_state", str(error)) from error
+            self.applied = found.mark
         elif not is_first:
-            return False
-        for ref, record in before:
-            if ref > self.applied:
-                self._apply(ref, record)
-        for _ in self.advance():
-            pass
-        return True
+            return None
+        applied = [(ref, self._apply(ref, record)) for ref, record in before if ref > self.applied]
+        return [*applied, *self._advance()]
 
-    def advance(self) -> Iterator[Applied]:
-        """Apply the operations that were appended since; yields each.  Raises: CorruptError; and as a Reader."""
+    def _checkpoint_in(self, ref: Ref, record: bytes) -> Checkpoint | None:
+        operation = parse_operation(record, self.seed)
+        if operation is None:
+            raise self._no_operation(ref)
+        entry = next(iter(entries_of(operation, Kind.CHECKPOINT)), None)
+        return None if entry is None else Checkpoint.parse(entry)
+
+    def advance(self) -> Iterator[_Applied]:
+        """Apply the operations that were appended since; yields each.  Raises: CorruptError; and as a Reader.
+
+        If the files of some of them were removed, it continues with the newest checkpoint.
+        """
+        try:
+            yield from self._advance()
+        except GoneError:
+            fresh, applied = self._open(self.path)
+            self._reader.close()
+            self._reader, self.applied, self.marked = fresh._reader, fresh.applied, fresh.marked
+            self.checkpoint_number = fresh.checkpoint_number
+            self.state.load(fresh.state.pack())
+            yield from applied
+
+    def _advance(self) -> Iterator[_Applied]:
         while len(batch := self._reader.read_batch()):
             for ref, record in self._within(batch):
-                yield self._apply(ref, record)
+                yield ref, self._apply(ref, record)
 
     def _within(self, batch: Batch) -> Iterator[Entry]:
         return (entry for entry in batch.entries() if entry.ref < self._limit)
 
-    def _apply(self, ref: Ref, record: bytes) -> Applied:
-        operation = self._parse(ref, record)
-        outcome = self.state.apply(operation)
+    def _apply(self, ref: Ref, record: bytes) -> AppliedOperation:
+        applied = self.state.apply(record)
+        if applied is None:
+            raise self._no_operation(ref)
         self.applied = ref
-        if operation.flags & MARK:
-            self.marked = Checkpoint(ref, pack_state(self.state))
-        for entry in entries_of(operation, Kind.CHECKPOINT):
+        if applied.flags & MARK:
+            self.marked = Checkpoint(ref, self.state.pack())
+        if applied.checkpoint is not None:
             self.checkpoint_number = ref.number
-            self._compare(ref, Checkpoint.parse(entry))
-        return Applied(ref, operation, outcome)
+            self._compare(ref, Checkpoint.parse(applied.checkpoint))
+        return applied
 
-    def _parse(self, ref: Ref, record: bytes) -> Operation:
-        operation = parse_operation(record, self.seed)
-        if operation is None:
-            raise CorruptError(self.path, ref.offset, _RULE, f"the record at {ref} is no operation of this group")
-        return operation
+    def _no_operation(self, ref: Ref) -> CorruptError:
+        return CorruptError(self.path, ref.offset, _RULE, f"the record at {ref} is no operation of this group")
 
     def _compare(self, ref: Ref, checkpoint: Checkpoint) -> None:
         ours = self.marked

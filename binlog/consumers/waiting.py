@@ -72,21 +72,21 @@ class Waiting:
         self._check_at = now + _CHECK_SECONDS
         return True
 
-    def wake_for_items(self, state: GroupState, own: int) -> None:
-        """Wake as many idle members as there are items for them."""
+    def wake_for_items(self, state: GroupState, *, but: int) -> None:
+        """Wake as many idle members as there are items for them.  but: the seat of one that is not idle."""
         available = state.available
         if available and not state.is_paused:
-            self._wakeups.wake(self._idle_others(state, own)[:available])
+            self._wakeups.wake(self._idle_seats(but)[:available])
 
-    def hand_over(self, state: GroupState, own: int) -> None:
+    def hand_over(self, own: int) -> None:
         """Let an idle member listen, if this one did."""
         if self._is_listener:
             self._is_listener = False
             unlock(self._lock.fd)
-            self._wakeups.wake(self._idle_others(state, own)[:1])
+            self._wakeups.wake(self._idle_seats(own)[:1])
 
-    def _idle_others(self, state: GroupState, own: int) -> list[int]:
-        return self._wakeups.idle(seat for seat in list(state.seats) if seat != own)
+    def _idle_seats(self, but: int) -> list[int]:
+        return [seat for seat in self._wakeups.idle() if seat != but]
 
     def close(self) -> None:
         """Close the files, which frees the listener's lock."""

@@ -1,7 +1,8 @@
 """The file of wake-ups: a word for each seat, on which an idle member waits until another one wakes it.
 
-Each seat has 16 bytes: a doorbell (binlog/storage/waiting/doorbell.py) and whether its member is idle.  The file is
-only a hint: without it, or with any bytes in it, members are woken late, and nothing else is wrong.
+Each seat has a doorbell (binlog/storage/waiting/doorbell.py), and in the second half of the file a byte that says
+whether its member is idle.  The file is only a hint: without it, or with any bytes in it, members are woken late, and
+nothing else is wrong.
 
 No wake-up is lost.  A member first says that it is idle, then applies the group's log once more, and then waits.
 Another member first appends to the log, and then reads who is idle.  So one of the two sees the other.
@@ -22,9 +23,10 @@ from binlog.storage.native import ffi, fork_generation, lib
 from binlog.storage.waiting.bell_watcher import Bell, kernel_word
 
 _NAME = "wakeups"
-_SEAT_BYTES = 16
-_IDLE_AT = 4
-_BYTES = SEATS_MAX * _SEAT_BYTES
+_WORD_BYTES = 4
+_IDLE_AT = 2048
+_BYTES = 4096
+_NONE_IDLE = bytes(SEATS_MAX)
 _POLL_SECONDS = 0.02
 _NO_WAIT_ANY = frozenset((-errno.ENOSYS, -errno.EINVAL, -errno.EFAULT))
 
@@ -45,24 +47,25 @@ class Wakeups:
 
     def value(self, seat: int) -> int:
         """Return a seat's doorbell."""
-        return int.from_bytes(os.pread(self._file.fd, 4, seat * _SEAT_BYTES), "big")
+        return int.from_bytes(os.pread(self._file.fd, _WORD_BYTES, seat * _WORD_BYTES), "big")
 
     def set_idle(self, seat: int, is_idle: bool) -> None:
         """Say whether the seat's member waits to be woken."""
-        os.pwrite(self._file.fd, is_idle.to_bytes(4, "big"), seat * _SEAT_BYTES + _IDLE_AT)
+        os.pwrite(self._file.fd, is_idle.to_bytes(), _IDLE_AT + seat)
 
-    def idle(self, seats: Iterable[int]) -> list[int]:
-        """Return those of the seats whose members wait to be woken."""
-        page = os.pread(self._file.fd, _BYTES, 0)
-        return [seat for seat in seats if any(page[seat * _SEAT_BYTES + _IDLE_AT : seat * _SEAT_BYTES + 8])]
+    def idle(self) -> list[int]:
+        """Return the seats whose members wait to be woken."""
+        idle = os.pread(self._file.fd, SEATS_MAX, _IDLE_AT)
+        return [] if idle == _NONE_IDLE else [seat for seat, is_idle in enumerate(idle) if is_idle]
 
     def wake(self, seats: Iterable[int]) -> None:
         """Wake the members of these seats, and take them for busy."""
         for seat in seats:
             after = (self.value(seat) + 1) & 0xFFFFFFFF
-            os.pwrite(self._file.fd, after.to_bytes(4, "big") + bytes(4), seat * _SEAT_BYTES)
+            os.pwrite(self._file.fd, after.to_bytes(_WORD_BYTES, "big"), seat * _WORD_BYTES)
+            self.set_idle(seat, False)
             if self._words != ffi.NULL:
-                lib.binlog_bell_wake(ffi.cast("uint8_t *", self._words) + seat * _SEAT_BYTES)
+                lib.binlog_bell_wake(ffi.cast("uint8_t *", self._words) + seat * _WORD_BYTES)
 
     def wait(self, seat: int, seen: int, timeout: float, bell: tuple[Bell, int] | None = None) -> None:
         """Wait until the seat's doorbell differs from `seen`, for `timeout` seconds at most; may return early.
@@ -71,7 +74,7 @@ class Wakeups:
         """
         words: list[tuple[Any, int]] = []
         if self._words != ffi.NULL:
-            words.append((ffi.cast("uint8_t *", self._words) + seat * _SEAT_BYTES, seen))
+            words.append((ffi.cast("uint8_t *", self._words) + seat * _WORD_BYTES, seen))
         if bell is not None and (address := bell[0].address()) is not None:
             words.append((address, bell[1]))
         wanted = 1 + (bell is not None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from binlog.consumers.checkpoint import pack_state
 from binlog.consumers.state import GroupState
 from binlog.format.consumers.message import Message
 from binlog.storage.mode import Mode
@@ -95,7 +94,7 @@ class Audit:
 
     def check_state(self, process: Process, state: GroupState) -> None:
         """Compare a process's state with that of its operations."""
-        if pack_state(process.member.state) != pack_state(state):
+        if process.member.state.pack() != state.pack():
             raise ViolationError(f"process {process.number} has another state than its operations give")
 
     def check_end(self) -> None:

@@ -109,13 +109,13 @@ class SimWaiting:
     def is_check_due(self) -> bool:
         return True
 
-    def wake_for_items(self, state: GroupState, own: int) -> None:
+    def wake_for_items(self, state: GroupState, *, but: int) -> None:
         pass
 
     def wake(self, seat: int) -> None:
         pass
 
-    def hand_over(self, state: GroupState, own: int) -> None:
+    def hand_over(self, own: int) -> None:
         pass
 
 
@@ -129,8 +129,7 @@ class Process:
         self.is_frozen = False
         self.items: list[Held] = []
         self._world = world
-        states = StateReader("/nowhere/group", SimReader(world.group_log), UUID)
-        world.seed_state(states.state)
+        states = StateReader("/nowhere/group", SimReader(world.group_log), UUID, state=world.new_state(is_audit=False))
         log = GroupLog("/nowhere/group", SimWriter(world.group_log), states, SimClock(world))
         log.set_up(world.settings, 0)
         parts = Parts(

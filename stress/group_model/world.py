@@ -6,19 +6,21 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from binlog.consumers.checkpoint import pack_state, parse_state
 from binlog.consumers.settings import Settings
-from binlog.consumers.state import GroupState, Item
+from binlog.consumers.state import GroupState
 from binlog.errors import BinlogError, BusyError
-from binlog.format.consumers.operation import group_seed, parse_operation
+from binlog.format.consumers.operation import group_seed
 from binlog.storage.mode import Mode
 from stress.group_model.audit import Audit, ViolationError
+from stress.group_model.plain_group import PlainGroup
+from stress.group_model.plain_state import Item, PlainState
 from stress.group_model.process import UUID, DiedError, Process
 from stress.group_model.seeded_bugs import SEEDED_BUGS
 from stress.group_model.sim_log import SimLog
 
 _SECOND = 1_000_000_000
 _DEPTH_MAX = 3
+_BUGS_IN_RULES = frozenset(("death-uncounted", "late-ack", "suspects-together", "rule-differs"))
 
 
 class PowerError(BaseException):
@@ -78,8 +80,19 @@ class World:
         if choice < 0.2 and len(self._running) < _DEPTH_MAX:
             self._act()
 
-    def seed_rules(self, state: GroupState) -> None:
-        """Give a state the seeded bugs that are in the rules of all processes."""
+    def new_state(self, *, is_audit: bool) -> GroupState:
+        """Return a state of the group; a plain one if a bug is seeded in its rules."""
+        seed = group_seed(UUID)
+        if not self._seeded & _BUGS_IN_RULES:
+            return GroupState(seed)
+        group = PlainGroup(seed)
+        self._seed_rules(group.plain)
+        if self.has("rule-differs") and not is_audit and self.random.random() < 0.5:
+            pick_new, pick_ready = group.plain._pick_new, group.plain._pick_ready
+            group.plain._pick = lambda *, is_alone: pick_ready() or pick_new()  # type: ignore[method-assign]
+        return group
+
+    def _seed_rules(self, state: PlainState) -> None:
         if self.has("death-uncounted"):
             returns = state._return_of_dead
 
@@ -93,13 +106,6 @@ class World:
             state._last_delivery = lambda sequence, delivery: find(sequence)  # type: ignore[method-assign]
         if self.has("suspects-together"):
             state._has_suspect = lambda seat: False  # type: ignore[method-assign]
-
-    def seed_state(self, state: GroupState) -> None:
-        """Give a new process's state the seeded bugs."""
-        self.seed_rules(state)
-        if self.has("rule-differs") and self.random.random() < 0.5:
-            pick_new, pick_ready = state._pick_new, state._pick_ready
-            state._pick = lambda *, is_alone: pick_ready() or pick_new()  # type: ignore[method-assign]
 
     # ---- a run ----
 
@@ -273,12 +279,9 @@ class World:
 
     def state_after(self, records: list[bytes]) -> GroupState:
         """Return the state after some operations."""
-        state = GroupState()
-        self.seed_rules(state)
+        state = self.new_state(is_audit=True)
         for record in records:
-            operation = parse_operation(record, group_seed(UUID))
-            assert operation is not None
-            state.apply(operation)
+            assert state.apply(record) is not None
         return state
 
     # ---- the end ----
@@ -298,15 +301,17 @@ class World:
             held = last.take()
             if held is None:
                 self.since_boot_ns += 3_600 * _SECOND
-                if not last.member.state.items and last.member.state.next == len(self.data.records):
+                if not last.member.state.outstanding_count and last.member.state.next == len(self.data.records):
                     break
                 continue
             self.audit.handed(last, held)
             self.audit.ending(last, held, is_ack=True)
             if not last.ack(held):
                 self.audit.acknowledged(last, held)
-        state = last.member.state
-        if pack_state(parse_state(pack_state(state))) != pack_state(state):
+        data = last.member.state.pack()
+        again = self.new_state(is_audit=True)
+        again.load(data)
+        if again.pack() != data:
             raise ViolationError("a checkpoint is not the state")
         self.audit.check_end()
 

@@ -1,11 +1,11 @@
-"""A group's state and the operations of its members, for tests of the rules."""
+"""A plain state of a group and the operations of its members, for tests of the rules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from binlog.consumers.settings import Settings
-from binlog.consumers.state import Assigned, GroupState, ItemState, Outcome
+from binlog.consumers.state import Assigned, ItemState, Outcome
 from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,
@@ -22,6 +22,7 @@ from binlog.format.consumers.operation import (
     pack_operation,
     parse_operation,
 )
+from stress.group_model.plain_state import PlainState
 
 SEED = group_seed(b"g" * 16)
 
@@ -31,7 +32,7 @@ class GroupOperations:
     """Applies operations to a state, each through its bytes.  now_ns: group time; the test moves it."""
 
     settings: Settings = field(default_factory=Settings)
-    state: GroupState = field(default_factory=GroupState)
+    state: PlainState = field(default_factory=PlainState)
     now_ns: int = 0
 
     def __post_init__(self) -> None:

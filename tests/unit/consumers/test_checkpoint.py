@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.consumers.checkpoint import pack_state, parse_state
 from binlog.consumers.settings import OnExpiry, Order, Settings
-from binlog.consumers.state import GroupState, ItemState
+from binlog.consumers.state import ItemState
 from binlog.format.consumers.operation import NO_SEAT, Extension, Failure, Kind, MessageFacts, Reset, Window
+from stress.group_model.plain_checkpoint import pack_state, parse_state
+from stress.group_model.plain_state import PlainState
 from tests.support.group_operations import GroupOperations
 
 _SEATS = 3
@@ -83,7 +84,7 @@ def _step(group: GroupOperations, kind: str, seat: int, number: int, more: int) 
     return None
 
 
-def _check_invariants(state: GroupState) -> None:
+def _check_invariants(state: PlainState) -> None:
     in_hand = [each for each in state.items.values() if each.state in (ItemState.HELD, ItemState.STARTED)]
     assert {each.sequence for each in in_hand} == {each for seat in state.seats.values() for each in seat.held}
     assert sum(len(seat.held) for seat in state.seats.values()) == state.in_hand == len(in_hand)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog._codec import GroupState as CompiledState
-from binlog.consumers.checkpoint import pack_state
 from binlog.consumers.settings import Settings
 from binlog.format.consumers.operation import Operation, pack_operation
+from stress.group_model.plain_checkpoint import pack_state
 from tests.support.group_operations import SEED, GroupOperations
 from tests.unit.consumers.test_checkpoint import _settings, _step, _steps
 

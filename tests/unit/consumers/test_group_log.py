@@ -8,11 +8,10 @@ import pytest
 
 from binlog import CorruptError, Writer, stat
 from binlog.consumers import group_log
-from binlog.consumers.checkpoint import pack_state
 from binlog.consumers.clock import GroupClock
 from binlog.consumers.group_log import GroupLog
 from binlog.consumers.settings import Settings
-from binlog.format.consumers.operation import Kind, Setting, Window
+from binlog.format.consumers.operation import Kind, Operation, Setting, Window, group_seed, pack_operation
 
 
 def _open(path: Path) -> GroupLog:
@@ -48,7 +47,7 @@ def test_a_process_begins_with_the_newest_checkpoint(tmp_path: Path, monkeypatch
     assert len(stat(tmp_path / "group").files) < 4
     again = _open(tmp_path / "group")
     assert again.state.known_end == 300
-    assert pack_state(again.state) == pack_state(log.state) == pack_state(beside.state)
+    assert again.state.pack() == log.state.pack() == beside.state.pack()
     for each in (log, beside, again):
         each.close()
 
@@ -56,7 +55,7 @@ def test_a_process_begins_with_the_newest_checkpoint(tmp_path: Path, monkeypatch
 def test_a_checkpoint_that_differs_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_log, "_FILE_BYTES", 4096)
     log, other = _open(tmp_path), _open(tmp_path)
-    other.state.counters.done += 1
+    other.state.apply(pack_operation(Operation(sections=[(Kind.PAUSE, None)]), group_seed(other.uuid)))
     _name_messages(log, 100)
     with pytest.raises(CorruptError, match="group_state"):
         other.catch_up()

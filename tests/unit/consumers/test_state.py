@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from binlog.consumers.settings import OnExpiry, Order, Settings
-from binlog.consumers.state import EXPIRED, WORKER_DIED, ItemState
+from binlog.consumers.state import ItemState
 from binlog.format.consumers.operation import NO_SEAT, Delivery, Extension, Failure, Join, Kind, Reset, Window
+from stress.group_model.plain_state import EXPIRED, WORKER_DIED
 from tests.support.group_operations import GroupOperations
 
 SECOND = 1_000_000_000

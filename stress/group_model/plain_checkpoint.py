@@ -1,8 +1,4 @@
-"""Checkpoints: the whole state of a group as bytes, equal for equal states.
-
-A process that opens a group begins with the newest checkpoint.  A process that has a state compares its own with the
-checkpoint: a difference means that two processes applied the same operations in different ways.
-"""
+"""Checkpoints of a plain state, to compare those of the compiled state with."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import astuple
 from typing import Any
 
 from binlog.consumers.settings import Settings
-from binlog.consumers.state import Counters, GroupState, Item, ItemState, Seat
+from binlog.consumers.state import ItemState
 from binlog.format.consumers.operation import (
     CHECKPOINT_ITEM,
     CHECKPOINT_MEMBER,
@@ -22,6 +18,7 @@ from binlog.format.consumers.operation import (
     Clock,
     MessageFacts,
 )
+from stress.group_model.plain_state import Counters, Item, PlainState, Seat
 
 _STATE, _MEMBER, _ITEM, _FACTS, _SETTING, _GENERATION = (
     struct.Struct(layout.format)
@@ -31,7 +28,7 @@ _PAUSED, _DELETED, _TOOK_NEW = 1, 2, 4
 _COUNTER_COUNT = len(astuple(Counters()))
 
 
-def pack_state(state: GroupState) -> bytes:
+def pack_state(state: PlainState) -> bytes:
     """Return the state as bytes."""
     facts, settings = state.facts(), state.settings.as_values()
     boot, offset_ns = state.clock or (bytes(16), 0)
@@ -54,7 +51,7 @@ def pack_state(state: GroupState) -> bytes:
     )
 
 
-def parse_state(data: bytes) -> GroupState:
+def parse_state(data: bytes) -> PlainState:
     """Return the state that `pack_state` made bytes of.  Raises: ValueError."""
     try:
         return _Parser(data).state()
@@ -82,13 +79,13 @@ class _Parser:
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
-    def state(self) -> GroupState:
+    def state(self) -> PlainState:
         """Return the state."""
         values = self._take(_STATE)
         (epoch, clock_ns, has_clock, boot, offset_ns, next_, known_end, has_witness, number, offset, crc, flags,
          letters) = values[:13]  # fmt: skip
         setting_count, seat_count, generation_count, item_count, fact_count = values[13 + _COUNTER_COUNT :]
-        state = GroupState()
+        state = PlainState()
         state.is_created = True
         state.epoch, state.clock_ns, state.next, state.known_end = epoch, clock_ns, next_, known_end
         state.clock = Clock(boot, offset_ns) if has_clock else None

@@ -1,0 +1,122 @@
+"""A plain state behind the interface of the compiled one, so that bugs can be seeded in its rules."""
+
+from __future__ import annotations
+
+from binlog.consumers.settings import Settings
+from binlog.consumers.state import AppliedOperation, Counters, GroupState, Item, Seat
+from binlog.format.consumers.operation import Clock, Kind, entries_of, parse_operation
+from stress.group_model.plain_checkpoint import pack_state, parse_state
+from stress.group_model.plain_state import PlainState
+
+
+class PlainGroup(GroupState):
+    """See GroupState.  plain: the state, whose methods a test may replace."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.plain = PlainState()
+
+    def apply(self, record: bytes) -> AppliedOperation | None:
+        operation = parse_operation(record, self._seed)
+        if operation is None:
+            return None
+        outcome = self.plain.apply(operation)
+        checkpoint = next(iter(entries_of(operation, Kind.CHECKPOINT)), None)
+        return AppliedOperation(
+            operation.seat, operation.generation, operation.number, operation.flags, outcome, checkpoint
+        )
+
+    def pack(self) -> bytes:
+        return pack_state(self.plain)
+
+    def load(self, data: bytes) -> None:
+        self.plain = parse_state(data)
+
+    @property
+    def is_created(self) -> bool:
+        return self.plain.is_created
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.plain.is_deleted
+
+    @property
+    def is_paused(self) -> bool:
+        return self.plain.is_paused
+
+    @property
+    def epoch(self) -> int:
+        return self.plain.epoch
+
+    @property
+    def clock_ns(self) -> int:
+        return self.plain.clock_ns
+
+    @property
+    def next(self) -> int:
+        return self.plain.next
+
+    @property
+    def known_end(self) -> int:
+        return self.plain.known_end
+
+    @property
+    def membership(self) -> int:
+        return self.plain.membership
+
+    @property
+    def in_hand(self) -> int:
+        return self.plain.in_hand
+
+    @property
+    def outstanding_count(self) -> int:
+        return len(self.plain.items)
+
+    @property
+    def floor(self) -> int:
+        return self.plain.floor
+
+    @property
+    def available(self) -> int:
+        return self.plain.available
+
+    @property
+    def next_due_ns(self) -> int | None:
+        return self.plain.next_due_ns
+
+    @property
+    def clock(self) -> Clock | None:
+        return self.plain.clock
+
+    @property
+    def settings(self) -> Settings:
+        return self.plain.settings
+
+    @property
+    def counters(self) -> Counters:
+        found = self.plain.counters
+        return Counters(
+            found.done, found.started, found.failed, found.died, found.expired, found.dead, found.gone, found.void
+        )
+
+    @property
+    def seats(self) -> dict[int, Seat]:
+        return {
+            number: Seat(seat.generation, seat.lease_ns, seat.hint, sorted(seat.held))
+            for number, seat in self.plain.seats.items()
+        }
+
+    def last_generation(self, seat: int) -> int:
+        return self.plain.generations.get(seat, 0)
+
+    def find(self, sequence: int) -> Item | None:
+        item = self.plain.items.get(sequence)
+        if item is None:
+            return None
+        return Item(
+            item.sequence, item.state, item.key_hash, item.expiry_ns, item.due_ns, item.seat, item.delivery,
+            item.deaths, item.is_suspect, item.letter, item.reason,
+        )  # fmt: skip
+
+    def items(self) -> list[Item]:
+        return [item for sequence in sorted(self.plain.items) if (item := self.find(sequence)) is not None]
