@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -28,11 +29,14 @@ from binlog.format.values import member, seconds_of
 from binlog.log.read.start import Start, StartPosition, parse_start
 from binlog.log.writer import Writer
 from binlog.storage.directory import Directory
-from binlog.storage.mode import Mode
+from binlog.storage.mode import Mode, waits_for_sync
 from binlog.storage.native import fork_generation
 
 _NS = 10**9
 _WAKE_SECONDS = 0.01
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+_OUTSTANDING_MAX = 1 << 20
+_PREFETCH_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,7 @@ class Item:
     sequence: int
     ref: Ref
     delivery: int
+    _epoch: int = field(repr=False)
     _group: ConsumerGroup = field(repr=False)
     _is_ended: bool = field(default=False, repr=False)
 
@@ -197,7 +202,12 @@ class ConsumerGroup:
         skip_gone: bool = False,
         mode: Mode | str = Mode.SYNC,
     ) -> None:
-        self.path, self.name = os.fspath(path), name
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"a group's name has 1 to 100 letters, digits, '-', '_' and '.', not {name!r}")
+        if not 1 <= outstanding_max <= _OUTSTANDING_MAX:
+            raise ValueError(f"outstanding_max is 1 to {_OUTSTANDING_MAX}, not {outstanding_max}")
+        waits_for_sync(mode, "consumer group")
+        self.path, self.name = os.path.abspath(os.fspath(path)), name
         self.retry = retry or Retry()
         self.mode = member(Mode, mode, "mode")
         self.lease_ns = int((0 if lease is None else seconds_of(lease, "lease")) * _NS)
@@ -224,6 +234,8 @@ class ConsumerGroup:
 
         prefetch: how many items are assigned ahead, so that one operation ends an item and starts the next.
         """
+        if not 0 <= prefetch <= _PREFETCH_MAX:
+            raise ValueError(f"prefetch is 0 to {_PREFETCH_MAX}, not {prefetch}")
         with self._call() as member:
             member.prefetch = prefetch
         try:
@@ -263,7 +275,7 @@ class ConsumerGroup:
     def finish(self, section: Section, item: Item) -> None:
         """End a delivery of an item.  Raises: LeaseLostError if it does not count."""
         with self._call() as member:
-            refused = member.finish(section, item.sequence)
+            refused = member.finish(section, item.sequence, item._epoch)
         if refused:
             text = "it is done, or another member has it"
             raise LeaseLostError(f"message {item.sequence}, delivery {item.delivery}: {text}")
@@ -271,7 +283,7 @@ class ConsumerGroup:
     @contextmanager
     def _call(self) -> Iterator[Member]:
         """Hold the member open for a block.  Raises: ClosedError."""
-        if self._opened.generation != fork_generation():
+        if not self._is_closed and self._opened.generation != fork_generation():
             self._open_again()
         with self._calls:
             if self._is_closed:
@@ -306,6 +318,7 @@ class ConsumerGroup:
             held.sequence,
             held.record.ref,
             held.delivery,
+            held.epoch,
             self,
         )
 

@@ -10,6 +10,7 @@ that place.  So older files may be removed.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -18,7 +19,7 @@ from binlog.consumers.logs import LogWriter
 from binlog.consumers.settings import Settings
 from binlog.consumers.state import GroupState, Outcome
 from binlog.consumers.state_reader import StateReader
-from binlog.errors import GoneError, InternalError
+from binlog.errors import BusyError, CorruptError, FullError, GoneError, UnknownOutcomeError
 from binlog.format.consumers.operation import MARK, NO_SEAT, Kind, Operation, Section, Setting, pack_operation
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.record import Ref
@@ -28,7 +29,7 @@ from binlog.storage.mode import Mode
 
 _FILE_BYTES = 16 << 20
 _HISTORY_BYTES = 64 << 20
-_OUTCOMES_MAX = 64
+_CHECKPOINT_SECONDS = 1.0
 
 
 class GroupLog:
@@ -42,7 +43,12 @@ class GroupLog:
         self._applying = threading.Lock()
         self._appending = threading.Lock()
         self._outcomes: dict[Ref, Outcome] = {}
+        self._own = threading.local()
+        self._calls = 0  # that wait for their outcomes
+        self._is_interrupted = False  # an exception ended the application of a batch
+        self._failure: CorruptError | None = None
         self._is_checkpointing = False
+        self._checkpoint_at = 0.0
 
     @classmethod
     def open(cls, path: str, clock: GroupClock) -> GroupLog:
@@ -59,6 +65,17 @@ class GroupLog:
         return self._reader.state
 
     @property
+    def position(self) -> Ref:
+        """The place of the last operation that was applied."""
+        return self._reader.applied
+
+    @property
+    def own_position(self) -> Ref:
+        """The place of the last operation that this thread appended."""
+        ref: Ref = self._own.ref
+        return ref
+
+    @property
     def uuid(self) -> bytes:
         """The UUID of the group's log."""
         return self._reader.uuid
@@ -71,10 +88,12 @@ class GroupLog:
         flags: int = 0,
         mode: Mode = Mode.FLUSH,
         anonymous: bool = False,
+        epoch: int | None = None,
     ) -> Outcome:
         """Append an operation, and return what it did.
 
-        anonymous: it is no member's.  Blocks and raises: as `Writer.append`.
+        anonymous: it is no member's.  epoch: in which it counts, by default the present one.
+        Blocks and raises: as `Writer.append`; CorruptError if the group's log is damaged.
         """
         with self._appending:
             operation = Operation(
@@ -82,20 +101,26 @@ class GroupLog:
                 generation=0 if anonymous else self.generation,
                 number=self._number,
                 group_time_ns=self._clock.now_ns(self.state),
-                epoch=self.state.epoch,
+                epoch=self.state.epoch if epoch is None else epoch,
                 want=want,
                 flags=flags,
                 sections=list(sections),
             )
-            self._number += 1
-        ref = self._writer.append(pack_operation(operation, self._reader.seed), mode=mode)
-        assert ref is not None
-        with self._applying:
-            self._apply_all()
-            outcome = self._outcomes.pop(ref, None)
+            self._number = (self._number + 1) & 0xFFFFFFFF
+            self._calls += 1
+        try:
+            ref = self._writer.append(pack_operation(operation, self._reader.seed), mode=mode)
+            assert ref is not None
+            self._own.ref = ref
+            with self._applying:
+                self._apply_all()
+                outcome = self._outcomes.pop(ref, None)
+        finally:
+            with self._appending:
+                self._calls -= 1
         if outcome is None:
-            raise InternalError(f"{self.path}: the operation at {ref} was not applied")
-        if ref.number > max(self._reader.checkpoint_number, NUMBER_FIRST) and not self._is_checkpointing:
+            raise UnknownOutcomeError(f"{self.path}: the operation at {ref} was applied, and its effect is not known")
+        if ref.number > max(self._reader.checkpoint_number, NUMBER_FIRST):
             self._write_checkpoint()
         return outcome
 
@@ -105,15 +130,24 @@ class GroupLog:
             self._apply_all()
 
     def _apply_all(self) -> None:
-        for ref, applied in self._reader.advance():
-            if applied.seat in (self.seat, NO_SEAT):
-                self._outcomes[ref] = applied.outcome
-                if len(self._outcomes) > _OUTCOMES_MAX:
-                    # Of a call that ended with an exception, or of another process without a seat.
-                    del self._outcomes[min(self._outcomes)]
+        if self._failure is not None:
+            raise self._failure
+        if not self._calls:
+            self._outcomes.clear()  # of calls that ended with an exception, and of other processes
+        is_restart, self._is_interrupted = self._is_interrupted, True
+        try:
+            for ref, applied in self._reader.restart() if is_restart else self._reader.advance():
+                if self._calls and applied.seat in (self.seat, NO_SEAT):
+                    self._outcomes[ref] = applied.outcome
+        except CorruptError as error:
+            self._failure = error
+            raise
+        self._is_interrupted = False
 
     def _write_checkpoint(self) -> None:
         """Append the state to a file of the log that has no checkpoint, and remove files of the distant past."""
+        if self._is_checkpointing or time.monotonic() < self._checkpoint_at:
+            return
         self._is_checkpointing = True
         try:
             self.submit([], flags=MARK, anonymous=True)
@@ -122,6 +156,9 @@ class GroupLog:
             assert marked is not None
             self.submit([(Kind.CHECKPOINT, marked.pack())], anonymous=True, mode=Mode.SYNC)
             prune(self.path, keep_bytes=_HISTORY_BYTES, before=Ref(marked.mark.number, 0))
+        except (FullError, BusyError):
+            # The operation before counts all the same, and a later one tries again.
+            self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
         finally:
             self._is_checkpointing = False
 

@@ -37,8 +37,8 @@ class MessageLog(Protocol):
     def first_sequence(self) -> int:
         """Return the sequence number of the first record that the log still has."""
 
-    def make_durable(self, number: int, offset: int) -> None:
-        """Return once all records before this place are durable.  Blocks: for a sync, if they are not."""
+    def make_durable(self, number: int, offset: int) -> bool:
+        """Make all records before this place durable; return whether they are.  Blocks: for a sync, if needed."""
 
     def close(self) -> None: ...
 

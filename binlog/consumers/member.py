@@ -18,6 +18,7 @@ from binlog.consumers.state import DAMAGED, Assigned, GroupState, ItemState, Out
 from binlog.consumers.waiting import Waiting
 from binlog.errors import ClosedError, CorruptError, GoneError
 from binlog.format.consumers.operation import NO_SEAT, START_FIRST, Delivery, Failure, Join, Kind, Section
+from binlog.format.record import Ref
 from binlog.log.maintain.file_repair import FILLER
 from binlog.storage.mode import Mode
 
@@ -33,6 +34,7 @@ class Held(NamedTuple):
 
     sequence: int
     delivery: int
+    epoch: int
     record: StoredRecord
 
 
@@ -78,6 +80,7 @@ class Member:
         self._handed: set[int] = set()  # items that the user has
         self._is_uncertain = False  # a call ended in the middle of an operation
         self._membership = 0
+        self._asked_at = Ref(0, 0)
         self.is_closing = False
         self.prefetch = 0
         self.seat = self._join()
@@ -100,14 +103,23 @@ class Member:
             log.submit([(Kind.CLOCK, self._clock.for_this_boot(log.state))], anonymous=True)
         seat = self._seats.take()
         try:
-            # A member with our seat is dead, because we have its lock.
-            self.record_deaths(self._dead_seats(but=-1, ours=seat.number))
-            log.seat, log.generation = seat.number, log.state.last_generation(seat.number) + 1
-            log.submit([(Kind.JOIN, Join(self._lease_ns, self._hint))])
+            log.catch_up()
+            self._waiting.begin(seat.number)
+            self._take_part(seat.number)
         except BaseException:
             seat.close()
             raise
         return seat
+
+    def _take_part(self, number: int) -> None:
+        """Append JOIN for a seat that this process has, until it counts."""
+        while True:
+            self.log.check_usable()
+            # A member with our seat is dead, because we have its lock.
+            self.record_deaths(self._dead_seats(but=NO_SEAT, ours=number))
+            self.log.seat, self.log.generation = number, self.state.last_generation(number) + 1
+            if self.log.submit([(Kind.JOIN, Join(self._lease_ns, self._hint))]).counted:
+                return
 
     def _dead_seats(self, *, but: int, ours: int = -1) -> list[tuple[int, int]]:
         return [
@@ -134,37 +146,50 @@ class Member:
 
     def leave(self) -> None:
         """Give back everything, and free the seat."""
-        if not self.state.is_deleted:
-            self.log.submit([(Kind.LEAVE, None)])
-            self._wake_others()
-            self._waiting.hand_over(self.log.seat)
-        self.seat.close()
+        try:
+            if not self.state.is_deleted:
+                self.log.submit([(Kind.LEAVE, None)])
+                self._wake_others()
+                self._waiting.hand_over(self.state, self.log.seat)
+        finally:
+            self.seat.close()
 
     # --- items
 
     def take(self, count: int, timeout: float | None) -> Held | None:
         """Return an item, and have up to `count` - 1 more assigned; None after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self.is_closing:
-            self._find_own_items()
-            if (found := self._next_own_item()) is not None:
-                if (held := self._hand_out(found)) is not None:
-                    return held
-                continue
-            outcome = self._submit(self._new_messages(count), want=count, flags=START_FIRST)
-            is_progress = self._make_dead_letters(outcome.assigned) or not outcome.counted
-            items = [each for each in outcome.assigned if not each.letter]
-            self._wake_others()
-            if items:
-                with self._mutex:
-                    self._prefetched.extend(items[1:])
-                first = items[0] if items[0].is_started else self._start(items[0])
-                self._waiting.hand_over(self.log.seat)
-                if first is not None and (held := self._hand_out(first)) is not None:
-                    return held
-            elif not is_progress and not self._wait(None if deadline is None else deadline - time.monotonic()):
-                return None
+        try:
+            while not self.is_closing:
+                self._find_own_items()
+                if (found := self._next_own_item()) is not None:
+                    if (held := self._hand_out(found)) is not None:
+                        return held
+                    continue
+                is_progress = self._ask(count)
+                left = None if deadline is None else deadline - time.monotonic()
+                if not is_progress and not self._wait(left):
+                    return None
+        finally:
+            self._waiting.hand_over(self.state, self.log.seat)
         raise ClosedError("the consumer group was closed meanwhile")
+
+    def _ask(self, count: int) -> bool:
+        """Ask for items; return whether there is something to do now."""
+        outcome = self._submit(self._new_messages(count), want=count, flags=START_FIRST)
+        self._take_in(outcome)
+        self._asked_at = self.log.own_position
+        return bool(outcome.assigned) or not outcome.counted
+
+    def _take_in(self, outcome: Outcome) -> None:
+        """Keep the items that an operation got, and make the dying ones dead letters."""
+        with self._mutex:
+            for item in outcome.assigned:
+                if not item.letter:
+                    (self._started if item.is_started else self._prefetched).append(item)
+            self._started.extend(_started(each) for each in outcome.started)
+        self._make_dead_letters(outcome.assigned)
+        self._wake_others()
 
     def _next_own_item(self) -> Assigned | None:
         """Return the next item that the member has, started; None if it has none that the user has not."""
@@ -178,10 +203,10 @@ class Member:
             if (started := self._start(prefetched)) is not None:
                 return started
 
-    def finish(self, section: Section, sequence: int) -> list[Delivery]:
+    def finish(self, section: Section, sequence: int, epoch: int) -> list[Delivery]:
         """End a delivery; while a loop consumes, start its next item in the same operation.
 
-        Returns the delivery if it does not count any more.
+        epoch: in which the item was handed out.  Returns the delivery if it does not count any more.
         """
         self._source.forget(sequence)
         with self._mutex:
@@ -192,12 +217,12 @@ class Member:
             sections.append((Kind.START, [following.sequence]))
             want = self.prefetch
             sections += self._new_messages(want)
-        outcome = self._submit(sections, want=want, mode=self._mode)
-        with self._mutex:
-            self._started.extend(_started(each) for each in outcome.started)
-            self._prefetched.extend(each for each in outcome.assigned if not each.letter)
-        self._make_dead_letters(outcome.assigned)
-        self._wake_others()
+        due_ns = self.state.next_due_ns
+        outcome = self._submit(sections, want=want, mode=self._mode, epoch=epoch)
+        self._take_in(outcome)
+        earlier_ns = self.state.next_due_ns
+        if earlier_ns is not None and (due_ns is None or earlier_ns < due_ns):
+            self._waiting.wake_listener()
         return outcome.refused
 
     def give_back(self) -> None:
@@ -240,7 +265,11 @@ class Member:
         try:
             record = self._source.read(item.sequence)
         except GoneError:
-            self._submit([(Kind.GONE, [(item.sequence, item.sequence + 1)])])
+            first = self._source.first_sequence()
+            if not self._skips_gone or item.sequence >= first:
+                self._submit([(Kind.BACK, [item.sequence])])
+                raise
+            self._submit([(Kind.GONE, [(item.sequence, first)])])
             return None
         except BaseException:
             self._submit([(Kind.BACK, [item.sequence])])
@@ -250,7 +279,7 @@ class Member:
             return None
         with self._mutex:
             self._handed.add(item.sequence)
-        return Held(item.sequence, item.delivery, record)
+        return Held(item.sequence, item.delivery, self.state.epoch, record)
 
     def _make_dead_letters(self, assigned: Iterable[Assigned]) -> bool:
         """Append the dying ones of these items to the dead letters; return whether there were any."""
@@ -259,16 +288,24 @@ class Member:
             # Otherwise a power cut could give the numbers of these dead letters to other items.
             self.log.sync()
         for letter in letters:
-            item = self.state.find(letter.sequence)
-            if item is None:
-                continue
             try:
-                record: StoredRecord | None = self._source.read(letter.sequence)
-            except (CorruptError, GoneError):
-                record = None
-            self._dead_letters.append(item, record)
-            self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)
+                self._make_dead_letter(letter)
+            except BaseException:
+                # Another member makes it, and this one does not keep others from theirs.
+                self._submit([(Kind.BACK, [letter.sequence])])
+                raise
         return bool(letters)
+
+    def _make_dead_letter(self, letter: Assigned) -> None:
+        item = self.state.find(letter.sequence)
+        if item is None:
+            return
+        try:
+            record: StoredRecord | None = self._source.read(letter.sequence)
+        except (CorruptError, GoneError):
+            record = None
+        self._dead_letters.append(item, record)
+        self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)
 
     def _new_messages(self, count: int) -> list[Section]:
         """Return a section with new messages, if fewer than `count` are known and not assigned.
@@ -279,12 +316,13 @@ class Member:
         while count and state.known_end - state.next < count:
             known_end = state.known_end
             try:
-                window = self._source.window(known_end)
+                to_group_ns = self.time_ns() - self._clock.wall_ns()
+                window = self._source.window(known_end, to_group_ns=to_group_ns)
             except GoneError:
                 # Others may have had these messages, and this process does not know it yet.
                 self.log.catch_up()
                 first = self._source.first_sequence()
-                if state.known_end >= first:
+                if state.known_end >= first and state.known_end != known_end:
                     continue
                 if not self._skips_gone:
                     raise
@@ -293,10 +331,16 @@ class Member:
         return []
 
     def _submit(
-        self, sections: Sequence[Section], *, want: int = 0, flags: int = 0, mode: Mode = Mode.FLUSH
+        self,
+        sections: Sequence[Section],
+        *,
+        want: int = 0,
+        flags: int = 0,
+        mode: Mode = Mode.FLUSH,
+        epoch: int | None = None,
     ) -> Outcome:
         try:
-            outcome = self.log.submit(sections, want=want, flags=flags, mode=mode)
+            outcome = self.log.submit(sections, want=want, flags=flags, mode=mode, epoch=epoch)
         except BaseException:
             self._is_uncertain = True
             raise
@@ -315,10 +359,9 @@ class Member:
             self._started.clear()
             self._prefetched.clear()
             self._handed.clear()
-        seat = self.state.seats.get(self.log.seat)
-        if seat is None or seat.generation != self.log.generation:
-            self.log.generation = self.state.last_generation(self.log.seat) + 1
-            self.log.submit([(Kind.JOIN, Join(self._lease_ns, self._hint))])
+            seat = self.state.seats.get(self.log.seat)
+            if seat is None or seat.generation != self.log.generation:
+                self._take_part(self.log.seat)
         deliveries = [entry for kind, entries in sections if kind in _OF_DELIVERIES for entry in entries]
         return Outcome(False, [], [], [Delivery(each[0], each[1]) for each in deliveries])
 
@@ -334,17 +377,18 @@ class Member:
         state = self.state
         with self._waiting.idle(self.log.seat) as seen:
             self.log.catch_up()
-            if state.available and not state.is_paused:
+            # If nothing was appended since the member asked in vain, it would ask in vain again.
+            if state.available and not state.is_paused and self.log.position != self._asked_at:
                 return True
             seconds = _WAIT_SECONDS_MAX if timeout is None else min(timeout, _WAIT_SECONDS_MAX)
             bell = None
-            if self._waiting.listens():
+            if self._waiting.listens(self.log.seat) and state.known_end == state.next:
                 found = self._source.bell_to_wait_on(state.known_end)
                 if found is None:
                     return True
                 bell, seconds = found[:2], min(seconds, found[2])
-                if (due_ns := state.next_due_ns) is not None:
-                    seconds = min(seconds, max(due_ns - self.time_ns(), 0) / 1e9)
+            if (due_ns := state.next_due_ns) is not None:
+                seconds = min(seconds, max(due_ns - self.time_ns(), 0) / 1e9)
             self._waiting.wait(self.log.seat, seen, seconds, bell)
         self.record_deaths(self._dead_seats(but=self.log.seat) if self._waiting.is_check_due() else [])
         return True

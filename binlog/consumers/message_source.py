@@ -6,13 +6,16 @@ after a power cut, and an acknowledgement of the lost one would apply to it.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
+from hashlib import blake2b
 from typing import NamedTuple
 
 from binlog.consumers.logs import LogReader, MessageLog
 from binlog.errors import CorruptError, GoneError
 from binlog.format.checksums import crc32c
-from binlog.format.consumers.operation import Window
+from binlog.format.consumers.message import MAGIC, Message
+from binlog.format.consumers.operation import MessageFacts, Window
 from binlog.format.record import Ref
 from binlog.log.directory import LogDirectory
 from binlog.log.read.start import Sequence, StartPosition
@@ -47,14 +50,18 @@ class LogOnDisk:
         """Return the sequence number of the first record that the log still has."""
         return self._directory.read_header(self._directory.log_numbers()[0]).first_sequence
 
-    def make_durable(self, number: int, offset: int) -> None:
-        """Sync the log, unless all records before this place are durable."""
+    def make_durable(self, number: int, offset: int) -> bool:
+        """Sync the log, unless all records before this place are durable; return whether they are then."""
+        if not self._is_durable(number, offset):
+            if self._writer is None:
+                self._writer = Writer(self.path)
+            self._writer.sync()
+        # A failed sync may have sealed the file before these records.
+        return self._is_durable(number, offset)
+
+    def _is_durable(self, number: int, offset: int) -> bool:
         header = self._directory.read_header(number)
-        if header.closed or header.confirmed_end >= offset:
-            return
-        if self._writer is None:
-            self._writer = Writer(self.path)
-        self._writer.sync()
+        return (header.tail if header.closed else header.confirmed_end) >= offset
 
     def close(self) -> None:
         """Close the files."""
@@ -64,49 +71,62 @@ class LogOnDisk:
 
 
 class MessageSource:
-    """The messages of a log, by sequence number, and those in memory that were read ahead."""
+    """The messages of a log, by sequence number, and those in memory that were read ahead.  Threads may share it."""
 
     def __init__(self, log: MessageLog) -> None:
         self._log = log
+        self._mutex = threading.Lock()
         self._next: LogReader | None = None
         self._next_sequence = -1
         self._kept: OrderedDict[int, StoredRecord] = OrderedDict()
         self._kept_bytes = 0
 
-    def window(self, first: int, *, records_max: int = _WINDOW_RECORDS) -> Window | None:
+    def window(self, first: int, *, to_group_ns: int = 0, records_max: int = _WINDOW_RECORDS) -> Window | None:
         """Return the durable messages from a sequence number on, or None if there are none yet.
 
+        to_group_ns: group time minus the wall clock.
         Blocks: for a sync of the log, if producers have not synced the messages.
         Raises: GoneError, CorruptError and others, as a Reader.
         """
-        batch = self._reader_at(first).read_batch(records_max=records_max)
-        if not len(batch):
-            return None
-        if batch.first_sequence != first:
-            text = f"sequence {first} is expected at {batch.number}:{batch.offset}, which has {batch.first_sequence}"
-            raise CorruptError(self._log.path, batch.offset, "sequence", text)
-        end = batch.next_ref
-        self._log.make_durable(end.number, end.offset)
-        for index, (ref, data) in enumerate(batch.entries()):
-            self._keep(first + index, StoredRecord(ref, data))
-        self._next_sequence = first + len(batch)
-        return Window(first, len(batch), (end.number, end.offset), crc32c(data))
+        with self._mutex:
+            reader = self._reader_at(first)
+            self._next_sequence = -1  # if an exception ends this, the next call opens another reader
+            batch = reader.read_batch(records_max=records_max)
+            if not len(batch):
+                self._next_sequence = first
+                return None
+            if batch.first_sequence != first:
+                text = (
+                    f"sequence {first} is expected at {batch.number}:{batch.offset}, which has {batch.first_sequence}"
+                )
+                raise CorruptError(self._log.path, batch.offset, "sequence", text)
+            end = batch.next_ref
+            if not self._log.make_durable(end.number, end.offset):
+                return None
+            entries = batch.entries()
+            for index, (ref, data) in enumerate(entries):
+                self._keep(first + index, StoredRecord(ref, data))
+            self._next_sequence = first + len(batch)
+        facts = [facts_of(entry.data, to_group_ns) for entry in entries]
+        messages = tuple(facts) if any(map(any, facts)) else ()
+        return Window(first, len(entries), (end.number, end.offset), crc32c(entries[-1].data), messages)
 
     def read(self, sequence: int) -> StoredRecord:
         """Return a message.  Raises: GoneError, CorruptError and others, as a Reader."""
-        found = self._kept.get(sequence)
-        if found is not None:
-            return found
-        reader = self._log.reader_at(sequence)
-        try:
-            for index, (ref, data) in enumerate(reader.read_batch().entries()):
+        with self._mutex:
+            found = self._kept.get(sequence)
+            if found is not None:
+                return found
+            reader = self._log.reader_at(sequence)
+            try:
+                entries = reader.read_batch().entries()
+            finally:
+                reader.close()
+            if not entries:
+                raise GoneError(f"{self._log.path}: there is no message {sequence}")
+            for index, (ref, data) in enumerate(entries):
                 self._keep(sequence + index, StoredRecord(ref, data))
-        finally:
-            reader.close()
-        found = self._kept.get(sequence)
-        if found is None:
-            raise GoneError(f"{self._log.path}: there is no message {sequence}")
-        return found
+            return StoredRecord(*entries[0])
 
     def first_sequence(self) -> int:
         """Return the sequence number of the first message that the log still has."""
@@ -114,13 +134,15 @@ class MessageSource:
 
     def bell_to_wait_on(self, first: int) -> tuple[Bell, int, float] | None:
         """Return as `Reader.bell_to_wait_on`, for the message with this sequence number."""
-        return self._reader_at(first).bell_to_wait_on()
+        with self._mutex:
+            return self._reader_at(first).bell_to_wait_on()
 
     def forget(self, sequence: int) -> None:
         """Do not keep a message in memory any more."""
-        record = self._kept.pop(sequence, None)
-        if record is not None:
-            self._kept_bytes -= len(record.data)
+        with self._mutex:
+            record = self._kept.pop(sequence, None)
+            if record is not None:
+                self._kept_bytes -= len(record.data)
 
     def close(self) -> None:
         """Close the files."""
@@ -144,6 +166,19 @@ class MessageSource:
             self._kept_bytes -= len(self._kept.popitem(last=False)[1].data)
 
 
+def facts_of(record: bytes, to_group_ns: int) -> MessageFacts:
+    """Return the facts about a message that its group needs.  to_group_ns: group time minus the wall clock."""
+    if not record.startswith(MAGIC):
+        return MessageFacts()
+    message = Message.parse(record)
+    key_hash = 0
+    if message.key is not None:
+        # 0 stands for no key.
+        key_hash = int.from_bytes(blake2b(message.key, digest_size=8).digest()) or 1
+    times = [max(each + to_group_ns, 1) if each else 0 for each in (message.due_ns, message.expiry_ns)]
+    return MessageFacts(key_hash, *times)
+
+
 def sequence_at(path: str, start: StartPosition) -> int:
     """Return the sequence number at which a group begins that starts there.  Raises: as a Reader."""
     with Reader(path, start) as reader:
@@ -156,4 +191,10 @@ def sequence_at(path: str, start: StartPosition) -> int:
         if not numbers:
             return 0
         header = directory.read_header(ref.number if ref.number in numbers else numbers[-1])
-        return header.first_sequence + header.record_count
+    log = LogOnDisk(path)
+    try:
+        # Otherwise, after a power cut, other messages could get the sequence numbers before the start.
+        log.make_durable(header.number, header.tail)
+    finally:
+        log.close()
+    return header.first_sequence + header.record_count

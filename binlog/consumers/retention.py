@@ -39,7 +39,7 @@ def group_floors(path: str | os.PathLike[str]) -> list[GroupFloor]:
         try:
             reader = StateReader.open(os.path.join(path, GROUPS, name), durable_only=True)
         except NotFoundError:
-            continue  # it is being made, or was removed
+            continue  # its log has no file yet, or it was removed
         reader.close()
         state = reader.state
         if state.is_created and not state.is_deleted:

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from binlog.consumers.logs import LogReader
 from binlog.consumers.state import AppliedOperation, GroupState
-from binlog.errors import CorruptError, GoneError
+from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.operation import MARK, Kind, entries_of, group_seed, parse_operation
+from binlog.format.log_header import LogHeader
 from binlog.format.record import OFFSET_MAX, Ref
 from binlog.log.batch import Batch, Entry
 from binlog.log.directory import LogDirectory
@@ -77,15 +78,15 @@ class StateReader:
     @classmethod
     def _open(cls, path: str, *, durable_only: bool = False) -> tuple[StateReader, list[_Applied]]:
         """Open as `open`; return also the operations that were applied after the checkpoint's mark."""
-        with LogDirectory(path) as directory:
-            headers = [directory.read_header(number) for number in directory.log_numbers()]
+        headers = _headers(path)
         limit = _NO_LIMIT
         if durable_only:
             limit = next((Ref(each.number, each.confirmed_end) for each in headers if not each.closed), _NO_LIMIT)
         for header in reversed(headers):
-            opened = cls(path, Reader(path, Ref(header.number, header.first_offset)), header.uuid, limit)
+            start = Ref(header.number, header.first_offset)
+            opened = cls(path, Reader(path, start), header.uuid, limit)
             try:
-                if (applied := opened._begin(is_first=header is headers[0])) is not None:
+                if (applied := opened._begin(start, is_first=header is headers[0])) is not None:
                     return opened, applied
             except BaseException:
                 opened.close()
@@ -93,9 +94,10 @@ class StateReader:
             opened.close()
         raise CorruptError(path, 0, _RULE, "no file of the group's log has a checkpoint, and the first one is gone")
 
-    def _begin(self, *, is_first: bool) -> list[_Applied] | None:
+    def _begin(self, start: Ref, *, is_first: bool) -> list[_Applied] | None:
         """Take the first checkpoint that the reader reaches, and apply everything after its mark.
 
+        start: the reader's; a checkpoint with an earlier mark does not count, because operations would be missing.
         is_first: the reader begins with the log.  Returns None if there is no checkpoint, and it does not.
         """
         before: list[tuple[Ref, bytes]] = []
@@ -103,7 +105,8 @@ class StateReader:
         while found is None and len(batch := self._reader.read_batch()):
             for ref, record in self._within(batch):
                 before.append((ref, record))
-                found = found or self._checkpoint_in(ref, record)
+                if found is None and (read := self._checkpoint_in(ref, record)) is not None and read.mark >= start:
+                    found = read
         if found is not None:
             try:
                 self.state.load(found.data)
@@ -130,12 +133,16 @@ class StateReader:
         try:
             yield from self._advance()
         except GoneError:
-            fresh, applied = self._open(self.path)
-            self._reader.close()
-            self._reader, self.applied, self.marked = fresh._reader, fresh.applied, fresh.marked
-            self.checkpoint_number = fresh.checkpoint_number
-            self.state.load(fresh.state.pack())
-            yield from applied
+            yield from self.restart()
+
+    def restart(self) -> list[_Applied]:
+        """Begin again with the newest checkpoint; return the operations after its mark."""
+        fresh, applied = self._open(self.path)
+        self._reader.close()
+        self._reader, self.applied, self.marked = fresh._reader, fresh.applied, fresh.marked
+        self.checkpoint_number = fresh.checkpoint_number
+        self.state.load(fresh.state.pack())
+        return applied
 
     def _advance(self) -> Iterator[_Applied]:
         while len(batch := self._reader.read_batch()):
@@ -153,8 +160,9 @@ class StateReader:
         if applied.flags & MARK:
             self.marked = Checkpoint(ref, self.state.pack())
         if applied.checkpoint is not None:
-            self.checkpoint_number = ref.number
-            self._compare(ref, Checkpoint.parse(applied.checkpoint))
+            checkpoint = Checkpoint.parse(applied.checkpoint)
+            self.checkpoint_number = max(self.checkpoint_number, checkpoint.mark.number)
+            self._compare(ref, checkpoint)
         return applied
 
     def _no_operation(self, ref: Ref) -> CorruptError:
@@ -170,3 +178,15 @@ class StateReader:
     def close(self) -> None:
         """Close the files."""
         self._reader.close()
+
+
+def _headers(path: str) -> list[LogHeader]:
+    """Return the headers of the log's files.  Members may remove old ones meanwhile."""
+    while True:
+        with LogDirectory(path) as directory:
+            numbers = directory.log_numbers()
+            try:
+                return [directory.read_header(number) for number in numbers]
+            except NotFoundError:
+                if directory.listed() == numbers:
+                    raise

@@ -36,6 +36,10 @@ class Waiting:
         self._idle_threads = 0
         self._check_at = time.monotonic() + _CHECK_SECONDS
 
+    def begin(self, seat: int) -> None:
+        """Take a seat, whose last member may have died while it was idle."""
+        self._wakeups.set_idle(seat, False)
+
     @contextmanager
     def idle(self, seat: int) -> Iterator[int]:
         """Say for a block that a thread of the member is idle; yields the value of its doorbell before that."""
@@ -51,10 +55,16 @@ class Waiting:
                 if not self._idle_threads:
                     self._wakeups.set_idle(seat, False)
 
-    def listens(self) -> bool:
+    def listens(self, seat: int) -> bool:
         """Become the listener, if no other member is; return whether this member is."""
-        self._is_listener = self._is_listener or try_lock(self._lock.fd)
+        if not self._is_listener and try_lock(self._lock.fd):
+            self._is_listener = True
+            self._wakeups.set_listener(seat)
         return self._is_listener
+
+    def wake_listener(self) -> None:
+        """Wake the listener, because a due time is earlier than the one for which it waits."""
+        self._wakeups.wake([self._wakeups.listener()])
 
     def wake(self, seat: int) -> None:
         """Wake all threads of a member."""
@@ -76,17 +86,20 @@ class Waiting:
         """Wake as many idle members as there are items for them.  but: the seat of one that is not idle."""
         available = state.available
         if available and not state.is_paused:
-            self._wakeups.wake(self._idle_seats(but)[:available])
+            self._wakeups.wake(self._idle_seats(state, but)[:available])
 
-    def hand_over(self, own: int) -> None:
+    def hand_over(self, state: GroupState, own: int) -> None:
         """Let an idle member listen, if this one did."""
         if self._is_listener:
             self._is_listener = False
             unlock(self._lock.fd)
-            self._wakeups.wake(self._idle_seats(own)[:1])
+            self._wakeups.wake(self._idle_seats(state, own)[:1])
 
-    def _idle_seats(self, but: int) -> list[int]:
-        return [seat for seat in self._wakeups.idle() if seat != but]
+    def _idle_seats(self, state: GroupState, but: int) -> list[int]:
+        idle = self._wakeups.idle()
+        # A member that died while it was idle still seems idle.
+        living = state.seats if idle else {}
+        return [seat for seat in idle if seat != but and seat in living]
 
     def close(self) -> None:
         """Close the files, which frees the listener's lock."""

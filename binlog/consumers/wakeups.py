@@ -25,6 +25,7 @@ from binlog.storage.waiting.bell_watcher import Bell, kernel_word
 _NAME = "wakeups"
 _WORD_BYTES = 4
 _IDLE_AT = 2048
+_LISTENER_AT = 3072
 _BYTES = 4096
 _NONE_IDLE = bytes(SEATS_MAX)
 _POLL_SECONDS = 0.02
@@ -58,12 +59,21 @@ class Wakeups:
         idle = os.pread(self._file.fd, SEATS_MAX, _IDLE_AT)
         return [] if idle == _NONE_IDLE else [seat for seat, is_idle in enumerate(idle) if is_idle]
 
+    def set_listener(self, seat: int) -> None:
+        """Say which member is the listener."""
+        os.pwrite(self._file.fd, seat.to_bytes(2, "big"), _LISTENER_AT)
+
+    def listener(self) -> int:
+        """Return the seat of the member that became the listener last."""
+        return int.from_bytes(os.pread(self._file.fd, 2, _LISTENER_AT), "big") % SEATS_MAX
+
     def wake(self, seats: Iterable[int]) -> None:
         """Wake the members of these seats, and take them for busy."""
         for seat in seats:
+            # First this, because a woken member may be idle again before the next line.
+            self.set_idle(seat, False)
             after = (self.value(seat) + 1) & 0xFFFFFFFF
             os.pwrite(self._file.fd, after.to_bytes(_WORD_BYTES, "big"), seat * _WORD_BYTES)
-            self.set_idle(seat, False)
             if self._words != ffi.NULL:
                 lib.binlog_bell_wake(ffi.cast("uint8_t *", self._words) + seat * _WORD_BYTES)
 

@@ -12,10 +12,13 @@ import threading
 from collections.abc import Callable, Mapping
 
 from binlog.consumers.seats import FifoSeats
+from binlog.errors import AccessError, FullError
 from binlog.storage.descriptors import FifoDescriptor
 
 _CHECK_MS = 5_000
 _AGAIN_MS = 20
+_RETRY_MS = 500
+_CHECKS = 50
 
 
 class Watcher:
@@ -31,6 +34,7 @@ class Watcher:
         self._living = living
         self._bury = bury
         self._watched: dict[int, FifoDescriptor] = {}
+        self._hung_up: dict[int, int] = {}  # how many more checks follow soon
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._stopped = False
         self.failure: BaseException | None = None
@@ -55,10 +59,14 @@ class Watcher:
     def _run(self) -> None:
         try:
             while not self._stopped:
-                dead = self._watch_living()
-                if dead:
-                    self._bury(dead)
-                self._sleep(_AGAIN_MS if dead else _CHECK_MS)
+                try:
+                    dead = self._watch_living()
+                    if dead:
+                        self._bury(dead)
+                    pause_ms = _AGAIN_MS if dead or self._hung_up else _CHECK_MS
+                except (FullError, AccessError):
+                    pause_ms = _RETRY_MS  # the disk is full, or the process has no free descriptor
+                self._sleep(pause_ms)
         except BaseException as error:  # noqa: BLE001 - the next call of the group raises it
             self.failure = error
         finally:
@@ -70,6 +78,8 @@ class Watcher:
         living = self._living()
         for seat in [each for each in self._watched if each not in living]:
             self._watched.pop(seat).close()
+        # A member may hang up a moment before its lock is free; then another check follows soon.
+        self._hung_up = {seat: checks - 1 for seat, checks in self._hung_up.items() if checks and seat in living}
         dead = []
         for seat, generation in living.items():
             if seat not in self._watched:
@@ -94,3 +104,4 @@ class Watcher:
         """Close a FIFO that hung up; it is opened again if its member is alive."""
         for seat in [seat for seat, fifo in self._watched.items() if fifo.fd == fd]:
             self._watched.pop(seat).close()
+            self._hung_up[seat] = _CHECKS

@@ -32,6 +32,7 @@ from binlog.format.consumers.operation import (
 
 WORKER_DIED = "worker died"
 EXPIRED = "expired"
+LEASE_ENDED = "lease ended"
 _NO_FACTS = MessageFacts()
 _FIXED = frozenset((Setting.RULES, Setting.ORDER))
 _NUMBER_MAX = (1 << 64) - 1
@@ -530,6 +531,9 @@ class PlainState:
             due_ns, sequence = heapq.heappop(self._timed)
             if self._is_timed(due_ns, sequence):
                 item = self.items[sequence]
+                if item.state is ItemState.STARTED and self._is_last(item):
+                    self._let_die(item, LEASE_ENDED)
+                    continue
                 self._detach(item)
                 self._make_ready(item)
 

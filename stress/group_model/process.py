@@ -96,11 +96,17 @@ class LateLetters(DeadLetters):
 class SimWaiting:
     """No waiting: the world lets members act in any order."""
 
+    def begin(self, seat: int) -> None:
+        pass
+
     @contextmanager
     def idle(self, seat: int) -> Iterator[int]:
         yield 0
 
-    def listens(self) -> bool:
+    def wake_listener(self) -> None:
+        pass
+
+    def listens(self, seat: int) -> bool:
         return True
 
     def wait(self, seat: int, seen: int, timeout: float, bell: tuple[Bell, int] | None) -> None:
@@ -115,7 +121,7 @@ class SimWaiting:
     def wake(self, seat: int) -> None:
         pass
 
-    def hand_over(self, own: int) -> None:
+    def hand_over(self, state: GroupState, own: int) -> None:
         pass
 
 
@@ -174,7 +180,7 @@ class Process:
 
     def _finish(self, section: tuple[Kind, list[object]], held: Held) -> list[Delivery]:
         self.items.remove(held)
-        return self.member.finish(section, held.sequence)
+        return self.member.finish(section, held.sequence, held.epoch)
 
     def notice_deaths(self) -> None:
         """Do what the watcher's thread does."""

@@ -132,10 +132,11 @@ class SimMessageLog:
     def first_sequence(self) -> int:
         return self._log.first
 
-    def make_durable(self, number: int, offset: int) -> None:
+    def make_durable(self, number: int, offset: int) -> bool:
         if self._log.index(offset) > self._log.durable and not self._log.world.has("window-unsynced"):
             self._log.world.step()
             self._log.sync()
+        return True
 
     def close(self) -> None:
         pass

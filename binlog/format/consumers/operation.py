@@ -431,7 +431,7 @@ def _pack_section(kind: Kind, entries: Any) -> bytes:
 
 
 def _pack_failure(failure: Failure) -> bytes:
-    reason = failure.reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
+    reason = failure.reason.encode(errors="backslashreplace")[:REASON_BYTES_MAX].decode(errors="ignore").encode()
     return _FAILURE.pack(failure.sequence, failure.delivery, failure.due_ns, len(reason)) + reason
 
 

@@ -14,7 +14,7 @@
 #define START_FIRST 1
 #define WINDOW_MESSAGES_MAX 0xFFFF
 
-static const char WORKER_DIED[] = "worker died";
+static const char WORKER_DIED[] = "worker died", LEASE_ENDED[] = "lease ended";
 
 /* A section: `at` its first entry. */
 struct section {
@@ -160,6 +160,11 @@ static int counts(const struct group_state *state, const struct operation *opera
     return seat->is_alive && seat->generation == operation->generation;
 }
 
+static int is_last(const struct group_state *state, const struct item *item)
+{
+    return state->settings[DELIVERIES_MAX] && item->delivery >= state->settings[DELIVERIES_MAX];
+}
+
 /* Rule 2. */
 static void make_due(struct group_state *state)
 {
@@ -167,8 +172,12 @@ static void make_due(struct group_state *state)
         struct heap_pair pair = heap_pop(&state->timed);
         if (item_is_timed(state, &pair)) {
             uint32_t index = item_find(state, pair.sequence);
+            int has_ended = state->items[index].state == ITEM_STARTED && is_last(state, &state->items[index]);
             item_detach(state, index);
-            item_make_ready(state, index);
+            if (has_ended)
+                item_let_die(state, index, LEASE_ENDED, sizeof LEASE_ENDED - 1);
+            else
+                item_make_ready(state, index);
         }
     }
 }
@@ -318,11 +327,6 @@ static uint32_t last_delivery(const struct group_state *state, uint64_t sequence
     if (index == NO_ITEM || state->items[index].delivery != delivery)
         return NO_ITEM;
     return delivery || state->items[index].letter ? index : NO_ITEM;
-}
-
-static int is_last(const struct group_state *state, const struct item *item)
-{
-    return state->settings[DELIVERIES_MAX] && item->delivery >= state->settings[DELIVERIES_MAX];
 }
 
 /* Rule 6. */
