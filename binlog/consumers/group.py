@@ -17,10 +17,10 @@ from binlog.consumers.dead_letters import DeadLetters
 from binlog.consumers.group_log import GroupLog
 from binlog.consumers.member import Held, Member, Parts
 from binlog.consumers.message_source import LogOnDisk, MessageSource, sequence_at
-from binlog.consumers.seats import FifoSeats
 from binlog.consumers.settings import Order, Settings
-from binlog.consumers.waiting import Waiting
-from binlog.consumers.watcher import Watcher
+from binlog.consumers.waking.seats import FifoSeats
+from binlog.consumers.waking.waiting import Waiting
+from binlog.consumers.waking.watcher import Watcher
 from binlog.errors import ClosedError, LeaseLostError
 from binlog.format.consumers.message import Message
 from binlog.format.consumers.operation import Delivery, Failure, Kind, Section

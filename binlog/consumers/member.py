@@ -13,9 +13,9 @@ from binlog.consumers.clock import GroupClock
 from binlog.consumers.dead_letters import DeadLetters
 from binlog.consumers.group_log import GroupLog
 from binlog.consumers.message_source import MessageSource, StoredRecord
-from binlog.consumers.seats import SeatFolder, TakenSeat
 from binlog.consumers.state import DAMAGED, Assigned, GroupState, ItemState, Outcome
-from binlog.consumers.waiting import Waiting
+from binlog.consumers.waking.seats import SeatFolder, TakenSeat
+from binlog.consumers.waking.waiting import Waiting
 from binlog.errors import ClosedError, CorruptError, GoneError
 from binlog.format.consumers.operation import NO_SEAT, START_FIRST, Delivery, Failure, Join, Kind, Section
 from binlog.format.record import Ref

@@ -173,7 +173,7 @@ def facts_of(record: bytes, to_group_ns: int) -> MessageFacts:
     message = Message.parse(record)
     key_hash = 0
     if message.key is not None:
-        # 0 stands for no key.
+        # 0 means no key.
         key_hash = int.from_bytes(blake2b(message.key, digest_size=8).digest()) or 1
     times = [max(each + to_group_ns, 1) if each else 0 for each in (message.due_ns, message.expiry_ns)]
     return MessageFacts(key_hash, *times)

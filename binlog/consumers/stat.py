@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from binlog.consumers.retention import GROUPS, group_names
-from binlog.consumers.seats import FifoSeats
 from binlog.consumers.state import Counters, GroupState, ItemState
 from binlog.consumers.state_reader import StateReader
+from binlog.consumers.waking.seats import FifoSeats
 from binlog.errors import NotFoundError
 from binlog.log.maintain.stat import stat
 from binlog.storage.directory import Directory

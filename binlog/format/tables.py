@@ -9,8 +9,8 @@ from binlog.format.archive_file import ARCHIVE_FACTS, ARCHIVE_START, SEEK_ENTRY,
 from binlog.format.commitlog.indexes import KEY_INDEX_ENTRY, KEY_INDEX_HEADER, KEY_INDEX_SLOT, QUEUE_UNIT
 from binlog.format.commitlog.message import BLANK, MESSAGE
 from binlog.format.commitlog.store_files import POOL_BUFFER, STORE_CHECKPOINT, STORE_SIDECAR
+from binlog.format.consumers.group_layouts import GROUP_LAYOUTS
 from binlog.format.consumers.message import MESSAGE_LAYOUTS
-from binlog.format.consumers.operation import GROUP_LAYOUTS
 from binlog.format.index_file import INDEX_ENTRY, INDEX_HEADER
 from binlog.format.journal.block import BLOCK_BYTES, JOURNAL_FRAGMENT
 from binlog.format.journal.file_header import JBM_HEADER, JOURNAL_END, JOURNAL_HEADER

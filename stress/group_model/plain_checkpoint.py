@@ -8,16 +8,15 @@ from typing import Any
 
 from binlog.consumers.settings import Settings
 from binlog.consumers.state import ItemState
-from binlog.format.consumers.operation import (
+from binlog.format.consumers.group_layouts import (
     CHECKPOINT_ITEM,
     CHECKPOINT_MEMBER,
     CHECKPOINT_STATE,
     GROUP_MESSAGE,
     GROUP_SEAT,
     GROUP_SETTING,
-    Clock,
-    MessageFacts,
 )
+from binlog.format.consumers.operation import Clock, MessageFacts
 from stress.group_model.plain_state import Counters, Item, PlainState, Seat
 
 _STATE, _MEMBER, _ITEM, _FACTS, _SETTING, _GENERATION = (

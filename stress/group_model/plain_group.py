@@ -1,4 +1,4 @@
-"""A plain state behind the interface of the compiled one, so that bugs can be seeded in its rules."""
+"""A plain state with the interface of the compiled one, so that bugs can be seeded in its rules."""
 
 from __future__ import annotations
 

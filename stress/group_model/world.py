@@ -191,7 +191,7 @@ class World:
         self._process_count += 1
         self.say(f"process {self._process_count} joins")
         # A process that dies while it joins has a seat, and no number in the list.
-        place = _Joining()
+        place = _Newcomer()
         self._running.append(place)  # type: ignore[arg-type]
         try:
             process = Process.__new__(Process)
@@ -324,7 +324,7 @@ class World:
             print(f"{self.steps:5} {'  ' * len(self._running)}{text}")
 
 
-class _Joining:
+class _Newcomer:
     """In place of a process that is joining."""
 
     is_alive = True

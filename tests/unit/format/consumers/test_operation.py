@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog.format.consumers.group_layouts import REASON_BYTES_MAX
 from binlog.format.consumers.operation import (
     NO_SEAT,
-    REASON_BYTES_MAX,
     SEATS_MAX,
     Clock,
     Delivery,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from binlog.consumers.state import GroupState
-from binlog.consumers.wakeups import Wakeups
+from binlog.consumers.waking.wakeups import Wakeups
 from binlog.storage.descriptors import Descriptor
 from binlog.storage.directory import Directory
 from binlog.storage.locking.locks import try_lock, unlock

@@ -11,7 +11,7 @@ import select
 import threading
 from collections.abc import Callable, Mapping
 
-from binlog.consumers.seats import FifoSeats
+from binlog.consumers.waking.seats import FifoSeats
 from binlog.errors import AccessError, FullError
 from binlog.storage.descriptors import FifoDescriptor
 
