@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,6 +79,7 @@ class Member:
         self._prefetched: deque[Assigned] = deque()
         self._started: deque[Assigned] = deque()
         self._handed: set[int] = set()  # items that the user has
+        self._working_count = 0
         self._is_uncertain = False  # a call ended in the middle of an operation
         self._membership = 0
         self._asked_at = Ref(0, 0)
@@ -161,12 +163,12 @@ class Member:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while not self.is_closing:
-                self._find_own_items()
-                if (found := self._next_own_item()) is not None:
-                    if (held := self._hand_out(found)) is not None:
-                        return held
-                    continue
-                is_progress = self._ask(count)
+                with self._working():
+                    if (found := self._next_own_item()) is not None:
+                        if (held := self._hand_out(found)) is not None:
+                            return held
+                        continue
+                    is_progress = self._ask(count)
                 left = None if deadline is None else deadline - time.monotonic()
                 if not is_progress and not self._wait(left):
                     return None
@@ -208,6 +210,10 @@ class Member:
 
         epoch: in which the item was handed out.  Returns the delivery if it does not count any more.
         """
+        with self._working():
+            return self._finish(section, sequence, epoch)
+
+    def _finish(self, section: Section, sequence: int, epoch: int) -> list[Delivery]:
         self._source.forget(sequence)
         with self._mutex:
             self._handed.discard(sequence)
@@ -235,12 +241,29 @@ class Member:
             self._submit([(Kind.BACK, left)])
             self._wake_others()
 
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Count the threads that work on items of the member, for a block."""
+        with self._mutex:
+            self._working_count += 1
+        try:
+            self._find_own_items()
+            yield
+        finally:
+            with self._mutex:
+                self._working_count -= 1
+
     def _find_own_items(self) -> None:
-        """After an exception in the middle of an operation: find the items that the member has since then."""
+        """After an exception in the middle of an operation: find the items that the member has since then.
+
+        If another thread works on items, which may be those, a later call finds them.
+        """
         if not self._is_uncertain:
             return
         self.log.catch_up()
         with self._mutex:
+            if self._working_count > 1:
+                return
             self._is_uncertain = False
             seat = self.state.seats.get(self.log.seat)
             known = {each.sequence for each in (*self._started, *self._prefetched)} | self._handed
@@ -347,9 +370,14 @@ class Member:
         if self._membership != self.state.membership:
             self._membership = self.state.membership
             self._seats_changed()
-        return outcome if outcome.counted else self._was_void(sections)
+        if outcome.counted:
+            return outcome
+        if epoch is None or epoch == self.state.epoch:
+            self._lose_items()
+        deliveries = [entry for kind, entries in sections if kind in _OF_DELIVERIES for entry in entries]
+        return Outcome(False, [], [], [Delivery(each[0], each[1]) for each in deliveries])
 
-    def _was_void(self, sections: Sequence[Section]) -> Outcome:
+    def _lose_items(self) -> None:
         """Take note that the group was reset or deleted, or that the member was taken for dead.
 
         Its items belong to others by now, so nothing that it says about them counts.
@@ -362,8 +390,6 @@ class Member:
             seat = self.state.seats.get(self.log.seat)
             if seat is None or seat.generation != self.log.generation:
                 self._take_part(self.log.seat)
-        deliveries = [entry for kind, entries in sections if kind in _OF_DELIVERIES for entry in entries]
-        return Outcome(False, [], [], [Delivery(each[0], each[1]) for each in deliveries])
 
     # --- waiting
 

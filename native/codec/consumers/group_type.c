@@ -424,10 +424,14 @@ static PyObject *clock_of(PyObject *object, PyObject *unused)
 
 static PyObject *item_values(const struct item *item)
 {
-    return Py_BuildValue("(KBKKKHIIOKs#)", (unsigned long long)item->sequence, item->state, (unsigned long long)item->key_hash,
+    /* First this: an allocation of a tuple may collect garbage, and so run code that changes the items. */
+    PyObject *reason = PyUnicode_DecodeUTF8(item->reason ? item->reason : "", (Py_ssize_t)item->reason_bytes, "strict");
+    if (!reason)
+        return NULL;
+    return Py_BuildValue("(KBKKKHIIOKN)", (unsigned long long)item->sequence, item->state, (unsigned long long)item->key_hash,
                          (unsigned long long)item->expiry_ns, (unsigned long long)item->due_ns, item->seat, item->delivery,
                          item->deaths, item->is_suspect ? Py_True : Py_False, (unsigned long long)item->letter,
-                         item->reason ? item->reason : "", (Py_ssize_t)item->reason_bytes);
+                         reason);
 }
 
 static PyObject *item_of(PyObject *object, PyObject *sequence)
@@ -484,10 +488,12 @@ static PyObject *members_of(PyObject *object, PyObject *unused)
         const struct seat *seat = &state->seats[number];
         if (!seat->is_alive)
             continue;
-        PyObject *held = held_by(state, seat);
-        PyObject *values = held ? Py_BuildValue("(iIKs#N)", number, seat->generation, (unsigned long long)seat->lease_ns,
-                                                seat->hint ? seat->hint : "", (Py_ssize_t)seat->hint_bytes, held)
+        PyObject *hint = PyUnicode_DecodeUTF8(seat->hint ? seat->hint : "", (Py_ssize_t)seat->hint_bytes, "strict");
+        PyObject *held = hint ? held_by(state, seat) : NULL;
+        PyObject *values = held ? Py_BuildValue("(iIKNN)", number, seat->generation, (unsigned long long)seat->lease_ns, hint, held)
                                 : NULL;
+        if (!held)
+            Py_XDECREF(hint);
         if (!values || PyList_Append(list, values) != 0)
             Py_CLEAR(list);
         Py_XDECREF(values);
