@@ -37,7 +37,7 @@ class DeadLetters:
             "binlog-group": self._group,
             "binlog-sequence": str(item.sequence),
             "binlog-ref": str(record.ref) if record else "",
-            "binlog-deliveries": str(item.delivery),
+            "binlog-deliveries": str(item.delivery - item.uncounted),
             "binlog-deaths": str(item.deaths),
             "binlog-reason": item.reason,
         }

@@ -65,7 +65,7 @@ class Item:
     """A message that this process has.  End it with one of its methods, or use it as a context manager.
 
     data: the body.  key, headers: of its envelope, if it has one.  sequence, ref: of the message in the log.
-    delivery: how often it was delivered, this time included.
+    delivery: how often it was delivered, this time included, and not given back.
     """
 
     data: bytes
@@ -74,6 +74,7 @@ class Item:
     sequence: int
     ref: Ref
     delivery: int
+    _number: int = field(repr=False)
     _epoch: int = field(repr=False)
     _group: ConsumerGroup = field(repr=False)
     _is_ended: bool = field(default=False, repr=False)
@@ -104,7 +105,7 @@ class Item:
 
     @property
     def _this(self) -> Delivery:
-        return Delivery(self.sequence, self.delivery)
+        return Delivery(self.sequence, self._number)
 
     def _end(self, section: Section) -> None:
         self._is_ended = True
@@ -135,7 +136,8 @@ class _Opened:
             clock = GroupClock()
             group_log = GroupLog.open(directory.path, clock)
             undoing.callback(group_log.close)
-            group_log.set_up(group.settings, group.start)
+            if not group_log.state.is_created:
+                group_log.set_up(group.settings, sequence_at(group.path, group.start))
             source = MessageSource(LogOnDisk(group.path))
             undoing.callback(source.close)
             waiting = Waiting(directory)
@@ -212,7 +214,7 @@ class ConsumerGroup:
         self.mode = member(Mode, mode, "mode")
         self.lease_ns = int((0 if lease is None else seconds_of(lease, "lease")) * _NS)
         self.skips_gone = skip_gone
-        self.start = sequence_at(self.path, parse_start(start))
+        self.start = parse_start(start)
         self.settings = Settings(
             deliveries_max=self.retry.deliveries_max or 0,
             first_ns=int(self.retry.first * _NS),
@@ -317,6 +319,7 @@ class ConsumerGroup:
             message.headers,
             held.sequence,
             held.record.ref,
+            held.counted,
             held.delivery,
             held.epoch,
             self,

@@ -31,10 +31,14 @@ _OF_DELIVERIES = (Kind.DONE, Kind.RETRY, Kind.REJECT, Kind.EXTEND)
 
 
 class Held(NamedTuple):
-    """An item that the member has, and its message."""
+    """An item that the member has, and its message.
+
+    delivery: how often it was started.  counted: how often without being given back.  epoch: in which it was started.
+    """
 
     sequence: int
     delivery: int
+    counted: int
     epoch: int
     record: StoredRecord
 
@@ -133,6 +137,8 @@ class Member:
     def others(self) -> dict[int, int]:
         """Return the generation of each living seat but ours."""
         self.log.catch_up()
+        if self.state.is_deleted:
+            return {}
         return {number: seat.generation for number, seat in self.state.seats.items() if number != self.log.seat}
 
     def record_deaths(self, dead: Sequence[tuple[int, int]]) -> None:
@@ -302,7 +308,9 @@ class Member:
             return None
         with self._mutex:
             self._handed.add(item.sequence)
-        return Held(item.sequence, item.delivery, self.state.epoch, record)
+        found = self.state.find(item.sequence)
+        counted = item.delivery if found is None else item.delivery - found.uncounted
+        return Held(item.sequence, item.delivery, counted, self.state.epoch, record)
 
     def _make_dead_letters(self, assigned: Iterable[Assigned]) -> bool:
         """Append the dying ones of these items to the dead letters; return whether there were any."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 
 from binlog.format.consumers.operation import Setting
 
+RULES = 1
+"""The version of the rules of binlog/consumers/state.py."""
+
 
 class Order(enum.Enum):
     """Which messages with the same key may be delivered at the same time, or out of order.
@@ -41,7 +44,7 @@ class Settings:
     in_hand_max: no message is delivered while the members have this many; 0 for no limit.
     """
 
-    rules: int = 1
+    rules: int = RULES
     deliveries_max: int = 10
     first_ns: int = 1_000_000_000
     most_ns: int = 3_600_000_000_000

@@ -51,7 +51,8 @@ class Item(NamedTuple):
     """An outstanding item: it was assigned or delayed, and is not done.
 
     due_ns: the due time of a delayed item, the end of the lease of a started one; 0 for none.
-    delivery: how often it was started.  deaths: how many members died that had started it.
+    delivery: how often it was started.  uncounted: how many of these deliveries were given back.
+    deaths: how many members died that had started it.
     letter: its number among the dying items, 0 if it is not dying.  reason: why it is dying.
     """
 
@@ -62,6 +63,7 @@ class Item(NamedTuple):
     due_ns: int
     seat: int
     delivery: int
+    uncounted: int
     deaths: int
     is_suspect: bool
     letter: int

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from binlog.consumers.logs import LogReader
+from binlog.consumers.settings import RULES
 from binlog.consumers.state import AppliedOperation, GroupState
-from binlog.errors import CorruptError, GoneError, NotFoundError
+from binlog.errors import CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.operation import MARK, Kind, entries_of, group_seed, parse_operation
 from binlog.format.log_header import LogHeader
@@ -116,7 +117,12 @@ class StateReader:
         elif not is_first:
             return None
         applied = [(ref, self._apply(ref, record)) for ref, record in before if ref > self.applied]
-        return [*applied, *self._advance()]
+        applied += self._advance()
+        rules = self.state.settings.rules
+        if rules != RULES:
+            text = f"{self.path}: the group has version {rules} of the rules; this version of binlog knows {RULES}"
+            raise VersionError(text, found=rules, known=(RULES,))
+        return applied
 
     def _checkpoint_in(self, ref: Ref, record: bytes) -> Checkpoint | None:
         operation = parse_operation(record, self.seed)

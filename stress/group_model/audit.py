@@ -42,12 +42,12 @@ class Audit:
         owner = self._in_hand.get(body)
         if owner is not None and owner not in self._released:
             raise ViolationError(f"{body!r} is delivered while process {owner.number} has it")
-        if not self._has_lost_power and held.delivery <= self._deaths[body]:
+        if not self._has_lost_power and held.counted <= self._deaths[body]:
             raise ViolationError(f"delivery {held.delivery} of {body!r}, which killed {self._deaths[body]} members")
         limit = self._world.settings.deliveries_max
-        if limit and held.delivery > limit:
+        if limit and held.counted > limit:
             raise ViolationError(f"delivery {held.delivery} of {body!r}: the limit is {limit}")
-        if self._world.only_poison_kills and held.delivery > 2 and not body.startswith(b"poison"):
+        if self._world.only_poison_kills and held.counted > 2 and not body.startswith(b"poison"):
             raise ViolationError(f"delivery {held.delivery} of {body!r}, which killed no member")
         self._in_hand[body] = process
         self._deliveries[body] = held.delivery

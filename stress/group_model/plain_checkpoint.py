@@ -66,7 +66,7 @@ def _pack_member(number: int, seat: Seat) -> bytes:
 def _pack_item(item: Item) -> bytes:
     reason = item.reason.encode()
     packed = _ITEM.pack(
-        item.sequence, item.state, item.is_suspect, item.seat, item.delivery, item.deaths, item.letter,
+        item.sequence, item.state, item.is_suspect, item.seat, item.delivery, item.uncounted, item.deaths, item.letter,
         item.key_hash, item.expiry_ns, item.due_ns, len(reason),
     )  # fmt: skip
     return packed + reason
@@ -106,9 +106,9 @@ class _Parser:
         return number, Seat(generation, self._text(size), lease_ns)
 
     def _item(self) -> Item:
-        sequence, state, suspect, seat, delivery, deaths, letter, key, expiry, due, size = self._take(_ITEM)
+        sequence, state, suspect, seat, delivery, uncounted, deaths, letter, key, expiry, due, size = self._take(_ITEM)
         return Item(
-            sequence, ItemState(state), key, expiry, due, seat, delivery, deaths, bool(suspect), letter,
+            sequence, ItemState(state), key, expiry, due, seat, delivery, uncounted, deaths, bool(suspect), letter,
             self._text(size),
         )  # fmt: skip
 

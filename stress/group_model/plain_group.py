@@ -115,7 +115,7 @@ class PlainGroup(GroupState):
             return None
         return Item(
             item.sequence, item.state, item.key_hash, item.expiry_ns, item.due_ns, item.seat, item.delivery,
-            item.deaths, item.is_suspect, item.letter, item.reason,
+            item.uncounted, item.deaths, item.is_suspect, item.letter, item.reason,
         )  # fmt: skip
 
     def items(self) -> list[Item]:

@@ -54,6 +54,7 @@ class Item:
     due_ns: int = 0
     seat: int = NO_SEAT
     delivery: int = 0
+    uncounted: int = 0
     deaths: int = 0
     is_suspect: bool = False
     letter: int = 0
@@ -373,12 +374,12 @@ class PlainState:
                 self._return(item, due_ns)
 
     def _is_last(self, item: Item) -> bool:
-        return bool(self.settings.deliveries_max) and item.delivery >= self.settings.deliveries_max
+        return bool(self.settings.deliveries_max) and item.delivery - item.uncounted >= self.settings.deliveries_max
 
     def _give_back(self, sequence: int, seat: int) -> None:
         item = self.items.get(sequence)
         if item is not None and item.seat == seat != NO_SEAT:
-            item.delivery -= item.state is ItemState.STARTED
+            item.uncounted += item.state is ItemState.STARTED
             self._return(item)
 
     def _apply_extensions(self, entries: Iterable[Extension], refused: list[Delivery]) -> None:
@@ -401,7 +402,7 @@ class PlainState:
             if item.state is not ItemState.STARTED:
                 self._return(item)
             elif not died:
-                item.delivery -= 1
+                item.uncounted += 1
                 self._return(item)
             else:
                 self._return_of_dead(item)

@@ -97,7 +97,7 @@ class World:
             returns = state._return_of_dead
 
             def return_uncounted(item: Item) -> None:
-                item.delivery -= 1
+                item.uncounted += 1
                 returns(item)
 
             state._return_of_dead = return_uncounted  # type: ignore[method-assign]

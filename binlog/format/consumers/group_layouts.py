@@ -189,13 +189,14 @@ CHECKPOINT_MEMBER = Layout(
 CHECKPOINT_ITEM = Layout(
     "checkpoint_item",
     "An outstanding item in a checkpoint, followed by the reason",
-    size=54,
+    size=58,
     fields=(
         Field("sequence", "u64", "the message's sequence number in the log"),
         Field("state", "u8", "0 ready, 1 delayed, 2 blocked by its key, 3 held, 4 started"),
         Field("is_suspect", "u8", "1: its member died, perhaps because of it"),
         Field("seat", "u16", "of the member that has it; 65535 for none"),
         Field("delivery", "u32", "how often it was started"),
+        Field("uncounted", "u32", "how many of these deliveries do not count, because the item was given back"),
         Field("deaths", "u32", "how many members died that had started it"),
         Field("letter", "u64", "its number among the dying items; 0 if it is not dying"),
         Field("key_hash", "u64", "of its key; 0 for none"),

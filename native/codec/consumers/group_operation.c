@@ -162,7 +162,7 @@ static int counts(const struct group_state *state, const struct operation *opera
 
 static int is_last(const struct group_state *state, const struct item *item)
 {
-    return state->settings[DELIVERIES_MAX] && item->delivery >= state->settings[DELIVERIES_MAX];
+    return state->settings[DELIVERIES_MAX] && item->delivery - item->uncounted >= state->settings[DELIVERIES_MAX];
 }
 
 /* Rule 2. */
@@ -309,6 +309,7 @@ static void reset(struct group_state *state, uint64_t to, int keeps)
         struct item *item = &state->items[index];
         item->letter = from->letter;
         item->delivery = from->delivery;
+        item->uncounted = from->uncounted;
         item->deaths = from->deaths;
         item->is_suspect = from->is_suspect;
         item->reason = from->reason;
@@ -376,7 +377,7 @@ static void remove_seat(struct group_state *state, uint16_t number, int died)
         else if (died)
             return_of_dead(state, index);
         else {
-            state->items[index].delivery--;
+            state->items[index].uncounted++;
             item_return(state, index, 0);
         }
     }
@@ -408,7 +409,7 @@ static void give_back(struct group_state *state, uint64_t sequence, uint16_t sea
     uint32_t index = item_find(state, sequence);
 
     if (index != NO_ITEM && seat != NO_SEAT && state->items[index].seat == seat) {
-        state->items[index].delivery -= state->items[index].state == ITEM_STARTED;
+        state->items[index].uncounted += state->items[index].state == ITEM_STARTED;
         item_return(state, index, 0);
     }
 }

@@ -26,7 +26,7 @@ enum queued { NOT_QUEUED, AMONG_READY, AMONG_SUSPECTS };
 /* An outstanding item.  Links are indexes of items, NO_ITEM for none. */
 struct item {
     uint64_t sequence, key_hash, expiry_ns, due_ns, letter;
-    uint32_t delivery, deaths;
+    uint32_t delivery, uncounted, deaths;
     uint32_t key_before, key_after, seat_before, seat_after;
     uint16_t seat, reason_bytes;
     uint8_t state, is_suspect, queued, has_key;

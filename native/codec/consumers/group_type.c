@@ -136,6 +136,7 @@ static uint8_t *pack_item(const struct item *item, uint8_t *at)
     at[CHECKPOINT_ITEM_IS_SUSPECT] = item->is_suspect;
     put_u16(at + CHECKPOINT_ITEM_SEAT, item->seat);
     put_u32(at + CHECKPOINT_ITEM_DELIVERY, item->delivery);
+    put_u32(at + CHECKPOINT_ITEM_UNCOUNTED, item->uncounted);
     put_u32(at + CHECKPOINT_ITEM_DEATHS, item->deaths);
     put_u64(at + CHECKPOINT_ITEM_LETTER, item->letter);
     put_u64(at + CHECKPOINT_ITEM_KEY_HASH, item->key_hash);
@@ -301,6 +302,7 @@ static int load_items(struct group_state *state, struct source *source, uint32_t
         item->state = kind;
         item->is_suspect = at[CHECKPOINT_ITEM_IS_SUSPECT] != 0;
         item->delivery = get_u32(at + CHECKPOINT_ITEM_DELIVERY);
+        item->uncounted = get_u32(at + CHECKPOINT_ITEM_UNCOUNTED);
         item->deaths = get_u32(at + CHECKPOINT_ITEM_DEATHS);
         item->letter = get_u64(at + CHECKPOINT_ITEM_LETTER);
         item->due_ns = get_u64(at + CHECKPOINT_ITEM_DUE_NS);
@@ -428,9 +430,9 @@ static PyObject *item_values(const struct item *item)
     PyObject *reason = PyUnicode_DecodeUTF8(item->reason ? item->reason : "", (Py_ssize_t)item->reason_bytes, "strict");
     if (!reason)
         return NULL;
-    return Py_BuildValue("(KBKKKHIIOKN)", (unsigned long long)item->sequence, item->state, (unsigned long long)item->key_hash,
+    return Py_BuildValue("(KBKKKHIIIOKN)", (unsigned long long)item->sequence, item->state, (unsigned long long)item->key_hash,
                          (unsigned long long)item->expiry_ns, (unsigned long long)item->due_ns, item->seat, item->delivery,
-                         item->deaths, item->is_suspect ? Py_True : Py_False, (unsigned long long)item->letter,
+                         item->uncounted, item->deaths, item->is_suspect ? Py_True : Py_False, (unsigned long long)item->letter,
                          reason);
 }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog import CorruptError, Writer, stat
+from binlog import CorruptError, VersionError, Writer, stat
 from binlog.consumers import group_log
 from binlog.consumers.clock import GroupClock
 from binlog.consumers.group_log import GroupLog
@@ -70,3 +70,11 @@ def test_a_record_that_is_no_operation_of_the_group_is_reported(tmp_path: Path) 
     with pytest.raises(CorruptError, match="no operation of this group"):
         log.catch_up()
     log.close()
+
+
+def test_a_group_with_later_rules_is_refused(tmp_path: Path) -> None:
+    log = GroupLog.open(str(tmp_path), GroupClock())
+    log.set_up(Settings(rules=2), 0)
+    log.close()
+    with pytest.raises(VersionError, match="version 2 of the rules"):
+        GroupLog.open(str(tmp_path), GroupClock())

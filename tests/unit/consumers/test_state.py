@@ -174,8 +174,20 @@ def test_6_a_member_that_leaves_gives_all_back_uncounted() -> None:
     group.produce(5)
     group.take(0, 2)
     group.apply(0, (Kind.LEAVE, None))
-    assert [group.state.items[each].delivery for each in (0, 1)] == [0, 0]
+    assert [group.state.items[each].uncounted for each in (0, 1)] == [1, 0]
     assert group.state.in_hand == 0
+    assert group.apply(NO_SEAT, (Kind.DONE, [Delivery(1, 0)])).refused == [(1, 0)]
+
+
+def test_3_an_acknowledgement_of_a_delivery_that_was_given_back_does_not_count_for_the_next_one() -> None:
+    group = GroupOperations()
+    group.join(0, 1)
+    group.produce(1)
+    group.take(0)
+    group.apply(0, (Kind.BACK, [0]))
+    assert group.assign(1)[0].delivery == 2
+    assert group.apply(0, (Kind.DONE, [Delivery(0, 1)])).refused == [(0, 1)]
+    assert group.ack(1, 0) == []
 
 
 def test_7_a_member_gets_its_share() -> None:
