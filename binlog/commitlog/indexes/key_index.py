@@ -55,7 +55,7 @@ class KeyIndexFile:
         self._mapping = FileMapping(self._fd, size.file_bytes, self.path)
 
     def _prepare(self, *, new: bool) -> None:
-        """Give a new file its size, durably, without blocks; `_allocate` adds them as keys arrive."""
+        """Give a new file its size, durably, and a block for its header; `_allocate` adds others as keys arrive."""
         found = os.fstat(self._fd).st_size
         if not new and found != self.size.file_bytes:
             raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, not {self.size.file_bytes}")
@@ -63,6 +63,8 @@ class KeyIndexFile:
             try:
                 with own_errors(self.path, "sizing the file"):
                     os.ftruncate(self._fd, self.size.file_bytes)
+                # The header is read through the mapping, and in memory (tmpfs) even reading takes a block.
+                allocate(self._fd, 0, KEY_INDEX_HEADER.size, self.path)
             except BaseException:
                 self.remove()
                 raise
