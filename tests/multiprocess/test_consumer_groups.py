@@ -10,8 +10,10 @@ from pathlib import Path
 
 from binlog import Reader, Writer
 from binlog.consumers.group import ConsumerGroup, Retry
+from binlog.consumers.stat import stat_group
 from binlog.format.consumers.message import Message
-from tests.support.group_workers import Worker
+from tests.support.group_workers import IDLE_AT, Worker, idle_count
+from tests.support.waiting import until
 
 GROUP = "billing"
 
@@ -19,6 +21,12 @@ GROUP = "billing"
 def _append(log: Path, *bodies: str) -> None:
     with Writer(log) as writer:
         writer.append_many([body.encode() for body in bodies])
+
+
+def _has_idle_member(log: Path) -> bool:
+    """Whether a living member is idle; others may have died while they were."""
+    idle = (log / "groups" / GROUP / "wakeups").read_bytes()[IDLE_AT:]
+    return any(idle[member.seat] for member in stat_group(log, GROUP).members)
 
 
 def test_each_message_goes_to_one_of_the_workers(tmp_path: Path) -> None:
@@ -50,7 +58,7 @@ def test_what_a_killed_worker_had_in_hand_is_delivered_at_once(tmp_path: Path, f
         with Worker(tmp_path, GROUP, hangs_at=f"slow {number}") as victim:
             victim.until("got", str(number))
             with Worker(tmp_path, GROUP) as other:
-                time.sleep(0.05)  # it is idle by then
+                until(lambda: _has_idle_member(tmp_path))
                 killed_ns = victim.kill()
                 _, sequence, delivery, got_ns = other.until("got")
                 assert (sequence, delivery) == (str(number), "2")
@@ -63,7 +71,7 @@ def test_if_all_members_are_killed_the_next_one_has_their_items_at_once(tmp_path
     _append(tmp_path, "before")
     with Worker(tmp_path, GROUP, hangs_at="a") as one, Worker(tmp_path, GROUP, hangs_at="a") as two:
         _append(tmp_path, "a", "a")
-        time.sleep(0.3)
+        until(lambda: stat_group(tmp_path, GROUP).counters.started == 3)
         one.kill()
         two.kill()
     with ConsumerGroup(tmp_path, GROUP) as group:
@@ -95,7 +103,7 @@ def test_an_idle_worker_gets_a_new_message_without_polling(tmp_path: Path) -> No
     _append(tmp_path, "first")
     with Worker(tmp_path, GROUP) as worker:
         worker.until("acked", "0")
-        time.sleep(0.2)
+        until(lambda: idle_count(tmp_path, GROUP) == 1)
         before_ns = time.monotonic_ns()
         _append(tmp_path, "second")
         got = worker.until("got", "1")

@@ -11,6 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+IDLE_AT = 2048  # see docs/format.md, "The bytes of a consumer group"
+
+
+def idle_count(log: Path, name: str) -> int:
+    """Return how many seats of a group have the mark of an idle member."""
+    return sum((log / "groups" / name / "wakeups").read_bytes()[IDLE_AT : IDLE_AT + 256])
+
+
 _PROGRAM = """
 import sys, time
 from binlog.consumers.group import ConsumerGroup, Retry

@@ -15,6 +15,8 @@ from binlog.consumers.group import ConsumerGroup, Retry
 from binlog.errors import ClosedError, LeaseLostError
 from binlog.format.consumers.message import Message
 from tests.support.children import Child
+from tests.support.group_workers import idle_count
+from tests.support.waiting import until
 
 GROUP = "billing"
 
@@ -161,7 +163,7 @@ def test_closing_ends_the_wait_of_another_thread(log: Path) -> None:
     group = ConsumerGroup(log, GROUP, start="end")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(group.get)
-        time.sleep(0.1)
+        until(lambda: idle_count(log, GROUP) == 1)
         group.close()
         with pytest.raises(ClosedError):
             waiting.result(timeout=10)
