@@ -27,4 +27,15 @@ int group_parse(const uint8_t *record, size_t bytes, uint32_t seed, struct opera
 /* 0, or -1 with an exception set; then the state is not to be used any more. */
 int group_apply(struct group_state *state, const struct operation *operation, struct outcome *outcome);
 
+/* group_checkpoint.c */
+
+/* Pairs of sequence and index of all items, by sequence, to be freed; NULL if memory ran out. */
+uint64_t (*group_sorted_items(const struct group_state *state))[2];
+
+/* The packed state, or NULL with an exception set. */
+PyObject *group_pack(const struct group_state *state);
+
+/* Loads a packed state into an empty one; 1, or 0 if the bytes are none or memory ran out (`has_failed`). */
+int group_load(struct group_state *state, const uint8_t *data, size_t bytes);
+
 #endif
