@@ -21,8 +21,25 @@ struct outcome {
     PyObject *assigned, *started, *refused;
 };
 
+/* A section: `at` its first entry. */
+struct section {
+    int kind;
+    uint16_t count;
+    const uint8_t *at;
+};
+
+/* group_parse.c */
+
 /* 1 if the record is an operation of the group whose seed this is, otherwise 0. */
 int group_parse(const uint8_t *record, size_t bytes, uint32_t seed, struct operation *operation);
+
+/* Takes the next section from *at; 1 if there is one, 0 at the end, -1 if the bytes are none. */
+int group_next_section(const uint8_t **at, const uint8_t *end, struct section *section);
+
+/* Whether one of the sections has this kind. */
+int group_has_kind(const uint8_t *at, const uint8_t *end, int kind);
+
+/* group_operation.c */
 
 /* 0, or -1 with an exception set; then the state is not to be used any more. */
 int group_apply(struct group_state *state, const struct operation *operation, struct outcome *outcome);
