@@ -7,7 +7,8 @@ applied in C (native/codec/consumers); each has a test:
  1. An operation of another epoch, or of a member that is not alive, changes nothing.
  2. Group time never goes back.  Before an operation takes effect, items whose time has come become ready: those that
     waited for a retry or for their due time, and those whose lease has ended.
- 3. An acknowledgement counts if the item is outstanding and the delivery is its last one, even if its lease has ended.
+ 3. An acknowledgement counts if the item is outstanding and the delivery is its last one, even if its lease has ended,
+    and whichever process sends it.  A dying item is ended only by the member that has it.
  4. A delivery is counted when the item is started, and only the member that has the item starts it.
  5. An item that failed, or whose member died, in its last allowed delivery is dying: a member makes it a dead letter.
  6. A death returns the member's items.  Each one that it had started may have killed it: those are suspects.
@@ -21,6 +22,8 @@ applied in C (native/codec/consumers); each has a test:
 11. Only acknowledgements, drops of expired messages, and `gone` end a message.
 12. Dying items are numbered.  One is assigned at a time, in this order, so that the dead letters are in this order.
 13. A reset raises the epoch.  Items from its sequence on are new again; earlier ones stay only if it keeps them.
+14. `again` ends the wait of a delayed item.  It also makes a message that is done an item again, if it says so.  The
+    deliveries before that are not counted, and their acknowledgements do not count.
 """
 
 from __future__ import annotations
@@ -214,7 +217,7 @@ class GroupState:
 
     @property
     def available(self) -> int:
-        """How many items a member may get now, except for limits."""
+        """How many items members may get now."""
         return self._state.available()
 
     @property
@@ -227,6 +230,19 @@ class GroupState:
         """The clock of the boot in which it was set last, None if it was never set."""
         found = self._state.clock()
         return None if found is None else Clock(*found)
+
+    def clock_offset_ns(self, boot: bytes) -> int | None:
+        """Return group time minus the time since the boot with this id, None if the clock was not set in it."""
+        return self._state.clock_offset(boot)
+
+    def started_by(self, seat: int, sequence: int, delivery: int) -> int:
+        """Return how often an item was delivered and not given back; 0 if no member started it in this delivery."""
+        return self._state.started_by(seat, sequence, delivery)
+
+    @property
+    def witness(self) -> tuple[tuple[int, int], int] | None:
+        """The end of the last window and the CRC-32C of its last message; None if there is none since a reset."""
+        return self._state.witness()
 
     @property
     def settings(self) -> Settings:

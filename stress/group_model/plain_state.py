@@ -18,6 +18,7 @@ from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,
     WINDOW_MESSAGES_MAX,
+    Again,
     Clock,
     Delivery,
     Extension,
@@ -164,9 +165,15 @@ class PlainState:
 
     @property
     def available(self) -> int:
-        """How many items a member may get now, except for limits."""
+        """How many items members may get now, except for `in_hand_max`."""
         ready = len(self._ready) + len(self._suspects) + (self._assignable_letter() is not None)
         return ready + (self.known_end - self.next if self._may_take_new() else 0)
+
+    @property
+    def assignable(self) -> int:
+        """How many items members may get now."""
+        limit = self.settings.in_hand_max
+        return min(self.available, max(limit - self.in_hand, 0)) if limit else self.available
 
     def facts(self) -> list[MessageFacts]:
         """Return the facts of the messages from `next` to `known_end`, if the windows have any."""
@@ -261,6 +268,9 @@ class PlainState:
                 self._reset(entries)
             case Kind.DELETED:
                 self.is_deleted = True
+            case Kind.AGAIN:
+                for again in entries:
+                    self._deliver_again(again)
             case Kind.CHECKPOINT:
                 pass
 
@@ -325,6 +335,18 @@ class PlainState:
             item.seat, item.state, item.due_ns = NO_SEAT, ItemState.READY, 0
             self._add(item)
 
+    def _deliver_again(self, again: Again) -> None:
+        """Rule 14."""
+        item = self.items.get(again.sequence)
+        if item is not None:
+            if item.state is ItemState.DELAYED:
+                self._detach(item)
+                self._make_ready(item)
+        elif again.delivery and again.sequence < self.next:
+            item = Item(again.sequence, ItemState.READY, again.key_hash)
+            item.delivery = item.uncounted = again.delivery
+            self._add(item)
+
     # --- operations of members
 
     def _last_delivery(self, sequence: int, delivery: int) -> Item | None:
@@ -337,7 +359,7 @@ class PlainState:
     def _apply_done(self, entries: Iterable[Delivery], seat: int, refused: list[Delivery]) -> None:
         for sequence, delivery in entries:
             item = self._last_delivery(sequence, delivery)
-            if item is None or (item.letter and item.seat != seat):
+            if item is None or (item.letter and not item.seat == seat != NO_SEAT):
                 refused.append(Delivery(sequence, delivery))
                 continue
             self.counters.dead += bool(item.letter)

@@ -9,6 +9,7 @@ from binlog.consumers.state import Assigned, ItemState, Outcome
 from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,
+    Again,
     Delivery,
     Failure,
     Join,
@@ -104,6 +105,10 @@ class GroupOperations:
         due_ns = self.now_ns + after_ns if after_ns else 0
         failure = Failure(*self.last(sequence), due_ns, reason)
         return self.apply(seat, (Kind.RETRY, [failure])).refused
+
+    def again(self, sequence: int, *, delivery: int = 0, key_hash: int = 0) -> None:
+        """Deliver a message now, as an operator."""
+        self.apply(NO_SEAT, (Kind.AGAIN, [Again(sequence, delivery, key_hash)]))
 
     def kill(self, *seats: int) -> None:
         """Record that the members of these seats died."""

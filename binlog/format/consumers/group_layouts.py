@@ -14,15 +14,15 @@ GROUP_OPERATION = Layout(
     size=32,
     fields=(
         Field("magic", "u16", "0xB147", const=MAGIC),
-        Field("version", "u8", "of the layout; a reader refuses a version it does not know", const=VERSION),
-        Field("flags", "u8", "1: the first item that this operation gets is started by it; 2: a mark (see below)"),
-        Field("seat", "u16", "of the member; 65535 for none"),
+        Field("version", "u8", "a reader refuses a version it does not know", const=VERSION),
+        Field("flags", "u8", "1: the operation also starts the first item that it gets; 2: a mark (see below)"),
+        Field("seat", "u16", "the member's seat; 65535 for none"),
         Field("want", "u16", "how many items the member asks for"),
-        Field("generation", "u32", "of the seat"),
-        Field("number", "u32", "of the operation, counted by the member from 0 on"),
+        Field("generation", "u32", "the seat's generation"),
+        Field("number", "u32", "number of the operation; each member counts from 0"),
         Field("group_time_ns", "u64", "group time, which never goes back"),
-        Field("epoch", "u32", "of the group: a reset or a repair raises it"),
-        Field("crc", "u32", "CRC-32C of all other bytes of the record, seeded with the group's UUID"),
+        Field("epoch", "u32", "the group's epoch, which each reset increments"),
+        Field("crc", "u32", "CRC-32C of all other bytes of the record, seeded with the UUID of the group's log"),
     ),
 )
 GROUP_SECTION = Layout(
@@ -32,7 +32,7 @@ GROUP_SECTION = Layout(
     fields=(
         Field("kind", "u8", "what the section says: see the table of kinds"),
         Field("reserved", "u8", "zero", const=0),
-        Field("count", "u16", "entries that follow; 0 in `checkpoint`, whose entry goes to the end of the record"),
+        Field("count", "u16", "number of entries; 0 in `checkpoint`, whose entry extends to the end of the record"),
     ),
 )
 GROUP_DELIVERY = Layout(
@@ -41,7 +41,7 @@ GROUP_DELIVERY = Layout(
     size=12,
     fields=(
         Field("sequence", "u64", "the message's sequence number in the log"),
-        Field("delivery", "u32", "which delivery of the message this is about, from 1 on"),
+        Field("delivery", "u32", "number of the delivery, from 1 on; 0 for a dead letter that was never delivered"),
     ),
 )
 GROUP_SEQUENCE = Layout(
@@ -56,7 +56,7 @@ GROUP_EXTENSION = Layout(
     size=20,
     fields=(
         Field("sequence", "u64", "the message's sequence number in the log"),
-        Field("delivery", "u32", "which delivery of the message this is about"),
+        Field("delivery", "u32", "number of the delivery"),
         Field("deadline_ns", "u64", "group time at which the item returns to the group"),
     ),
 )
@@ -66,9 +66,9 @@ GROUP_FAILURE = Layout(
     size=22,
     fields=(
         Field("sequence", "u64", "the message's sequence number in the log"),
-        Field("delivery", "u32", "which delivery of the message this is about"),
-        Field("due_ns", "u64", "group time from which the item is delivered again; 0 in `reject`"),
-        Field("reason_bytes", "u16", f"of the reason that follows, at most {REASON_BYTES_MAX}: UTF-8"),
+        Field("delivery", "u32", "number of the delivery"),
+        Field("due_ns", "u64", "group time before which the item is not delivered again; 0 in `reject`"),
+        Field("reason_bytes", "u16", f"size of the reason, which follows in UTF-8; at most {REASON_BYTES_MAX}"),
     ),
 )
 GROUP_WINDOW = Layout(
@@ -77,10 +77,10 @@ GROUP_WINDOW = Layout(
     size=32,
     fields=(
         Field("first", "u64", "sequence of the first message"),
-        Field("message_count", "u32", "messages that are durable from there on"),
-        Field("entry_count", "u32", "entries that follow: message_count or 0"),
-        Field("end_number", "u32", "the file of the ref after the last message"),
-        Field("end_offset", "u64", "the offset of that ref"),
+        Field("message_count", "u32", "number of durable messages from there on"),
+        Field("entry_count", "u32", "number of messages whose facts follow: message_count or 0"),
+        Field("end_number", "u32", "number of the file in the ref after the last message"),
+        Field("end_offset", "u64", "offset in that ref"),
         Field("last_crc", "u32", "CRC-32C of the last message"),
     ),
 )
@@ -89,9 +89,9 @@ GROUP_MESSAGE = Layout(
     "A message of a window",
     size=24,
     fields=(
-        Field("key_hash", "u64", "of its key; 0 for none"),
-        Field("due_ns", "u64", "group time from which it is delivered; 0 for at once"),
-        Field("expiry_ns", "u64", "group time from which it is not delivered; 0 for never"),
+        Field("key_hash", "u64", "BLAKE2b-64 of its key, or 1 if that is 0; 0 without a key"),
+        Field("due_ns", "u64", "group time before which it is not delivered; 0 for none"),
+        Field("expiry_ns", "u64", "group time at which it expires; 0 for never"),
     ),
 )
 GROUP_RANGE = Layout(
@@ -135,8 +135,8 @@ GROUP_JOIN = Layout(
     "The entry of `join`, followed by a hint at the process",
     size=10,
     fields=(
-        Field("lease_ns", "u64", "after this time an item returns to the group; 0 for never"),
-        Field("hint_bytes", "u16", "of the hint that follows: UTF-8, for people only"),
+        Field("lease_ns", "u64", "how long after its start an item returns to the group; 0 for never"),
+        Field("hint_bytes", "u16", "size of the hint, which follows in UTF-8"),
     ),
 )
 GROUP_RESET = Layout(
@@ -145,34 +145,53 @@ GROUP_RESET = Layout(
     size=9,
     fields=(
         Field("to", "u64", "the sequence from which messages are delivered again"),
-        Field("keeps", "u8", "1: earlier outstanding items stay"),
+        Field("keeps", "u8", "1 if outstanding items before that sequence are kept, otherwise 0"),
     ),
 )
-_COUNTERS = ("done", "started", "failed", "died", "expired", "dead", "gone", "void")
+GROUP_AGAIN = Layout(
+    "group_again",
+    "An entry of `again`",
+    size=20,
+    fields=(
+        Field("sequence", "u64", "the message's sequence number in the log"),
+        Field("delivery", "u32", "of a message that is done: its deliveries count from here on; 0 if it stays done"),
+        Field("key_hash", "u64", "of its key; 0 for none"),
+    ),
+)
+_COUNTERS = {
+    "done": "messages acknowledged",
+    "started": "deliveries started",
+    "failed": "deliveries that failed",
+    "died": "members that died",
+    "expired": "messages that expired",
+    "dead": "messages that became dead letters",
+    "gone": "messages reported as gone",
+    "void": "operations that changed nothing",
+}
 CHECKPOINT_STATE = Layout(
     "checkpoint_state",
     "The beginning of a state",
     size=157,
     fields=(
-        Field("epoch", "u32", "of the group"),
+        Field("epoch", "u32", "the group's epoch"),
         Field("clock_ns", "u64", "group time of the last operation"),
         Field("has_clock", "u8", "1: the next two fields are valid"),
-        Field("boot", "bytes:16", "of the clock"),
-        Field("offset_ns", "i64", "of the clock"),
+        Field("boot", "bytes:16", "as in the entry of `clock`"),
+        Field("offset_ns", "i64", "as in the entry of `clock`"),
         Field("next", "u64", "the first sequence that was never assigned"),
         Field("known_end", "u64", "the sequence after the last message that a window named"),
         Field("has_witness", "u8", "1: the next three fields are valid"),
-        Field("end_number", "u32", "of the last window"),
-        Field("end_offset", "u64", "of the last window"),
-        Field("last_crc", "u32", "of the last window"),
-        Field("flags", "u8", "1 paused, 2 deleted, 4 the last item that was picked in turn was a new one"),
-        Field("letters", "u64", "how many items were dying so far"),
-        *(Field(name, "u64", "how many, since the group was created") for name in _COUNTERS),
-        Field("setting_count", "u16", "entries as of `settings` that follow"),
-        Field("seat_count", "u16", "members that follow"),
-        Field("generation_count", "u16", "entries as of `death` that follow: the last generation of each seat"),
-        Field("item_count", "u32", "outstanding items that follow"),
-        Field("fact_count", "u32", "messages as of a window that follow: those not assigned yet"),
+        Field("end_number", "u32", "as in the last window"),
+        Field("end_offset", "u64", "as in the last window"),
+        Field("last_crc", "u32", "as in the last window"),
+        Field("flags", "u8", "1 paused, 2 deleted, 4 new items had the last turn, so returned ones are next (rule 7)"),
+        Field("letters", "u64", "number of the last item that became dying; 0 for none"),
+        *(Field(name, "u64", f"number of {things} since the group was created") for name, things in _COUNTERS.items()),
+        Field("setting_count", "u16", "number of settings that follow, each as in `settings`"),
+        Field("seat_count", "u16", "number of members that follow"),
+        Field("generation_count", "u16", "number of seats whose last generations follow, each as in `death`"),
+        Field("item_count", "u32", "number of outstanding items that follow"),
+        Field("fact_count", "u32", "number of messages not assigned yet, whose facts follow, each as in `window`"),
     ),
 )
 CHECKPOINT_MEMBER = Layout(
@@ -180,10 +199,10 @@ CHECKPOINT_MEMBER = Layout(
     "A member in a checkpoint, followed by the hint",
     size=16,
     fields=(
-        Field("seat", "u16", "of the member"),
-        Field("generation", "u32", "of the seat"),
-        Field("lease_ns", "u64", "of its items; 0 for none"),
-        Field("hint_bytes", "u16", "of the hint that follows: UTF-8"),
+        Field("seat", "u16", "the member's seat"),
+        Field("generation", "u32", "the seat's generation"),
+        Field("lease_ns", "u64", "as in the entry of `join`"),
+        Field("hint_bytes", "u16", "size of the hint, which follows in UTF-8"),
     ),
 )
 CHECKPOINT_ITEM = Layout(
@@ -192,21 +211,21 @@ CHECKPOINT_ITEM = Layout(
     size=58,
     fields=(
         Field("sequence", "u64", "the message's sequence number in the log"),
-        Field("state", "u8", "0 ready, 1 delayed, 2 blocked by its key, 3 held, 4 started"),
+        Field("state", "u8", "0 ready, 1 delayed, 2 blocked by its key, 3 held by a member, 4 started by it"),
         Field("is_suspect", "u8", "1: its member died, perhaps because of it"),
-        Field("seat", "u16", "of the member that has it; 65535 for none"),
+        Field("seat", "u16", "seat of the member that has it; 65535 for none"),
         Field("delivery", "u32", "how often it was started"),
         Field("uncounted", "u32", "how many of these deliveries do not count, because the item was given back"),
-        Field("deaths", "u32", "how many members died that had started it"),
+        Field("deaths", "u32", "how many members died after they had started it"),
         Field("letter", "u64", "its number among the dying items; 0 if it is not dying"),
-        Field("key_hash", "u64", "of its key; 0 for none"),
-        Field("expiry_ns", "u64", "group time from which it is not delivered; 0 for never"),
-        Field("due_ns", "u64", "group time at which it is due, or its lease ends; 0 for none"),
-        Field("reason_bytes", "u16", "of the reason that follows: UTF-8"),
+        Field("key_hash", "u64", "BLAKE2b-64 of its key, or 1 if that is 0; 0 without a key"),
+        Field("expiry_ns", "u64", "group time at which it expires; 0 for never"),
+        Field("due_ns", "u64", "group time at which it becomes due or its lease ends; 0 for none"),
+        Field("reason_bytes", "u16", "size of the reason, which follows in UTF-8"),
     ),
 )
 GROUP_LAYOUTS = (
     GROUP_OPERATION, GROUP_SECTION, GROUP_DELIVERY, GROUP_SEQUENCE, GROUP_EXTENSION, GROUP_FAILURE, GROUP_WINDOW,
-    GROUP_MESSAGE, GROUP_RANGE, GROUP_SEAT, GROUP_SETTING, GROUP_CLOCK, GROUP_JOIN, GROUP_RESET,
+    GROUP_MESSAGE, GROUP_RANGE, GROUP_SEAT, GROUP_SETTING, GROUP_CLOCK, GROUP_JOIN, GROUP_RESET, GROUP_AGAIN,
     CHECKPOINT_STATE, CHECKPOINT_MEMBER, CHECKPOINT_ITEM,
 )  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.group_layouts import (
+    GROUP_AGAIN,
     GROUP_CLOCK,
     GROUP_DELIVERY,
     GROUP_EXTENSION,
@@ -61,6 +62,7 @@ class Kind(enum.IntEnum):
     RESET = 16  # go back, or forward, to a sequence
     CHECKPOINT = 17  # the state at a mark
     DELETED = 18  # nothing: the last record of the log
+    AGAIN = 19  # messages to deliver now: delayed ones, and ones that are done
 
 
 class Setting(enum.IntEnum):
@@ -69,12 +71,16 @@ class Setting(enum.IntEnum):
     START = 1  # the sequence at which the group begins; only at its creation
     RULES = 2  # the version of the rules
     DELIVERIES_MAX = 3  # after this many deliveries a message becomes a dead letter; 0 for no limit
-    FIRST_NS = 4  # how long a message waits after its second death; each later wait is twice as long
+    FIRST_NS = 4  # how long a message waits after its first failure, and after its second death
     MOST_NS = 5  # the longest wait
     ORDER = 6  # of messages with the same key: 0 none, 1 strict, 2 relaxed
     ON_EXPIRY = 7  # a message that expired: 0 becomes a dead letter, 1 is dropped
     OUTSTANDING_MAX = 8  # no new message is delivered while this many are outstanding
     IN_HAND_MAX = 9  # no message is delivered while members have this many; 0 for no limit
+    FACTOR_PERCENT = 10  # how much longer each later wait after a failure is; after a death it is twice as long
+    JITTER_PERCENT = 11  # by how much a wait after a failure may be longer or shorter
+    HOLDS_NS = 12  # how long the group holds messages that it has not done, after its last operation; 0 for ever
+    HOLDS_BYTES = 13  # how many bytes of messages that it has not done the group holds; 0 for all
 
 
 START_FIRST = 1
@@ -94,6 +100,7 @@ _SETTING = struct.Struct(GROUP_SETTING.format)
 _CLOCK = struct.Struct(GROUP_CLOCK.format)
 _JOIN = struct.Struct(GROUP_JOIN.format)
 _RESET = struct.Struct(GROUP_RESET.format)
+_AGAIN = struct.Struct(GROUP_AGAIN.format)
 HINT_BYTES_MAX = 1000
 
 
@@ -163,6 +170,18 @@ class Reset(NamedTuple):
     keeps: bool = False
 
 
+class Again(NamedTuple):
+    """A message to deliver now.
+
+    delivery: larger than the number of each delivery so far, if a message that is done is to be delivered again; 0 if
+    it is to stay done, and only a delayed one is meant.  key_hash: of its key, 0 for none.
+    """
+
+    sequence: int
+    delivery: int = 0
+    key_hash: int = 0
+
+
 Section = tuple[Kind, Any]
 
 
@@ -224,6 +243,8 @@ def _pack_section(kind: Kind, entries: Any) -> bytes:
             packed = [_RESET.pack(*entries)]
         case Kind.DONE:
             packed = [_DELIVERY.pack(*each) for each in entries]
+        case Kind.AGAIN:
+            packed = [_AGAIN.pack(*each) for each in entries]
         case Kind.START | Kind.BACK:
             packed = [_SEQUENCE.pack(each) for each in entries]
         case Kind.EXTEND:
@@ -311,6 +332,8 @@ def _parse_entries(kind: Kind, count: int, source: _Bytes) -> Any:
             return Reset(to, bool(keeps))
         case Kind.DONE:
             return [Delivery(*source.take(_DELIVERY)) for _ in range(count)]
+        case Kind.AGAIN:
+            return [Again(*source.take(_AGAIN)) for _ in range(count)]
         case Kind.START | Kind.BACK:
             return [source.take(_SEQUENCE)[0] for _ in range(count)]
         case Kind.EXTEND:

@@ -15,6 +15,8 @@ void group_state_init(struct group_state *state)
     state->settings[FIRST_NS] = UINT64_C(1000000000);
     state->settings[MOST_NS] = UINT64_C(3600000000000);
     state->settings[OUTSTANDING_MAX] = 65536;
+    state->settings[FACTOR_PERCENT] = 200;
+    state->settings[JITTER_PERCENT] = 10;
     for (int number = 0; number < SEATS_MAX; number++)
         state->seats[number].first = NO_ITEM;
 }

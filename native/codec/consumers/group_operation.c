@@ -283,6 +283,24 @@ static void give_back(struct group_state *state, uint64_t sequence, uint16_t sea
     }
 }
 
+/* Rule 14. */
+static void deliver_again(struct group_state *state, uint64_t sequence, uint32_t delivery, uint64_t key_hash)
+{
+    uint32_t index = item_find(state, sequence);
+
+    if (index != NO_ITEM) {
+        if (state->items[index].state == ITEM_DELAYED) {
+            item_detach(state, index);
+            item_make_ready(state, index);
+        }
+        return;
+    }
+    if (!delivery || sequence >= state->next || (index = item_new(state, sequence, key_hash, 0)) == NO_ITEM)
+        return;
+    state->items[index].delivery = state->items[index].uncounted = delivery;
+    item_make_ready(state, index);
+}
+
 static int append_delivery(PyObject *list, uint64_t sequence, uint32_t delivery)
 {
     PyObject *pair = Py_BuildValue("(KI)", (unsigned long long)sequence, delivery);
@@ -302,7 +320,7 @@ static int apply_deliveries(struct group_state *state, const struct section *sec
         struct item *item = &state->items[index];
         int is_refused = index == NO_ITEM;
         if (section->kind == DONE) {
-            is_refused = is_refused || (item->letter && item->seat != seat);
+            is_refused = is_refused || (item->letter && (seat == NO_SEAT || item->seat != seat));
             if (!is_refused) {
                 state->counters[item->letter ? COUNT_DEAD : COUNT_DONE]++;
                 item_remove(state, index);
@@ -373,6 +391,10 @@ static int apply_section(struct group_state *state, const struct operation *oper
             if (seat < SEATS_MAX && state->seats[seat].is_alive && state->seats[seat].generation == get_u32(at + GROUP_SEAT_GENERATION))
                 remove_seat(state, seat, 1);
         }
+        break;
+    case AGAIN:
+        for (uint16_t number = 0; number < section->count; number++, at += GROUP_AGAIN_BYTES)
+            deliver_again(state, get_u64(at), get_u32(at + GROUP_AGAIN_DELIVERY), get_u64(at + GROUP_AGAIN_KEY_HASH));
         break;
     case GONE:
         for (uint16_t number = 0; number < section->count; number++, at += GROUP_RANGE_BYTES)

@@ -40,6 +40,8 @@ static int64_t entries_bytes(int kind, uint16_t count, const uint8_t *at, size_t
         return (int64_t)count * GROUP_EXTENSION_BYTES;
     case GONE:
         return (int64_t)count * GROUP_RANGE_BYTES;
+    case AGAIN:
+        return (int64_t)count * GROUP_AGAIN_BYTES;
     case DEATH:
         return (int64_t)count * GROUP_SEAT_BYTES;
     case CLOCK:

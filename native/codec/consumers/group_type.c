@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct group_object {
     PyObject_HEAD
@@ -117,7 +118,11 @@ static PyObject *available_of(PyObject *object, PyObject *unused)
 {
     struct group_state *state = usable(object);
     (void)unused;
-    return state ? PyLong_FromUnsignedLongLong(group_available(state)) : NULL;
+    if (!state)
+        return NULL;
+    uint64_t count = group_available(state), limit = state->settings[IN_HAND_MAX];
+    uint64_t left = !limit ? count : limit > state->in_hand ? limit - state->in_hand : 0;
+    return PyLong_FromUnsignedLongLong(count < left ? count : left);
 }
 
 static PyObject *next_due(PyObject *object, PyObject *unused)
@@ -142,6 +147,33 @@ static PyObject *clock_of(PyObject *object, PyObject *unused)
     if (!state->has_clock)
         Py_RETURN_NONE;
     return Py_BuildValue("(y#L)", (const char *)state->boot, (Py_ssize_t)sizeof state->boot, (long long)state->offset_ns);
+}
+
+/* Group time minus the time since the boot with this id; None if the clock was not set in it. */
+static PyObject *clock_offset(PyObject *object, PyObject *boot)
+{
+    struct group_state *state = usable(object);
+    if (!state)
+        return NULL;
+    if (!state->has_clock || !PyBytes_Check(boot) || PyBytes_Size(boot) != (Py_ssize_t)sizeof state->boot ||
+        memcmp(PyBytes_AsString(boot), state->boot, sizeof state->boot) != 0)
+        Py_RETURN_NONE;
+    return PyLong_FromLongLong(state->offset_ns);
+}
+
+/* How often an item was delivered and not given back, if the member at a seat started it in this delivery; otherwise 0. */
+static PyObject *started_by(PyObject *object, PyObject *args)
+{
+    struct group_state *state = usable(object);
+    unsigned long long sequence;
+    unsigned int seat, delivery;
+
+    if (!state || !PyArg_ParseTuple(args, "IKI:started_by", &seat, &sequence, &delivery))
+        return NULL;
+    uint32_t index = item_find(state, sequence);
+    const struct item *item = &state->items[index];
+    int is_so = index != NO_ITEM && item->state == ITEM_STARTED && item->seat == seat && item->delivery == delivery;
+    return PyLong_FromUnsignedLong(is_so ? item->delivery - item->uncounted : 0);
 }
 
 static PyObject *item_values(const struct item *item)
@@ -294,9 +326,11 @@ static PyMethodDef group_methods[] = {
     {"pack", pack, METH_NOARGS, "The state as bytes."},
     {"load", load_checkpoint, METH_O, "Take the state that `pack` made bytes of.  Raises: ValueError."},
     {"floor", floor_of, METH_NOARGS, "The smallest sequence that is not done."},
-    {"available", available_of, METH_NOARGS, "How many items a member may get now, except for limits."},
+    {"available", available_of, METH_NOARGS, "How many items members may get now."},
     {"next_due_ns", next_due, METH_NOARGS, "The group time at which the next item becomes ready, or None."},
     {"clock", clock_of, METH_NOARGS, "The boot's id and the offset of group time, or None."},
+    {"clock_offset", clock_offset, METH_O, "Group time minus the time since the boot with this id, or None."},
+    {"started_by", started_by, METH_VARARGS, "started_by(seat, sequence, delivery): the count of deliveries, or 0."},
     {"item", item_of, METH_O, "The fields of an outstanding item, or None."},
     {"items", items_of, METH_NOARGS, "The fields of all outstanding items, by sequence."},
     {"members", members_of, METH_NOARGS, "Of each member: seat, generation, lease, hint, sequences of its items."},

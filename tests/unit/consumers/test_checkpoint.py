@@ -22,7 +22,7 @@ _steps = st.lists(
     st.tuples(
         st.sampled_from(
             ["take", "take", "take", "start", "done", "done", "fail", "reject", "back", "produce", "produce", "kill",
-             "leave", "wait", "extend", "gone", "pause", "resume", "reset"]
+             "leave", "wait", "extend", "gone", "pause", "resume", "reset", "again", "again"]
         ),
         st.integers(0, _SEATS - 1),
         st.integers(0, 5),
@@ -37,6 +37,8 @@ _settings = st.builds(
     outstanding_max=st.integers(1, 8),
     in_hand_max=st.integers(0, 4),
     on_expiry=st.sampled_from(OnExpiry),
+    factor_percent=st.integers(100, 300),
+    holds_ns=st.integers(0, 2),
 )
 
 
@@ -77,6 +79,9 @@ def _step(group: GroupOperations, kind: str, seat: int, number: int, more: int) 
             return group.apply(NO_SEAT)
         case "gone":
             return group.apply(NO_SEAT, (Kind.GONE, [(state.floor, state.floor + more)])) if number == 0 else None
+        case "again":
+            other = sequence if more == 3 else number
+            return group.again(other, delivery=more and more + 3, key_hash=number % 3)
         case "pause" | "resume":
             return group.apply(NO_SEAT, (Kind[kind.upper()], None))
         case "reset" if number == 0:

@@ -6,7 +6,7 @@ import pytest
 
 from binlog.consumers.settings import OnExpiry, Order, Settings
 from binlog.consumers.state import ItemState
-from binlog.format.consumers.operation import NO_SEAT, Delivery, Extension, Failure, Join, Kind, Reset, Window
+from binlog.format.consumers.operation import NO_SEAT, Again, Delivery, Extension, Failure, Join, Kind, Reset, Window
 from stress.group_model.plain_state import EXPIRED, WORKER_DIED
 from tests.support.group_operations import GroupOperations
 
@@ -363,6 +363,92 @@ def test_13_a_reset_raises_the_epoch(keep: bool) -> None:
     assert not group.apply(0, (Kind.DONE, [old]), epoch=0).counted
     group.produce(4)
     assert sorted(each for _ in range(7) for each in group.take(0)) == ([0, 1] if keep else []) + [2, 3, 4, 5]
+
+
+def test_3_a_process_that_is_no_member_may_acknowledge_but_not_a_dying_item() -> None:
+    group = GroupOperations()
+    group.join(0)
+    group.produce(2)
+    group.take(0, 2)
+    group.start(0, 1)
+    assert group.apply(NO_SEAT, (Kind.DONE, [Delivery(0, 2)])).refused == [(0, 2)]
+    assert group.apply(NO_SEAT, (Kind.DONE, [Delivery(0, 1)])).refused == []
+    group.apply(NO_SEAT, (Kind.REJECT, [Failure(1, 1, 0, "bad")]))
+    assert group.apply(NO_SEAT, (Kind.DONE, [Delivery(1, 1)])).refused == [(1, 1)]
+    assert (group.state.counters.done, group.state.counters.dead) == (1, 0)
+    assert group.assign(0)[0].letter == 1
+    assert group.ack(0, 1) == []
+
+
+def test_14_a_delayed_item_is_delivered_now() -> None:
+    group = GroupOperations()
+    group.join(0)
+    group.produce(1)
+    group.produce(1, due_ns=5 * SECOND)
+    group.take(0)
+    group.fail(0, 0, after_ns=5 * SECOND)
+    assert group.take(0) == []
+    group.again(0, delivery=9)  # which counts for a message that is done only
+    assert [(each.sequence, each.delivery) for each in group.assign(0)] == [(0, 2)]
+    group.again(1)
+    assert [(each.sequence, each.delivery) for each in group.assign(0)] == [(1, 1)]
+    group.again(1)  # it is started
+    assert group.state_of(1) is ItemState.STARTED
+    assert group.state.next_due_ns is None
+
+
+def test_14_a_dead_letter_is_an_item_again_and_its_deliveries_begin_again() -> None:
+    group = GroupOperations(Settings(deliveries_max=2, outstanding_max=1))
+    group.join(0)
+    group.produce(3)
+    for _ in range(2):
+        assert group.take(0) == [0]
+        group.fail(0, 0)
+    group.again(0, delivery=3)  # it is dying
+    assert group.assign(0)[0].letter == 1
+    group.ack(0, 0)
+    assert group.take(0) == [1]
+    assert group.state.floor == 1
+    group.again(0)
+    assert group.state_of(0) is None
+    group.again(0, delivery=3)
+    assert group.state.floor == 0
+    assert group.apply(NO_SEAT, (Kind.DONE, [Delivery(0, 2)])).refused == [(0, 2)]
+    assert group.assign(0)[0].delivery == 4  # although there is one outstanding item more than allowed
+    assert group.take(0) == []
+    group.fail(0, 0)
+    assert not group.state.items[0].letter  # of its new deliveries this was the first one
+    assert group.assign(0)[0].delivery == 5
+    group.fail(0, 0)
+    assert group.state.items[0].letter == 2
+
+
+def test_14_a_message_that_is_new_or_held_is_not_delivered_twice() -> None:
+    group = GroupOperations()
+    group.join(0)
+    group.produce(3)
+    assert group.take(0, 2) == [0, 1]
+    for sequence in (0, 1, 2, 7):
+        group.again(sequence, delivery=5)
+    assert [group.state_of(each) for each in (0, 1, 2, 7)] == [ItemState.STARTED, ItemState.HELD, None, None]
+    assert group.take(0) == [2]
+
+
+@pytest.mark.parametrize("order", [Order.STRICT, Order.RELAXED])
+def test_14_an_item_that_is_delivered_again_keeps_the_order_of_its_key(order: Order) -> None:
+    group = GroupOperations(Settings(order=order))
+    group.join(0, 1)
+    group.produce_keys(7, 7, 7)
+    group.take(0)
+    group.ack(0, 0)
+    assert group.take(0) == [1]
+    group.apply(NO_SEAT, (Kind.AGAIN, [Again(0, 1, 7)]))
+    assert group.state_of(0) is ItemState.BLOCKED  # a member has one with its key
+    group.ack(0, 1)
+    assert group.take(1) == [0]
+    assert group.take(0) == []
+    group.ack(1, 0)
+    assert group.take(0) == [2]
 
 
 def test_a_deleted_group_takes_nothing() -> None:
