@@ -27,7 +27,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m stress.demo",
         description="Several processes append to one log, one is killed and its work is taken over, a follower reads "
-        "the log, and Spark extracts it to Parquet. At the end everything is compared.",
+        "the log, four workers share messages, and Spark extracts the log to Parquet. All is compared at the end.",
     )
     parser.add_argument("--events", type=int, metavar="N", help="number (default: about eight seconds' worth)")
     parser.add_argument("--writers", type=int, default=_WRITERS, metavar="W", help=f"number (default: {_WRITERS})")
@@ -54,11 +54,12 @@ def _run(given: argparse.Namespace, place: Place, display: Display) -> bool:
     else:
         items, events = file_items(python_files()), given.events or stages.choose_events(place, display)
     stages.append_and_follow(place, display, items, events, given.writers)
+    shared = stages.share(place, display)
     stages.extract(place, display)
-    same = stages.compare(place, display)
+    same = stages.compare(place, display) and shared
     display.say("the demo has passed: everything is as promised" if same else "the demo has FAILED")
     if given.keep:
-        display.say(f"kept: the log in {place.log}, the extract in {place.parquet}")
+        display.say(f"kept: the log in {place.log}, the messages in {place.messages}, the extract in {place.parquet}")
     return same
 
 

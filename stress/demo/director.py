@@ -40,6 +40,8 @@ class Place:
         self.ledger = directory / "ledger.txt"
         self.parquet = directory / "extract.parquet"
         self.spark_errors = directory / "spark.log"
+        self.messages = directory / "messages"
+        self.results = directory / "results"
 
 
 @dataclass

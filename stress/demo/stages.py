@@ -1,4 +1,4 @@
-"""The stages of the demo: append and follow, extract with Spark, compare."""
+"""The stages of the demo: append and follow, share messages, extract with Spark, compare."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import binlog
+from stress.demo import sharing
 from stress.demo.children import Children
 from stress.demo.compare import Ledger
 from stress.demo.director import DemoError, Director, Place
@@ -57,6 +58,27 @@ def append_and_follow(place: Place, display: Display, items: Iterable[Item], eve
     sizes = " and ".join(f"{file.tail:,}" for file in files)
     display.say(f"all appended and followed, {rate:,.0f} per second; the log's files have {sizes} bytes")
     return count
+
+
+def share(place: Place, display: Display) -> bool:
+    """Let workers share messages, although some are killed; return whether all is as promised.  Raises: DemoError."""
+    sharing.append_messages(place)
+    display.say(f"{sharing.WORKERS} workers share {sharing.MESSAGES:,} messages of another log")
+    with Children() as children:
+        scene = sharing.Sharing(place, children, display)
+        scene.run()
+    display.end_bars()
+    problems = sharing.judge(place, scene.stored)
+    display.say("the dead letters, as `binlog group dead ls` prints them:")
+    display.show(sharing.list_dead_letters(place))
+    if problems:
+        display.show("\n".join(["It is NOT as promised:", *problems]))
+        return False
+    display.show(
+        f"{scene.stored.total():,} messages have one result each, and one is a dead letter.\n"
+        "Nothing was lost, and nothing was done twice."
+    )
+    return True
 
 
 def extract(place: Place, display: Display) -> None:
