@@ -35,6 +35,9 @@ class Unit(enum.Enum):
     SECONDS = "s"
     MICROSECONDS = "µs"
     MEBIBYTES = "MiB"
+    BYTES = "bytes"
+    PROCESSES = "processes"
+    WAKES = "wake-ups/s"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,20 @@ from binlog.commitlog.options import Flush
 from stress.bench.contestant import OURS
 from stress.bench.peers.queue_work import QueueWork
 from stress.bench.rounds import Results, ratio
-from stress.bench.rows import alike, commit_log, durable, journal, pagestore, paging, reading, spark, unsynced, waking
+from stress.bench.rows import (
+    alike,
+    commit_log,
+    durable,
+    group_rates,
+    groups,
+    journal,
+    pagestore,
+    paging,
+    reading,
+    spark,
+    unsynced,
+    waking,
+)
 from stress.bench.sample import Spread
 
 
@@ -39,6 +52,8 @@ def goals() -> list[Goal]:
         *_unsynced(),
         *_reading(),
         _waking(),
+        *_group_rates(),
+        *_groups(),
         *_commit_log(),
         *_journal(),
         *_paging(),
@@ -97,6 +112,47 @@ def _waking() -> Goal:
         return ratio(ours, floor)
 
     return Goal("waking a reader, to the floor", 2, reached, most=True)
+
+
+def _group_rates() -> list[Goal]:
+    one, eight = group_rates.row_name(1), group_rates.row_name(8)
+    sqlite, flush, batches = group_rates.SQLITE, group_rates.FLUSH, group_rates.BATCHES
+    return [
+        Goal("group, 1 worker, to our durable appends, 1 process", 0.8, _against(one, group_rates.LOG)),
+        *(
+            Goal(f"group, {workers} worker{'s' if workers > 1 else ''}, to SQLite FULL", bound, _against(row, sqlite))
+            for workers, bound in ((1, 1.7), (8, 5), (16, 8))
+            for row in (group_rates.row_name(workers),)
+        ),
+        Goal("group, longest wait, 8 workers, to SQLite's", 0.1, _longest(eight, sqlite), most=True),
+        Goal("group, 8 workers, to our durable appends, 8 processes", 0.6, _against(eight, group_rates.LOG)),
+        Goal("group, 8 workers, to Redis", 2, _against(eight, group_rates.REDIS)),
+        Goal("group, not synced, to SQLite NORMAL", 2.5, _against(flush, group_rates.SQLITE_NORMAL)),
+        Goal("group, not synced, to our appends that are not synced", 0.45, _against(flush, group_rates.LOG)),
+        Goal("group, batches of 100, messages/s", 150_000, _figure(batches)),
+    ]
+
+
+def _groups() -> list[Goal]:
+    most: list[tuple[str, float, Callable[[Results], Spread | None]]] = [
+        ("group, from a kill to another worker, µs", 10_000, _figure(groups.KILLED)),
+        ("group, from a kill to another worker, p99, µs", 80_000, _p99_us(groups.KILLED)),
+        ("group, from the closed seat to another worker, µs", 1_000, _figure(groups.KILLED, groups.FREED)),
+        ("group, waking a worker, to a reader", 2, _against(groups.WAKE, groups.READER)),
+        ("group, processes of 32 that wake for one message", 2, _figure(groups.HERD)),
+        ("group, time of a message while many wait, to few", 1.2, _against(groups.BACKLOG, groups.FEW)),
+        ("group, opening, µs", 50_000, _figure(groups.OPENING)),
+        ("group, wake-ups/s of an idle worker", 1, _figure(groups.IDLE)),
+        ("group, a delayed message after its due time, p99, µs", 5_000, _p99_us(groups.DELAYED)),
+        ("group, bytes of its log for a message", 80, _figure(groups.BYTES)),
+        ("group, its space on the disk, MiB", 96, _figure(groups.DISK)),
+        ("group, memory of a worker above a reader's, MiB", 8, _figure(groups.MEMORY)),
+    ]
+    return [
+        *(Goal(what, bound, reached, most=True) for what, bound, reached in most),
+        Goal("group, other keys while one is hot, to none hot", 0.9, _against(groups.HOT_KEY, groups.NO_HOT_KEY)),
+        Goal("producer with 16 workers, to none", 0.8, _against(groups.PRODUCER, groups.ALONE)),
+    ]
 
 
 def _commit_log() -> list[Goal]:
@@ -203,5 +259,14 @@ def _longest(row: str, contestant: str) -> Callable[[Results], Spread | None]:
             waits.append([sample.waits for sample in found.samples if sample and sample.waits] if found else [])
         ratios = [ours.longest_ns / theirs.longest_ns for ours, theirs in zip(*waits, strict=False)]
         return Spread.of(ratios) if ratios else None
+
+    return reached
+
+
+def _p99_us(row: str) -> Callable[[Results], Spread | None]:
+    def reached(results: Results) -> Spread | None:
+        found = results.find(row, OURS)
+        spread = found.wait_ns("p99_ns") if found else None
+        return Spread(spread.median / 1000, spread.low / 1000, spread.high / 1000) if spread else None
 
     return reached

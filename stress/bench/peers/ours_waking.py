@@ -10,7 +10,7 @@ import mmap
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ from stress.bench.sample import MeasureError, Sample, Waits
 
 _NOTE_BYTES = 3 * 8
 _SILENCE_SECONDS_MAX = 10.0
+
+# Opens a log to follow it: yields an iterator over its records, which waits for more.
+Follow = Callable[[Path], AbstractContextManager[Iterator[object]]]
 
 
 class _Notes:
@@ -38,21 +41,27 @@ class _Notes:
         return Waits.of([seen - begin for seen, begin in zip(self.seen[:count], since, strict=False)])
 
 
-def by_tail(reader: binlog.Reader) -> Iterator[binlog.Entry]:
+@contextmanager
+def by_tail(log: Path) -> Iterator[Iterator[object]]:
     """Follow the log in the usual way."""
-    return reader.tail(timeout=_SILENCE_SECONDS_MAX)
+    with binlog.Reader(log) as reader:
+        yield reader.tail(timeout=_SILENCE_SECONDS_MAX)
 
 
-def by_wait(reader: binlog.Reader) -> Iterator[binlog.Entry]:
+@contextmanager
+def by_wait(log: Path) -> Iterator[Iterator[object]]:
     """Follow the log as a reader that has other work in between."""
+    with binlog.Reader(log) as reader:
+        yield _wait_again_and_again(reader)
+
+
+def _wait_again_and_again(reader: binlog.Reader) -> Iterator[object]:
     while reader.wait(_SILENCE_SECONDS_MAX):
         yield from reader
 
 
-def measure(
-    mode: binlog.Mode, *, since_return: bool, follow: Callable[[binlog.Reader], Iterator[binlog.Entry]] = by_tail
-) -> Measure:
-    """Measure from the return of `append`, or from its call, until a following reader has the record."""
+def measure(mode: binlog.Mode, *, since_return: bool, follow: Follow = by_tail) -> Measure:
+    """Measure from the return of `append`, or from its call, until a follower has the record."""
 
     def measured(directory: Path, seconds: float) -> Sample:
         notes = _Notes(seconds)
@@ -64,8 +73,8 @@ def measure(
                 with binlog.Writer(directory / "log", mode=mode) as writer:
                     yield lambda work: _ring(work, writer, notes)
             else:
-                with binlog.Reader(directory / "log") as reader:
-                    yield lambda work: _wait(work, follow(reader), notes)
+                with follow(directory / "log") as entries:
+                    yield lambda work: _wait(work, entries, notes)
 
         run = run_processes(opener, processes=2, seconds=seconds, keep_waits=False)
         waits = notes.waits(run.record_count, since_return=since_return)
@@ -87,7 +96,7 @@ def _ring(work: Work, writer: binlog.Writer[Any], notes: _Notes) -> int:
     return 0
 
 
-def _wait(work: Work, entries: Iterator[binlog.Entry], notes: _Notes) -> int:
+def _wait(work: Work, entries: Iterator[object], notes: _Notes) -> int:
     for number, _ in enumerate(entries):
         notes.seen[number] = time.monotonic_ns()
         if work.stop[0]:

@@ -50,31 +50,33 @@ def version() -> str | None:
 @contextmanager
 def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
     """Add one record with each XADD; each process has a connection of its own."""
-    with _server(directory) as address:
+    with server(directory) as address:
 
         @contextmanager
         def opener(index: int) -> Iterator[Loop]:
-            with closing(_client(address)) as client:
+            with closing(client_of(address)) as client:
                 client.ping()
                 yield append_loop(lambda record: client.xadd("log", {"record": record}), os.urandom(RECORD_BYTES))
 
         yield Prepared(opener, lambda: _stored(address))
 
 
-def _client(address: str) -> Any:
+def client_of(address: str) -> Any:
+    """Return a client with one connection to a server."""
     import redis
 
     return redis.Redis(unix_socket_path=address, single_connection_client=True)
 
 
 def _stored(address: str) -> int:
-    with closing(_client(address)) as client:
+    with closing(client_of(address)) as client:
         count: int = client.xlen("log")
         return count
 
 
 @contextmanager
-def _server(directory: Path) -> Iterator[str]:
+def server(directory: Path) -> Iterator[str]:
+    """Run a server with its files in a directory; yields the address of its socket."""
     # A socket's name is limited to some hundred bytes, which the directory may exceed.
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         address = str(Path(place) / "socket")
@@ -85,22 +87,22 @@ def _server(directory: Path) -> Iterator[str]:
             stdout=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             preexec_fn=functools.partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - the measuring process has one thread
-        ) as server:
+        ) as process:
             try:
-                _wait_ready(server)
+                _wait_ready(process)
                 yield address
             finally:
-                server.terminate()
+                process.terminate()
                 try:
-                    server.wait(_END_SECONDS_MAX)
+                    process.wait(_END_SECONDS_MAX)
                 except subprocess.TimeoutExpired:
-                    server.kill()
+                    process.kill()
 
 
-def _wait_ready(server: subprocess.Popen[bytes]) -> None:
-    assert server.stdout is not None
+def _wait_ready(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdout is not None
     said = b""
-    for line in server.stdout:
+    for line in process.stdout:
         if b"ready to accept connections" in line.lower():
             return
         said = line

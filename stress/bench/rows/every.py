@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stress.bench.contestant import Row
-from stress.bench.rows import commit_log, durable, journal, pagestore, paging, reading, spark, unsynced, waking
+from stress.bench.rows import (
+    commit_log,
+    durable,
+    group_rates,
+    groups,
+    journal,
+    pagestore,
+    paging,
+    reading,
+    spark,
+    unsynced,
+    waking,
+)
 
 
 def all_rows() -> list[Row]:
     """Return all rows."""
     logs = [*durable.rows(), *unsynced.rows(), *reading.rows(), *waking.rows()]
-    return [*logs, *commit_log.rows(), *journal.rows(), *paging.rows(), *pagestore.rows(), *spark.rows()]
+    consumers = [*group_rates.rows(), *groups.rows()]
+    return [*logs, *consumers, *commit_log.rows(), *journal.rows(), *paging.rows(), *pagestore.rows(), *spark.rows()]
 
 
 def chosen(names: Sequence[str]) -> list[Row]:
