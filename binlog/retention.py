@@ -31,6 +31,7 @@ def prune(
     damaged: also remove quarantined bytes of those files.
     dry_run: remove nothing.
     At least one of the first four is required; a file is removed if all that are given allow it, and no group needs it.
+    A group needs nothing if it is idle for longer, or lags by more, than its setting `holds` allows.
     May run beside writers, readers and other prunes.  Stops at a file that another process has locked, and in a log
     with foreign writers at one that any process has open for writing.  Durable on return.
     Raises: NotFoundError if there is no log; AccessError, CorruptError, VersionError, PoisonedError; ValueError, also
@@ -49,7 +50,7 @@ def prune(
 
 
 def _first_needed(path: str | os.PathLike[str]) -> Ref | None:
-    """Return the file that the slowest group needs first; None if the log has no group."""
+    """Return the file that the slowest group needs first; None if the log has no group that needs any."""
     if not os.path.isdir(os.path.join(path, "groups")):
         return None
     # Imported here, because most logs have no group.

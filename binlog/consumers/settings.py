@@ -156,7 +156,7 @@ class Settings:
         )
 
     def with_holds(self, holds: Holds) -> Settings:
-        """Return the settings with another limit for what the group holds.  Raises: TypeError, ValueError."""
+        """Return the settings with another limit of held messages.  Raises: TypeError, ValueError."""
         holds_ns, holds_bytes = _parse_holds(holds)
         return replace(self, holds_ns=holds_ns, holds_bytes=holds_bytes)
 

@@ -121,4 +121,4 @@ class GroupOperations:
     def state_of(self, sequence: int) -> ItemState | None:
         """Return the state of an item, None if it is done or new."""
         item = self.state.items.get(sequence)
-        return item and item.state
+        return None if item is None else item.state

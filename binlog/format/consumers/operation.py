@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -196,7 +196,7 @@ class Operation:
     epoch: int = 0
     want: int = 0
     flags: int = 0
-    sections: list[Section] = field(default_factory=list)
+    sections: Sequence[Section] = field(default_factory=list)
 
 
 def group_seed(uuid: bytes) -> int:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from binlog import Writer, prune
+from binlog import GoneError, Writer, prune
+from binlog.consumers.clock import GroupClock
+from binlog.consumers.control import GroupControl
 from binlog.consumers.group import ConsumerGroup
-from binlog.consumers.retention import group_floors
+from binlog.consumers.group_log import GroupLog
+from binlog.consumers.retention import group_floors, group_names
+from binlog.consumers.settings import Settings
+from binlog.format.consumers.operation import Kind, Setting
+from binlog.storage.mode import Mode
+from tests.support.children import killed_after
+
+_HOUR_NS = 3_600 * 10**9
 
 
 @pytest.fixture
@@ -62,3 +72,87 @@ def test_other_limits_hold_too(log: Path) -> None:
     _consume(log, "fast", 8)
     assert [each.number for each in prune(log, consumed=True, before="2:256")] == [1]
     assert prune(log, consumed=True, keep_seconds=3600) == []
+
+
+class _EarlierClock(GroupClock):
+    """The clock of a boot before this one, ten days ago."""
+
+    @property
+    def boot(self) -> bytes:
+        return b"an earlier boot."
+
+    def since_boot_ns(self) -> int:
+        return _HOUR_NS
+
+    def wall_ns(self) -> int:
+        return time.time_ns() - 10 * 24 * _HOUR_NS
+
+
+def _held(log: Path, holds: str | float) -> list[str]:
+    for name in group_names(log):
+        with GroupControl(log, name) as control:
+            control.set(holds=holds)
+    return [each.name for each in group_floors(log)]
+
+
+def test_a_group_without_members_holds_for_as_long_as_it_says(log: Path) -> None:
+    _consume(log, "stopped", 1)
+    assert _held(log, "1h") == ["stopped"]
+    with ConsumerGroup(log, "stopped") as group:
+        assert group.get(timeout=1) is not None
+        assert _held(log, 1e-9) == ["stopped"]  # it has a member
+    assert group_floors(log) == []
+    assert [each.number for each in prune(log, keep_bytes=0)] == [1, 2, 3]
+    with ConsumerGroup(log, "stopped") as group, pytest.raises(GoneError):
+        group.get(timeout=1)
+
+
+def test_a_killed_member_does_not_hold(log: Path) -> None:
+    _consume(log, "stopped", 1)
+    with GroupControl(log, "stopped") as control:
+        control.set(holds=1e-9)
+
+    def work() -> ConsumerGroup:
+        group = ConsumerGroup(log, "stopped")
+        assert group.get(timeout=1) is not None
+        return group
+
+    killed_after(work)
+    assert group_floors(log) == []
+
+
+def test_a_group_whose_last_operation_was_before_the_boot_is_idle_since_then(log: Path) -> None:
+    folder = str(log / "groups" / "stopped")
+    (log / "groups" / "stopped").mkdir(parents=True)
+    clock = _EarlierClock()
+    group_log = GroupLog.open(folder, clock)
+    group_log.set_up(Settings(holds_ns=9 * 24 * _HOUR_NS), 0)
+    group_log.submit([(Kind.CLOCK, clock.for_this_boot(group_log.state))], anonymous=True)
+    group_log.submit([], anonymous=True, mode=Mode.SYNC)
+    group_log.close()
+    assert group_floors(log) == []
+    group_log = GroupLog.open(folder, clock)
+    group_log.submit([(Kind.SETTINGS, {Setting.HOLDS_NS: 11 * 24 * _HOUR_NS})], anonymous=True, mode=Mode.SYNC)
+    group_log.close()
+    assert [each.name for each in group_floors(log)] == ["stopped"]
+
+
+@pytest.mark.parametrize(("holds_ns", "count"), [(_HOUR_NS, 1), (1, 0)])
+def test_a_group_that_never_had_a_member_is_idle_since_it_was_created(log: Path, holds_ns: int, count: int) -> None:
+    (log / "groups" / "unused").mkdir(parents=True)
+    group_log = GroupLog.open(str(log / "groups" / "unused"), GroupClock())
+    group_log.set_up(Settings(holds_ns=holds_ns), 0)
+    group_log.close()
+    assert len(group_floors(log)) == count
+
+
+def test_a_group_that_lags_by_more_bytes_than_it_says_holds_nothing(log: Path) -> None:
+    _consume(log, "slow", 1)
+    _consume(log, "fast", 6)
+    assert _held(log, "35B") == ["fast", "slow"]
+    assert _held(log, "10B") == ["fast"]  # two messages of five bytes
+    assert [each.number for each in prune(log, consumed=True)] == [1, 2, 3]
+    assert _held(log, "10B") == ["fast", "slow"]  # retention removed the others
+    assert _held(log, "9B") == []
+    with pytest.raises(ValueError, match="no consumer group"):
+        prune(log, consumed=True)

@@ -417,7 +417,7 @@ def test_14_a_dead_letter_is_an_item_again_and_its_deliveries_begin_again() -> N
     assert group.assign(0)[0].delivery == 4  # although there is one outstanding item more than allowed
     assert group.take(0) == []
     group.fail(0, 0)
-    assert not group.state.items[0].letter  # of its new deliveries this was the first one
+    assert group.state.items[0].reason == ""  # of its new deliveries this was the first one
     assert group.assign(0)[0].delivery == 5
     group.fail(0, 0)
     assert group.state.items[0].letter == 2
