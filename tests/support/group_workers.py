@@ -1,17 +1,31 @@
-"""Workers of a consumer group in processes of their own, which tell on a pipe what they do."""
+"""Workers of a consumer group in processes of their own, which report on a pipe what they do.
+
+`Worker` is one process that consumes.  `WorkerPool` has any number of them, forked by one process, and reads their
+reports in the order in which they were written.  `CommandedWorker` makes single calls, as the test asks for them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, NamedTuple, Self
+
+from binlog.consumers import GroupControl, GroupStat, stat_group
+from tests.support.checkout import ROOT
+from tests.support.waiting import until
 
 IDLE_AT = 2048  # see docs/format.md, "The bytes of a consumer group"
+LISTENER_AT = 3072
+_SECONDS = 60
 
 
 def idle_count(log: Path, name: str) -> int:
@@ -19,9 +33,47 @@ def idle_count(log: Path, name: str) -> int:
     return sum((log / "groups" / name / "wakeups").read_bytes()[IDLE_AT : IDLE_AT + 256])
 
 
+def idle_seats(log: Path, name: str) -> list[int]:
+    """Return the seats of living members that have the mark of an idle one."""
+    marks = (log / "groups" / name / "wakeups").read_bytes()[IDLE_AT:]
+    return [member.seat for member in stat_group(log, name).members if marks[member.seat]]
+
+
+def until_idle(log: Path, name: str, count: int) -> None:
+    """Wait until this many living members are idle, and one of them is the listener."""
+
+    def are_idle() -> bool:
+        return len(idle_seats(log, name)) >= count and listener(log, name) in idle_seats(log, name)
+
+    until(are_idle)
+
+
+def listener(log: Path, name: str) -> int:
+    """Return the seat of the last listener of a group."""
+    data = (log / "groups" / name / "wakeups").read_bytes()
+    return int.from_bytes(data[LISTENER_AT : LISTENER_AT + 2])
+
+
+def pid_of(stat: GroupStat, seat: int) -> int:
+    """Return the process that has a seat."""
+    (hint,) = (member.hint for member in stat.members if member.seat == seat)
+    return int(hint.split()[1])
+
+
+def stop_process(pid: int) -> None:
+    """Stop a process, and wait until it is stopped."""
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: _state(pid) in "TZX")
+
+
+def _state(pid: int) -> str:
+    """Return the letter of the state of a process, see proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 _PROGRAM = """
 import sys, time
-from binlog.consumers.group import ConsumerGroup, Retry
+from binlog import ConsumerGroup, Retry
 
 path, name, hangs_at = sys.argv[1:4]
 group = ConsumerGroup(path, name, retry=Retry(deliveries_max=3, first=0.01))
@@ -36,11 +88,14 @@ for item in group.consume(timeout=None):
 
 
 class Worker:
-    """A process that consumes messages until it is killed.  hangs_at: the message that it does not finish."""
+    """A process that consumes messages until it is killed.
 
-    def __init__(self, path: Path, name: str, *, hangs_at: str = "") -> None:
-        command = [sys.executable, "-c", _PROGRAM, str(path), name, hangs_at]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    hangs_at: the message that it does not finish.  prefix: a command that runs the program.
+    """
+
+    def __init__(self, path: Path, name: str, *, hangs_at: str = "", prefix: Sequence[str] = ()) -> None:
+        command = [*prefix, sys.executable, "-c", _PROGRAM, str(path), name, hangs_at]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self.line() == ["joined"]
 
     def line(self) -> list[str]:
@@ -74,4 +129,372 @@ class Worker:
         self._process.kill()
         self._process.wait()
         assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+_POOL = """
+import json, os, random, resource, signal, sys, time, traceback
+from binlog import ConsumerGroup, LeaseLostError, Retry
+
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+path, name, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+retry = Retry(**options.pop("retry", {"deliveries_max": 3, "first": 0.01}))
+settings = options.pop("group", {})
+
+def work(label):
+    chance = random.Random()
+    hangs_at, dies_at = options.get("hangs_at"), options.get("dies_at")
+
+    def say(*words):
+        os.write(1, (" ".join(map(str, (label, *words))) + chr(10)).encode())
+
+    def handle(item):
+        say("got", item.sequence, item.delivery, time.monotonic_ns())
+        if dies_at is not None and item.data == dies_at.encode():
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if hangs_at is not None and item.data == hangs_at.encode() and item.delivery == 1:
+            time.sleep(600)
+        while "waits_for" in options and not os.path.exists(options["waits_for"]):
+            time.sleep(0.002)
+        if "fails_without" in options and not os.path.exists(options["fails_without"]):
+            raise RuntimeError("the outage")
+        if chance.random() < options.get("fails", 0):
+            raise RuntimeError("a failure by chance")
+
+    def each():
+        for item in group.consume(prefetch=options.get("prefetch", 1)):
+            try:
+                with item:
+                    handle(item)
+                say("acked", item.sequence)
+            except RuntimeError:
+                say("failed", item.sequence)
+
+    def together():
+        for batch in group.batches(options["batch"]):
+            with batch:
+                for item in batch:
+                    handle(item)
+            say("acked", *(item.sequence for item in batch))
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    group = ConsumerGroup(path, name, retry=retry, **settings)
+    say("joined", os.getpid())
+    try:
+        together() if "batch" in options else each()
+    finally:
+        group.close()
+        say("left")
+
+workers = []  # not waited for, so that no other process gets the id of a dead one
+for line in sys.stdin:
+    if line.strip() == "end":
+        for pid in workers:
+            os.kill(pid, signal.SIGTERM)
+    elif (pid := os.fork()):
+        workers.append(pid)
+    else:
+        os.close(0)
+        try:
+            work(line.strip())
+        except SystemExit:
+            pass
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+"""
+
+
+class Said(NamedTuple):
+    """A report of a worker: `got SEQUENCE DELIVERY TIME`, `acked SEQUENCE`, `failed SEQUENCE`, `joined PID`, `left`."""
+
+    label: str
+    words: list[str]
+
+
+class WorkerPool:
+    """Any number of workers of a group, each in a process, which report what they do in the order of events.
+
+    said: all reports that were read.  prefix: a command that runs the program, in a container of its own.
+    options: `hangs_at`, a message that a worker does not finish in its first delivery; `dies_at`, one that kills it;
+    `fails`, the share of deliveries that fail; `fails_without`, `waits_for`: files without which each delivery fails,
+    or waits; `prefetch`; `batch`, to consume batches of at most this many; `retry`, the arguments of Retry; `group`,
+    other arguments of ConsumerGroup.
+    """
+
+    def __init__(self, log: Path, name: str, *, prefix: Sequence[str] = (), **options: object) -> None:
+        self._log, self._name, self._is_contained = log, name, bool(prefix)
+        command = [*prefix, sys.executable, "-c", _POOL, str(log), name, json.dumps(options)]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._bytes = b""
+        self._unread: list[Said] = []
+        self.said: list[Said] = []
+        self.pids: dict[str, int] = {}
+        self._control: GroupControl | None = None
+
+    def start(self, count: int) -> list[str]:
+        """Start workers, wait until they have opened the group, and return their labels."""
+        assert self._process.stdin is not None
+        labels = [f"w{len(self.pids) + number}" for number in range(count)]
+        self._process.stdin.write("".join(f"{label}\n" for label in labels).encode())
+        self._process.stdin.flush()
+        waiting, passed = set(labels), []
+        while waiting:
+            passed.append(said := self._read())
+            if said.words[0] == "joined":
+                self.pids[said.label] = int(said.words[1])
+                waiting.discard(said.label)
+        self._unread += passed
+        return labels
+
+    def _read(self) -> Said:
+        """Return the next report from the pipe."""
+        assert self._process.stdout is not None
+        while b"\n" not in self._bytes:
+            ready, _, _ = select.select([self._process.stdout], [], [], _SECONDS)
+            assert ready, "no worker reports anything"
+            data = os.read(self._process.stdout.fileno(), 1 << 16)
+            assert data, "all workers have ended"
+            self._bytes += data
+        line, _, self._bytes = self._bytes.partition(b"\n")
+        label, *words = line.decode().split()
+        return Said(label, words)
+
+    def next(self) -> Said:
+        """Return the next report; blocks."""
+        found = self._unread.pop(0) if self._unread else self._read()
+        self.said.append(found)
+        return found
+
+    def until(self, *words: str) -> Said:
+        """Read reports until one begins with these words, and return it."""
+        while (found := self.next()).words[: len(words)] != list(words):
+            pass
+        return found
+
+    def is_living(self, label: str) -> bool:
+        """Whether a worker has not ended."""
+        assert not self._is_contained, "the process has another id in its container"
+        return _state(self.pids[label]) not in "ZX"
+
+    @property
+    def living(self) -> list[str]:
+        """The labels of the workers that have not ended."""
+        return [label for label in self.pids if self.is_living(label)]
+
+    def kill(self, label: str) -> int:
+        """Kill a worker, and return the time of that (CLOCK_MONOTONIC)."""
+        assert not self._is_contained, "the process has another id in its container"
+        now = time.monotonic_ns()
+        os.kill(self.pids[label], signal.SIGKILL)
+        return now
+
+    def work_until(
+        self, is_done: Callable[[], bool], workers: int, *, meanwhile: Callable[[], None] | None = None
+    ) -> None:
+        """Work with this many workers, and replace those that die, until a condition holds."""
+
+        def step() -> bool:
+            if is_done():
+                return True
+            if (missing := workers - len(self.living)) > 0:
+                self.start(missing)
+            if meanwhile is not None:
+                meanwhile()
+            return False
+
+        until(step)
+
+    def work_until_done(self, count: int, workers: int, *, meanwhile: Callable[[], None] | None = None) -> None:
+        """Work until this many messages are done, then end all workers, and read what they reported."""
+        self.work_until(lambda: bool(self.pids) and self._floor() >= count, workers, meanwhile=meanwhile)
+        self.end()
+
+    def _floor(self) -> int:
+        """Return the first message that is not done; cheaper than `stat`, because it reads only new operations."""
+        self._control = self._control or GroupControl(self._log, self._name)
+        return self._control.state().floor
+
+    def end(self) -> None:
+        """End all workers as SIGTERM does, and read what they reported."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"end\n")
+        self._process.stdin.flush()
+        self._close()
+
+    def _close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        if self._process.stdin.closed:
+            return
+        if self._control is not None:
+            self._control.close()
+        self._process.stdin.close()
+        with suppress(AssertionError):
+            while True:
+                self.next()
+        self._process.stdout.close()
+        self._process.wait()
+
+    def reports(self, word: str) -> Iterator[Said]:
+        """Iterate over the reports that begin with a word."""
+        return (said for said in self.said if said.words[0] == word)
+
+    def sequences(self, word: str) -> list[int]:
+        """Return the sequences of the reports that begin with a word, in order."""
+        return [int(each) for said in self.reports(word) for each in said.words[1 : 2 if word == "got" else None]]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_contained:
+            self._process.kill()  # and its container with it
+        elif self._process.returncode is None:
+            for pid in self.pids.values():
+                os.kill(pid, signal.SIGKILL)
+        self._close()
+
+
+_COMMANDED = """
+import json, os, sys, threading, time
+from pathlib import Path
+
+path, name, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+if "boot_id" in options:
+    import binlog.storage.boot
+    binlog.storage.boot._BOOT_ID = Path(options.pop("boot_id"))
+
+from binlog import ConsumerGroup, Retry
+
+if "retry" in options:
+    options["retry"] = Retry(**options["retry"])
+group = ConsumerGroup(path, name, **options)
+items = {}
+
+def get(timeout=0):
+    item = group.get(timeout=timeout)
+    if item is not None:
+        items[item.sequence] = item
+        return [item.sequence, item.delivery]
+
+def failing_thread():
+    threading.excepthook = lambda _: None
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+
+def rest():
+    due_ns = group.stat().next_due_ns
+    return None if due_ns is None else (due_ns - time.time_ns()) / 1e9
+
+commands = {
+    "get": get,
+    "ack": lambda sequence: items[sequence].ack(),
+    "nack": lambda sequence, delay=None: items[sequence].nack(delay=delay),
+    "back": lambda sequence: items[sequence].back(),
+    "extend": lambda sequence, seconds: items[sequence].extend(seconds),
+    "token": lambda sequence: items[sequence].token,
+    "ack token": lambda token: group.ack(token),
+    "failing thread": failing_thread,
+    "rest": rest,
+    "exec": lambda: os.execv(sys.executable, [sys.executable, "-c", "import sys; sys.stdin.read()"]),
+    "close": group.close,
+}
+print("null", flush=True)
+for line in sys.stdin:
+    command, *arguments = json.loads(line)
+    try:
+        answer = commands[command](*arguments)
+    except Exception as error:
+        answer = {"error": type(error).__name__, "text": str(error)}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+class CommandedWorker:
+    """A process with a group that makes single calls: `get TIMEOUT`, `ack SEQUENCE` and others, see the program.
+
+    options: arguments of ConsumerGroup; `retry` are those of Retry; `boot_id` is a file with another id of the boot.
+    prefix: a command that runs the program.  environment: more variables of its environment.
+    """
+
+    def __init__(
+        self,
+        log: Path,
+        name: str,
+        *,
+        prefix: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        **options: object,
+    ) -> None:
+        command = [*prefix, sys.executable, "-c", _COMMANDED, str(log), name, json.dumps(options)]
+        self._process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.answer() is None
+
+    @property
+    def pid(self) -> int:
+        """The process, or that of the command which runs it."""
+        return self._process.pid
+
+    def begin(self, command: str, *arguments: object) -> None:
+        """Begin a call, and return before it ends."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([command, *arguments]) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> Any:
+        """Return what the call returned; blocks.  An exception is a dictionary with its name and text."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the worker has ended"
+        return json.loads(line)
+
+    def do(self, command: str, *arguments: object) -> Any:
+        """Make a call, and return what it returned."""
+        self.begin(command, *arguments)
+        return self.answer()
+
+    def error(self, command: str, *arguments: object) -> str:
+        """Make a call that fails, and return the name of its exception."""
+        answer = self.do(command, *arguments)
+        assert isinstance(answer, dict), answer
+        return str(answer["error"])
+
+    def stop(self) -> None:
+        """Stop the process, and wait until it is stopped."""
+        stop_process(self.pid)
+
+    def resume(self) -> None:
+        """Let the stopped process continue."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> int:
+        """Kill the process, and return the time of that (CLOCK_MONOTONIC)."""
+        now = time.monotonic_ns()
+        self._process.kill()
+        return now
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.stdout.close()

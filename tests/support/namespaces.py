@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,3 +71,18 @@ def _become_root(user: int, group: int) -> bool:
     except PermissionError:
         return False
     return True
+
+
+def container(folder: Path, place: Path) -> list[str]:
+    """Return a command that runs another one in a container, which has `folder` at `place`; skip if there can be none.
+
+    It has process ids and shared memory of its own, and ends with the command.
+    """
+    place.mkdir()
+    script = 'mount -t tmpfs none /dev/shm && mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    command = ["unshare", *as_root, "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh"]
+    command += [str(folder), str(place)]
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespace may be made here")
+    return command
