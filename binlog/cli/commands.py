@@ -9,7 +9,7 @@ import click
 _OF_A_LOG = (
     "append", "cat", "tail", "monitor", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
 )  # fmt: skip
-NAMES = (*_OF_A_LOG, "shell", "commitlog", "journal", "paging", "pagestore", "spark")
+NAMES = (*_OF_A_LOG, "group", "shell", "commitlog", "journal", "paging", "pagestore", "spark")
 
 
 class OrderedGroup(click.Group):

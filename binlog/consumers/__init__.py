@@ -7,3 +7,66 @@ Every process applies the same operations and has the same state, so no process 
 `message_source`, and has a seat (`seats`) that the kernel frees when the process dies; a thread (`watcher`) notices the
 deaths of others.  An idle member sleeps in `waiting`.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from binlog.consumers.control import GroupControl
+    from binlog.consumers.group import ConsumerGroup
+    from binlog.consumers.inspection.check import check_group
+    from binlog.consumers.inspection.history import Event, clock_offset, events, state_at
+    from binlog.consumers.inspection.letters import DeadLetter, drop_dead_letters, read_dead_letters
+    from binlog.consumers.inspection.peek import PeekedItem, Status, peek
+    from binlog.consumers.inspection.stat import GroupStat, MemberStat, OldestInHand, groups, stat_group
+    from binlog.consumers.item import Item
+    from binlog.consumers.retention import group_names
+    from binlog.consumers.settings import OnExpiry, Order, Retry, Settings
+
+__all__ = [
+    "ConsumerGroup",
+    "DeadLetter",
+    "Event",
+    "GroupControl",
+    "GroupStat",
+    "Item",
+    "MemberStat",
+    "OldestInHand",
+    "OnExpiry",
+    "Order",
+    "PeekedItem",
+    "Retry",
+    "Settings",
+    "Status",
+    "check_group",
+    "clock_offset",
+    "read_dead_letters",
+    "drop_dead_letters",
+    "events",
+    "group_names",
+    "groups",
+    "peek",
+    "stat_group",
+    "state_at",
+]
+
+# The module of each name, imported on first use: retention needs one of them, and most programs need few.
+_MODULES = {
+    "control": ("GroupControl",),
+    "group": ("ConsumerGroup",),
+    "inspection.check": ("check_group",),
+    "inspection.history": ("Event", "clock_offset", "events", "state_at"),
+    "inspection.letters": ("DeadLetter", "read_dead_letters", "drop_dead_letters"),
+    "inspection.peek": ("PeekedItem", "Status", "peek"),
+    "item": ("Item",),
+    "retention": ("group_names",),
+    "settings": ("OnExpiry", "Order", "Retry", "Settings"),
+    "inspection.stat": ("GroupStat", "MemberStat", "OldestInHand", "groups", "stat_group"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ def _commands(text: str) -> list[str]:
 def _unknown(line: str) -> list[str]:
     """Return the words that are not a command, or not one of its options."""
     command: click.Command = binlog_command
-    words = line.split()[1:]
+    words = line.split(" -- ", maxsplit=1)[0].split()[1:]  # what follows is another command
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         below = command.get_command(click.Context(command), words[0])
         if below is None:

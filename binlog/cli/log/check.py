@@ -14,7 +14,7 @@ from binlog.cli.problems import print_problems
 @directory_argument
 @json_option("Print a JSON object for each problem: path, offset, rule, text, end. Print nothing if there is none.")
 def command(directory: str, as_json: bool) -> ExitCode:
-    """Report everything that is wrong with the log in DIR, and change nothing.
+    """Report everything that is wrong with the log in DIR and with its consumer groups, and change nothing.
 
     Prints a line for each problem: the file, the offset in it, what is wrong, and the rule that is broken. Exits with 1
     if there are any. Other processes may append meanwhile.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import binlog
 from binlog.cli.amounts import Amount, RateMeter
+from binlog.cli.groups import NamedGroup, groups_of
 from binlog.cli.log.followers import Followers, Lag
 from binlog.cli.log.last_records import LastRecords, find_last
 from binlog.errors import BinlogError
@@ -37,6 +38,7 @@ class Snapshot:
     rate: Amount
     history: list[float]
     lags: list[Lag]
+    groups: list[NamedGroup]
     last: list[binlog.Entry]
     idle_seconds: float | None
     problem: str | None
@@ -58,6 +60,7 @@ class LogWatch:
         self._came: float | None = None
         self._log = binlog.stat(directory)
         self._lags: list[Lag] = []
+        self._groups: list[NamedGroup] = []
         self._refresh_due = 0.0
         self._problem: tuple[float, str] | None = None
         found = find_last(directory, last_count, bytes_max=_TAIL_BYTES_MAX)
@@ -105,6 +108,7 @@ class LogWatch:
             rate=self._meter.per_second(now, _RATE_SECONDS),
             history=self._meter.history(now),
             lags=self._lags,
+            groups=self._groups,
             last=(self._earlier[-missing:] if missing else []) + last,
             idle_seconds=None if self._came is None else now - self._came,
             problem=self._problem[1] if self._problem and now - self._problem[0] < _PROBLEM_SECONDS else None,
@@ -134,6 +138,7 @@ class LogWatch:
     def _refresh_log(self, count_seconds: float | None) -> None:
         try:
             self._log = binlog.stat(self._directory)
+            self._groups = groups_of(self._directory)
         except BinlogError as error:
             self._note_problem(error)
         self._lags = self._followers.lags(self._log, seconds_max=count_seconds)

@@ -34,7 +34,7 @@ def _interval_from(context: click.Context, parameter: click.Parameter, value: st
     return seconds
 
 
-@click.command("monitor", short_help="Watch a log live: rate, files, followers, records.")
+@click.command("monitor", short_help="Watch a log live: rate, files, followers, groups.")
 @directory_argument
 @click.option(
     "--position",
@@ -56,7 +56,7 @@ def _interval_from(context: click.Context, parameter: click.Parameter, value: st
 @click.option("--once", is_flag=True, help="Show the current state and exit.")
 @json_option("Print lines, each a JSON object, even on a terminal.")
 def command(directory: str, positions: tuple[str, ...], interval: float, once: bool, as_json: bool) -> None:
-    """Watch the log in DIR: its growth, its files, its followers and its last records.
+    """Watch the log in DIR: its growth, its files, its followers, its consumer groups and its last records.
 
     The screen is redrawn as records arrive, at most ten times a second, and otherwise once a second. If the output is
     not a terminal, the command prints a line every --interval instead. Ctrl-C ends the command.

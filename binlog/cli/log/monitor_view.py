@@ -14,6 +14,7 @@ from rich.text import Text
 
 import binlog
 from binlog.cli.amounts import Amount, count_text, duration_text, size_text, things_text, time_text
+from binlog.cli.groups import NamedGroup, group_object, group_text
 from binlog.cli.log.followers import Lag, lag_object, lag_text
 from binlog.cli.log.log_watch import Snapshot
 from binlog.cli.log.stat import state_text
@@ -27,7 +28,7 @@ _RECORD_BYTES_SHOWN = 1000
 
 
 class MonitorView:
-    """A screen that fills its height: files and followers in at most the upper half, last records below."""
+    """A screen that fills its height: files, followers and groups in two thirds at most, last records below."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -39,6 +40,7 @@ class MonitorView:
             *_head(snapshot, options),
             *_file_rows(snapshot.log.files, max(height // 4, 1)),
             *_lag_rows(snapshot.lags, max(height // 5, 1)),
+            *_group_rows(snapshot.groups, max(height // 5, 1)),
             Text(),
             _one_line("last records" if snapshot.last else "no records seen yet", "dim"),
         ]
@@ -117,6 +119,15 @@ def _lag_rows(lags: list[Lag], count_max: int) -> Iterator[Table | Text]:
         yield _one_line(f"and {len(lags) - count_max} more followers", "dim")
 
 
+def _group_rows(groups: list[NamedGroup], count_max: int) -> Iterator[Text]:
+    if groups:
+        yield Text()
+    for group in groups[:count_max]:
+        yield _one_line(printable(f"group {group.name}  {group_text(group)}"), "red" if group.stat is None else "")
+    if len(groups) > count_max:
+        yield _one_line(f"and {len(groups) - count_max} more groups", "dim")
+
+
 def _table(columns: tuple[str, ...], *, left: tuple[str, ...]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
@@ -144,6 +155,7 @@ def text_line(snapshot: Snapshot, rate: Amount | None) -> str:
         f"{size_text(log.disk_bytes)} on disk",
     ]
     parts += [f"{lag.name} {lag_text(lag)}" for lag in snapshot.lags]
+    parts += [f"group {group.name} {group_text(group)}" for group in snapshot.groups]
     if snapshot.problem is not None:
         parts.append(f"problem: {snapshot.problem}")
     return printable(f"{time_text(snapshot.time_ns)} {', '.join(parts)}")
@@ -163,6 +175,7 @@ def json_line(snapshot: Snapshot, rate: Amount | None) -> str:
             "records_per_second": None if rate is None else round(rate.records, 3),
             "bytes_per_second": None if rate is None else round(rate.bytes, 3),
             "followers": [lag_object(lag) for lag in snapshot.lags],
+            "groups": [group_object(group) for group in snapshot.groups],
             "problem": snapshot.problem,
         }
     )

@@ -29,6 +29,10 @@ from binlog.cli.records import object_line
     help="Keep files closed less than this long ago: 90s, 15m, 12h, 30d, 2w.",
 )
 @click.option("--before", callback=ref_from, metavar="REF", help="Keep the file of this ref and all later files.")
+@click.option("--consumed", is_flag=True, help="Remove files whose messages all consumer groups are done with.")
+@click.option(
+    "--ignore-groups", is_flag=True, help="Also remove files with messages that a consumer group is not done with."
+)
 @click.option("--damaged", is_flag=True, help="Also remove the *.damaged files that belong to the removed files.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; print what would be removed.")
 @json_option('Print one JSON object: dry_run, disk_bytes, and "files" with one for each file.')
@@ -37,21 +41,33 @@ def command(
     keep_bytes: int | None,
     keep_age: float | None,
     before: binlog.Ref | None,
+    consumed: bool,
+    ignore_groups: bool,
     damaged: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     """Remove closed files of the log in DIR, oldest first.
 
-    Give at least one of --keep-bytes, --keep-age and --before. A file is removed only if all of the given limits allow
-    it; the open file is never removed. The file's index or archive is removed with it. Writers and readers may run
-    meanwhile; a reader in a removed file gets an error. The removal is durable when the command ends.
+    Give at least one of --keep-bytes, --keep-age, --before and --consumed. A file is removed only if all of the given
+    limits allow it, and no consumer group needs it; the open file is never removed. The file's index or archive is
+    removed with it. Writers and readers may run meanwhile; a reader in a removed file gets an error. The removal is
+    durable when the command ends.
     """
-    if keep_bytes is None and keep_age is None and before is None:
-        raise click.UsageError("give at least one of --keep-bytes, --keep-age and --before")
+    if keep_bytes is None and keep_age is None and before is None and not consumed:
+        raise click.UsageError("give at least one of --keep-bytes, --keep-age, --before and --consumed")
+    if consumed and ignore_groups:
+        raise click.UsageError("--consumed and --ignore-groups cannot be used together")
     with opening():
         pruned = binlog.prune(
-            directory, keep_bytes=keep_bytes, keep_seconds=keep_age, before=before, damaged=damaged, dry_run=dry_run
+            directory,
+            keep_bytes=keep_bytes,
+            keep_seconds=keep_age,
+            before=before,
+            consumed=consumed,
+            ignore_groups=ignore_groups,
+            damaged=damaged,
+            dry_run=dry_run,
         )
     disk_bytes = sum(file.disk_bytes for file in pruned)
     if as_json:

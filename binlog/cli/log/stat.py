@@ -11,6 +11,7 @@ import click
 import binlog
 from binlog.cli.amounts import count_text, size_text, time_text
 from binlog.cli.exits import opening
+from binlog.cli.groups import group_object, group_text, groups_of
 from binlog.cli.log.followers import Followers, lag_object, lag_text
 from binlog.cli.options import directory_argument, json_option, need_log, path_type
 from binlog.cli.output import printable, write_line, write_table
@@ -31,7 +32,10 @@ _LEAST = ("PREPARED", "FIRST SEQUENCE", "DURABLE", "CREATED")
     help="Also show the lag of the follower that keeps its position in FILE ('binlog tail --position FILE'). Files "
     "named *.position in DIR are always shown. May be repeated.",
 )
-@json_option('Print one JSON object: path, tail, totals in bytes and records, and "files", with one object for each.')
+@json_option(
+    'Print one JSON object: path, tail, totals in bytes and records, and "files", "followers" and "groups", with one '
+    "object for each."
+)
 def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
     """List the files of the log in DIR: open, closed or archived, record count and size.
 
@@ -39,14 +43,19 @@ def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
     known to be synced. ON DISK is the space that the file or its archive takes, PREPARED the part of it after the tail,
     allocated for future records. '-' means that another program wrote the file and the value is unknown. A narrow
     terminal shows fewer columns; --json has them all.
+
+    Followers and consumer groups have a line each, with what they have yet to read or to do.
     """
     with opening():
         need_log(directory)
         log = binlog.stat(directory)
     with closing(Followers(directory, positions)) as followers:
         lags = followers.lags(log)
+    with opening():
+        groups = groups_of(directory)
     if as_json:
-        write_line(object_line({**as_object(log), "followers": [lag_object(lag) for lag in lags]}))
+        more = {"followers": [lag_object(lag) for lag in lags], "groups": [group_object(group) for group in groups]}
+        write_line(object_line({**as_object(log), **more}))
         return
     counts = f"records {count_text(log.record_count)}, on disk {size_text(log.disk_bytes)}"
     write_line(f"{printable(log.path)}: tail {log.tail}, {counts}")
@@ -55,6 +64,8 @@ def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
     write_table(_COLUMNS, [_row(file) for file in log.files], droppable=_LEAST)
     for lag in lags:
         write_line(printable(f"{lag.name}: {'' if lag.ref is None else f'{lag.ref}, '}{lag_text(lag)}"))
+    for group in groups:
+        write_line(printable(f"group {group.name}: {group_text(group)}"))
 
 
 def _notes(log: binlog.LogStat) -> Iterator[str]:

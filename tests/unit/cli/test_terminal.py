@@ -21,6 +21,7 @@ from binlog import Mode, open_queue
 from binlog.cli.main import main
 from binlog.cli.output import printable, terminal_bytes
 from binlog.commitlog import Message, MessageStore
+from binlog.consumers import ConsumerGroup
 from binlog.journal import Journal, export_lines, read_records
 from binlog.pagestore import PageStore, Xid
 from binlog.paging import PagingOptions
@@ -41,6 +42,8 @@ OBEYED = [*(f"{char}{MARK}".encode() for char in _CONTROLS), b"\x9b" + MARK.enco
 # The part that is valid in a file name or a topic.
 NAME = "a\x1bPWNED\x07PWNED\x9bPWNED\u202ePWNED"
 XID = Xid(7, b"global", b"b")
+GROUP = "billing"
+TOKEN = "0123456789abcdef-0-0-1"
 
 
 @contextmanager
@@ -113,6 +116,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         transaction = pages.transaction()
         transaction.put(NAME, b"prepared")
         transaction.prepare(XID)
+    fill(folder / "consumed", [RECORD] * 3)
+    with ConsumerGroup(folder / "consumed", GROUP) as group:
+        for item in group.consume(timeout=0.1, prefetch=0):
+            item.reject(HOSTILE)
+            break
+        assert group.get(timeout=0) is not None  # makes the dead letter, and goes back
     return folder
 
 
@@ -130,6 +139,28 @@ CASES = {
     "stat": ["FOLDER/log"],
     "check": ["FOLDER/damaged"],
     "repair": ["--dry-run", "FOLDER/damaged"],
+    "group ls": ["FOLDER/none"],
+    "group stat": ["FOLDER/none", GROUP],
+    "group peek": ["FOLDER/consumed", GROUP],
+    "group log": ["FOLDER/consumed", GROUP],
+    "group check": ["FOLDER/none"],
+    "group create": ["FOLDER/none", GROUP],
+    "group set": ["FOLDER/none", GROUP, "--factor", "3"],
+    "group pause": ["FOLDER/none", GROUP],
+    "group resume": ["FOLDER/none", GROUP],
+    "group reset": ["FOLDER/none", GROUP, "--to", "0"],
+    "group release": ["FOLDER/none", GROUP, "0"],
+    "group delete": ["FOLDER/none", GROUP],
+    "group work": ["FOLDER/none", GROUP, "--", "true"],
+    "group take": ["FOLDER/consumed", GROUP, "--timeout", "0"],
+    "group ack": ["FOLDER/none", GROUP, TOKEN],
+    "group nack": ["FOLDER/none", GROUP, TOKEN],
+    "group reject": ["FOLDER/none", GROUP, TOKEN],
+    "group retry": ["FOLDER/none", GROUP, "--all"],
+    "group dead ls": ["FOLDER/consumed", GROUP],
+    "group dead cat": ["FOLDER/consumed", GROUP],
+    "group dead retry": ["FOLDER/none", GROUP, "--all"],
+    "group dead drop": ["FOLDER/none", GROUP, "--all"],
     "shell": ["FOLDER/log", "-c", "tail; stat; cat"],
     "commitlog stat": ["FOLDER/store"],
     "commitlog cat": ["FOLDER/store"],
@@ -155,7 +186,10 @@ CASES = {
     "spark verify": ["FOLDER/none"],
     "spark stats": ["FOLDER/none"],
 }
-JSON_CASES = ["cat", "tail", "commitlog cat", "commitlog find", "journal print", "paging print", "pagestore print"]
+JSON_CASES = [
+    "cat", "tail", "commitlog cat", "commitlog find", "journal print", "paging print", "pagestore print", "group peek",
+    "group log", "group dead ls", "group dead cat",
+]  # fmt: skip
 
 
 def _run(folder: Path, command: str, *options: str) -> list[str]:
@@ -218,6 +252,7 @@ def test_a_pipe_gets_unchanged_bytes(folder: Path) -> None:
         ("commitlog find", lines),
         ("paging print", lines),
         ("pagestore print", lines),
+        ("group dead cat", lines),
     ):
         done = run(*_run(folder, command))
         assert (done.returncode, done.stderr) == (0, b"")

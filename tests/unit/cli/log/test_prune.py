@@ -9,6 +9,7 @@ import pytest
 
 import binlog
 from binlog.cli.main import main
+from binlog.consumers import ConsumerGroup
 from tests.unit.cli.run_command import fill, run
 
 
@@ -55,6 +56,8 @@ def test_sizes_have_units(log: Path, keep: str, left: int) -> None:
         ["--keep-age", "99999999w"],
         ["--before", "2"],
         ["--before", "9:256"],
+        ["--consumed"],  # without a group
+        ["--consumed", "--ignore-groups"],
     ],
 )
 def test_invalid_arguments_exit_with_2(log: Path, wrong: list[str], capfd: pytest.CaptureFixture[str]) -> None:
@@ -67,3 +70,16 @@ def test_invalid_arguments_exit_with_2(log: Path, wrong: list[str], capfd: pytes
 def test_a_missing_directory_exits_with_3(log: Path) -> None:
     assert main(["prune", "--keep-bytes", "0", str(log)]) == 3
     assert not log.exists()
+
+
+def test_files_that_a_group_needs_stay(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fill(log, [b"one"], [b"two"], [b"three"])
+    with ConsumerGroup(log, "billing") as group:
+        item = group.get()
+        assert item is not None
+        item.ack()
+    for options, left in ((["--keep-bytes", "0"], [2, 3]), (["--consumed"], [2, 3])):
+        assert main(["prune", *options, str(log)]) == 0
+        assert [file.number for file in binlog.stat(log).files] == left
+    assert main(["prune", "--keep-bytes", "0", "--ignore-groups", str(log)]) == 0
+    assert [file.number for file in binlog.stat(log).files] == [3]
