@@ -1,6 +1,7 @@
 """binlog: a durable log that many processes share through a directory, without a server.
 
-The names of this package are the log: `Writer`, `Reader` and the functions that maintain a log.  `binlog.queue`,
+The names of this package are the log: `Writer`, `Reader` and the functions that maintain a log; and its consumer
+groups: `ConsumerGroup` and `Producer`.  `binlog.queue`,
 `binlog.commitlog`, `binlog.journal`, `binlog.paging` and `binlog.pagestore` are the other engines; `binlog.spark`
 needs PySpark.  docs/architecture.md says where to begin reading the source.
 """
@@ -8,6 +9,7 @@ needs PySpark.  docs/architecture.md says where to begin reading the source.
 from typing import TYPE_CHECKING, Any
 
 from binlog import errors
+from binlog.checking import check
 from binlog.errors import (
     AccessError,
     BinlogError,
@@ -34,7 +36,7 @@ from binlog.log.batch import Batch, Entry, Refs
 from binlog.log.index.index_check import DamagedRange
 from binlog.log.ingest.external_file import ExternalFile, ExternalFileWriter
 from binlog.log.maintain.backup import Backup, backup
-from binlog.log.maintain.check import check, file_sizes
+from binlog.log.maintain.check import file_sizes
 from binlog.log.maintain.prune import Pruned
 from binlog.log.maintain.repair import Repair, repair
 from binlog.log.maintain.stat import FileStat, LogStat, stat
@@ -51,6 +53,13 @@ from binlog.storage.mode import Mode
 
 if TYPE_CHECKING:
     from binlog.compose import OpenedPaging, open_paging, open_queue
+    from binlog.consumers.group import ConsumerGroup
+    from binlog.consumers.item import Item
+    from binlog.consumers.item_batch import ItemBatch
+    from binlog.consumers.producer import Producer
+    from binlog.consumers.retention import group_names
+    from binlog.consumers.settings import OnExpiry, Order, Retry
+    from binlog.format.consumers.message import Message
 
 __version__ = "0.1.0"
 
@@ -63,6 +72,7 @@ __all__ = [
     "BinlogError",
     "BusyError",
     "ClosedError",
+    "ConsumerGroup",
     "CorruptError",
     "DamagedRange",
     "Entry",
@@ -73,14 +83,20 @@ __all__ = [
     "FullError",
     "GoneError",
     "InternalError",
+    "Item",
+    "ItemBatch",
     "Lag",
     "LeaseLostError",
     "LogStat",
+    "Message",
     "Mode",
     "NotFoundError",
+    "OnExpiry",
     "OpenedPaging",
+    "Order",
     "PoisonedError",
     "Problem",
+    "Producer",
     "ProducerBatch",
     "Pruned",
     "RangeReader",
@@ -88,6 +104,7 @@ __all__ = [
     "Ref",
     "Refs",
     "Repair",
+    "Retry",
     "Sequence",
     "Since",
     "Start",
@@ -102,6 +119,7 @@ __all__ = [
     "check",
     "errors",
     "file_sizes",
+    "group_names",
     "lag",
     "limit_range",
     "narrow_range",
@@ -116,10 +134,27 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # These bring two more engines along, which a program that only appends or reads would wait for at its start.
-    if name in ("OpenedPaging", "open_paging", "open_queue"):
-        from binlog import compose
+# Names for which a program that only appends or reads would wait at its start.
+_LATER = {
+    "ConsumerGroup": "binlog.consumers.group",
+    "Item": "binlog.consumers.item",
+    "ItemBatch": "binlog.consumers.item_batch",
+    "Message": "binlog.format.consumers.message",
+    "OnExpiry": "binlog.consumers.settings",
+    "OpenedPaging": "binlog.compose",
+    "Order": "binlog.consumers.settings",
+    "Producer": "binlog.consumers.producer",
+    "Retry": "binlog.consumers.settings",
+    "group_names": "binlog.consumers.retention",
+    "open_paging": "binlog.compose",
+    "open_queue": "binlog.compose",
+}
 
-        return getattr(compose, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(module), name)

@@ -60,7 +60,5 @@ class GroupClock:
 
     def now_ns(self, state: GroupState) -> int:
         """Return the group time now; that of the last operation if the clock is not set in this boot."""
-        clock = state.clock
-        if clock is None or clock.boot != self.boot:
-            return state.clock_ns
-        return max(self.since_boot_ns() + clock.offset_ns, state.clock_ns)
+        offset_ns = state.clock_offset_ns(self.boot)
+        return state.clock_ns if offset_ns is None else max(self.since_boot_ns() + offset_ns, state.clock_ns)

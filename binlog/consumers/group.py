@@ -1,194 +1,63 @@
-"""ConsumerGroup: a named group of workers over a log, and the items that it hands to one of them."""
+"""ConsumerGroup: a named group of workers over a log, each message of which goes to one of them."""
 
 from __future__ import annotations
 
 import os
-import random
 import re
-import threading
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Self
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Self
 
-from binlog.consumers.clock import GroupClock
-from binlog.consumers.dead_letters import DeadLetters
-from binlog.consumers.group_log import GroupLog
-from binlog.consumers.member import Held, Member, Parts
-from binlog.consumers.message_source import LogOnDisk, MessageSource, sequence_at
-from binlog.consumers.settings import Order, Settings
-from binlog.consumers.waking.seats import FifoSeats
-from binlog.consumers.waking.waiting import Waiting
-from binlog.consumers.waking.watcher import Watcher
-from binlog.errors import ClosedError, LeaseLostError
-from binlog.format.consumers.message import Message
-from binlog.format.consumers.operation import Delivery, Failure, Kind, Section
-from binlog.format.record import Ref
+from binlog.consumers.control import GroupControl
+from binlog.consumers.item import Item
+from binlog.consumers.item_batch import ItemBatch
+from binlog.consumers.open_group import GroupOptions, OpenGroup
+from binlog.consumers.settings import Holds, OnExpiry, Order, Retry, Settings
+from binlog.consumers.tokens import Token
+from binlog.consumers.working import WorkLoop
+from binlog.errors import ClosedError
 from binlog.format.values import member, seconds_of
 from binlog.log.read.start import Start, StartPosition, parse_start
-from binlog.log.writer import Writer
-from binlog.storage.directory import Directory
 from binlog.storage.mode import Mode, waits_for_sync
 from binlog.storage.native import fork_generation
 
+if TYPE_CHECKING:
+    from binlog.consumers.inspection.stat import GroupStat
+
 _NS = 10**9
-_WAKE_SECONDS = 0.01
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-_OUTSTANDING_MAX = 1 << 20
 _PREFETCH_MAX = 10_000
+_THREADS_MAX = 1_000
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """When a message that failed is delivered again, and how often.
-
-    deliveries_max: after this many deliveries without an ack it becomes a dead letter; None for no limit.
-    first: seconds until the second delivery.  factor: each later wait is this many times longer.  most: seconds at
-    most.  jitter: each wait is longer or shorter by up to this share of it.
-    """
-
-    deliveries_max: int | None = 10
-    first: float = 1.0
-    factor: float = 2.0
-    most: float = 3600.0
-    jitter: float = 0.1
-
-    def seconds(self, delivery: int) -> float:
-        """Return how long to wait after this delivery."""
-        wait = min(self.first * self.factor ** min(delivery - 1, 1000), self.most)
-        return wait * (1 + self.jitter * random.uniform(-1, 1))
-
-
-@dataclass(slots=True, eq=False)
-class Item:
-    """A message that this process has.  End it with one of its methods, or use it as a context manager.
-
-    data: the body.  key, headers: of its envelope, if it has one.  sequence, ref: of the message in the log.
-    delivery: how often it was delivered, this time included, and not given back.
-    """
-
-    data: bytes
-    key: bytes | None
-    headers: Mapping[str, bytes]
-    sequence: int
-    ref: Ref
-    delivery: int
-    _number: int = field(repr=False)
-    _epoch: int = field(repr=False)
-    _group: ConsumerGroup = field(repr=False)
-    _is_ended: bool = field(default=False, repr=False)
-
-    def ack(self) -> None:
-        """Acknowledge: no member gets the message again.  Durable on return, in the group's mode.
-
-        Raises: LeaseLostError if another member has the message, or it is done.
-        """
-        self._end((Kind.DONE, [self._this]))
-
-    def nack(self, *, delay: float | None = None, error: object = "") -> None:
-        """Report a failure: the message is delivered again after `delay` seconds, by default as the group's Retry says.
-
-        error: is kept with the message, up to 200 bytes.  Raises: LeaseLostError.
-        """
-        wait = self._group.retry.seconds(self.delivery) if delay is None else seconds_of(delay, "delay")
-        due_ns = self._group.time_ns() + int(wait * _NS)
-        self._end((Kind.RETRY, [Failure(*self._this, due_ns, str(error))]))
-
-    def reject(self, error: object = "") -> None:
-        """Make the message a dead letter.  Raises: LeaseLostError."""
-        self._end((Kind.REJECT, [Failure(*self._this, 0, str(error))]))
-
-    def back(self) -> None:
-        """Give the message back; the delivery is not counted."""
-        self._end((Kind.BACK, [self.sequence]))
-
-    @property
-    def _this(self) -> Delivery:
-        return Delivery(self.sequence, self._number)
-
-    def _end(self, section: Section) -> None:
-        self._is_ended = True
-        self._group.finish(section, self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if self._is_ended:
-            return
-        if kind is None:
-            self.ack()
-        elif issubclass(kind, Exception):
-            self.nack(error=f"{kind.__name__}: {error}")
-        else:
-            self.back()  # Ctrl-C and the like say nothing about the message
-
-
-class _Opened:
-    """A member of a group with all that it uses, in one process."""
-
-    def __init__(self, group: ConsumerGroup) -> None:
-        self.generation = fork_generation()
-        with ExitStack() as undoing:
-            log = undoing.enter_context(Directory(group.path))
-            directory = undoing.enter_context(undoing.enter_context(log.subfolder("groups")).subfolder(group.name))
-            clock = GroupClock()
-            group_log = GroupLog.open(directory.path, clock)
-            undoing.callback(group_log.close)
-            if not group_log.state.is_created:
-                group_log.set_up(group.settings, sequence_at(group.path, group.start))
-            source = MessageSource(LogOnDisk(group.path))
-            undoing.callback(source.close)
-            waiting = Waiting(directory)
-            undoing.callback(waiting.close)
-            seats = FifoSeats(undoing.enter_context(directory.subfolder("members")))
-            dead_letters = DeadLetters(lambda: Writer(directory.file_path("dead")), group.name)
-            undoing.callback(dead_letters.close)
-            self._watcher: Watcher | None = None
-            self.member = Member(
-                Parts(
-                    clock=clock, log=group_log, source=source, seats=seats, waiting=waiting, dead_letters=dead_letters
-                ),
-                lease_ns=group.lease_ns,
-                mode=group.mode,
-                skips_gone=group.skips_gone,
-                hint=f"pid {os.getpid()} on {os.uname().nodename}",
-                seats_changed=self._refresh,
-            )
-            undoing.callback(self.member.leave)
-            self._watcher = Watcher(seats, self.member.others, self.member.record_deaths)
-            undoing.callback(self._watcher.stop)
-            self._undoing = undoing.pop_all()
-
-    def _refresh(self) -> None:
-        if self._watcher is not None:
-            self._watcher.refresh()
-
-    def check(self) -> None:
-        """Raise the error that ended the watcher's thread."""
-        if self._watcher is not None and self._watcher.failure is not None:
-            raise self._watcher.failure
-
-    def abandon(self) -> None:
-        """In a forked child: close what the table of descriptors does not close."""
-        if self._watcher is not None:
-            self._watcher.abandon()
-
-    def close(self) -> None:
-        """Leave the group, and close everything."""
-        if self.generation == fork_generation():
-            self._undoing.close()
+Seconds = float | timedelta | str
 
 
 class ConsumerGroup:
     """A group of workers: each message of a log goes to one of them, until one has acknowledged it.
 
-    path: the log's directory.  name: of the group, which is created if it does not exist.
-    start: where a new group begins, as a Reader's start.  retry, order, outstanding_max: settings of a new group.
+    path: the log's directory, which must exist.  name: of the group: 1 to 100 letters, digits, '-', '_' and '.'.
+    create: make the group if there is none.  start: where a new group begins, as a Reader's start.
+    retry: when a message that failed is delivered again, and after how many deliveries it becomes a dead letter.
+    order: of messages with the same key.  on_expiry: what becomes of a message that expired.
+    outstanding_max: no new message is delivered while this many were delivered, or wait for a retry, and are not done.
+    in_hand_max: no message is delivered while the members have this many; 0 for no limit.
+    holds: how long, or how many bytes, the group keeps retention from removing messages that it is not done with, once
+        it has stopped: "always", a time such as "7d", or bytes such as "10G".
     lease: seconds after which an item returns to the group though its worker is alive; None for never.
     skip_gone: skip messages that retention removed before the group had them; otherwise GoneError is raised.
-    mode: how durable an acknowledgement is when it returns.
+    mode: how durable an acknowledgement is when it returns: Mode.SYNC, or Mode.FLUSH, after which a power cut may bring
+        back the messages of the last half second.
+
+    The settings from `retry` to `holds` are the group's: they count when it is created, and `set` changes them.
+    The object takes one of 256 seats in the group when it first asks for items, and gives it back in `close`.  If its
+    process dies, the kernel frees the seat, and another member has its items at once.
+    Any number of threads may share the object; items may be ended in any thread.  A forked child that uses it becomes
+    another member.  Leaving its `with` block closes it.
+    Raises: NotFoundError if there is no log, or no group and create is False; BusyError, at the first item, if all seats
+    are taken; ValueError if the group has other settings than the named ones; CorruptError, also if the log is an older
+    copy of the one that the group had; AccessError, VersionError, FullError, PoisonedError.
     """
 
     def __init__(
@@ -196,137 +65,259 @@ class ConsumerGroup:
         path: str | os.PathLike[str],
         name: str,
         *,
+        create: bool = True,
         start: StartPosition | str = Start.BEGINNING,
         retry: Retry | None = None,
-        order: Order | str = Order.NONE,
-        outstanding_max: int = 65_536,
-        lease: float | None = None,
+        order: Order | str | None = None,
+        on_expiry: OnExpiry | str | None = None,
+        outstanding_max: int | None = None,
+        in_hand_max: int | None = None,
+        holds: Holds | None = None,
+        lease: Seconds | None = None,
         skip_gone: bool = False,
         mode: Mode | str = Mode.SYNC,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError(f"a group's name has 1 to 100 letters, digits, '-', '_' and '.', not {name!r}")
-        if not 1 <= outstanding_max <= _OUTSTANDING_MAX:
-            raise ValueError(f"outstanding_max is 1 to {_OUTSTANDING_MAX}, not {outstanding_max}")
         waits_for_sync(mode, "consumer group")
         self.path, self.name = os.path.abspath(os.fspath(path)), name
-        self.retry = retry or Retry()
-        self.mode = member(Mode, mode, "mode")
-        self.lease_ns = int((0 if lease is None else seconds_of(lease, "lease")) * _NS)
-        self.skips_gone = skip_gone
-        self.start = parse_start(start)
-        self.settings = Settings(
-            deliveries_max=self.retry.deliveries_max or 0,
-            first_ns=int(self.retry.first * _NS),
-            most_ns=int(self.retry.most * _NS),
-            order=member(Order, order, "order"),
-            outstanding_max=outstanding_max,
+        settings, changes = _settings(retry, order, on_expiry, outstanding_max, in_hand_max, holds)
+        self._options = GroupOptions(
+            path=self.path,
+            name=name,
+            create=create,
+            start=parse_start(start),
+            settings=settings,
+            changes=changes,
+            lease_ns=int((0 if lease is None else seconds_of(lease, "lease")) * _NS),
+            skips_gone=skip_gone,
+            mode=member(Mode, mode, "mode"),
         )
         self._is_closed = False
+        self._control: GroupControl | None = None
         self._open()
 
-    def get(self, timeout: float | None = None) -> Item | None:
-        """Return the next item; None after `timeout` seconds."""
-        with self._call() as member:
-            found = member.take(1, timeout)
-        return None if found is None else self._item(found)
+    def _open(self) -> None:
+        self._opened = OpenGroup(self._options)
+        self._finalizer = weakref.finalize(self, self._opened.end)
+        self._finalizer.atexit = False
 
-    def consume(self, timeout: float | None = None, *, prefetch: int = 1) -> Iterator[Item]:
-        """Iterate over items, and wait for more; ends after `timeout` seconds without any.
+    def _usable(self) -> OpenGroup:
+        """Return the group, opened in this process: a forked child opens its own.  Raises: ClosedError."""
+        if self._is_closed:
+            raise ClosedError("the consumer group is closed")
+        if self._opened.generation != fork_generation():
+            self._finalizer.detach()
+            self._opened.abandon()
+            self._control = None
+            self._open()
+        return self._opened
 
-        prefetch: how many items are assigned ahead, so that one operation ends an item and starts the next.
+    # --- items
+
+    def get(self, timeout: Seconds | None = None) -> Item | None:
+        """Return the next item; None after `timeout` seconds, or never None without one.
+
+        Raises: GoneError if retention removed messages that the group has not had; CorruptError and others.
+        """
+        item = self._usable().take(1, _timeout(timeout))
+        if item is not None:
+            item.owner = self
+        return item
+
+    def consume(self, timeout: Seconds | None = None, *, prefetch: int = 1) -> Consumption:
+        """Return an iterator over items, which waits for more; it ends after `timeout` seconds without any.
+
+        `for item in group.consume()` blocks; `async for item in group.consume()` does not block the event loop.
+        prefetch: how many items are assigned ahead, so that one operation ends an item and starts the next.  Such an
+        item is not counted as delivered, and returns to the group at the end of the loop.  With 0 no item waits while
+        this worker is busy, and each item takes two operations.
         """
         if not 0 <= prefetch <= _PREFETCH_MAX:
             raise ValueError(f"prefetch is 0 to {_PREFETCH_MAX}, not {prefetch}")
-        with self._call() as member:
-            member.prefetch = prefetch
-        try:
-            while True:
-                with self._call() as member:
-                    found = member.take(1 + prefetch, timeout)
-                if found is None:
-                    return
-                yield self._item(found)
-        finally:
-            if not self._is_closed:
-                with self._call() as member:
-                    member.prefetch = 0
-                    member.give_back()
+        return Consumption(self, _timeout(timeout), prefetch)
 
-    def time_ns(self) -> int:
-        """Return the group time now."""
-        with self._call() as member:
-            return member.time_ns()
+    def batches(
+        self, records_max: int = 100, *, wait: Seconds = 0.0, timeout: Seconds | None = None
+    ) -> Iterator[ItemBatch]:
+        """Iterate over batches of 1 to `records_max` items, each of which is ended by one operation.
+
+        wait: if there are fewer items, wait this many seconds for more.  Ends after `timeout` seconds without any.
+        """
+        if not 1 <= records_max <= _PREFETCH_MAX:
+            raise ValueError(f"records_max is 1 to {_PREFETCH_MAX}, not {records_max}")
+        wait_seconds, timeout_seconds = seconds_of(wait, "wait"), _timeout(timeout)
+        opened = self._usable()
+        with opened.taking(0):
+            while items := opened.take_many(records_max, wait=wait_seconds, timeout=timeout_seconds):
+                for item in items:
+                    item.owner = self
+                yield ItemBatch(items, opened, records_max)
+
+    def work(self, handler: Callable[[Item], object], *, threads: int = 1) -> int:
+        """Call a handler for each item, until SIGTERM or an exception that is not an Exception.
+
+        The item is acknowledged if the handler returns, unless it has ended it; an Exception is logged, and is a
+        failure of the item.  At SIGTERM (in the main thread) each thread finishes its item, and the call returns how
+        many items it acknowledged.  Ctrl-C gives the item in hand back, and raises KeyboardInterrupt.
+        """
+        if not 1 <= threads <= _THREADS_MAX:
+            raise ValueError(f"threads is 1 to {_THREADS_MAX}, not {threads}")
+        return WorkLoop(self._usable(), handler).run(threads)
+
+    # --- tokens
+
+    def ack(self, token: Token | str) -> None:
+        """Acknowledge a delivery by its token: see Item.token.  Any process may; it needs no seat.
+
+        Raises: LeaseLostError if it does not count any more; ValueError if the token is of another group.
+        """
+        self._controlled().ack(token)
+
+    def nack(self, token: Token | str, *, delay: Seconds | None = None, error: object = "") -> None:
+        """Report a failure by the token: see Item.nack.  Raises: as `ack`."""
+        self._controlled().nack(token, delay=delay, error=error)
+
+    def reject(self, token: Token | str, *, error: object = "") -> None:
+        """Make a message a dead letter by the token.  Raises: as `ack`."""
+        self._controlled().reject(token, error=error)
+
+    # --- for operators
+
+    def stat(self) -> GroupStat:
+        """Return what the group has done and has yet to do."""
+        from binlog.consumers.inspection.stat import stat_group  # most programs do not need it
+
+        self._usable()
+        return stat_group(self.path, self.name)
+
+    def pause(self) -> None:
+        """Let no member get a message, until `resume`.  Durable on return."""
+        self._controlled().pause()
+
+    def resume(self) -> None:
+        """Let members get messages again.  Durable on return."""
+        self._controlled().resume()
+
+    def set(
+        self,
+        *,
+        retry: Retry | None = None,
+        on_expiry: OnExpiry | str | None = None,
+        outstanding_max: int | None = None,
+        in_hand_max: int | None = None,
+        holds: Holds | None = None,
+    ) -> Settings:
+        """Change settings of the group for all members, and return its settings.  Durable on return."""
+        return self._controlled().set(
+            retry=retry, on_expiry=on_expiry, outstanding_max=outstanding_max, in_hand_max=in_hand_max, holds=holds
+        )
+
+    def reset(self, to: StartPosition | str | int, *, keep_outstanding: bool = False) -> int:
+        """Deliver the messages from a place on again: see GroupControl.reset."""
+        return self._controlled().reset(to, keep_outstanding=keep_outstanding)
+
+    def release(self, seat: int) -> list[int]:
+        """Give the items of a living member to others: see GroupControl.release."""
+        return self._controlled().release(seat)
+
+    def delete(self) -> None:
+        """Delete the group with its dead letters, and close this object: see GroupControl.delete."""
+        control = self._controlled()
+        self._control = None
+        control.delete()
+        self.close()
+
+    def _controlled(self) -> GroupControl:
+        self._usable()
+        if self._control is None:
+            self._control = GroupControl(self.path, self.name, mode=self._options.mode)
+        return self._control
+
+    # --- closing
 
     def close(self) -> None:
         """Give back all items, and leave the group; a second call does nothing.
 
-        A call of another thread ends with ClosedError; blocks until it has.
+        A call of another thread ends with ClosedError; blocks until it has.  A signal handler may call it.
         """
-        with self._calls:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            self._opened.member.is_closing = True
-            while self._call_count:
-                self._opened.member.wake()
-                self._calls.wait(_WAKE_SECONDS)
-        self._at_exit.detach()
-        self._opened.close()
-
-    def finish(self, section: Section, item: Item) -> None:
-        """End a delivery of an item.  Raises: LeaseLostError if it does not count."""
-        with self._call() as member:
-            refused = member.finish(section, item.sequence, item._epoch)
-        if refused:
-            text = "it is done, or another member has it"
-            raise LeaseLostError(f"message {item.sequence}, delivery {item.delivery}: {text}")
-
-    @contextmanager
-    def _call(self) -> Iterator[Member]:
-        """Hold the member open for a block.  Raises: ClosedError."""
-        if not self._is_closed and self._opened.generation != fork_generation():
-            self._open_again()
-        with self._calls:
-            if self._is_closed:
-                raise ClosedError("the consumer group is closed")
-            self._call_count += 1
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._finalizer.detach()
         try:
-            self._opened.check()
-            yield self._opened.member
+            if self._control is not None:
+                self._control.close()
         finally:
-            with self._calls:
-                self._call_count -= 1
-                self._calls.notify_all()
-
-    def _open_again(self) -> None:
-        """Take a seat of its own for a forked child, whose parent keeps the other one."""
-        self._at_exit.detach()
-        self._opened.abandon()
-        self._open()
-
-    def _open(self) -> None:
-        self._calls = threading.Condition()
-        self._call_count = 0
-        self._opened = _Opened(self)
-        self._at_exit = weakref.finalize(self, self._opened.close)
-
-    def _item(self, held: Held) -> Item:
-        message = Message.parse(held.record.data)
-        return Item(
-            bytes(message.body),
-            message.key,
-            message.headers,
-            held.sequence,
-            held.record.ref,
-            held.counted,
-            held.delivery,
-            held.epoch,
-            self,
-        )
+            self._opened.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Consumption:
+    """The items of a group, one after the other: an iterator, and an asynchronous iterator."""
+
+    def __init__(self, group: ConsumerGroup, timeout: float | None, prefetch: int) -> None:
+        self._group, self._timeout, self._prefetch = group, timeout, prefetch
+        self._items: Iterator[Item] | None = None
+
+    def _consume(self) -> Iterator[Item]:
+        opened, count, timeout = self._group._usable(), 1 + self._prefetch, self._timeout
+        with opened.taking(self._prefetch):
+            while (item := opened.take(count, timeout)) is not None:
+                item.owner = self._group
+                yield item
+
+    def __iter__(self) -> Iterator[Item]:
+        return self._consume()
+
+    def __next__(self) -> Item:
+        if self._items is None:
+            self._items = self._consume()
+        return next(self._items)
+
+    async def __aiter__(self) -> AsyncIterator[Item]:
+        tasks = self._group._usable().tasks()
+        tasks.begin(self._prefetch)
+        try:
+            while (item := await tasks.take(self._timeout)) is not None:
+                item.owner = self._group
+                yield item
+        finally:
+            tasks.end(self._prefetch)
+
+
+def _timeout(timeout: Seconds | None) -> float | None:
+    return timeout if timeout is None or type(timeout) is float else seconds_of(timeout, "timeout")
+
+
+def _settings(
+    retry: Retry | None,
+    order: Order | str | None,
+    on_expiry: OnExpiry | str | None,
+    outstanding_max: int | None,
+    in_hand_max: int | None,
+    holds: Holds | None,
+) -> tuple[Settings, frozenset[str]]:
+    """Return the settings of a new group, and the names of those that the caller gave."""
+    settings, named = Settings(), set[str]()
+    if retry is not None:
+        settings = settings.with_retry(retry)
+        named |= {"deliveries_max", "first_ns", "most_ns", "factor_percent", "jitter_percent"}
+    if holds is not None:
+        settings = settings.with_holds(holds)
+        named |= {"holds_ns", "holds_bytes"}
+    if outstanding_max is not None or in_hand_max is not None:
+        settings = settings.with_limits(outstanding_max=outstanding_max, in_hand_max=in_hand_max)
+        named |= {"outstanding_max"} if outstanding_max is not None else set()
+        named |= {"in_hand_max"} if in_hand_max is not None else set()
+    enums = {
+        "order": None if order is None else member(Order, order, "order"),
+        "on_expiry": None if on_expiry is None else member(OnExpiry, on_expiry, "on_expiry"),
+    }
+    given = {name: value for name, value in enums.items() if value is not None}
+    return replace(settings, **given), frozenset(named | set(given))  # type: ignore[arg-type]

@@ -9,15 +9,17 @@ that place.  So older files may be removed.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from threading import get_ident
 
 from binlog.consumers.clock import GroupClock
 from binlog.consumers.logs import LogWriter
 from binlog.consumers.settings import Settings
-from binlog.consumers.state import GroupState, Outcome
+from binlog.consumers.state import AppliedOperation, GroupState, Outcome
 from binlog.consumers.state_reader import StateReader
 from binlog.errors import BusyError, CorruptError, FullError, GoneError, UnknownOutcomeError
 from binlog.format.consumers.operation import MARK, NO_SEAT, Kind, Operation, Section, Setting, pack_operation
@@ -25,26 +27,42 @@ from binlog.format.names import NUMBER_FIRST
 from binlog.format.record import Ref
 from binlog.log.maintain.prune import prune
 from binlog.log.writer import Writer
+from binlog.storage.descriptors import Descriptor
+from binlog.storage.directory import Directory
+from binlog.storage.locking.locks import try_lock
 from binlog.storage.mode import Mode
 
 _FILE_BYTES = 16 << 20
 _HISTORY_BYTES = 64 << 20
 _CHECKPOINT_SECONDS = 1.0
+_CHECKPOINT_LOCK = "checkpoint"
+
+Turn = Callable[[], AbstractContextManager[bool]]
 
 
 class GroupLog:
-    """The operations of a group.  seat, generation: of this member, once it has joined."""
+    """The operations of a group.
 
-    def __init__(self, path: str, writer: LogWriter, reader: StateReader, clock: GroupClock) -> None:
+    seat, generation: of this member, once it has joined.
+    applied: called with each operation of the member, in the log's order, when its outcome is known.
+    lost: called if the outcomes of some operations are not known, because the state was taken from a checkpoint.
+    turn: yields whether this process may write a checkpoint now; at most one process at a time may.
+    """
+
+    def __init__(
+        self, path: str, writer: LogWriter, reader: StateReader, clock: GroupClock, turn: Turn | None = None
+    ) -> None:
         self.path = path
         self.seat, self.generation = NO_SEAT, 0
+        self.applied: Callable[[AppliedOperation], None] = _ignore
+        self.lost: Callable[[], None] = _ignore_all
         self._writer, self._reader, self._clock = writer, reader, clock
-        self._number = 0
-        self._applying = threading.Lock()
-        self._appending = threading.Lock()
+        self._turn = turn or (lambda: nullcontext(True))
+        self._numbers = itertools.count()
+        self._applying = threading.RLock()
         self._outcomes: dict[Ref, Outcome] = {}
         self._own = threading.local()
-        self._calls = 0  # that wait for their outcomes
+        self._callers: dict[int, bool] = {}  # the threads that wait for an outcome; whether it is no member's
         self._is_interrupted = False  # an exception ended the application of a batch
         self._failure: CorruptError | None = None
         self._is_checkpointing = False
@@ -57,7 +75,7 @@ class GroupLog:
             writer = undoing.enter_context(Writer(path, cutover_bytes=_FILE_BYTES))
             reader = StateReader.open(path)
             undoing.pop_all()
-        return cls(path, writer, reader, clock)
+        return cls(path, writer, reader, clock, lambda: _turn_of(path))
 
     @property
     def state(self) -> GroupState:
@@ -95,72 +113,103 @@ class GroupLog:
         anonymous: it is no member's.  epoch: in which it counts, by default the present one.
         Blocks and raises: as `Writer.append`; CorruptError if the group's log is damaged.
         """
-        with self._appending:
-            operation = Operation(
-                seat=NO_SEAT if anonymous else self.seat,
-                generation=0 if anonymous else self.generation,
-                number=self._number,
-                group_time_ns=self._clock.now_ns(self.state),
-                epoch=self.state.epoch if epoch is None else epoch,
-                want=want,
-                flags=flags,
-                sections=list(sections),
-            )
-            self._number = (self._number + 1) & 0xFFFFFFFF
-            self._calls += 1
+        state, me = self._reader.state, get_ident()
+        operation = Operation(
+            NO_SEAT if anonymous else self.seat,
+            0 if anonymous else self.generation,
+            next(self._numbers) & 0xFFFFFFFF,
+            self._clock.now_ns(state),
+            state.epoch if epoch is None else epoch,
+            want,
+            flags,
+            sections,
+        )
+        record = pack_operation(operation, self._reader.seed)
         try:
-            ref = self._writer.append(pack_operation(operation, self._reader.seed), mode=mode)
+            self._callers[me] = anonymous
+            ref = self._writer.append(record, mode=mode)
             assert ref is not None
             self._own.ref = ref
             with self._applying:
-                self._apply_all()
-                outcome = self._outcomes.pop(ref, None)
+                outcome = self._outcome(ref, record)
         finally:
-            with self._appending:
-                self._calls -= 1
+            self._callers.pop(me, None)
         if outcome is None:
             raise UnknownOutcomeError(f"{self.path}: the operation at {ref} was applied, and its effect is not known")
-        if ref.number > max(self._reader.checkpoint_number, NUMBER_FIRST):
-            self._write_checkpoint()
+        if ref.number != NUMBER_FIRST and ref.number > self._reader.checkpoint_number:
+            self._write_checkpoint(ref.number)
         return outcome
 
     def catch_up(self) -> None:
         """Apply all operations of other processes so far.  Raises: as a Reader; CorruptError."""
         with self._applying:
-            self._apply_all()
+            self._outcome(None, b"")
 
-    def _apply_all(self) -> None:
+    def _outcome(self, own: Ref | None, record: bytes) -> Outcome | None:
+        """Apply all operations, and return the outcome of the own one, in `record`; None if it is not known."""
         if self._failure is not None:
             raise self._failure
-        if not self._calls:
-            self._outcomes.clear()  # of calls that ended with an exception, and of other processes
+        if own is not None and (outcome := self._outcomes.pop(own, None)) is not None:
+            return outcome  # another thread has applied it
+        if len(self._callers) == (own is not None):
+            self._outcomes.clear()  # of calls that ended with an exception
         is_restart, self._is_interrupted = self._is_interrupted, True
         try:
-            for ref, applied in self._reader.restart() if is_restart else self._reader.advance():
-                if self._calls and applied.seat in (self.seat, NO_SEAT):
-                    self._outcomes[ref] = applied.outcome
+            if own is not None and not is_restart and (applied := self._reader.apply_own(own, record)) is not None:
+                self.applied(applied)
+                self._is_interrupted = False
+                return applied.outcome
+            outcome = self._apply_all(own, is_restart=is_restart)
         except CorruptError as error:
             self._failure = error
             raise
         self._is_interrupted = False
+        return outcome
 
-    def _write_checkpoint(self) -> None:
+    def _apply_all(self, own: Ref | None, *, is_restart: bool) -> Outcome | None:
+        found: Outcome | None = None
+        reader, restarts = self._reader, self._reader.restarts
+        is_anonymous = any(self._callers.values())
+        for ref, applied in reader.restart() if is_restart else reader.advance():
+            is_member = applied.seat == self.seat and applied.generation == self.generation
+            if ref == own:
+                found = applied.outcome
+            elif (is_member and applied.seat != NO_SEAT) or (is_anonymous and applied.seat == NO_SEAT):
+                self._outcomes[ref] = applied.outcome
+            if is_member and reader.restarts == restarts:
+                self.applied(applied)
+        if reader.restarts != restarts:
+            self.lost()
+        return found
+
+    def _write_checkpoint(self, number: int) -> None:
         """Append the state to a file of the log that has no checkpoint, and remove files of the distant past."""
         if self._is_checkpointing or time.monotonic() < self._checkpoint_at:
             return
         self._is_checkpointing = True
         try:
-            self.submit([], flags=MARK, anonymous=True)
-            with self._applying:
-                marked = self._reader.marked
-            assert marked is not None
-            self.submit([(Kind.CHECKPOINT, marked.pack())], anonymous=True, mode=Mode.SYNC)
-            prune(self.path, keep_bytes=_HISTORY_BYTES, before=Ref(marked.mark.number, 0))
+            with self._turn() as is_ours:
+                if not is_ours:
+                    self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS  # another process does it
+                    return
+                self.catch_up()
+                if self._reader.checkpoint_number >= number:
+                    return
+                self.submit([], flags=MARK, anonymous=True)
+                with self._applying:
+                    marked = self._reader.marked
+                assert marked is not None
+                self.submit([(Kind.CHECKPOINT, marked.pack())], anonymous=True, mode=Mode.SYNC)
+                self._remove_before(marked.mark)
         except (FullError, BusyError):
             # The operation before counts all the same, and a later one tries again.
             self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
         finally:
             self._is_checkpointing = False
+
+    def _remove_before(self, mark: Ref) -> None:
+        """Remove files before that of a durable checkpoint, except for some history."""
+        prune(self.path, keep_bytes=_HISTORY_BYTES, before=Ref(mark.number, 0))
 
     def check_usable(self) -> None:
         """Raise GoneError if the group was deleted."""
@@ -174,6 +223,19 @@ class GroupLog:
             values = {Setting.START: start, **settings.as_values()}
             self.submit([(Kind.SETTINGS, values)], mode=Mode.SYNC, anonymous=True)
 
+    def set_clock(self) -> None:
+        """Set group time, unless a process has in this boot; then record that the members of earlier boots are dead.
+
+        A member joins after the clock was set in its boot.  A power cut may have taken the files of dead members' seats.
+        """
+        state = self.state
+        if self._clock.is_set(state):
+            return
+        sections: list[Section] = [(Kind.CLOCK, self._clock.for_this_boot(state))]
+        if dead := [(number, seat.generation) for number, seat in state.seats.items()]:
+            sections.append((Kind.DEATH, dead))
+        self.submit(sections, anonymous=True)
+
     def sync(self) -> None:
         """Wait until all operations are durable."""
         self._writer.sync()
@@ -184,3 +246,23 @@ class GroupLog:
             self._reader.close()
         finally:
             self._writer.close()
+
+
+def _ignore(_: AppliedOperation) -> None:
+    pass
+
+
+def _ignore_all() -> None:
+    pass
+
+
+@contextmanager
+def _turn_of(path: str) -> Iterator[bool]:
+    """Hold the lock of the process that writes a checkpoint, if it is free; yields whether it was."""
+    with ExitStack() as closing:
+        directory = closing.enter_context(Directory(path))
+        if not directory.has(_CHECKPOINT_LOCK):
+            directory.make(_CHECKPOINT_LOCK)
+        lock = Descriptor(directory.fd, _CHECKPOINT_LOCK, directory.file_path(_CHECKPOINT_LOCK))
+        closing.callback(lock.close)
+        yield try_lock(lock.fd)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,13 +13,14 @@ from binlog.consumers.clock import GroupClock
 from binlog.consumers.dead_letters import DeadLetters
 from binlog.consumers.group_log import GroupLog
 from binlog.consumers.message_source import MessageSource, StoredRecord
-from binlog.consumers.state import DAMAGED, Assigned, GroupState, ItemState, Outcome
+from binlog.consumers.own_items import OwnItems
+from binlog.consumers.state import DAMAGED, AppliedOperation, Assigned, GroupState, Outcome
 from binlog.consumers.waking.seats import SeatFolder, TakenSeat
-from binlog.consumers.waking.waiting import Waiting
-from binlog.errors import ClosedError, CorruptError, GoneError
+from binlog.consumers.waking.waiting import LATE_SECONDS, Role, Waiting
+from binlog.errors import ClosedError, CorruptError, FullError, GoneError
 from binlog.format.consumers.operation import NO_SEAT, START_FIRST, Delivery, Failure, Join, Kind, Section
 from binlog.format.record import Ref
-from binlog.log.maintain.file_repair import FILLER
+from binlog.log.maintain.fillers import is_filler
 from binlog.storage.mode import Mode
 
 # An idle member checks everything this often, in case a wake-up was lost.
@@ -28,6 +28,8 @@ _WAIT_SECONDS_MAX = 5.0
 
 # Sections whose entries are about a delivery.
 _OF_DELIVERIES = (Kind.DONE, Kind.RETRY, Kind.REJECT, Kind.EXTEND)
+
+_SeatDeath = tuple[int, int]
 
 
 class Held(NamedTuple):
@@ -79,22 +81,16 @@ class Member:
         self._lease_ns, self._mode, self._skips_gone = lease_ns, mode, skips_gone
         self._hint = hint
         self._seats_changed = seats_changed
-        self._mutex = threading.RLock()
-        self._prefetched: deque[Assigned] = deque()
-        self._started: deque[Assigned] = deque()
-        self._handed: set[int] = set()  # items that the user has
-        self._working_count = 0
-        self._is_uncertain = False  # a call ended in the middle of an operation
+        self._items = OwnItems()
+        self._joining = threading.RLock()
+        self._dying = threading.RLock()  # held by the thread that makes dead letters
+        self._takers: list[int] = []  # how many items each loop has assigned ahead
         self._membership = 0
         self._asked_at = Ref(0, 0)
         self.is_closing = False
-        self.prefetch = 0
+        self.state: GroupState = self.log.state
+        self.log.applied, self.log.lost = self._applied, self._find_items
         self.seat = self._join()
-
-    @property
-    def state(self) -> GroupState:
-        """The group's state, as far as this process has applied it."""
-        return self.log.state
 
     def time_ns(self) -> int:
         """Return the group time now."""
@@ -105,11 +101,9 @@ class Member:
     def _join(self) -> TakenSeat:
         log = self.log
         log.catch_up()
-        if not self._clock.is_set(log.state):
-            log.submit([(Kind.CLOCK, self._clock.for_this_boot(log.state))], anonymous=True)
-        seat = self._seats.take()
+        log.set_clock()
+        seat = self._seats.take(lambda number: number in log.state.seats)
         try:
-            log.catch_up()
             self._waiting.begin(seat.number)
             self._take_part(seat.number)
         except BaseException:
@@ -119,34 +113,64 @@ class Member:
 
     def _take_part(self, number: int) -> None:
         """Append JOIN for a seat that this process has, until it counts."""
-        while True:
-            self.log.check_usable()
-            # A member with our seat is dead, because we have its lock.
-            self.record_deaths(self._dead_seats(but=NO_SEAT, ours=number))
-            self.log.seat, self.log.generation = number, self.state.last_generation(number) + 1
-            if self.log.submit([(Kind.JOIN, Join(self._lease_ns, self._hint))]).counted:
-                return
+        with self._joining:
+            while not self._has_joined(number):
+                self._join_at(number)
 
-    def _dead_seats(self, *, but: int, ours: int = -1) -> list[tuple[int, int]]:
-        return [
-            (number, seat.generation)
-            for number, seat in self.state.seats.items()
-            if number != but and (number == ours or self._seats.is_free(number))
-        ]
+    def _has_joined(self, number: int) -> bool:
+        """Whether the member has the seat by the group's log; another thread may have joined for it."""
+        self.log.catch_up()
+        self.log.check_usable()
+        seat = self.state.seats.get(number)
+        return seat is not None and (self.log.seat, self.log.generation) == (number, seat.generation)
+
+    def _join_at(self, number: int) -> None:
+        self.record_deaths([seat for seat in self._others(number) if self._seats.is_free(seat[0])])
+        if (before := self.state.seats.get(number)) is not None:
+            # That member is dead, because this process has its lock.
+            self._bury([(number, before.generation)])
+        self.log.seat, self.log.generation = number, self.state.last_generation(number) + 1
+        self.log.submit([(Kind.JOIN, Join(self._lease_ns, self._hint))])
+
+    def _others(self, but: int) -> list[_SeatDeath]:
+        return [(number, seat.generation) for number, seat in self.state.seats.items() if number != but]
 
     def others(self) -> dict[int, int]:
         """Return the generation of each living seat but ours."""
         self.log.catch_up()
-        if self.state.is_deleted:
-            return {}
-        return {number: seat.generation for number, seat in self.state.seats.items() if number != self.log.seat}
+        return {} if self.state.is_deleted else dict(self._others(self.log.seat))
 
-    def record_deaths(self, dead: Sequence[tuple[int, int]]) -> None:
-        """Record that the members of these seats and generations died, and wake idle members for their items."""
+    def record_deaths(self, dead: Sequence[_SeatDeath]) -> None:
+        """Record that the members of these seats and generations died, and wake idle members for their items.
+
+        Of several processes that notice a death, the one that has the seat's lock records it.
+        """
+        if not dead:
+            return
+        with ExitStack() as taken:
+            ours: list[_SeatDeath] = []
+            for number, generation in dead:
+                if (seat := self._seats.take_dead(number)) is not None:
+                    taken.callback(seat.close)
+                    ours.append((number, generation))
+            if ours:
+                self.log.catch_up()
+                self._bury([death for death in ours if death in self._others(NO_SEAT)])
+
+    def release(self, seats: Sequence[_SeatDeath]) -> None:
+        """Give the items of members to others, though they may be alive."""
+        self._bury(seats)
+
+    def _bury(self, dead: Sequence[_SeatDeath]) -> None:
         if dead:
             self.log.submit([(Kind.DEATH, list(dead))], anonymous=True)
             # The watcher's thread calls this: the threads of this member may be idle too.
             self._waiting.wake_for_items(self.state, but=NO_SEAT)
+            self._waiting.replace_roles(self.state, [number for number, _ in dead])
+
+    def restore_seat(self) -> None:
+        """Make the seat's file again if it was removed."""
+        self.seat.restore()
 
     def wake(self) -> None:
         """Wake the threads that wait for an item, so that they find that the member is closing."""
@@ -155,177 +179,262 @@ class Member:
     def leave(self) -> None:
         """Give back everything, and free the seat."""
         try:
-            if not self.state.is_deleted:
+            with suppress(GoneError):  # the group was deleted
+                if self.state.is_deleted:
+                    return
                 self.log.submit([(Kind.LEAVE, None)])
-                self._wake_others()
+                self._waiting.wake_for_items(self.state, but=self.log.seat)
                 self._waiting.hand_over(self.state, self.log.seat)
         finally:
             self.seat.close()
 
-    # --- items
+    # --- loops
 
-    def take(self, count: int, timeout: float | None) -> Held | None:
-        """Return an item, and have up to `count` - 1 more assigned; None after `timeout` seconds."""
+    def begin_taking(self, ahead: int) -> int:
+        """Begin a loop that has `ahead` items assigned ahead; returns what to give to `end_taking`."""
+        self._takers.append(ahead)
+        return ahead
+
+    def end_taking(self, ahead: int) -> None:
+        """End a loop; if it was the last one, give back the items that no user has."""
+        with suppress(ValueError):
+            self._takers.remove(ahead)
+        if not self._takers:
+            with suppress(FullError):  # they stay this member's, and its next loop has them
+                self.give_back()
+
+    def give_back(self) -> None:
+        """Give back all items that were not handed to the user."""
+        if sequences := self._items.take_all():
+            is_sure = False
+            try:
+                self._submit([(Kind.BACK, sequences)])
+                is_sure = True
+            finally:
+                if not is_sure:
+                    self._find_items(sequences)
+            self._waiting.wake_for_items(self.state, but=self.log.seat)
+
+    # --- getting items
+
+    def take(self, count: int, timeout: float | None, is_wanted: Callable[[], bool] | None = None) -> Held | None:
+        """Return an item, and have up to `count` - 1 more assigned; None after `timeout` seconds.
+
+        is_wanted: if it returns False, the call returns None; after a change, call `wake`.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
+        is_late = False
         try:
             while not self.is_closing:
-                with self._working():
-                    if (found := self._next_own_item()) is not None:
-                        if (held := self._hand_out(found)) is not None:
-                            return held
-                        continue
-                    is_progress = self._ask(count)
-                left = None if deadline is None else deadline - time.monotonic()
-                if not is_progress and not self._wait(left):
+                if (held := self._next_held()) is not None:
+                    return held
+                if is_wanted is not None and not is_wanted():
                     return None
+                if self._items.has_dying:
+                    self._make_dead_letters()  # an exception ended the call that began it
+                if self._ask(count):
+                    continue
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is None or left > 0:
+                    self._wait(left, is_wanted)
+                elif is_late or not self._learns_of_items():
+                    return None
+                else:
+                    is_late = True  # only once: other members append all the time
         finally:
             self._waiting.hand_over(self.state, self.log.seat)
         raise ClosedError("the consumer group was closed meanwhile")
 
-    def _ask(self, count: int) -> bool:
-        """Ask for items; return whether there is something to do now."""
-        outcome = self._submit(self._new_messages(count), want=count, flags=START_FIRST)
-        self._take_in(outcome)
-        self._asked_at = self.log.own_position
-        return bool(outcome.assigned) or not outcome.counted
+    def take_many(self, count: int, *, wait: float, timeout: float | None) -> list[Held]:
+        """Return up to `count` items; none after `timeout` seconds.
 
-    def _take_in(self, outcome: Outcome) -> None:
-        """Keep the items that an operation got, and make the dying ones dead letters."""
-        with self._mutex:
-            for item in outcome.assigned:
-                if not item.letter:
-                    (self._started if item.is_started else self._prefetched).append(item)
-            self._started.extend(_started(each) for each in outcome.started)
-        self._make_dead_letters(outcome.assigned)
-        self._wake_others()
-
-    def _next_own_item(self) -> Assigned | None:
-        """Return the next item that the member has, started; None if it has none that the user has not."""
-        while True:
-            with self._mutex:
-                if self._started:
-                    return self._started.popleft()
-                if not self._prefetched:
-                    return None
-                prefetched = self._prefetched.popleft()
-            if (started := self._start(prefetched)) is not None:
-                return started
-
-    def finish(self, section: Section, sequence: int, epoch: int) -> list[Delivery]:
-        """End a delivery; while a loop consumes, start its next item in the same operation.
-
-        epoch: in which the item was handed out.  Returns the delivery if it does not count any more.
+        wait: if there are fewer, wait this many seconds for more.
         """
-        with self._working():
-            return self._finish(section, sequence, epoch)
+        first = self.take(count, timeout)
+        if first is None:
+            return []
+        found = [first]
+        try:
+            self._take_more(found, count, time.monotonic() + wait)
+        except BaseException:
+            self._items.take_back([Delivery(held.sequence, held.delivery) for held in found])
+            raise
+        return found
 
-    def _finish(self, section: Section, sequence: int, epoch: int) -> list[Delivery]:
-        self._source.forget(sequence)
-        with self._mutex:
-            self._handed.discard(sequence)
-            following = self._prefetched.popleft() if self._prefetched and self.prefetch else None
-        sections, want = [section], 0
-        if following is not None:
-            sections.append((Kind.START, [following.sequence]))
-            want = self.prefetch
-            sections += self._new_messages(want)
+    def _take_more(self, found: list[Held], count: int, deadline: float) -> None:
+        """Take items until there are `count`, or there are none at the deadline."""
+        while len(found) < count and not self.is_closing:
+            if (held := self._next_held(count - len(found))) is not None:
+                found.append(held)
+            elif not self._ask(count - len(found)):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return
+                self._wait(left)
+
+    def _next_held(self, start_max: int = 1) -> Held | None:
+        """Return the next item that the member has; None if it has none that the user has not.
+
+        start_max: if none is started, start so many.
+        """
+        while True:
+            item = self._items.take_started()
+            if item is None:
+                if not self._start(start_max):
+                    return None
+            elif (held := self._hand_out(item)) is not None:
+                return held
+
+    def _start(self, count: int) -> bool:
+        """Start assigned items; return whether there were any."""
+        items = self._items.take_assigned(count)
+        if not items:
+            return False
+        is_sure = False
+        try:
+            outcome = self._submit([(Kind.START, [item.sequence for item in items])])
+            is_sure = True
+        finally:
+            self._items.started(items, is_sure=is_sure)
+        if len(outcome.started) < len(items):
+            # The member lost them; or an operation whose outcome it does not know started them.
+            started = {delivery.sequence for delivery in outcome.started}
+            self._find_items(item.sequence for item in items if item.sequence not in started)
+        return True
+
+    def _ask(self, count: int) -> bool:
+        """Ask for items, if there may be any; return whether there is something to do now."""
+        if self.state.is_paused:
+            return False
+        messages = self._new_messages(count)
+        if not messages and not self._may_get_items():
+            return False
+        next_before = self.state.next
+        outcome = self._submit(messages, want=count, flags=START_FIRST)
+        self._asked_at = Ref(0, 0) if outcome.assigned else self.log.own_position
+        self._after(outcome)
+        # If new messages were blocked, delayed or dropped, there may be others after them.
+        return bool(outcome.assigned) or not outcome.counted or self.state.next != next_before
+
+    def _learns_of_items(self) -> bool:
+        """Apply the operations of other processes; return whether there may be items for that reason."""
+        before = self.log.position
+        self.log.catch_up()
+        self.log.check_usable()
+        return self.log.position != before or self._may_get_items()
+
+    def _may_get_items(self) -> bool:
+        state = self.state
+        if state.is_paused:
+            return False
+        # If nothing was appended since the member asked in vain, it would ask in vain again.
+        return self._is_due() or (bool(state.available) and self.log.position != self._asked_at)
+
+    def _is_due(self) -> bool:
         due_ns = self.state.next_due_ns
-        outcome = self._submit(sections, want=want, mode=self._mode, epoch=epoch)
-        self._take_in(outcome)
+        return due_ns is not None and due_ns <= self.time_ns()
+
+    # --- ending items
+
+    def finish(
+        self, sections: Sequence[Section], ended: Sequence[Delivery], epoch: int | None, *, batch: int = 0
+    ) -> list[Delivery]:
+        """End deliveries; while a loop consumes, start its next item in the same operation.
+
+        ended: none if the sections only extend a delivery.  epoch: in which the items were handed out.
+        batch: how many items a loop of batches wants next.
+        Returns the deliveries that do not count any more.
+        """
+        takers, want, flags, all_sections = self._takers if ended else [], 0, 0, list(sections)
+        following: list[Assigned] = []
+        if takers and batch:
+            want, flags = batch, START_FIRST
+        elif takers and (following := self._items.take_assigned(1)):
+            all_sections.append((Kind.START, [following[0].sequence]))
+            want = max(takers)
+        if want:
+            all_sections += self._new_messages(want)
+        due_ns, is_sure = self.state.next_due_ns, False
+        try:
+            outcome = self._submit(all_sections, want=want, flags=flags, mode=self._mode, epoch=epoch)
+            is_sure = True
+        finally:
+            if following:
+                self._items.started(following, is_sure=is_sure)
+        for sequence, delivery in ended:
+            self._items.ended(sequence, delivery)
+            self._source.forget(sequence)
+        self._after(outcome)
+        if not self._takers:
+            self.give_back()  # a loop may have ended meanwhile
         earlier_ns = self.state.next_due_ns
         if earlier_ns is not None and (due_ns is None or earlier_ns < due_ns):
             self._waiting.wake_listener()
         return outcome.refused
 
-    def give_back(self) -> None:
-        """Give back all items that were not handed to the user."""
-        with self._mutex:
-            left = [each.sequence for each in (*self._started, *self._prefetched)]
-            self._started.clear()
-            self._prefetched.clear()
-        if left:
-            self._submit([(Kind.BACK, left)])
-            self._wake_others()
+    def _after(self, outcome: Outcome) -> None:
+        """Make the dying items of an operation dead letters, and wake other members for what it left."""
+        if outcome.assigned:
+            self._make_dead_letters()
+        self._waiting.wake_for_items(self.state, but=self.log.seat)
 
-    @contextmanager
-    def _working(self) -> Iterator[None]:
-        """Count the threads that work on items of the member, for a block."""
-        with self._mutex:
-            self._working_count += 1
-        try:
-            self._find_own_items()
-            yield
-        finally:
-            with self._mutex:
-                self._working_count -= 1
+    def _applied(self, applied: AppliedOperation) -> None:
+        outcome = applied.outcome
+        if outcome.assigned or outcome.started:
+            self._items.add(outcome)
 
-    def _find_own_items(self) -> None:
-        """After an exception in the middle of an operation: find the items that the member has since then.
-
-        If another thread works on items, which may be those, a later call finds them.
-        """
-        if not self._is_uncertain:
+    def _find_items(self, sequences: Iterable[int] | None = None) -> None:
+        """Find the items that the member has by the state, because the outcomes of some operations are not known."""
+        seat = self.state.seats.get(self.log.seat)
+        if seat is None or seat.generation != self.log.generation:
             return
-        self.log.catch_up()
-        with self._mutex:
-            if self._working_count > 1:
-                return
-            self._is_uncertain = False
-            seat = self.state.seats.get(self.log.seat)
-            known = {each.sequence for each in (*self._started, *self._prefetched)} | self._handed
-            for sequence in seat.held if seat is not None else ():
-                item = self.state.find(sequence)
-                if item is None or sequence in known:
-                    continue
-                is_started = item.state is ItemState.STARTED
-                found = Assigned(sequence, item.delivery, is_started, item.letter)
-                (self._started if is_started or item.letter else self._prefetched).append(found)
-
-    def _start(self, item: Assigned) -> Assigned | None:
-        """Start an item that is held; None if the member lost it."""
-        outcome = self._submit([(Kind.START, [item.sequence])])
-        return _started(outcome.started[0]) if outcome.started else None
+        held = set(seat.held)
+        found = [self.state.find(each) for each in (seat.held if sequences is None else sequences) if each in held]
+        self._items.find_again(item for item in found if item is not None)
 
     def _hand_out(self, item: Assigned) -> Held | None:
         """Return a started item with its message; None if it was not to be handed to the user."""
-        if item.letter:
-            self._make_dead_letters([item])
+        counted = self.state.started_by(self.log.seat, item.sequence, item.delivery)
+        if not counted:
+            self._items.ended(item.sequence, item.delivery)  # its lease ended, or somebody released it
             return None
         try:
             record = self._source.read(item.sequence)
         except GoneError:
+            self._items.ended(item.sequence, item.delivery)
             first = self._source.first_sequence()
             if not self._skips_gone or item.sequence >= first:
                 self._submit([(Kind.BACK, [item.sequence])])
                 raise
-            self._submit([(Kind.GONE, [(item.sequence, first)])])
+            self._submit([(Kind.GONE, [(self.state.floor, first)])])
             return None
         except BaseException:
+            self._items.ended(item.sequence, item.delivery)
             self._submit([(Kind.BACK, [item.sequence])])
             raise
-        if record.data.startswith(FILLER):
+        if is_filler(self._source.path, record.ref, record.data):
+            self._items.ended(item.sequence, item.delivery)
             self._submit([(Kind.REJECT, [Failure(item.sequence, item.delivery, 0, DAMAGED)])])
             return None
-        with self._mutex:
-            self._handed.add(item.sequence)
-        found = self.state.find(item.sequence)
-        counted = item.delivery if found is None else item.delivery - found.uncounted
         return Held(item.sequence, item.delivery, counted, self.state.epoch, record)
 
-    def _make_dead_letters(self, assigned: Iterable[Assigned]) -> bool:
-        """Append the dying ones of these items to the dead letters; return whether there were any."""
-        letters = [each for each in assigned if each.letter]
-        if letters:
-            # Otherwise a power cut could give the numbers of these dead letters to other items.
-            self.log.sync()
-        for letter in letters:
-            try:
-                self._make_dead_letter(letter)
-            except BaseException:
-                # Another member makes it, and this one does not keep others from theirs.
-                self._submit([(Kind.BACK, [letter.sequence])])
-                raise
-        return bool(letters)
+    def _make_dead_letters(self) -> None:
+        """Append the dying items that the member has to the dead letters."""
+        with self._dying:
+            is_synced = False
+            while (letter := self._items.next_dying()) is not None:
+                try:
+                    if not is_synced:
+                        # Otherwise a power cut could give the number of this dead letter to another item.
+                        self.log.sync()
+                        is_synced = True
+                    self._make_dead_letter(letter)
+                except BaseException:
+                    # Another member makes it, and this one does not keep others from theirs.
+                    self._submit([(Kind.BACK, [letter.sequence])])
+                    self._items.remove_dying(letter)
+                    raise
+                self._items.remove_dying(letter)
 
     def _make_dead_letter(self, letter: Assigned) -> None:
         item = self.state.find(letter.sequence)
@@ -370,11 +479,7 @@ class Member:
         mode: Mode = Mode.FLUSH,
         epoch: int | None = None,
     ) -> Outcome:
-        try:
-            outcome = self.log.submit(sections, want=want, flags=flags, mode=mode, epoch=epoch)
-        except BaseException:
-            self._is_uncertain = True
-            raise
+        outcome = self.log.submit(sections, want=want, flags=flags, mode=mode, epoch=epoch)
         if self._membership != self.state.membership:
             self._membership = self.state.membership
             self._seats_changed()
@@ -391,42 +496,43 @@ class Member:
         Its items belong to others by now, so nothing that it says about them counts.
         """
         self.log.check_usable()
-        with self._mutex:
-            self._started.clear()
-            self._prefetched.clear()
-            self._handed.clear()
-            seat = self.state.seats.get(self.log.seat)
-            if seat is None or seat.generation != self.log.generation:
-                self._take_part(self.log.seat)
+        self._items.clear()
+        seat = self.state.seats.get(self.log.seat)
+        if seat is None or seat.generation != self.log.generation:
+            self._take_part(self.log.seat)
 
     # --- waiting
 
-    def _wake_others(self) -> None:
-        self._waiting.wake_for_items(self.state, but=self.log.seat)
-
-    def _wait(self, timeout: float | None) -> bool:
+    def _wait(self, timeout: float | None, is_wanted: Callable[[], bool] | None = None) -> bool:
         """Wait until an item may be available; False after `timeout` seconds."""
         if timeout is not None and timeout <= 0:
             return False
-        state = self.state
-        with self._waiting.idle(self.log.seat) as seen:
+        seat = self.log.seat
+        with self._waiting.idle(seat) as seen:
             self.log.catch_up()
-            # If nothing was appended since the member asked in vain, it would ask in vain again.
-            if state.available and not state.is_paused and self.log.position != self._asked_at:
+            self.log.check_usable()
+            if self._may_get_items():
+                return True
+            if self.is_closing or (is_wanted is not None and not is_wanted()):
                 return True
             seconds = _WAIT_SECONDS_MAX if timeout is None else min(timeout, _WAIT_SECONDS_MAX)
-            bell = None
-            if self._waiting.listens(self.log.seat) and state.known_end == state.next:
-                found = self._source.bell_to_wait_on(state.known_end)
-                if found is None:
-                    return True
-                bell, seconds = found[:2], min(seconds, found[2])
-            if (due_ns := state.next_due_ns) is not None:
-                seconds = min(seconds, max(due_ns - self.time_ns(), 0) / 1e9)
-            self._waiting.wait(self.log.seat, seen, seconds, bell)
-        self.record_deaths(self._dead_seats(but=self.log.seat) if self._waiting.is_check_due() else [])
+            role, bell = self._waiting.role(seat), None
+            if role is not Role.NONE and not self.state.is_paused:
+                if (due_ns := self.state.next_due_ns) is not None:
+                    seconds = min(seconds, max(due_ns - self.time_ns(), 0) / 1e9)
+                if self.state.known_end == self.state.next:
+                    found = self._source.bell_to_wait_on(self.state.known_end)
+                    if found is not None:
+                        bell, seconds = found[:2], min(seconds, found[2])
+                    else:
+                        seconds = 0.0  # there is a new message
+            if seconds:
+                self._waiting.wait(seat, seen, seconds, bell)
+            if role is Role.DEPUTY:
+                # What the deputy waited for is the listener's, if the listener is not stopped.
+                self._waiting.wait(seat, seen, LATE_SECONDS, None)
+                self.log.catch_up()
+        if self._waiting.is_check_due():
+            self.log.catch_up()
+            self.record_deaths([each for each in self._others(seat) if self._seats.is_free(each[0])])
         return True
-
-
-def _started(delivery: Delivery) -> Assigned:
-    return Assigned(delivery.sequence, delivery.delivery, is_started=True, letter=0)

@@ -7,17 +7,18 @@ after a power cut, and an acknowledgement of the lost one would apply to it.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from hashlib import blake2b
 from typing import NamedTuple
 
 from binlog.consumers.logs import LogReader, MessageLog
+from binlog.consumers.state import GroupState
 from binlog.errors import CorruptError, GoneError
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.message import MAGIC, Message
 from binlog.format.consumers.operation import MessageFacts, Window
-from binlog.format.record import Ref
+from binlog.format.record import LENGTH_BYTES, Ref
 from binlog.log.directory import LogDirectory
+from binlog.log.maintain.fillers import is_filler
 from binlog.log.read.start import Sequence, StartPosition
 from binlog.log.reader import Reader
 from binlog.log.writer import Writer
@@ -78,7 +79,7 @@ class MessageSource:
         self._mutex = threading.Lock()
         self._next: LogReader | None = None
         self._next_sequence = -1
-        self._kept: OrderedDict[int, StoredRecord] = OrderedDict()
+        self._kept: dict[int, StoredRecord] = {}  # the oldest first
         self._kept_bytes = 0
 
     def window(self, first: int, *, to_group_ns: int = 0, records_max: int = _WINDOW_RECORDS) -> Window | None:
@@ -113,10 +114,10 @@ class MessageSource:
 
     def read(self, sequence: int) -> StoredRecord:
         """Return a message.  Raises: GoneError, CorruptError and others, as a Reader."""
+        found = self._kept.get(sequence)
+        if found is not None:
+            return found
         with self._mutex:
-            found = self._kept.get(sequence)
-            if found is not None:
-                return found
             reader = self._log.reader_at(sequence)
             try:
                 entries = reader.read_batch().entries()
@@ -127,6 +128,36 @@ class MessageSource:
             for index, (ref, data) in enumerate(entries):
                 self._keep(sequence + index, StoredRecord(ref, data))
             return StoredRecord(*entries[0])
+
+    @property
+    def path(self) -> str:
+        """The log's directory."""
+        return self._log.path
+
+    def check_history(self, state: GroupState) -> None:
+        """Check that the log still has the last message that the group knows, unless retention removed it.
+
+        Raises: CorruptError (rule `other_history`) if the log was restored from an older copy, or was cut.  New
+        messages would get the sequence numbers of lost ones then, and the group would take them for done.
+        """
+        if state.witness is None:
+            return
+        sequence, (end, crc) = state.known_end - 1, state.witness
+        try:
+            record: StoredRecord | None = self.read(sequence)
+        except CorruptError:
+            return  # it is damaged, and its place is the same
+        except (GoneError, ValueError):
+            if self._log.first_sequence() > sequence:
+                return
+            record = None
+        if record is not None:
+            number, offset = record.ref
+            is_known = crc32c(record.data) == crc and (number, offset + LENGTH_BYTES + len(record.data)) == end
+            if is_known or is_filler(self.path, record.ref, record.data):
+                return
+        text = f"message {sequence} is not the one that the group had: the log is an older copy, or was cut; reset the group"
+        raise CorruptError(self.path, end[1], "other_history", text)
 
     def first_sequence(self) -> int:
         """Return the sequence number of the first message that the log still has."""
@@ -139,10 +170,11 @@ class MessageSource:
 
     def forget(self, sequence: int) -> None:
         """Do not keep a message in memory any more."""
-        with self._mutex:
-            record = self._kept.pop(sequence, None)
-            if record is not None:
-                self._kept_bytes -= len(record.data)
+        if sequence in self._kept:
+            with self._mutex:
+                record = self._kept.pop(sequence, None)
+                if record is not None:
+                    self._kept_bytes -= len(record.data)
 
     def close(self) -> None:
         """Close the files."""
@@ -163,7 +195,7 @@ class MessageSource:
             self._kept_bytes += len(record.data)
             self._kept[sequence] = record
         while self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1:
-            self._kept_bytes -= len(self._kept.popitem(last=False)[1].data)
+            self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))).data)
 
 
 def facts_of(record: bytes, to_group_ns: int) -> MessageFacts:

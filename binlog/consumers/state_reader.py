@@ -15,14 +15,18 @@ from binlog.consumers.settings import RULES
 from binlog.consumers.state import AppliedOperation, GroupState
 from binlog.errors import CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.checksums import crc32c
+from binlog.format.consumers.group_layouts import MAGIC
 from binlog.format.consumers.operation import MARK, Kind, entries_of, group_seed, parse_operation
 from binlog.format.log_header import LogHeader
+from binlog.format.names import NUMBER_FIRST
 from binlog.format.record import OFFSET_MAX, Ref
 from binlog.log.batch import Batch, Entry
 from binlog.log.directory import LogDirectory
+from binlog.log.maintain.fillers import is_filler
 from binlog.log.reader import Reader
 
 _RULE = "group_operation"
+_MAGIC = MAGIC.to_bytes(2)[:1]
 _NO_LIMIT = Ref((1 << 32) - 1, OFFSET_MAX)
 _PLACE_BYTES = 12  # a ref: the file's number (u32), and the offset (u64)
 
@@ -52,6 +56,7 @@ class StateReader:
     uuid: of the log.  limit: operations from this place on are not applied.
     state: after the operations up to `applied`.  marked: the own state at the last mark.
     checkpoint_number: the newest file in which a checkpoint was seen.
+    restarts: how often the state was taken from a checkpoint again.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class StateReader:
         self.applied = Ref(0, 0)
         self.marked: Checkpoint | None = None
         self.checkpoint_number = 0
+        self.restarts = 0
         self._reader = reader
 
     @classmethod
@@ -87,7 +93,7 @@ class StateReader:
             start = Ref(header.number, header.first_offset)
             opened = cls(path, Reader(path, start), header.uuid, limit)
             try:
-                if (applied := opened._begin(start, is_first=header is headers[0])) is not None:
+                if (applied := opened._begin(start, is_first=header.number == NUMBER_FIRST)) is not None:
                     return opened, applied
             except BaseException:
                 opened.close()
@@ -143,12 +149,20 @@ class StateReader:
 
     def restart(self) -> list[_Applied]:
         """Begin again with the newest checkpoint; return the operations after its mark."""
-        fresh, applied = self._open(self.path)
+        self.restarts += 1
+        try:
+            fresh, applied = self._open(self.path)
+        except NotFoundError:
+            raise GoneError(f"{self.path}: the group was deleted") from None
         self._reader.close()
         self._reader, self.applied, self.marked = fresh._reader, fresh.applied, fresh.marked
         self.checkpoint_number = fresh.checkpoint_number
         self.state.load(fresh.state.pack())
         return applied
+
+    def apply_own(self, ref: Ref, record: bytes) -> AppliedOperation | None:
+        """Apply an operation that this process appended, without reading it; None if others are before it."""
+        return self._apply(ref, record) if self._reader.skip(ref, len(record)) else None
 
     def _advance(self) -> Iterator[_Applied]:
         while len(batch := self._reader.read_batch()):
@@ -156,7 +170,13 @@ class StateReader:
                 yield ref, self._apply(ref, record)
 
     def _within(self, batch: Batch) -> Iterator[Entry]:
-        return (entry for entry in batch.entries() if entry.ref < self._limit)
+        """Yield the operations in a batch.  Those that `repair` replaced by fillers did not happen."""
+        return (
+            entry
+            for entry in batch.entries()
+            if entry.ref < self._limit
+            and not (entry.data[:1] != _MAGIC and is_filler(self.path, entry.ref, entry.data))
+        )
 
     def _apply(self, ref: Ref, record: bytes) -> AppliedOperation:
         applied = self.state.apply(record)

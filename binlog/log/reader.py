@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Protocol, Self
 
 from binlog.errors import ClosedError
-from binlog.format.record import RECORD_BYTES_FORMAT_MAX, Ref
+from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref
 from binlog.format.values import byte_count
 from binlog.log.batch import Batch, Entry
 from binlog.log.directory import LogDirectory
@@ -168,6 +168,15 @@ class Reader(BatchIterator):
             sequence = batch.first_sequence
             self._cursor.advance(batch.next_ref.offset, None if sequence is None else sequence + len(batch))
             return batch
+
+    def skip(self, ref: Ref, size: int) -> bool:
+        """Move past a record that the caller appended; return whether it is the next one, otherwise do nothing.
+
+        ref, size: the place that `Writer.append` returned, and the record's bytes.
+        """
+        with self._guard:
+            self._sync_cursor()
+            return self._cursor.skip(ref, ref.offset + LENGTH_BYTES + size)
 
     def tail(self, timeout: float | None = None) -> Iterator[Entry]:
         """Iterate and wait for more at the end, until none came for `timeout` seconds, or until `close`."""

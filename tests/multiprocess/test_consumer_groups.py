@@ -10,7 +10,7 @@ from pathlib import Path
 
 from binlog import Reader, Writer
 from binlog.consumers.group import ConsumerGroup, Retry
-from binlog.consumers.stat import stat_group
+from binlog.consumers.inspection.stat import stat_group
 from binlog.format.consumers.message import Message
 from tests.support.group_workers import IDLE_AT, Worker, idle_count
 from tests.support.waiting import until
@@ -36,7 +36,7 @@ def test_each_message_goes_to_one_of_the_workers(tmp_path: Path) -> None:
         workers = [stack.enter_context(Worker(tmp_path, GROUP)) for _ in range(4)]
         deadline = time.monotonic() + 60
         with ConsumerGroup(tmp_path, GROUP) as group:
-            while group.get(timeout=0.05) is not None or group._opened.member.state.floor < count:
+            while group.get(timeout=0.05) is not None or group._opened._joined().state.floor < count:
                 assert time.monotonic() < deadline
         for worker in workers:
             worker.kill()
@@ -70,6 +70,7 @@ def test_what_a_killed_worker_had_in_hand_is_delivered_at_once(tmp_path: Path, f
 def test_if_all_members_are_killed_the_next_one_has_their_items_at_once(tmp_path: Path) -> None:
     _append(tmp_path, "before")
     with Worker(tmp_path, GROUP, hangs_at="a") as one, Worker(tmp_path, GROUP, hangs_at="a") as two:
+        until(lambda: idle_count(tmp_path, GROUP) == 2)
         _append(tmp_path, "a", "a")
         until(lambda: stat_group(tmp_path, GROUP).counters.started == 3)
         one.kill()
@@ -88,10 +89,10 @@ def test_a_message_that_kills_its_workers_becomes_a_dead_letter(tmp_path: Path) 
         with Worker(tmp_path, GROUP, hangs_at="poison") as worker:
             worker.until("got", "0")
             worker.kill()
-    with ConsumerGroup(tmp_path, GROUP, retry=Retry(deliveries_max=3)) as group:
+    with ConsumerGroup(tmp_path, GROUP, retry=Retry(deliveries_max=3, first=0.01)) as group:
         # Before its last delivery the poison waited, and a worker may have handled the other message meanwhile.
         assert {item.data for item in group.consume(timeout=0.5) if item.ack() is None} <= {b"fine"}
-        assert group._opened.member.state.floor == 2
+        assert group._opened._joined().state.floor == 2
     (letter,) = Reader(tmp_path / "groups" / GROUP / "dead")
     message = Message.parse(letter.data)
     assert message.body == b"poison"

@@ -30,7 +30,10 @@ _SECONDS = 60
 
 def idle_count(log: Path, name: str) -> int:
     """Return how many seats of a group have the mark of an idle member."""
-    return sum((log / "groups" / name / "wakeups").read_bytes()[IDLE_AT : IDLE_AT + 256])
+    try:
+        return sum((log / "groups" / name / "wakeups").read_bytes()[IDLE_AT : IDLE_AT + 256])
+    except FileNotFoundError:
+        return 0  # no member has joined
 
 
 def idle_seats(log: Path, name: str) -> list[int]:

@@ -1,15 +1,17 @@
 """Waiting: an idle member sleeps until an item may be available, and no more members wake than there are items.
 
-One of the idle members is the listener: it waits for new messages and for due times too, so that no other has to.  The
-listener has a lock on a file, which the kernel frees when its process dies; the others try the lock each time they
-wait.  When the listener gets an item, it wakes an idle member, which then listens.
+Of the idle members, one is the listener: it waits for new messages and for due times too, so that no other has to.  A
+second one, the deputy, does the same and lets the listener go first: if the listener's process is stopped, the deputy
+takes the items a moment later.  Each has a lock on a file, which the kernel frees when its process dies; the others try
+the locks each time they wait.  When the listener gets an item, the deputy takes its place, or an idle member does.
 """
 
 from __future__ import annotations
 
+import enum
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from binlog.consumers.state import GroupState
@@ -19,8 +21,21 @@ from binlog.storage.directory import Directory
 from binlog.storage.locking.locks import try_lock, unlock
 from binlog.storage.waiting.bell_watcher import Bell
 
-_LISTENER = "listener"
+LATE_SECONDS = 0.01
+"""How long the deputy waits for the listener."""
+
 _CHECK_SECONDS = 5.0
+
+
+class Role(enum.Enum):
+    """What an idle member waits for: its own wake-up alone; or new messages and due times too, first or second."""
+
+    NONE = ""
+    LISTENER = "listener"
+    DEPUTY = "deputy"
+
+
+_ROLES = (Role.LISTENER, Role.DEPUTY)
 
 
 class Waiting:
@@ -28,10 +43,12 @@ class Waiting:
 
     def __init__(self, directory: Directory) -> None:
         self._wakeups = Wakeups(directory)
-        if not directory.has(_LISTENER):
-            directory.make(_LISTENER)
-        self._lock = Descriptor(directory.fd, _LISTENER, directory.file_path(_LISTENER))
-        self._is_listener = False
+        self._locks: dict[Role, Descriptor] = {}
+        for role in _ROLES:
+            if not directory.has(role.value):
+                directory.make(role.value)
+            self._locks[role] = Descriptor(directory.fd, role.value, directory.file_path(role.value))
+        self._role = Role.NONE
         self._mutex = threading.Lock()
         self._idle_threads = 0
         self._check_at = time.monotonic() + _CHECK_SECONDS
@@ -55,16 +72,22 @@ class Waiting:
                 if not self._idle_threads:
                     self._wakeups.set_idle(seat, False)
 
-    def listens(self, seat: int) -> bool:
-        """Become the listener, if no other member is; return whether this member is."""
-        if not self._is_listener and try_lock(self._lock.fd):
-            self._is_listener = True
-            self._wakeups.set_listener(seat)
-        return self._is_listener
+    def role(self, seat: int) -> Role:
+        """Take the first role that no other member has, and return the member's role."""
+        for role in _ROLES:
+            if self._role is role:
+                break
+            if try_lock(self._locks[role].fd):
+                if self._role is not Role.NONE:
+                    unlock(self._locks[self._role].fd)  # the deputy becomes the listener
+                self._role = role
+                self._wakeups.set_role(role.value, seat)
+                break
+        return self._role
 
     def wake_listener(self) -> None:
-        """Wake the listener, because a due time is earlier than the one for which it waits."""
-        self._wakeups.wake([self._wakeups.listener()])
+        """Wake those who wait for due times, because one is earlier than the one for which they wait."""
+        self._wakeups.wake(self._wakeups.with_role(role.value) for role in _ROLES)
 
     def wake(self, seat: int) -> None:
         """Wake all threads of a member."""
@@ -83,17 +106,31 @@ class Waiting:
         return True
 
     def wake_for_items(self, state: GroupState, *, but: int) -> None:
-        """Wake as many idle members as there are items for them.  but: the seat of one that is not idle."""
+        """Wake as many idle members as there are items for them, and one more, in case one of them is stopped.
+
+        but: the seat of one that is not idle.
+        """
         available = state.available
-        if available and not state.is_paused:
-            self._wakeups.wake(self._idle_seats(state, but)[:available])
+        if available and not state.is_paused and (idle := self._idle_seats(state, but)):
+            self._wakeups.wake(idle[: available + 1])
+
+    def replace_roles(self, state: GroupState, dead: Collection[int]) -> None:
+        """Let idle members take the roles of dead ones."""
+        vacant = [role for role in _ROLES if self._wakeups.with_role(role.value) in dead]
+        if vacant:
+            self._wakeups.wake(self._idle_seats(state, -1)[: len(vacant)])
 
     def hand_over(self, state: GroupState, own: int) -> None:
-        """Let an idle member listen, if this one did."""
-        if self._is_listener:
-            self._is_listener = False
-            unlock(self._lock.fd)
-            self._wakeups.wake(self._idle_seats(state, own)[:1])
+        """Give up the role, because the member is not idle; the deputy, or an idle member, becomes the listener."""
+        role = self._role
+        if role is Role.NONE:
+            return
+        self._role = Role.NONE
+        unlock(self._locks[role].fd)
+        if role is Role.LISTENER:
+            idle = self._idle_seats(state, own)
+            deputy = self._wakeups.with_role(Role.DEPUTY.value)
+            self._wakeups.wake([deputy] if deputy in idle else idle[:1])
 
     def _idle_seats(self, state: GroupState, but: int) -> list[int]:
         idle = self._wakeups.idle()
@@ -102,6 +139,7 @@ class Waiting:
         return [seat for seat in idle if seat != but and seat in living]
 
     def close(self) -> None:
-        """Close the files, which frees the listener's lock."""
-        self._lock.close()
+        """Close the files, which frees the locks of the roles."""
+        for lock in self._locks.values():
+            lock.close()
         self._wakeups.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from binlog.format.consumers.operation import SEATS_MAX
@@ -25,7 +26,7 @@ from binlog.storage.waiting.bell_watcher import Bell, kernel_word
 _NAME = "wakeups"
 _WORD_BYTES = 4
 _IDLE_AT = 2048
-_LISTENER_AT = 3072
+_ROLES_AT = {"listener": 3072, "deputy": 3074}
 _BYTES = 4096
 _NONE_IDLE = bytes(SEATS_MAX)
 _POLL_SECONDS = 0.02
@@ -48,24 +49,24 @@ class Wakeups:
 
     def value(self, seat: int) -> int:
         """Return a seat's doorbell."""
-        return int.from_bytes(os.pread(self._file.fd, _WORD_BYTES, seat * _WORD_BYTES), "big")
+        return int.from_bytes(self._read(_WORD_BYTES, seat * _WORD_BYTES), "big")
 
     def set_idle(self, seat: int, is_idle: bool) -> None:
         """Say whether the seat's member waits to be woken."""
-        os.pwrite(self._file.fd, is_idle.to_bytes(), _IDLE_AT + seat)
+        self._write(is_idle.to_bytes(), _IDLE_AT + seat)
 
     def idle(self) -> list[int]:
         """Return the seats whose members wait to be woken."""
-        idle = os.pread(self._file.fd, SEATS_MAX, _IDLE_AT)
+        idle = self._read(SEATS_MAX, _IDLE_AT)
         return [] if idle == _NONE_IDLE else [seat for seat, is_idle in enumerate(idle) if is_idle]
 
-    def set_listener(self, seat: int) -> None:
-        """Say which member is the listener."""
-        os.pwrite(self._file.fd, seat.to_bytes(2, "big"), _LISTENER_AT)
+    def set_role(self, role: str, seat: int) -> None:
+        """Say which member took a role."""
+        self._write(seat.to_bytes(2, "big"), _ROLES_AT[role])
 
-    def listener(self) -> int:
-        """Return the seat of the member that became the listener last."""
-        return int.from_bytes(os.pread(self._file.fd, 2, _LISTENER_AT), "big") % SEATS_MAX
+    def with_role(self, role: str) -> int:
+        """Return the seat of the member that took a role last."""
+        return int.from_bytes(self._read(2, _ROLES_AT[role]), "big") % SEATS_MAX
 
     def wake(self, seats: Iterable[int]) -> None:
         """Wake the members of these seats, and take them for busy."""
@@ -73,7 +74,7 @@ class Wakeups:
             # First this, because a woken member may be idle again before the next line.
             self.set_idle(seat, False)
             after = (self.value(seat) + 1) & 0xFFFFFFFF
-            os.pwrite(self._file.fd, after.to_bytes(_WORD_BYTES, "big"), seat * _WORD_BYTES)
+            self._write(after.to_bytes(_WORD_BYTES, "big"), seat * _WORD_BYTES)
             if self._words != ffi.NULL:
                 lib.binlog_bell_wake(ffi.cast("uint8_t *", self._words) + seat * _WORD_BYTES)
 
@@ -100,6 +101,18 @@ class Wakeups:
             result = lib.binlog_bell_wait_any(addresses, values, len(words), max(0, int(timeout * 1e9)))
             if result in _NO_WAIT_ANY:  # before Linux 5.16
                 lib.binlog_bell_wait(words[0][0], kernel_word(words[0][1]), int(min(timeout, _POLL_SECONDS) * 1e9))
+
+    def _read(self, count: int, at: int) -> bytes:
+        """Return bytes of the file; none if the disk fails."""
+        try:
+            return os.pread(self._file.fd, count, at)
+        except OSError:
+            return b""
+
+    def _write(self, data: bytes, at: int) -> None:
+        """Write to the file.  If the disk is full or fails, a member is woken late, and nothing else is wrong."""
+        with suppress(OSError):
+            os.pwrite(self._file.fd, data, at)
 
     def close(self) -> None:
         """Unmap and close the file."""

@@ -39,6 +39,7 @@ from binlog.log.files.sequences import RecordCounts
 from binlog.log.index.index import Index, opened_index
 from binlog.log.index.index_building import IndexWriter, complete_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck, Unproven
+from binlog.log.maintain.fillers import filler_text
 from binlog.log.recovery.evidence import FileEvidence, heal, is_unproven
 from binlog.log.recovery.record_walk import count_records, last_whole_record_end
 from binlog.log.recovery.recovery import Recovery
@@ -87,10 +88,6 @@ def _from_index(index: Index | None, number: int) -> tuple[bytes, int | None, in
 
 _FILLED_AT_ONCE = 1 << 20
 _ZERO = LOG_HEADER.offset("zero")
-
-FILLER = b"BINLOG DAMAGED "
-"""The first bytes of a filler that is large enough; then the range, such as `1:256-512`, and blanks."""
-
 
 Done = tuple[str, int, str, str]
 """Path, offset, action and text of one action."""
@@ -323,7 +320,7 @@ class FileRepair:
             at += LENGTH_BYTES + lengths[-1]
         if at != end - start or len(lengths) != count:
             lengths = [end - start - LENGTH_BYTES * count] + [0] * (count - 1)
-        text = FILLER + f"{self._number}:{start}-{end}".encode()
+        text = filler_text(self._number, start, end)
         return b"".join(length.to_bytes(LENGTH_BYTES, "big") + text[:length].ljust(length) for length in lengths)
 
     def _correct_entry(self, start: int, end: int) -> None:
@@ -408,7 +405,7 @@ def _gap_fillers(number: int, start: int, count: int) -> tuple[bytes, int]:
     end = start
     while True:
         # The text has the end, which depends on the length of the text; it fits after one or two rounds.
-        text = FILLER + f"{number}:{start}-{end}".encode()
+        text = filler_text(number, start, end)
         found = start + count * (LENGTH_BYTES + len(text))
         if found > OFFSET_MAX:
             raise FullError(f"there is no room for {count} fillers in file {number}", limit=OFFSET_MAX, size=found)

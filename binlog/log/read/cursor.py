@@ -84,6 +84,14 @@ class Cursor:
         if self._read_from is not None:
             self._read_from.advance(offset, sequence)
 
+    def skip(self, ref: Ref, end: int) -> bool:
+        """Move from a record to its end; return False, and do nothing, if it is not the next record in order."""
+        place = self._place
+        if place is None or place.offset != ref.offset or place.file.number != ref.number:
+            return False
+        place.advance(end, None if place.sequence is None else place.sequence + 1)
+        return True
+
     @property
     def in_order(self) -> bool:
         """Whether the last `read` was in order, and not of records that follow a file's close."""

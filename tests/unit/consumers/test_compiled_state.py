@@ -45,7 +45,7 @@ def test_both_states_do_the_same(settings: Settings, steps: list[tuple[str, int,
         data = group.compiled.pack()
         assert data == pack_state(group.state)
         assert group.compiled.floor() == group.state.floor
-        assert group.compiled.available() == group.state.available
+        assert group.compiled.available() == group.state.assignable
         assert group.compiled.next_due_ns() == group.state.next_due_ns
         again = CompiledState(SEED)
         again.load(data)

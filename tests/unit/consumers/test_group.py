@@ -171,7 +171,7 @@ def test_closing_ends_the_wait_of_another_thread(log: Path) -> None:
 
 def test_an_interrupted_call_loses_no_item(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ConsumerGroup(log, GROUP) as group:
-        member = group._opened.member
+        member = group._opened._joined()
         submit = member.log.submit
 
         def interrupted(*arguments: Any, **options: Any) -> Any:
@@ -187,9 +187,10 @@ def test_an_interrupted_call_loses_no_item(log: Path, monkeypatch: pytest.Monkey
 
 def test_a_filler_in_place_of_a_damaged_message_becomes_a_dead_letter(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
-        writer.append_many([b"BINLOG DAMAGED 1:256", b"whole"])
+        text = b"BINLOG DAMAGED 1:256-512"
+        writer.append_many([text, b"whole", b"BINLOG DAMAGED is what a user may write"])
     with ConsumerGroup(tmp_path, GROUP) as group:
-        assert [data for data, _ in _drain(group)] == [b"whole"]
+        assert [data for data, _ in _drain(group)] == [b"whole", b"BINLOG DAMAGED is what a user may write"]
     (letter,) = Reader(tmp_path / "groups" / GROUP / "dead")
     assert Message.parse(letter.data).headers["binlog-reason"] == b"damaged"
 

@@ -11,7 +11,7 @@ import pytest
 import binlog
 from binlog import Mode, Ref, Writer
 from binlog.errors import CorruptError
-from binlog.log.maintain.file_repair import FILLER
+from binlog.log.maintain.fillers import FILLER
 from tests.support.logs import read_all
 
 

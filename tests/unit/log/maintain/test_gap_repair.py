@@ -16,7 +16,7 @@ from binlog import Entry, Mode, Reader, Ref, Sequence, Start, Writer, repair
 from binlog.errors import CorruptError, FullError
 from binlog.format.log_header import HEADER_BYTES, parse_log_header
 from binlog.log.directory import LogDirectory
-from binlog.log.maintain.file_repair import FILLER
+from binlog.log.maintain.fillers import FILLER
 from binlog.log.maintain.gap_repair import GapRepair
 from stress.crash.preloaded.injector import Kind
 from tests.interop import jpos_peer

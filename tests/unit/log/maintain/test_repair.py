@@ -15,7 +15,7 @@ import binlog
 from binlog import Entry, Mode, Reader, Sequence, Writer, repair
 from binlog.errors import BusyError, CorruptError
 from binlog.format.log_header import HEADER_BYTES, parse_log_header
-from binlog.log.maintain.file_repair import FILLER
+from binlog.log.maintain.fillers import FILLER
 from binlog.log.maintain.repair import LOCK_NAME
 from binlog.storage.directory import Directory
 from binlog.storage.locking.directory_lock import hold_lock_file

@@ -1,0 +1,318 @@
+"""OpenGroup: what one process has open of a consumer group, and the order of its calls.
+
+A call of a thread inside another call of the same thread is refused: only a signal handler makes one, and it would find
+what the interrupted call has half done.  `close` is the exception: the interrupted call then closes at its end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+from binlog.consumers.clock import GroupClock
+from binlog.consumers.dead_letters import DeadLetters
+from binlog.consumers.group_folder import open_existing, open_or_create
+from binlog.consumers.item import Item
+from binlog.consumers.member import Held, Member, Parts
+from binlog.consumers.message_source import LogOnDisk, MessageSource, sequence_at
+from binlog.consumers.settings import Retry, Settings
+from binlog.consumers.tokens import Token
+from binlog.consumers.waking.seats import FifoSeats
+from binlog.consumers.waking.waiting import Waiting
+from binlog.consumers.waking.watcher import Watcher
+from binlog.errors import ClosedError, LeaseLostError, StateError
+from binlog.format.consumers.operation import Delivery, Section
+from binlog.log.directory import LogDirectory
+from binlog.log.read.start import StartPosition
+from binlog.log.writer import Writer
+from binlog.storage.mode import Mode
+from binlog.storage.native import fork_generation
+
+if TYPE_CHECKING:
+    from binlog.consumers.asynchronous import TaskCalls
+
+_WAKE_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """How to open a group: see ConsumerGroup.  changes: those of `Settings` that the caller named."""
+
+    path: str
+    name: str
+    create: bool
+    start: StartPosition
+    settings: Settings
+    changes: frozenset[str]
+    lease_ns: int
+    skips_gone: bool
+    mode: Mode
+
+
+class OpenGroup:
+    """A group that is open in one process; it takes a seat when it first asks for items."""
+
+    def __init__(self, options: GroupOptions) -> None:
+        self.generation = fork_generation()
+        self._options = options
+        self._callers: set[int] = set()
+        self._joining = threading.RLock()
+        self._member: Member | None = None
+        self._watcher: Watcher | None = None
+        self._tasks: TaskCalls | None = None
+        self._is_closed = self._closes_later = False
+        self._closed = threading.Event()
+        self._clock = GroupClock()
+        with ExitStack() as undoing:
+            opens = open_or_create if options.create else open_existing
+            self._folder, self._log = opens(options.path, options.name, self._clock)
+            undoing.callback(self._folder.close)
+            undoing.callback(self._log.close)
+            if not self._log.state.is_created:
+                self._log.set_up(options.settings, sequence_at(options.path, options.start))
+            self._check_settings()
+            self._log_id = _log_id(options.path)
+            self._undoing = undoing.pop_all()
+        atexit.register(self.close)
+
+    def _check_settings(self) -> None:
+        """Raises: ValueError if the group has other settings than the caller named."""
+        has, named = self._log.state.settings, self._options.settings
+        for name in sorted(self._options.changes):
+            if getattr(has, name) != getattr(named, name):
+                text = f"the group has {name}={getattr(has, name)!r}, not {getattr(named, name)!r}"
+                raise ValueError(f"{self._options.name}: {text}; `set` changes it, or leave the argument out")
+
+    # --- joining
+
+    def _joined(self) -> Member:
+        if self._member is not None:
+            if self._watcher is not None and self._watcher.failure is not None:
+                raise self._watcher.failure
+            return self._member
+        with self._joining:
+            return self._member or self._join()
+
+    def _join(self) -> Member:
+        options = self._options
+        with ExitStack() as undoing:
+            source = MessageSource(LogOnDisk(options.path))
+            undoing.callback(source.close)
+            self._log.catch_up()
+            source.check_history(self._log.state)
+            waiting = Waiting(self._folder)
+            undoing.callback(waiting.close)
+            seats = FifoSeats(self._folder)
+            undoing.callback(seats.close)
+            dead_letters = DeadLetters(lambda: Writer(self._folder.file_path("dead")), options.name)
+            undoing.callback(dead_letters.close)
+            member = Member(
+                Parts(
+                    clock=self._clock, log=self._log, source=source, seats=seats, waiting=waiting,
+                    dead_letters=dead_letters,
+                ),
+                lease_ns=options.lease_ns,
+                mode=options.mode,
+                skips_gone=options.skips_gone,
+                hint=f"pid {os.getpid()} on {os.uname().nodename}",
+                seats_changed=self._refresh,
+            )  # fmt: skip
+            undoing.callback(member.leave)
+            self._watcher = Watcher(seats, member, self.close)
+            undoing.callback(self._watcher.stop)
+            self._undoing.push(undoing.pop_all())
+        self._member = member
+        return member
+
+    def _refresh(self) -> None:
+        if self._watcher is not None:
+            self._watcher.refresh()
+
+    # --- calls
+
+    @contextmanager
+    def _call(self) -> Iterator[Member]:
+        """Hold the member open for a block.  Raises: ClosedError, StateError."""
+        me = self._begin()
+        try:
+            self._callers.add(me)
+            yield self._joined()
+        finally:
+            self._end(me)
+
+    def _begin(self) -> int:
+        """Raises: ClosedError; StateError in a signal handler that interrupted a call, and in a forked child."""
+        if self.generation != fork_generation():
+            raise StateError("the item belongs to the process that forked this one; use its token: ConsumerGroup.ack")
+        if self._is_closed:
+            raise ClosedError("the consumer group is closed")
+        me = get_ident()
+        if me in self._callers:
+            raise StateError("a call of this thread is in progress: a signal handler may only close the group")
+        return me
+
+    def _end(self, me: int) -> None:
+        self._callers.discard(me)
+        if self._is_closed:
+            self._closed.set()
+            if self._closes_later and not self._callers:
+                self._close_all()
+
+    def take(self, count: int, timeout: float | None, is_wanted: Callable[[], bool] | None = None) -> Item | None:
+        """Return the next item; None after `timeout` seconds.
+
+        count: how many to have assigned.  is_wanted: if it returns False, the call ends; after a change, call `wake`.
+        """
+        me = self._begin()
+        try:
+            self._callers.add(me)
+            held = self._joined().take(count, timeout, is_wanted)
+        finally:
+            self._end(me)
+        return None if held is None else Item(held, self)
+
+    def take_many(self, count: int, *, wait: float, timeout: float | None) -> list[Item]:
+        """Return up to `count` items, none after `timeout` seconds.  wait: for more of them, in seconds."""
+        with self._call() as member:
+            found: list[Held] = member.take_many(count, wait=wait, timeout=timeout)
+        return [Item(held, self) for held in found]
+
+    @contextmanager
+    def taking(self, ahead: int) -> Iterator[None]:
+        """Say for a block that a loop takes items, with `ahead` of them assigned ahead."""
+        self.begin_taking(ahead)
+        try:
+            yield
+        finally:
+            if not self._is_closed and self.generation == fork_generation():
+                self.end_taking(ahead)
+
+    def begin_taking(self, ahead: int) -> None:
+        """Begin a loop that takes items, with `ahead` of them assigned ahead."""
+        with self._call() as member:
+            member.begin_taking(ahead)
+
+    def end_taking(self, ahead: int) -> None:
+        """End a loop; the last one gives back what it has and has not handed out."""
+        with self._call() as member:
+            member.end_taking(ahead)
+
+    def wake(self) -> None:
+        """Let calls that wait for an item look again whether it is wanted.  A signal handler may call this."""
+        if self._member is not None and not self._is_closed:
+            self._member.wake()
+
+    def tasks(self) -> TaskCalls:
+        """Return the calls for asyncio."""
+        from binlog.consumers.asynchronous import TaskCalls  # asyncio is large, and most programs do not use it
+
+        if self._tasks is None:
+            self._tasks = TaskCalls(self)
+        return self._tasks
+
+    def finish(self, sections: list[Section], items: Iterable[Item], *, batch: int = 0) -> None:
+        """End deliveries of items.  batch: how many items the loop wants next.
+
+        Raises: LeaseLostError if one does not count; the others do.
+        """
+        if refused := self.refused(sections, list(items), batch=batch):
+            lost = ", ".join(str(delivery.sequence) for delivery in refused)
+            raise LeaseLostError(f"message {lost}: it is done, or another member has it")
+
+    def extend(self, section: Section, item: Item) -> None:
+        """Give a delivery more time.  Raises: LeaseLostError if it does not count."""
+        if self.refused([section], [item], is_end=False):
+            raise LeaseLostError(f"message {item.sequence}: it is done, or another member has it")
+
+    def refused(
+        self, sections: list[Section], items: list[Item], *, batch: int = 0, is_end: bool = True
+    ) -> list[Delivery]:
+        """End deliveries of items of one epoch, or only extend them; return those that do not count."""
+        me = self._begin()
+        try:
+            self._callers.add(me)
+            ended = [item.this for item in items] if is_end else []
+            return self._joined().finish(sections, ended, items[0].epoch, batch=batch)
+        finally:
+            self._end(me)
+
+    # --- facts
+
+    @property
+    def retry(self) -> Retry:
+        """When a message that failed is delivered again."""
+        return self._log.state.settings.retry
+
+    def time_ns(self) -> int:
+        """Return the group time now."""
+        return self._clock.now_ns(self._log.state)
+
+    def token(self, item: Item) -> Token:
+        """Return the text that ends an item from any process."""
+        return Token.of(self._log.uuid, item.epoch, *item.this)
+
+    def message_id(self, sequence: int) -> str:
+        """Return the id of a message: of its log, and its number there."""
+        return f"{self._log_id}-{sequence}"
+
+    # --- closing
+
+    def close(self) -> None:
+        """Give back all items, leave the group, and close everything; a second call does nothing.
+
+        Blocks: until the calls of other threads have ended, after waking them.  In a signal handler that interrupted a
+        call, that call closes at its end.
+        """
+        if self.generation != fork_generation():
+            self.abandon()
+            return
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._member is not None:
+            self._member.is_closing = True
+        if self._tasks is not None:
+            self._tasks.close()
+        if get_ident() in self._callers:
+            self._closes_later = True
+            return
+        while self._callers:
+            if self._member is not None:
+                self._member.wake()
+            self._closed.wait(_WAKE_SECONDS)
+            self._closed.clear()
+        self._close_all()
+
+    def _close_all(self) -> None:
+        self._closes_later = False
+        atexit.unregister(self.close)
+        self._undoing.close()
+
+    def end(self) -> None:
+        """Close in another thread, because the garbage collector calls this in any thread, in the middle of anything."""
+        if self.generation != fork_generation() or self._is_closed:
+            return
+        if self._watcher is not None and self._watcher.is_running:
+            self._watcher.end()
+        else:
+            threading.Thread(target=self.close, name="binlog-closing").start()
+
+    def abandon(self) -> None:
+        """In a forked child: close what the table of descriptors does not close."""
+        atexit.unregister(self.close)
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.abandon()
+
+
+def _log_id(path: str) -> str:
+    """Return 16 hex digits of the log's UUID; zeros if it has no file yet, or only files of another program."""
+    with LogDirectory(path) as directory:
+        numbers = directory.log_numbers()
+        return (directory.read_header(numbers[0]).uuid if numbers else bytes(8)).hex()[:16]

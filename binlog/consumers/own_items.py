@@ -1,0 +1,132 @@
+"""The items that a member has: those assigned to it, those started for its user, and those that its user has.
+
+The group's log adds an item here when it applies the operation that assigned it, in whatever thread that happens.  So
+an exception between appending an operation and its outcome loses no item.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+
+from binlog.consumers.state import Assigned, Item, ItemState, Outcome
+from binlog.format.consumers.operation import Delivery
+
+
+class OwnItems:
+    """The items of one member.  Threads may share them."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.RLock()
+        self._assigned: deque[Assigned] = deque()
+        self._started: deque[Assigned] = deque()
+        self._dying: deque[Assigned] = deque()
+        self._starting: set[int] = set()
+        self._handed: set[tuple[int, int]] = set()
+
+    def add(self, outcome: Outcome) -> None:
+        """Add the items that an operation of the member assigned or started."""
+        with self._mutex:
+            for item in outcome.assigned:
+                (self._dying if item.letter else self._started if item.is_started else self._assigned).append(item)
+            for sequence, delivery in outcome.started:
+                self._started.append(Assigned(sequence, delivery, is_started=True, letter=0))
+
+    def take_started(self) -> Assigned | None:
+        """Return the next started item, which the user then has; None if there is none."""
+        if not self._started:
+            return None
+        with self._mutex:
+            if not self._started:
+                return None
+            item = self._started.popleft()
+            self._handed.add((item.sequence, item.delivery))
+            return item
+
+    def take_assigned(self, count: int) -> list[Assigned]:
+        """Return up to `count` assigned items to be started; call `started` afterwards."""
+        with self._mutex:
+            items = [self._assigned.popleft() for _ in range(min(count, len(self._assigned)))]
+            self._starting.update(item.sequence for item in items)
+            return items
+
+    def started(self, items: Iterable[Assigned], *, is_sure: bool) -> None:
+        """End what `take_assigned` began.  is_sure: they were started, or the member does not have them any more."""
+        with self._mutex:
+            for item in items:
+                self._starting.discard(item.sequence)
+                if not is_sure:
+                    self._assigned.append(item)
+
+    def take_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Take started items back from a caller that an exception ended; the next one gets them."""
+        with self._mutex:
+            for sequence, delivery in deliveries:
+                self._handed.discard((sequence, delivery))
+                self._started.append(Assigned(sequence, delivery, is_started=True, letter=0))
+
+    @property
+    def has_dying(self) -> bool:
+        """Whether there is an item that the member is to make a dead letter."""
+        return bool(self._dying)
+
+    def next_dying(self) -> Assigned | None:
+        """Return an item that the member is to make a dead letter, None if there is none; see `remove_dying`."""
+        with self._mutex:
+            return self._dying[0] if self._dying else None
+
+    def remove_dying(self, item: Assigned) -> None:
+        """Forget a dying item, which is a dead letter now, or another member's."""
+        with suppress(ValueError), self._mutex:
+            self._dying.remove(item)
+
+    def is_new(self, item: Item) -> bool:
+        """Whether an item is neither here nor in the user's hands, in its present delivery."""
+        with self._mutex:
+            if item.letter:
+                return all(each.sequence != item.sequence for each in self._dying)
+            if item.state is ItemState.STARTED:
+                here = ((each.sequence, each.delivery) for each in self._started)
+                return (item.sequence, item.delivery) not in self._handed and (item.sequence, item.delivery) not in here
+            return item.sequence not in self._starting and all(
+                each.sequence != item.sequence for each in self._assigned
+            )
+
+    def find_again(self, items: Iterable[Item]) -> None:
+        """Add those of the member's items that are not here, because the outcomes of some operations are not known."""
+        with self._mutex:
+            for item in items:
+                if self.is_new(item):
+                    self.add_found(item)
+
+    def add_found(self, item: Item) -> None:
+        """Add an item that the state says the member has."""
+        is_started = item.state is ItemState.STARTED
+        self.add(Outcome(True, [Assigned(item.sequence, item.delivery, is_started, item.letter)], [], []))
+
+    def ended(self, sequence: int, delivery: int) -> None:
+        """Take note that the user has ended a delivery."""
+        self._handed.discard((sequence, delivery))
+
+    @property
+    def assigned_count(self) -> int:
+        """How many items are assigned and not started."""
+        return len(self._assigned)
+
+    def take_all(self) -> list[int]:
+        """Return the sequences of all items that the user does not have, and forget them."""
+        if not (self._started or self._assigned):
+            return []
+        with self._mutex:
+            sequences = [item.sequence for item in (*self._started, *self._assigned)]
+            self._started.clear()
+            self._assigned.clear()
+            return sequences
+
+    def clear(self) -> None:
+        """Forget all items, because they belong to others by now."""
+        with self._mutex:
+            for items in (self._assigned, self._started, self._dying, self._starting, self._handed):
+                items.clear()
