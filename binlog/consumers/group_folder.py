@@ -25,6 +25,7 @@ from binlog.log.directory import LogDirectory
 from binlog.storage.descriptors import Descriptor
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
+from binlog.storage.files import list_folder
 from binlog.storage.locking.locks import lock, unlock
 
 _LOCK = ".lock"
@@ -46,6 +47,8 @@ def open_or_create(path: str, name: str, clock: GroupClock) -> tuple[Directory, 
             except (GoneError, NotFoundError):
                 continue  # another process removes a group of this name
         if not opened[1].state.is_deleted:
+            if not opened[1].state.is_created:
+                _remove_leftovers(path)
             return opened
         _close(*opened)
         finish_deletion(path, name)
@@ -113,10 +116,7 @@ def finish_deletions(path: str) -> None:
         for name in group_names(path):
             if _deleted_uuid(os.path.join(path, GROUPS, name)) is not None:
                 finish_deletion(path, name)
-        if _has_renamed(path):
-            with _locked(path) as groups:
-                if groups is not None:
-                    _remove_renamed(groups)
+    _remove_leftovers(path)
 
 
 @contextmanager
@@ -154,9 +154,12 @@ def _rename_deleted(groups: Directory, name: str) -> None:
         groups.rename(name, _DELETED + uuid)
 
 
-def _has_renamed(path: str) -> bool:
-    with Directory(path) as log:
-        return log.has(GROUPS) and any(name.startswith(_DELETED) for name in log.names(GROUPS))
+def _remove_leftovers(path: str) -> None:
+    """Remove directories that were renamed by processes that died then, unless this process may not."""
+    if any(name.startswith(_DELETED) for name in list_folder(os.path.join(path, GROUPS))):
+        with suppress(AccessError), _locked(path) as groups:
+            if groups is not None:
+                _remove_renamed(groups)
 
 
 def _remove_renamed(groups: Directory) -> None:
