@@ -122,6 +122,11 @@ def pending_file_name(name: str) -> str:
     return f"{name}{PENDING_SUFFIX}"
 
 
+def producer_lock_name(producer: str) -> str:
+    """Return `<32 hex digits>.producer.lock`, the file that is locked while a process has the producer open."""
+    return f"{producer_file_name(producer)}.lock"
+
+
 def is_pending_file(name: str) -> bool:
     """Whether this is the name of a file with a pending batch."""
     match = _PRODUCER_FILE.fullmatch(name)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Batch, ExternalFileWriter, Mode, Writer
+from binlog import Batch, ExternalFileWriter, Message, Mode, Producer, Writer
 from stress.crash.preloaded.injector import Kind
 from tests.support.logs import read_all
 from tests.support.preloaded import kill_at_each_call, run_preloaded
@@ -128,3 +128,31 @@ def test_a_writer_killed_at_each_call_while_it_resolves_a_batch_resolves_it_once
         died += run.killed
     assert died > 20
     figure(f"a turn killed when {moment}, and the writer that resolves it: {died} deaths")
+
+
+MESSAGES = 4
+
+
+def _append_messages(log: Path) -> None:
+    with Producer(log, "till-7") as producer:
+        while (number := 0 if producer.last is None else producer.last + 1) < MESSAGES:
+            producer.append(b"%d" % number)
+
+
+def test_a_producer_of_messages_killed_at_each_call_continues_without_gap_or_repeat(
+    in_memory: Path, figure: Callable[[str], None]
+) -> None:
+    log, start = in_memory / "log", in_memory / "start"
+    _append(start)
+    died = 0
+    for run in kill_at_each_call(_append_messages, start, log):
+        assert binlog.check(log) == []
+        _append(log)
+        _append_messages(log)
+        messages = [Message.parse(record) for record in read_all(log) if record != SAME]
+        assert [bytes(message.body) for message in messages] == [b"%d" % number for number in range(MESSAGES)], died
+        assert [message.made_by and message.made_by.sequence for message in messages] == list(range(MESSAGES)), died
+        assert binlog.check(log) == []
+        died += run.killed
+    assert died > 100
+    figure(f"a producer of messages killed at each call: {died} deaths")

@@ -59,6 +59,7 @@ def test_files_that_root_makes_in_a_log_belong_to_its_owner(log: Path) -> None:
         writer.cutover()
         writer.append(b"y" * 100)
         writer.cutover()
+    binlog.Producer(log, "till-7").close()
     data = bytearray((log / "00000002.dat").read_bytes())
     data[300] ^= 1
     (log / "00000002.dat").write_bytes(data)
@@ -70,6 +71,7 @@ def test_files_that_root_makes_in_a_log_belong_to_its_owner(log: Path) -> None:
     assert any("producer" in name for name in names)
     _owned(log)
     as_user(_append, log, b"2")
+    as_user(lambda: binlog.Producer(log, "till-7").append(b"3"))
     as_user(binlog.repair, log)
     as_user(lambda: binlog.prune(log, keep_bytes=0))
 

@@ -157,6 +157,7 @@ CALLS: dict[Parameter, Callable[[Path, Any], object]] = {
     ("binlog.Reader", "start"): _with_log(lambda log, word: _closed(Reader(log, word))),
     ("binlog.Writer", "mode"): lambda path, word: _closed(Writer(path / "log", mode=word)),
     ("binlog.Writer", "file_system"): lambda path, word: _closed(Writer(path / "log", file_system=word)),
+    ("binlog.Producer", "mode"): lambda path, word: _closed(binlog.Producer(path / "log", mode=word)),
     ("binlog.Writer.append", "mode"): _append("append"),
     ("binlog.Writer.append_many", "mode"): _append("append_many"),
     ("binlog.Writer.append_batch", "mode"): _append("append_batch"),
