@@ -266,9 +266,8 @@ class GroupControl:
     def _set_clock(self) -> None:
         """Set group time if no member has in this boot: otherwise the operation would have the time of the last one."""
         self._log.catch_up()
-        state = self._log.state
-        if not self._clock.is_set(state) and not state.is_deleted:
-            self._log.submit([(Kind.CLOCK, self._clock.for_this_boot(state))], anonymous=True)
+        if not self._log.state.is_deleted:
+            self._log.set_clock()
 
     def _check(self) -> None:
         if self._is_closed:

@@ -215,18 +215,23 @@ def sequence_at(path: str, start: StartPosition) -> int:
     """Return the sequence number at which a group begins that starts there.  Raises: as a Reader."""
     with Reader(path, start) as reader:
         batch = reader.read_batch(records_max=1)
-        if batch.first_sequence is not None and len(batch):
-            return batch.first_sequence
         ref = reader.next_ref
+    if batch.first_sequence is not None and len(batch):
+        _make_durable(path, batch.number, batch.offset)
+        return batch.first_sequence
     with LogDirectory(path) as directory:
         numbers = directory.numbers()
         if not numbers:
             return 0
         header = directory.read_header(ref.number if ref.number in numbers else numbers[-1])
+    _make_durable(path, header.number, header.tail)
+    return header.first_sequence + header.record_count
+
+
+def _make_durable(path: str, number: int, offset: int) -> None:
+    """Make the messages before a start durable: others could get their sequence numbers after a power cut."""
     log = LogOnDisk(path)
     try:
-        # Otherwise, after a power cut, other messages could get the sequence numbers before the start.
-        log.make_durable(header.number, header.tail)
+        log.make_durable(number, offset)
     finally:
         log.close()
-    return header.first_sequence + header.record_count

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog import Ref, Sequence, Writer, prune
+from binlog import Background, Mode, Ref, Sequence, Writer, prune, stat
 from binlog.consumers.control import GroupControl
 from binlog.consumers.group import ConsumerGroup
 from binlog.consumers.settings import OnExpiry, Order, Retry
@@ -139,6 +139,18 @@ def test_after_a_reset_earlier_acknowledgements_are_refused(
     with pytest.raises(LeaseLostError):
         item.ack()
     assert sorted(_drain(group)) == [(0, 2)] * keeps + [(2, 1), (3, 1), (4, 1)]
+
+
+def test_the_messages_before_the_place_of_a_reset_are_durable(tmp_path: Path) -> None:
+    """Others could get their sequence numbers after a power cut, and the group would take them for done."""
+    background = Background(sync_seconds=3600)
+    with Writer(tmp_path, mode=Mode.FLUSH, background=background) as writer, ConsumerGroup(tmp_path, GROUP):
+        writer.append_many([b"%d" % number for number in range(5)])
+        tail = writer.append(b"last")
+        assert (stat(tmp_path).files[0].durable_end or 0) < tail.offset
+        with GroupControl(tmp_path, GROUP) as control:
+            assert control.reset(5) == 5
+        assert (stat(tmp_path).files[0].durable_end or 0) >= tail.offset
 
 
 def test_a_reset_wakes_an_idle_member(log: Path, group: ConsumerGroup, control: GroupControl) -> None:
