@@ -1,5 +1,7 @@
 """Build Arrow columns from a batch of records, without a Python object for any record.
 
+Only the columns of messages need objects: see binlog/spark/log/message_columns.py.
+
 Facts relied on:
 
 - An Arrow `binary` column is a buffer of bytes with int32 bounds before, between and after the values, which is what
@@ -19,6 +21,7 @@ import pyarrow.compute as pc
 
 from binlog import TimedBatch
 from binlog.errors import CorruptError
+from binlog.spark.log.message_columns import MESSAGE_TYPES, message_columns
 from binlog.spark.log.record_parser import RecordParser, arrow_type
 from binlog.spark.schema import Field
 
@@ -47,12 +50,24 @@ def schema_of_types(fields: Sequence[Field], types: Mapping[str, pa.DataType]) -
 
 
 def record_batch(
-    timed: TimedBatch, source: str, fields: Sequence[Field], schema: pa.Schema, parser: RecordParser | None = None
+    timed: TimedBatch,
+    source: str,
+    fields: Sequence[Field],
+    schema: pa.Schema,
+    *,
+    parser: RecordParser | None = None,
+    messages: Mapping[str, pa.DataType] | None = None,
 ) -> pa.RecordBatch:
-    """Return the columns asked for of a batch of records.  source: its log.  schema: `arrow_schema(fields)`."""
+    """Return the columns asked for of a batch of records.
+
+    source: its log.  schema: `arrow_schema(fields)`.  messages: the columns to make of the messages in the records.
+    """
     made: dict[str, pa.Array] = {}
+    if messages:
+        made = message_columns(_data(timed, source), messages)
     if parser is not None:
-        made["parsed"], made["bad"], made["error"] = parser.parse(_data(timed, source))
+        data = made["data"] if "data" in made else _data(timed, source)
+        made["parsed"], made["bad"], made["error"] = parser.parse(data)
     arrays = [
         made[field.column] if field.column in made else _BUILDERS[field.column](timed, source) for field in fields
     ]
@@ -125,6 +140,7 @@ _TYPES = {
     "damage": DAMAGE_TYPE,
     "bad": pa.binary(),
     "error": pa.string(),
+    **MESSAGE_TYPES,
 }
 
 _BUILDERS: dict[str, Callable[[TimedBatch, str], pa.Array]] = {

@@ -27,6 +27,17 @@ COLUMNS = (
     Column("data", "binary", True, "the record, exactly as it was appended"),
 )
 
+# With the option `messages`.  In the row of a record without an envelope they are all null.
+MESSAGE_COLUMNS = (
+    Column("key", "binary", False, "the key of the message; null if it has none"),
+    Column("headers", "map<string,binary>", False, "the headers of the message"),
+    Column("produced_time", "timestamp", False, "when the message was made, by the clock of its producer"),
+    Column("due_time", "timestamp", False, "when a group may deliver the message; null if at once"),
+    Column("expiry_time", "timestamp", False, "when the message expires; null if never"),
+    Column("producer", "binary", False, "the first 16 bytes of the SHA-256 of the id of its idempotent producer"),
+    Column("producer_sequence", "bigint", False, "the number that this producer gave the message, from 0 on"),
+)
+
 SOURCE = Column("source", "string", True, "the directory of the log")
 DAMAGE = Column(
     "damage",
@@ -44,13 +55,18 @@ def parsed(fields: str) -> Column:
     return Column("parsed", f"struct<{fields}>", False, "the parser's result for the record; null if it failed")
 
 
-def columns(*, several: bool, permissive: bool, parsed_fields: str | None = None) -> tuple[Column, ...]:
+def columns(
+    *, several: bool, permissive: bool, parsed_fields: str | None = None, messages: bool = False
+) -> tuple[Column, ...]:
     """Return the columns of a read without a schema.
 
     several: of more than one log.  permissive: damage becomes rows, in which all columns of a record but `number` and
-    `offset` are null.  parsed_fields: the result of a parser, which replaces the data.
+    `offset` are null.  parsed_fields: the result of a parser, which replaces the data.  messages: with the fields of
+    envelopes, before the data.
     """
     offered = COLUMNS if not permissive else tuple(column._replace(known=column.name != "data") for column in COLUMNS)
+    if messages:
+        offered = (*offered[:-1], *MESSAGE_COLUMNS, offered[-1])
     if parsed_fields is not None:
         offered = (*offered[:-1], parsed(parsed_fields), BAD, ERROR)
     return (*((SOURCE,) if several else ()), *offered, *((DAMAGE,) if permissive else ()))
@@ -74,13 +90,13 @@ class Field(NamedTuple):
 
 
 def chosen_fields(
-    schema: Any, *, several: bool = False, permissive: bool = False, parsing: bool = False
+    schema: Any, *, several: bool = False, permissive: bool = False, parsing: bool = False, messages: bool = False
 ) -> tuple[Field, ...]:
     """Return the fields of a StructType, which comes from a user or from `ddl`.
 
     Raises: ValueError if the source does not have them.
     """
-    offered = columns(several=several, permissive=permissive)
+    offered = columns(several=several, permissive=permissive, messages=messages)
     if not several:
         offered = (SOURCE, *offered)
     if parsing:

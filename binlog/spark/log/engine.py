@@ -24,7 +24,10 @@ class LogEngine:
         fields = options.parser_schema
         if fields is None and options.parser is not None:
             fields = schema_of(options.parser)
-        return ddl(columns(several=options.several, permissive=options.permissive, parsed_fields=fields))
+        offered = columns(
+            several=options.several, permissive=options.permissive, parsed_fields=fields, messages=options.messages
+        )
+        return ddl(offered)
 
     def reader(self, schema: Any, *, filtering: bool) -> BatchReader:
         """Return a reader of the columns in a StructType.  Raises: ValueError for an unknown column."""
@@ -44,5 +47,10 @@ class LogEngine:
 
     def _fields(self, schema: Any) -> tuple[Field, ...]:
         options = self._options
-        parsing = options.parser is not None
-        return chosen_fields(schema, several=options.several, permissive=options.permissive, parsing=parsing)
+        return chosen_fields(
+            schema,
+            several=options.several,
+            permissive=options.permissive,
+            parsing=options.parser is not None,
+            messages=options.messages,
+        )

@@ -35,6 +35,7 @@ class ReadOptions:
     permissive: whether damage becomes a row, or is an error.
     records_per_trigger, bytes_per_trigger: the most that one batch of a stream reads; None for no limit.
     parser, parser_schema: the function that makes columns from records, as module:function, and their schema.
+    messages: whether the fields of envelopes become columns, and bodies the data.
     """
 
     paths: tuple[str, ...]
@@ -50,6 +51,7 @@ class ReadOptions:
     bytes_per_trigger: int | None = None
     parser: str | None = None
     parser_schema: str | None = None
+    messages: bool = False
 
     @property
     def several(self) -> bool:
@@ -119,6 +121,7 @@ _OPTIONS: Options = {
     "maxBytesPerTrigger": ("bytes_per_trigger", size),
     "parser": ("parser", some_text),
     "parserSchema": ("parser_schema", some_text),
+    "messages": ("messages", boolean),
 }
 
 

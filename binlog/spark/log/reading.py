@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader
 from binlog import RangeReader, TimedBatch
 from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
+from binlog.spark.log.message_columns import message_types
 from binlog.spark.log.options import ReadOptions, is_url
 from binlog.spark.log.partitions import WantedRecords, plan
 from binlog.spark.log.record_parser import RecordParser, load_parser
@@ -35,7 +36,9 @@ class RangesReader(TaskReader[FileRange]):
 
     def _part_reader(self) -> Callable[[FileRange], Iterator[pa.RecordBatch]]:
         schema = arrow_schema(self._fields)
-        return partial(self._read, schema=schema, parser=self._parser(schema))
+        messages = message_types(self._fields, schema) if self._options.messages else None
+        make = partial(record_batch, fields=self._fields, schema=schema, parser=self._parser(schema), messages=messages)
+        return partial(self._read, schema=schema, make=make)
 
     def _parser(self, schema: pa.Schema) -> RecordParser | None:
         """Return the parser of `parsed`, `bad` and `error`, or None if no such column is asked for."""
@@ -44,11 +47,13 @@ class RangesReader(TaskReader[FileRange]):
             return None
         return RecordParser(load_parser(self._options.parser), kinds[0])
 
-    def _read(self, part: FileRange, schema: pa.Schema, parser: RecordParser | None) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, part: FileRange, schema: pa.Schema, make: Callable[[TimedBatch, str], pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
         source = redacted(part.path) if is_url(part.path) else part.path
         for found in self._read_range(part):
             if isinstance(found, TimedBatch):
-                yield record_batch(found, source, self._fields, schema, parser)
+                yield make(found, source)
             elif self._options.permissive:
                 yield damage_batch(source, part.number, found, self._fields, schema)
             else:

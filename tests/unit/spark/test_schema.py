@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from binlog.spark.schema import DAMAGE, Field, chosen_fields, columns, ddl
+from binlog.spark.schema import DAMAGE, MESSAGE_COLUMNS, Field, chosen_fields, columns, ddl
 
 
 def struct(*fields: tuple[str, str, bool]) -> SimpleNamespace:
@@ -72,3 +72,28 @@ def test_unknown_columns_are_refused(field: tuple[str, str, bool], text: str) ->
 def test_no_columns_at_all_are_refused() -> None:
     with pytest.raises(ValueError, match="no columns"):
         chosen_fields(struct())
+
+
+def test_the_columns_of_messages_are_before_the_data() -> None:
+    offered = columns(several=True, permissive=True, messages=True)
+    names = [column.name for column in offered]
+    assert names[:5] == ["source", "number", "offset", "sequence", "time"]
+    assert names[5:-2] == [column.name for column in MESSAGE_COLUMNS]
+    assert names[-2:] == ["data", "damage"]
+    every = struct(*((column.name, column.spark_type, True) for column in offered))
+    chosen = chosen_fields(every, several=True, permissive=True, messages=True)
+    assert [field.column for field in chosen] == names
+    parsed = columns(several=False, permissive=False, parsed_fields="a INT", messages=True)
+    assert [column.name for column in parsed][-4:] == ["producer_sequence", "parsed", "bad", "error"]
+
+
+def test_the_columns_of_messages_need_the_option() -> None:
+    asked = struct(("KEY", "binary", True), ("headers", "map<string,binary>", True))
+    assert [field[:3] for field in chosen_fields(asked, messages=True)] == [
+        ("key", "KEY", True),
+        ("headers", "headers", True),
+    ]
+    with pytest.raises(ValueError, match="unknown column 'KEY'; the columns are source string, number bigint"):
+        chosen_fields(asked)
+    with pytest.raises(ValueError, match="'key' cannot be NOT NULL"):
+        chosen_fields(struct(("key", "binary", False)), messages=True)

@@ -71,6 +71,8 @@ def test_more_than_one_log(options: dict[str, str], several: bool) -> None:
         ("mode", "FAILFAST", "permissive", False),
         ("maxRecordsPerTrigger", "10", "records_per_trigger", 10),
         ("maxBytesPerTrigger", "10kb", "bytes_per_trigger", 10240),
+        ("messages", "TRUE", "messages", True),
+        ("messages", "false", "messages", False),
     ],
 )
 def test_each_option(name: str, text: str, field: str, value: Any) -> None:
@@ -96,6 +98,7 @@ def test_each_option(name: str, text: str, field: str, value: Any) -> None:
         ({"path": "/log", "maxPartitionBytes": "0"}, "maxPartitionBytes must be a size"),
         ({"path": "/log", "failOnDataLoss": "yes"}, "failOnDataLoss must be true or false"),
         ({"path": "/log", "mode": "DROPMALFORMED"}, "mode must be FAILFAST or PERMISSIVE"),
+        ({"path": "/log", "messages": "1"}, "messages must be true or false, not '1'"),
     ],
 )
 def test_unknown_options_are_refused(options: dict[str, str], text: str) -> None:
