@@ -110,7 +110,7 @@ class OpenGroup:
             undoing.callback(waiting.close)
             seats = FifoSeats(self._folder)
             undoing.callback(seats.close)
-            dead_letters = DeadLetters(lambda: Writer(self._folder.file_path("dead")), options.name)
+            dead_letters = DeadLetters(self._open_dead_letters, options.name)
             undoing.callback(dead_letters.close)
             member = Member(
                 Parts(
@@ -129,6 +129,15 @@ class OpenGroup:
             self._undoing.push(undoing.pop_all())
         self._member = member
         return member
+
+    def _open_dead_letters(self) -> Writer:
+        letters = Writer(self._folder.file_path("dead"))
+        try:
+            self._folder.check()  # the group may be deleted, and another one have its name
+        except BaseException:
+            letters.close()
+            raise
+        return letters
 
     def _refresh(self) -> None:
         if self._watcher is not None:

@@ -18,7 +18,7 @@ from binlog.consumers.group import ConsumerGroup
 from binlog.consumers.settings import OnExpiry, Order, Retry
 from binlog.consumers.state import ItemState
 from binlog.consumers.tokens import Token
-from binlog.errors import ClosedError, GoneError, LeaseLostError, NotFoundError, StateError
+from binlog.errors import AccessError, ClosedError, GoneError, LeaseLostError, NotFoundError, StateError
 from binlog.format.consumers.message import Message
 from tests.support.children import Child
 from tests.support.group_workers import idle_count
@@ -338,6 +338,15 @@ def test_members_of_a_deleted_group_get_an_error_and_its_name_is_free(log: Path)
         assert [sequence for sequence, _ in _drain(again)] == [0, 1, 2, 3, 4]
     gone.close()
     idle.close()
+
+
+def test_a_member_of_a_deleted_group_opens_no_dead_letters_of_the_next_one(log: Path, group: ConsumerGroup) -> None:
+    assert group.get() is not None
+    GroupControl(log, GROUP).delete()
+    with pytest.raises(AccessError):
+        group._opened._open_dead_letters()  # its folder does not exist
+    with ConsumerGroup(log, GROUP), pytest.raises(GoneError):
+        group._opened._open_dead_letters()
 
 
 def test_an_open_control_learns_that_its_group_was_deleted(log: Path, group: ConsumerGroup) -> None:
