@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from binlog.consumers.clock import GroupClock
@@ -107,13 +107,13 @@ def finish_deletion(path: str, name: str) -> None:
             _remove_renamed(groups)
 
 
-def finish_deletions(path: str) -> None:
-    """Remove the directories of all deleted groups of a log, unless this process may not.
+def finish_deletions(path: str, names: Iterable[str] | None = None) -> None:
+    """Remove the directories of the deleted groups of a log, unless this process may not.
 
-    Raises: as a StateReader.
+    names: of those that may be deleted; None for all groups.  Raises: as a StateReader.
     """
     with suppress(AccessError):
-        for name in group_names(path):
+        for name in group_names(path) if names is None else names:
             if _deleted_uuid(os.path.join(path, GROUPS, name)) is not None:
                 finish_deletion(path, name)
     _remove_leftovers(path)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
+from binlog.consumers.group_folder import finish_deletions
 from binlog.consumers.inspection.history import clock_offset_ns, state_at
 from binlog.consumers.inspection.replay import folder_of, started_times
 from binlog.consumers.retention import group_names
@@ -140,14 +141,16 @@ def stat_group(path: str | os.PathLike[str], name: str, *, at_ns: int | None = N
 def groups(path: str | os.PathLike[str]) -> list[GroupStat]:
     """Return the state of each consumer group of a log, in the order of their names.
 
+    Removes groups that were deleted by processes that died then, if this process may.
     Raises: AccessError, CorruptError, VersionError.
     """
-    found = []
+    found, others = list[GroupStat](), []
     for name in group_names(path):
         try:
             found.append(stat_group(path, name))
         except NotFoundError:
-            continue  # it is being made, or was deleted
+            others.append(name)  # it is being made, or was deleted
+    finish_deletions(os.fspath(path), others)
     return found
 
 
