@@ -92,6 +92,7 @@ class GroupState:
     letters: int
     membership: int
     in_hand: int
+    living: int
     item_count: int
     is_paused: bool
     is_deleted: bool
@@ -113,6 +114,10 @@ class GroupState:
         ]
         | None
     ): ...
+    def pack_step(
+        self, seat: int, generation: int, number: int, time_ns: int, epoch: int, want: int, done: int, delivery: int,
+        start: int, /
+    ) -> bytes: ...  # fmt: skip
     def pack(self) -> bytes: ...
     def load(self, data: _Data, /) -> None: ...
     def floor(self) -> int: ...

@@ -33,6 +33,9 @@ class Ending(Protocol):
     def time_ns(self) -> int:
         """Return the group time now."""
 
+    def ack(self, item: Item) -> None:
+        """Acknowledge a delivery.  Raises: LeaseLostError if it does not count."""
+
     def finish(self, sections: list[Section], items: list[Item]) -> None:
         """End deliveries of items.  Raises: LeaseLostError if one does not count."""
 
@@ -112,7 +115,8 @@ class Item:
         Raises: LeaseLostError if another member has the message, or it is done; StateError if a parent process has it;
         FullError, and the item is still in hand.
         """
-        self._end((Kind.DONE, [self.this]))
+        self._opened.ack(self)
+        self._is_ended = True
 
     def nack(self, *, delay: float | timedelta | str | None = None, error: object = "") -> None:
         """Report a failure: the message is delivered again after `delay` seconds, by default as the group's Retry says.
@@ -137,7 +141,7 @@ class Item:
     @property
     def this(self) -> Delivery:
         """The delivery, as the group's log counts it."""
-        return Delivery(self.sequence, self._number)
+        return tuple.__new__(Delivery, (self.sequence, self._number))
 
     @property
     def epoch(self) -> int:
@@ -178,5 +182,9 @@ class Item:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if not self._is_ended:
+        if self._is_ended:
+            return
+        if kind is None:
+            self.ack()
+        else:
             self._end(self._section_of(kind, error))

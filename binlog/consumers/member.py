@@ -20,7 +20,7 @@ from binlog.consumers.waking.waiting import LATE_SECONDS, Role, Waiting
 from binlog.errors import ClosedError, CorruptError, FullError, GoneError
 from binlog.format.consumers.operation import NO_SEAT, START_FIRST, Delivery, Failure, Join, Kind, Section
 from binlog.format.record import Ref
-from binlog.log.maintain.fillers import is_filler
+from binlog.log.maintain.fillers import FILLER, is_filler
 from binlog.storage.mode import Mode
 
 # An idle member checks everything this often, in case a wake-up was lost.
@@ -28,6 +28,9 @@ _WAIT_SECONDS_MAX = 5.0
 
 # Sections whose entries are about a delivery.
 _OF_DELIVERIES = (Kind.DONE, Kind.RETRY, Kind.REJECT, Kind.EXTEND)
+
+# The first byte of a filler, or none if it is empty.
+_OF_FILLERS = (FILLER[:1], b"")
 
 _SeatDeath = tuple[int, int]
 
@@ -222,6 +225,8 @@ class Member:
 
         is_wanted: if it returns False, the call returns None; after a change, call `wake`.
         """
+        if self._items.has_started and not self.is_closing and (held := self._next_held()) is not None:
+            return held
         deadline = None if timeout is None else time.monotonic() + timeout
         is_late = False
         try:
@@ -250,16 +255,17 @@ class Member:
 
         wait: if there are fewer, wait this many seconds for more.
         """
-        first = self.take(count, timeout)
-        if first is None:
-            return []
-        found = [first]
-        try:
-            self._take_more(found, count, time.monotonic() + wait)
-        except BaseException:
-            self._items.take_back([Delivery(held.sequence, held.delivery) for held in found])
-            raise
-        return found
+        while (first := self.take(count, timeout)) is not None:
+            found = [first]
+            try:
+                self._take_more(found, count, time.monotonic() + wait)
+            except BaseException:
+                self._items.take_back([Delivery(held.sequence, held.delivery) for held in found])
+                raise
+            # The lease of the first ones may have ended meanwhile.
+            if found := [held for held in found if self._still_has(held.sequence, held.delivery)]:
+                return found
+        return []
 
     def _take_more(self, found: list[Held], count: int, deadline: float) -> None:
         """Take items until there are `count`, or there are none at the deadline."""
@@ -336,6 +342,25 @@ class Member:
 
     # --- ending items
 
+    def ack(self, done: Delivery, epoch: int) -> bool:
+        """Acknowledge a delivery: a fast `finish`; return whether it counted."""
+        following, takers = self._items.take_one(), self._takers
+        want = max(takers) if takers else 0
+        if not following or not want or self.state.known_end - self.state.next < want:
+            if following:
+                self._items.started(following, is_sure=False)
+            return not self.finish([(Kind.DONE, [done])], [done], epoch)
+        is_sure = False
+        try:
+            outcome = self._submitted(
+                self.log.step(done, following[0][0], want=want, mode=self._mode, epoch=epoch), epoch
+            )
+            is_sure = True
+        finally:
+            self._items.started(following, is_sure=is_sure)
+        self._ended([done], outcome)
+        return outcome.counted and not outcome.refused
+
     def finish(
         self, sections: Sequence[Section], ended: Sequence[Delivery], epoch: int | None, *, batch: int = 0
     ) -> list[Delivery]:
@@ -352,29 +377,33 @@ class Member:
         elif takers and (following := self._items.take_assigned(1)):
             all_sections.append((Kind.START, [following[0].sequence]))
             want = max(takers)
-        if want:
-            all_sections += self._new_messages(want)
-        due_ns, is_sure = self.state.next_due_ns, False
+        is_sure = False
         try:
+            if want:
+                all_sections += self._new_messages(want)
+            due_ns = self.state.next_due_ns
             outcome = self._submit(all_sections, want=want, flags=flags, mode=self._mode, epoch=epoch)
             is_sure = True
         finally:
             if following:
                 self._items.started(following, is_sure=is_sure)
-        for sequence, delivery in ended:
-            self._items.ended(sequence, delivery)
-            self._source.forget(sequence)
-        self._after(outcome)
-        if not self._takers:
-            self.give_back()  # a loop may have ended meanwhile
+        self._ended(ended, outcome)
         earlier_ns = self.state.next_due_ns
         if earlier_ns is not None and (due_ns is None or earlier_ns < due_ns):
             self._waiting.wake_listener()
         return outcome.refused
 
+    def _ended(self, ended: Sequence[Delivery], outcome: Outcome) -> None:
+        """Do what follows after deliveries were ended."""
+        for sequence, delivery in ended:
+            self._items.ended(sequence, delivery)
+        self._after(outcome)
+        if not self._takers:
+            self.give_back()  # a loop may have ended meanwhile
+
     def _after(self, outcome: Outcome) -> None:
         """Make the dying items of an operation dead letters, and wake other members for what it left."""
-        if outcome.assigned:
+        if self._items.has_dying:
             self._make_dead_letters()
         self._waiting.wake_for_items(self.state, but=self.log.seat)
 
@@ -394,9 +423,8 @@ class Member:
 
     def _hand_out(self, item: Assigned) -> Held | None:
         """Return a started item with its message; None if it was not to be handed to the user."""
-        counted = self.state.started_by(self.log.seat, item.sequence, item.delivery)
+        counted = self._still_has(item.sequence, item.delivery)
         if not counted:
-            self._items.ended(item.sequence, item.delivery)  # its lease ended, or somebody released it
             return None
         try:
             record = self._source.read(item.sequence)
@@ -412,11 +440,18 @@ class Member:
             self._items.ended(item.sequence, item.delivery)
             self._submit([(Kind.BACK, [item.sequence])])
             raise
-        if is_filler(self._source.path, record.ref, record.data):
+        if record[1][:1] in _OF_FILLERS and is_filler(self._source.path, record.ref, record.data):
             self._items.ended(item.sequence, item.delivery)
             self._submit([(Kind.REJECT, [Failure(item.sequence, item.delivery, 0, DAMAGED)])])
             return None
-        return Held(item.sequence, item.delivery, counted, self.state.epoch, record)
+        return tuple.__new__(Held, (item[0], item[1], counted, self.state.epoch, record))
+
+    def _still_has(self, sequence: int, delivery: int) -> int:
+        """Return the count of deliveries of a started item; 0 if its lease ended, or the member lost it."""
+        counted = self.state.started_by(self.log.seat, sequence, delivery)
+        if not counted:
+            self._items.ended(sequence, delivery)
+        return counted
 
     def _make_dead_letters(self) -> None:
         """Append the dying items that the member has to the dead letters."""
@@ -479,16 +514,20 @@ class Member:
         mode: Mode = Mode.FLUSH,
         epoch: int | None = None,
     ) -> Outcome:
-        outcome = self.log.submit(sections, want=want, flags=flags, mode=mode, epoch=epoch)
+        outcome = self._submitted(self.log.submit(sections, want=want, flags=flags, mode=mode, epoch=epoch), epoch)
+        if outcome.counted:
+            return outcome
+        deliveries = [entry for kind, entries in sections if kind in _OF_DELIVERIES for entry in entries]
+        return Outcome(False, [], [], [Delivery(each[0], each[1]) for each in deliveries])
+
+    def _submitted(self, outcome: Outcome, epoch: int | None) -> Outcome:
+        """Take note of what an operation says about the member.  epoch: in which it was to count, None for any."""
         if self._membership != self.state.membership:
             self._membership = self.state.membership
             self._seats_changed()
-        if outcome.counted:
-            return outcome
-        if epoch is None or epoch == self.state.epoch:
+        if not outcome.counted and (epoch is None or epoch == self.state.epoch):
             self._lose_items()
-        deliveries = [entry for kind, entries in sections if kind in _OF_DELIVERIES for entry in entries]
-        return Outcome(False, [], [], [Delivery(each[0], each[1]) for each in deliveries])
+        return outcome
 
     def _lose_items(self) -> None:
         """Take note that the group was reset or deleted, or that the member was taken for dead.

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import threading
 from hashlib import blake2b
-from typing import NamedTuple
-
 from binlog.consumers.logs import LogReader, MessageLog
 from binlog.consumers.state import GroupState
 from binlog.errors import CorruptError, GoneError
@@ -17,6 +15,7 @@ from binlog.format.checksums import crc32c
 from binlog.format.consumers.message import MAGIC, Message
 from binlog.format.consumers.operation import MessageFacts, Window
 from binlog.format.record import LENGTH_BYTES, Ref
+from binlog.log.batch import Entry
 from binlog.log.directory import LogDirectory
 from binlog.log.maintain.fillers import is_filler
 from binlog.log.read.start import Sequence, StartPosition
@@ -28,11 +27,8 @@ _WINDOW_RECORDS = 1024
 _KEPT_BYTES = 1 << 22
 
 
-class StoredRecord(NamedTuple):
-    """A record of the log."""
-
-    ref: Ref
-    data: bytes
+StoredRecord = Entry
+"""A record of the log, and its place."""
 
 
 class LogOnDisk:
@@ -105,11 +101,12 @@ class MessageSource:
             if not self._log.make_durable(end.number, end.offset):
                 return None
             entries = batch.entries()
-            for index, (ref, data) in enumerate(entries):
-                self._keep(first + index, StoredRecord(ref, data))
+            self._keep(first, entries)
             self._next_sequence = first + len(batch)
-        facts = [facts_of(entry.data, to_group_ns) for entry in entries]
-        messages = tuple(facts) if any(map(any, facts)) else ()
+        messages: tuple[MessageFacts, ...] = ()
+        if MAGIC in batch.data:
+            facts = [facts_of(entry.data, to_group_ns) for entry in entries]
+            messages = tuple(facts) if any(map(any, facts)) else ()
         return Window(first, len(entries), (end.number, end.offset), crc32c(entries[-1].data), messages)
 
     def read(self, sequence: int) -> StoredRecord:
@@ -125,9 +122,8 @@ class MessageSource:
                 reader.close()
             if not entries:
                 raise GoneError(f"{self._log.path}: there is no message {sequence}")
-            for index, (ref, data) in enumerate(entries):
-                self._keep(sequence + index, StoredRecord(ref, data))
-            return StoredRecord(*entries[0])
+            self._keep(sequence, entries)
+            return entries[0]
 
     @property
     def path(self) -> str:
@@ -168,14 +164,6 @@ class MessageSource:
         with self._mutex:
             return self._reader_at(first).bell_to_wait_on()
 
-    def forget(self, sequence: int) -> None:
-        """Do not keep a message in memory any more."""
-        if sequence in self._kept:
-            with self._mutex:
-                record = self._kept.pop(sequence, None)
-                if record is not None:
-                    self._kept_bytes -= len(record.data)
-
     def close(self) -> None:
         """Close the files."""
         if self._next is not None:
@@ -190,10 +178,10 @@ class MessageSource:
             self._next_sequence = sequence
         return self._next
 
-    def _keep(self, sequence: int, record: StoredRecord) -> None:
-        if sequence not in self._kept:
-            self._kept_bytes += len(record.data)
-            self._kept[sequence] = record
+    def _keep(self, first: int, records: list[StoredRecord]) -> None:
+        new = {sequence: record for sequence, record in enumerate(records, first) if sequence not in self._kept}
+        self._kept.update(new)
+        self._kept_bytes += sum(len(record.data) for record in new.values())
         while self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1:
             self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))).data)
 

@@ -225,6 +225,17 @@ class OpenGroup:
             self._tasks = TaskCalls(self)
         return self._tasks
 
+    def ack(self, item: Item) -> None:
+        """Acknowledge a delivery.  Raises: LeaseLostError if it does not count."""
+        me = self._begin()
+        try:
+            self._callers.add(me)
+            counts = self._joined().ack(item.this, item.epoch)
+        finally:
+            self._end(me)
+        if not counts:
+            raise LeaseLostError(f"message {item.sequence}: it is done, or another member has it")
+
     def finish(self, sections: list[Section], items: Iterable[Item], *, batch: int = 0) -> None:
         """End deliveries of items.  batch: how many items the loop wants next.
 

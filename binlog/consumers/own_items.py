@@ -29,10 +29,15 @@ class OwnItems:
     def add(self, outcome: Outcome) -> None:
         """Add the items that an operation of the member assigned or started."""
         with self._mutex:
-            for item in outcome.assigned:
-                (self._dying if item.letter else self._started if item.is_started else self._assigned).append(item)
-            for sequence, delivery in outcome.started:
-                self._started.append(Assigned(sequence, delivery, is_started=True, letter=0))
+            for item in outcome[1]:
+                (self._dying if item[3] else self._started if item[2] else self._assigned).append(item)
+            for sequence, delivery in outcome[2]:
+                self._started.append(tuple.__new__(Assigned, (sequence, delivery, True, 0)))
+
+    @property
+    def has_started(self) -> bool:
+        """Whether there is a started item that the user does not have."""
+        return bool(self._started)
 
     def take_started(self) -> Assigned | None:
         """Return the next started item, which the user then has; None if there is none."""
@@ -42,8 +47,19 @@ class OwnItems:
             if not self._started:
                 return None
             item = self._started.popleft()
-            self._handed.add((item.sequence, item.delivery))
+            self._handed.add(item[:2])
             return item
+
+    def take_one(self) -> list[Assigned]:
+        """Return as `take_assigned(1)`."""
+        if not self._assigned:
+            return []
+        with self._mutex:
+            if not self._assigned:
+                return []
+            item = self._assigned.popleft()
+            self._starting.add(item[0])
+            return [item]
 
     def take_assigned(self, count: int) -> list[Assigned]:
         """Return up to `count` assigned items to be started; call `started` afterwards."""
@@ -56,7 +72,7 @@ class OwnItems:
         """End what `take_assigned` began.  is_sure: they were started, or the member does not have them any more."""
         with self._mutex:
             for item in items:
-                self._starting.discard(item.sequence)
+                self._starting.discard(item[0])
                 if not is_sure:
                     self._assigned.append(item)
 

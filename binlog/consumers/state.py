@@ -37,6 +37,7 @@ from binlog.consumers.settings import Settings
 from binlog.format.consumers.operation import Clock, Delivery, Setting
 
 DAMAGED = "damaged"
+_new = tuple.__new__
 _SETTINGS = tuple(each for each in Setting if each is not Setting.START)
 
 
@@ -144,13 +145,23 @@ class GroupState:
         if found is None:
             return None
         seat, generation, number, flags, counted, assigned, started, refused, checkpoint = found
-        outcome = Outcome(
-            counted,
-            [Assigned(*each) for each in assigned],
-            [Delivery(*each) for each in started],
-            [Delivery(*each) for each in refused],
+        # Each operation of each member comes here, and the constructor of a NamedTuple is slow.
+        outcome = _new(
+            Outcome,
+            (
+                counted,
+                [_new(Assigned, each) for each in assigned],
+                [_new(Delivery, each) for each in started],
+                [_new(Delivery, each) for each in refused] if refused else refused,
+            ),
         )
-        return AppliedOperation(seat, generation, number, flags, outcome, checkpoint)
+        return _new(AppliedOperation, (seat, generation, number, flags, outcome, checkpoint))
+
+    def pack_step(
+        self, seat: int, generation: int, number: int, time_ns: int, epoch: int, want: int, done: Delivery, start: int
+    ) -> bytes:
+        """Return the record of an operation that acknowledges a delivery, starts an item, and asks for `want`."""
+        return self._state.pack_step(seat, generation, number, time_ns, epoch, want, done[0], done[1], start)
 
     def pack(self) -> bytes:
         """Return the whole state as bytes, equal for equal states."""
@@ -199,6 +210,11 @@ class GroupState:
     def membership(self) -> int:
         """A number that changes when a member joins or leaves."""
         return self._state.membership
+
+    @property
+    def member_count(self) -> int:
+        """How many members are alive."""
+        return self._state.living
 
     @property
     def in_hand(self) -> int:

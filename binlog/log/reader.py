@@ -174,9 +174,10 @@ class Reader(BatchIterator):
 
         ref, size: the place that `Writer.append` returned, and the record's bytes.
         """
-        with self._guard:
-            self._sync_cursor()
-            return self._cursor.skip(ref, ref.offset + LENGTH_BYTES + size)
+        if self._next is not None:
+            with self._guard:
+                self._sync_cursor()
+        return self._cursor.skip(ref, ref.offset + LENGTH_BYTES + size)  # no file is used, so it may be closed
 
     def tail(self, timeout: float | None = None) -> Iterator[Entry]:
         """Iterate and wait for more at the end, until none came for `timeout` seconds, or until `close`."""

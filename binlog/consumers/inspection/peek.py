@@ -110,7 +110,6 @@ def _outstanding(path: str, items: list[Item], offset_ns: int) -> Iterator[Peeke
                 message=message,
                 problem=problem,
             )
-            source.forget(item.sequence)
     finally:
         source.close()
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from binlog.consumers.state import GroupState
 from binlog.consumers.waking.wakeups import Wakeups
+from binlog.format.consumers.operation import NO_SEAT
 from binlog.storage.descriptors import Descriptor
 from binlog.storage.directory import Directory
 from binlog.storage.locking.locks import try_lock, unlock
@@ -110,6 +111,8 @@ class Waiting:
 
         but: the seat of one that is not idle.
         """
+        if state.member_count <= (but != NO_SEAT):
+            return  # there is no other member
         available = state.available
         if available and not state.is_paused and (idle := self._idle_seats(state, but)):
             self._wakeups.wake(idle[: available + 1])

@@ -44,6 +44,18 @@ int group_has_kind(const uint8_t *at, const uint8_t *end, int kind);
 /* 0, or -1 with an exception set; then the state is not to be used any more. */
 int group_apply(struct group_state *state, const struct operation *operation, struct outcome *outcome);
 
+/* group_pack.c */
+
+/* An operation that acknowledges a delivery, starts another item, and asks for `want`. */
+struct step {
+    uint16_t seat, want;
+    uint32_t generation, number, epoch, delivery;
+    uint64_t time_ns, done, start;
+};
+
+/* The record of an operation, or NULL with an exception set. */
+PyObject *group_pack_step(uint32_t seed, const struct step *step);
+
 /* group_checkpoint.c */
 
 /* Pairs of sequence and index of all items, by sequence, to be freed; NULL if memory ran out. */

@@ -62,6 +62,19 @@ static PyObject *apply(PyObject *object, PyObject *record)
     return answer;
 }
 
+static PyObject *pack_step(PyObject *object, PyObject *args)
+{
+    struct step step;
+    unsigned long long time_ns, done, start;
+    unsigned int generation, number, epoch, delivery;
+    unsigned short seat, want;
+
+    if (!PyArg_ParseTuple(args, "HIIKIHKIK:pack_step", &seat, &generation, &number, &time_ns, &epoch, &want, &done, &delivery, &start))
+        return NULL;
+    step = (struct step){seat, want, generation, number, epoch, delivery, time_ns, done, start};
+    return group_pack_step(((struct group_object *)object)->seed, &step);
+}
+
 /* ---- checkpoints ---- */
 
 static PyObject *pack(PyObject *object, PyObject *unused)
@@ -323,6 +336,8 @@ static void group_dealloc(PyObject *object)
 
 static PyMethodDef group_methods[] = {
     {"apply", apply, METH_O, "apply(record): None if it is no operation of the group; otherwise what it did."},
+    {"pack_step", pack_step, METH_VARARGS,
+     "pack_step(seat, generation, number, time_ns, epoch, want, done, delivery, start): the record of an operation."},
     {"pack", pack, METH_NOARGS, "The state as bytes."},
     {"load", load_checkpoint, METH_O, "Take the state that `pack` made bytes of.  Raises: ValueError."},
     {"floor", floor_of, METH_NOARGS, "The smallest sequence that is not done."},
@@ -346,7 +361,7 @@ static PyMethodDef group_methods[] = {
 static PyMemberDef group_members[] = {
     STATE_MEMBER(epoch, T_UINT),       STATE_MEMBER(clock_ns, T_ULONGLONG), STATE_MEMBER(next, T_ULONGLONG),
     STATE_MEMBER(known_end, T_ULONGLONG), STATE_MEMBER(letters, T_ULONGLONG), STATE_MEMBER(membership, T_ULONGLONG),
-    STATE_MEMBER(in_hand, T_UINT),     STATE_MEMBER(item_count, T_UINT),    STATE_MEMBER(is_paused, T_BOOL),
+    STATE_MEMBER(in_hand, T_UINT),     STATE_MEMBER(living, T_UINT),     STATE_MEMBER(item_count, T_UINT),    STATE_MEMBER(is_paused, T_BOOL),
     STATE_MEMBER(is_deleted, T_BOOL),  STATE_MEMBER(is_created, T_BOOL),    {NULL, 0, 0, 0, NULL},
 };
 
