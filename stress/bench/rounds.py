@@ -104,8 +104,9 @@ def ratio(one: Result | None, other: Result | None) -> Spread | None:
     """Return the ratio of two results, round by round: median and range, or None if no round has both."""
     if one is None or other is None:
         return None
-    pairs = [(a.value, b.value) for a, b in zip(one.samples, other.samples, strict=False) if a and b]
-    return Spread.of([a / b for a, b in pairs if b]) if pairs else None
+    pairs = zip(one.samples, other.samples, strict=False)
+    ratios = [a.value / b.value for a, b in pairs if a and b and b.value]
+    return Spread.of(ratios) if ratios else None
 
 
 def run_rounds(

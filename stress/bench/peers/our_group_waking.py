@@ -205,7 +205,8 @@ def _fill_delayed(directory: Path, count: int) -> None:
 @contextmanager
 def _with_delayed(directory: Path, count: int) -> Iterator[ConsumerGroup]:
     """Open a group that knows all of the delayed messages."""
-    with ConsumerGroup(log_of(directory), NAME, outstanding_max=_OUTSTANDING_MAX) as group:
+    mode = binlog.Mode.FLUSH
+    with ConsumerGroup(log_of(directory), NAME, outstanding_max=_OUTSTANDING_MAX, mode=mode) as group:
         for _ in range(count // _NAMED_AT_ONCE + 1):
             group.get(timeout=0)
         yield group

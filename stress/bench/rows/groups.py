@@ -243,7 +243,7 @@ def _delayed() -> Row:
         f"How long after its due time a worker has a message; one is due every {our_group_waking.DUE_EVERY_MS} ms, "
         f"and {our_group_waking.DELAYED_A_SECOND:,} for each second of a measurement are due in an hour",
         Unit.MICROSECONDS,
-        "From the due time in the message to the return of `ConsumerGroup.get`.",
+        "From the due time in the message to the return of `ConsumerGroup.get`; acknowledgements are not synced.",
         our_group_waking.lateness(),
         disk_bytes=_BYTES_A_SECOND,
     )

@@ -141,3 +141,10 @@ def test_waits_are_summed_up_over_the_rounds(tmp_path: Path) -> None:
     results, _ = run([row(contestant("a", lambda directory, seconds: next(samples)))], 3, tmp_path)
     assert results.all()[0].wait_ns("longest_ns") == Spread(100, 50, 900)
     assert results.all()[0].wait_ns("p50_ns") == Spread(2, 1, 3)
+
+
+def test_a_round_with_a_zero_has_no_ratio(tmp_path: Path) -> None:
+    rows = [row(contestant("a", giving(2, 30)), contestant("b", giving(0, 10)), contestant("c", giving(0, 0)))]
+    results, _ = run(rows, 2, tmp_path)
+    assert ratio(results.find("row", "a"), results.find("row", "b")) == Spread(3, 3, 3)
+    assert ratio(results.find("row", "a"), results.find("row", "c")) is None
