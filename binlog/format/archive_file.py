@@ -73,7 +73,7 @@ ARCHIVE_FACTS = Layout(
         Field("reserved", "u16", "zero", const=0),
         Field("number", "u32", "the log file's number"),
         Field("uuid", "bytes:16", "UUID of the log; zeros if another program made the log file"),
-        Field("raw_bytes", "u64", "size of the contents of all frames: of the log file up to its tail"),
+        Field("raw_bytes", "u64", "size of the contents of all frames, which is that of the log file up to its tail"),
         Field("frame_count", "u32", "number of frames with contents of the log file, including the header's frame"),
         Field("dictionary_bytes", "u32", "0; an archive with a dictionary is refused"),
         Field("reserved_3", "u32", "zero", const=0),
@@ -91,7 +91,7 @@ SEEK_ENTRY = Layout(
     fields=(
         Field("frame_bytes", "u32", "size of the frame; each frame starts at the end of the one before it"),
         Field("content_bytes", "u32", "size of the frame's decompressed contents; 0 for a skippable frame"),
-        Field("checksum", "u32", "of the contents, the same as the frame's own last four bytes"),
+        Field("checksum", "u32", "checksum of the contents, the same as the last four bytes of the frame"),
     ),
 )
 

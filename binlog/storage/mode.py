@@ -13,19 +13,27 @@ class Mode(enum.IntEnum):
 
     A shorter time than half a second until a record is synced needs no new mode: Background(sync_seconds=0.01) does it.
 
-    The places that decide by the mode, each of which a new mode must be added to:
+    The places that decide by the mode.  Every new mode changes these:
 
-    - native/binlog.h, `enum binlog_mode`, and native/log/fast_path.c, which takes BINLOG_STAGE for the last mode.
-      `fast_append` passes on every mode but SYNC as FLUSH.  From `has_background` it knows that a thread syncs later,
-      but it does not wake that thread.
-    - native/log/group.c and native/log/staging_area.c ask only whether a record is to be synced, and whether it is
-      staged.  They stay as they are if the new mode does neither in another way.
-    - binlog/log/writer.py: what each method accepts and returns.  binlog/_native.pyi: the new constant.
-    - binlog/log/append/background.py, and `Background` in binlog/log/options.py: what is synced later, and when.
-    - `waits_for_sync` below, for the engines that accept only some of the modes.
-    - binlog/cli/log/append.py: its option --mode.
-    - stress/model/world.py, stress/crash/systems/log/system.py and stress/soak/roles.py: what may be lost.
-    - docs/durability.md, and the end of the README.
+    - native/binlog.h: `enum binlog_mode`.  Below: the new member.  binlog/_native.pyi: the new constant.
+    - native/log/fast_path.c: everything that takes BINLOG_STAGE for the last mode, and the message "one of three".
+    - binlog/log/writer.py: the overloads.  It and `fast_append` in fast_path.c pass every mode but SYNC to the group
+      commit as FLUSH (fast_path.c stages a record of STAGE first), so the group commit need not know the new mode.
+    - binlog/cli/log/append.py: the help of --mode; its choices come from this class.
+    - docs/durability.md, the end of README.md, and CHANGELOG.md.
+
+    If the new mode differs from FLUSH, it also changes these:
+
+    - If its records are synced at another time: binlog/log/append/background.py, and `Background` in
+      binlog/log/options.py.  `fast_append` does not wake the background thread.
+    - If `append` returns no ref: `append` and `_append_slowly` in writer.py, and --json in cli/log/append.py.
+    - If it syncs or stages in a new way: native/log/group.c and native/log/staging_area.c.
+    - If more or less may be lost than in FLUSH: `LogActor._append` in stress/crash/systems/log/actor.py, and
+      stress/model/world.py.
+
+    The parametrized tests and the crash test's workload "modes" take the modes from this class; the processes in
+    stress/crash/systems/log/system.py and stress/soak/roles.py have modes of their own.  The other engines refuse all
+    modes but SYNC and FLUSH: see `waits_for_sync`.
     """
 
     SYNC = lib.BINLOG_SYNC  # on stable storage

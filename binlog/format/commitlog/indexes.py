@@ -26,7 +26,7 @@ QUEUE_UNIT = Layout(
     size=20,
     fields=(
         Field("offset", "i64", "offset of the message in the commit log"),
-        Field("message_bytes", "i32", "its size there; 0 at the end of the queue"),
+        Field("message_bytes", "i32", "size of the message there; 0 after the last unit"),
         Field(
             "tag_code",
             "i64",

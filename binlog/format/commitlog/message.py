@@ -58,7 +58,7 @@ def _message(born: int, store: int) -> Layout:
             Field("magic", "u32", "MAGICCODE: version 1 is 0xDAA320A7, version 2 is 0xDAA320AB"),
             Field("body_crc", "u32", "BODYCRC: CRC-32 of the body, without its highest bit"),
             Field("queue_id", "i32", "QUEUEID"),
-            Field("flag", "i32", "FLAG: the user's"),
+            Field("flag", "i32", "FLAG: the user's own value"),
             Field("queue_offset", "i64", "QUEUEOFFSET: number of the message in its queue, from 0"),
             Field("offset", "i64", "PHYSICALOFFSET: offset of the message in the commit log"),
             Field(

@@ -24,10 +24,12 @@ STORE_CHECKPOINT = Layout(
         Field("log_ms", "i64", "physicMsgTimestamp: store time of the last message synced in the commit log"),
         Field("queues_ms", "i64", "logicsMsgTimestamp: store time of the last message synced in the consume queues"),
         Field("index_ms", "i64", "indexMsgTimestamp: store time of the last message synced in the key index"),
-        Field("master_flushed_offset", "i64", "masterFlushedOffset: of a replica; 0"),
-        Field("confirmed_offset", "i64", "confirmPhyOffset: end of the confirmed commit log"),
+        Field("master_flushed_offset", "i64", "masterFlushedOffset: used by a replica; binlog writes 0"),
+        Field("confirmed_offset", "i64", "confirmPhyOffset: end of the confirmed commit log; binlog writes 0"),
         Field(
-            "queues_offset", "i64", "logicsPhysicalOffset, since version 5.5: offset of the message of `queues_ms`; 0"
+            "queues_offset",
+            "i64",
+            "logicsPhysicalOffset, since version 5.5: offset of the message of `queues_ms`; binlog writes 0",
         ),
     ),
 )
@@ -127,7 +129,7 @@ POOL_BUFFER = Layout(
     fields=(
         Field("offset", "i64", "start of the file in the commit log; its bytes follow at 4096"),
         Field("file_bytes", "u64", "size of the file"),
-        Field("magic", "bytes:8", "`BINLOGPB` while the buffer is in use; otherwise anything else"),
+        Field("magic", "bytes:8", "`BINLOGPB` while the buffer is in use; any other value while it is free"),
     ),
 )
 

@@ -25,13 +25,13 @@ MESSAGE_ENVELOPE = Layout(
     size=24,
     fields=(
         Field("magic", "bytes:4", "`B1 4D 53 47`", const=MAGIC),
-        Field("version", "u8", "of the layout", const=VERSION),
+        Field("version", "u8", "version of the layout", const=VERSION),
         Field(
             "flags", "u8", "which fields follow, in this order: 1 due, 2 expiry, 4 producer, 8 key, 16 headers, 32 acks"
         ),
-        Field("envelope_bytes", "u16", "of the envelope with all its fields; the body follows"),
+        Field("envelope_bytes", "u16", "size of the envelope with all its fields; the body follows"),
         Field("produced_ns", "u64", "when the message was made: nanoseconds since 1970, by the wall clock"),
-        Field("crc", "u32", "CRC-32C of the envelope's other bytes, seeded with that of its length (u16)"),
+        Field("crc", "u32", "CRC-32C of the envelope's other bytes, seeded with its size (u16)"),
         Field("reserved", "u32", "zero", const=0),
     ),
 )
@@ -47,23 +47,23 @@ MESSAGE_PRODUCER = Layout(
     size=24,
     fields=(
         Field("producer", f"bytes:{PRODUCER_BYTES}", "the first 16 bytes of the SHA-256 of its id"),
-        Field("sequence", "u64", "of the message, counted by the producer from 0 on"),
+        Field("sequence", "u64", "number of the message; each producer counts from 0"),
     ),
 )
 MESSAGE_TEXT = Layout(
     "message_text",
     "The length before a key, and before the name and the value of a header",
     size=2,
-    fields=(Field("text_bytes", "u16", "of the bytes that follow; before the headers: how many there are"),),
+    fields=(Field("text_bytes", "u16", "number of bytes that follow; before the headers, the number of headers"),),
 )
 MESSAGE_ACKS = Layout(
     "message_acks",
     "The deliveries that this message acknowledges, followed by their sequence numbers (u64)",
     size=22,
     fields=(
-        Field("group", "bytes:16", "the group's UUID"),
-        Field("epoch", "u32", "of the group"),
-        Field("ack_count", "u16", "sequence numbers that follow"),
+        Field("group", "bytes:16", "UUID of the group's log"),
+        Field("epoch", "u32", "the group's epoch"),
+        Field("ack_count", "u16", "number of sequence numbers that follow"),
     ),
 )
 MESSAGE_LAYOUTS = (MESSAGE_ENVELOPE, MESSAGE_TIME, MESSAGE_PRODUCER, MESSAGE_TEXT, MESSAGE_ACKS)

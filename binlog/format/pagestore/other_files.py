@@ -51,7 +51,7 @@ PAGESTORE_DELIVERY = Layout(
         Field("key", "i64", "key of the message in its queue"),
         Field("count", "u32", "how often it was delivered, including this time"),
         Field("reserved", "u64", "0", const=0),
-        Field("crc", "u32", "CRC-32C of the file's salt, this offset (u64), and the fields above"),
+        Field("crc", "u32", "CRC-32C of the file's salt, the offset of this record (u64), and the fields above"),
     ),
 )
 _SALT_AND_OFFSET = struct.Struct(f">{SALT_BYTES}sQ")
