@@ -5,8 +5,10 @@ command, and a second one ends the commands.  Workers find the end of a pipe if 
 as after the first signal.
 
 Facts relied on:
-- execve(2): handlers of signals are reset to the default, ignored signals stay ignored.  So workers have a handler for
-  Ctrl-C, which does nothing, in place of ignoring it.
+- sigwait(3) in the parent, and signal.set_wakeup_fd in a worker, lose no signal.  A handler in Python alone could run
+  late: if the signal comes just before a blocking call, only the end of the call runs it.
+- execve(2): handlers of signals are reset to the default, ignored and blocked signals stay so.  So workers have
+  handlers, which do nothing, in place of ignoring or blocking signals.
 - setpgid(2): a command in a process group of its own gets no Ctrl-C from the terminal.
 - signal(7): two pending signals of one kind are one.  So the second one is sent on as another kind.
 """
@@ -14,6 +16,7 @@ Facts relied on:
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -21,7 +24,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import FrameType
 from typing import NoReturn
 
 import click
@@ -32,13 +34,15 @@ from binlog.cli.options import directory_argument, json_option, seconds_from
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
 from binlog.consumers import ConsumerGroup, Item
-from binlog.errors import LeaseLostError
+from binlog.errors import ClosedError, LeaseLostError
 
 # sysexits.h: EX_DATAERR and EX_TEMPFAIL.
 _REJECTED = 65
 _PROCESSES_MAX = 64
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = signal.SIGUSR1
+_OF_WORKERS = (*_STOPPING, _AT_ONCE)
+_SIGNALS_READ = 64
 _OWN_VARIABLES = ("BINLOG_KEY", "BINLOG_SEQUENCE", "BINLOG_DELIVERY", "BINLOG_TOKEN")
 
 
@@ -91,76 +95,69 @@ def work(
     if shutil.which(command_line[0]) is None:
         raise CommandError(f"{command_line[0]}: there is no such command", ExitCode.USAGE)
 
-    def open_worker() -> Callable[[], object]:
-        worker = _Worker(command_line, timeout=timeout, as_json=as_json)
-        for number in _SIGNALS:
-            signal.signal(number, worker.on_signal)
-
-        def work_until_stopped() -> None:
-            with opened_member(directory, name, lease=lease) as group:
-                worker.work(group)
-
-        return work_until_stopped
-
     # Opened here first, so that an error is reported once.
     with opened_member(directory, name, lease=lease):
         pass
-    return _Pool().run(open_worker, count)
+
+    def work_until_stopped(alive_fd: int) -> None:
+        worker = _Worker(command_line, timeout=timeout, as_json=as_json)
+        worker.listen(alive_fd)
+        with opened_member(directory, name, lease=lease) as group:
+            worker.work(group)
+
+    return _Pool().run(work_until_stopped, count)
 
 
 class _Pool:
     """The worker processes.  signals: those that this process got, in order."""
 
     def __init__(self) -> None:
-        self.signals: list[int] = []
+        self.signals: list[signal.Signals] = []
         self._workers: set[int] = set()
 
-    def run(self, open_worker: Callable[[], Callable[[], object]], count: int) -> ExitCode:
+    def run(self, work: Callable[[int], None], count: int) -> ExitCode:
         """Run workers until all have ended, and return the exit code of one that failed.
 
-        If one fails, the others are stopped.  Raises: KeyboardInterrupt, Signalled after a signal.
+        work: is called in each worker process, with a descriptor whose input ends when this process dies.
+        If a worker fails, the others are stopped.  Raises: KeyboardInterrupt, Signalled after a signal.
         """
-        handled = (signal.SIGINT, signal.SIGTERM)
-        before = [(number, signal.getsignal(number)) for number in handled]
         alive_fd, end_fd = os.pipe()
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_STOPPING, signal.SIGCHLD))
         try:
             for _ in range(count):
                 pid = os.fork()
                 if not pid:
                     os.close(end_fd)
-                    _work(open_worker, alive_fd, blocked)
+                    _be_worker(lambda: work(alive_fd), mask)
                 self._workers.add(pid)
-            for number in handled:
-                signal.signal(number, self._on_signal)
-        finally:
             os.close(alive_fd)
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        try:
             code = self._wait()
         finally:
             os.close(end_fd)
-            for number, handler in before:
-                signal.signal(number, handler)
-        if self.signals[:1] == [signal.SIGINT]:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if self.signals and self.signals[0] == signal.SIGINT:
             raise KeyboardInterrupt
         if self.signals:
-            raise Signalled(signal.Signals(self.signals[0]))
+            raise Signalled(self.signals[0])
         return code
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._send(_AT_ONCE if self.signals else signal.SIGTERM)
-        self.signals.append(number)
-
-    def _send(self, number: int) -> None:
-        for pid in self._workers:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
 
     def _wait(self) -> ExitCode:
         code = ExitCode.OK
         while self._workers:
-            pid, status = os.wait()
+            number = signal.sigwait((*_STOPPING, signal.SIGCHLD))
+            if number == signal.SIGCHLD:
+                code = self._reap(code)
+            else:
+                self._send(_AT_ONCE if self.signals else signal.SIGTERM)
+                self.signals.append(signal.Signals(number))
+        return code
+
+    def _reap(self, code: ExitCode) -> ExitCode:
+        """Take note of the workers that ended; return the exit code of the first one that failed."""
+        for pid in sorted(self._workers):
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if not found:
+                continue
             self._workers.discard(pid)
             ended = os.waitstatus_to_exitcode(status)
             if ended and not code and not self.signals:
@@ -170,75 +167,109 @@ class _Pool:
                 self._send(signal.SIGTERM)
         return code
 
+    def _send(self, number: int) -> None:
+        for pid in self._workers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
-def _work(open_worker: Callable[[], Callable[[], object]], alive_fd: int, mask: set[int | signal.Signals]) -> NoReturn:
-    """Be a worker process.  alive_fd: finds the end of its input when the parent has died."""
+
+def _be_worker(work: Callable[[], None], mask: set[int | signal.Signals]) -> NoReturn:
+    """Run a worker in a forked process.  mask: the blocked signals of the parent."""
     code = int(ExitCode.FAILED)
     try:
-        work_until_stopped = open_worker()
+        for number in _OF_WORKERS:
+            signal.signal(number, lambda *_: None)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        threading.Thread(target=_stop_with_parent, args=(alive_fd,), daemon=True).start()
-        code = run(work_until_stopped)
+        code = run(work)
         sys.stdout.flush()
     finally:
         # Not sys.exit: exit handlers belong to the parent.
         os._exit(code)
 
 
-def _stop_with_parent(alive_fd: int) -> None:
-    while os.read(alive_fd, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-class _StoppedError(BaseException):
-    """A signal came while the worker waited for a message.  Not an Exception, so that nothing takes it for an error."""
-
-
 class _Worker:
-    """Runs the command for one message after the other."""
+    """Runs the command for one message after the other.  A thread of its own stops it."""
 
     def __init__(self, command_line: tuple[str, ...], *, timeout: float | None, as_json: bool) -> None:
         self._command_line = command_line
         self._timeout = timeout
         self._as_json = as_json
+        self._mutex = threading.Lock()  # of all below
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_waiting = self._is_stopping = self._ends_at_once = False
+        self._waiting: ConsumerGroup | None = None  # while it waits for a message
+        self._is_stopping = self._is_closing = self._ends_at_once = False
+        self._closed = threading.Event()
 
-    def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Stop, or end at once; raise if the worker waits for a message."""
-        if number == signal.SIGINT:
-            return  # the terminal sends it to the parent too, which sends another one
-        if number == _AT_ONCE or self._is_stopping:
-            self._ends_at_once = True
+    def listen(self, alive_fd: int) -> None:
+        """Stop when a signal comes, or when the input of a descriptor ends."""
+        signals_fd, wake_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_fd)
+        threading.Thread(target=self._listen, args=(signals_fd, alive_fd), daemon=True).start()
+
+    def _listen(self, signals_fd: int, alive_fd: int) -> None:
+        poll = select.poll()
+        for fd in (signals_fd, alive_fd):
+            poll.register(fd, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd == alive_fd:
+                    poll.unregister(alive_fd)
+                    self._stop(at_once=False)
+                    continue
+                for number in os.read(signals_fd, _SIGNALS_READ):
+                    # The terminal sends SIGINT to the parent too, which sends another one.
+                    if number != signal.SIGINT:
+                        self._stop(at_once=number == _AT_ONCE or self._is_stopping)
+
+    def _stop(self, *, at_once: bool) -> None:
+        with self._mutex:
+            self._is_stopping = True
+            self._ends_at_once = self._ends_at_once or at_once
             self._kill()
-        self._is_stopping = True
-        if self._is_waiting:
-            self._is_waiting = False
-            raise _StoppedError
+            group = self._waiting
+            self._is_closing = self._is_closing or group is not None
+        if group is not None:
+            try:
+                group.close()  # gives back a message that comes at this moment
+            finally:
+                self._closed.set()
+
+    def _kill(self) -> None:
+        """Kill the command with all processes that it started, if the worker is to end at once."""
+        process = self._process
+        if self._ends_at_once and process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def work(self, group: ConsumerGroup) -> None:
-        """Handle messages until a signal comes, or none came in time."""
+        """Handle messages until the worker is stopped, or none came in time."""
         # Nothing is assigned ahead: a message must not wait until a command has ended, while other workers are idle.
-        items = group.consume(timeout=self._timeout, prefetch=0)
-        try:
-            while (item := self._next(items)) is not None:
-                self._handle(item)
-        except _StoppedError:
-            return  # closing the group gives back a message that came meanwhile
+        items = iter(group.consume(timeout=self._timeout, prefetch=0))
+        while (item := self._next(group, items)) is not None:
+            self._handle(item)
+        if self._is_closing:
+            self._closed.wait()
 
-    def _next(self, items: Iterator[Item]) -> Item | None:
-        self._is_waiting = True
+    def _next(self, group: ConsumerGroup, items: Iterator[Item]) -> Item | None:
+        with self._mutex:
+            if self._is_stopping:
+                return None
+            self._waiting = group
         try:
-            return None if self._is_stopping else next(items, None)
-        finally:
-            self._is_waiting = False
+            item = next(items, None)
+        except ClosedError:
+            if not self._is_closing:
+                raise
+            return None
+        with self._mutex:
+            self._waiting = None
+            return None if self._is_closing else item
 
     def _handle(self, item: Item) -> None:
         code = self._run(item)
         if self._ends_at_once:
             item.back()
-            raise _StoppedError
+            return
         what = "ack" if code == 0 else "reject" if code == _REJECTED else "nack"
         try:
             if what == "ack":
@@ -251,7 +282,7 @@ class _Worker:
             print_error(str(error))
             what = "lost"
         if self._as_json:
-            facts = {"token": str(item.token), "sequence": item.sequence, "delivery": item.delivery}
+            facts = {"token": item.token, "sequence": item.sequence, "delivery": item.delivery}
             write_line(object_line({**facts, "code": code, "what": what}))
 
     def _run(self, item: Item) -> int:
@@ -260,7 +291,7 @@ class _Worker:
         environment |= {
             "BINLOG_SEQUENCE": str(item.sequence),
             "BINLOG_DELIVERY": str(item.delivery),
-            "BINLOG_TOKEN": str(item.token),
+            "BINLOG_TOKEN": item.token,
         }
         if item.key is not None and b"\0" not in item.key:
             environment["BINLOG_KEY"] = os.fsdecode(item.key)
@@ -268,21 +299,15 @@ class _Worker:
             process = subprocess.Popen(self._command_line, stdin=subprocess.PIPE, env=environment, process_group=0)
         except OSError as error:
             item.back()
-            text = f"{self._command_line[0]}: {error.strerror}"
-            raise CommandError(text, ExitCode.FAILED) from error
+            raise CommandError(f"{self._command_line[0]}: {error.strerror}", ExitCode.FAILED) from error
         with process:
-            self._process = process
-            if self._ends_at_once:  # the signal came before this line
+            with self._mutex:
+                self._process = process
                 self._kill()
             process.communicate(item.data)  # a command need not read it
-            self._process = None
+            with self._mutex:
+                self._process = None
         return process.returncode
-
-    def _kill(self) -> None:
-        process = self._process
-        if process is not None and process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _signal_name(number: int) -> str:

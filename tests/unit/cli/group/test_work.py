@@ -38,6 +38,13 @@ def _work(log: Path, *options: object, shell: str = "cat") -> subprocess.Complet
     return run("group", "work", log, GROUP, *QUICKLY, *options, "--", "sh", "-c", shell)
 
 
+def _check_nothing_is_left(log: Path) -> None:
+    """Check that the workers have left, and that no message has a delivery that did not end."""
+    found = stat_group(log, GROUP)
+    assert (found.in_hand, found.counters.died, found.members) == (0, 0, ())
+    assert {item.delivery for item in peek(log, GROUP)} <= {0}
+
+
 @contextmanager
 def _working(log: Path, shell: str, *options: object) -> Iterator[subprocess.Popen[bytes]]:
     with started("group", "work", log, GROUP, *options, "--", "sh", "-c", shell) as process:
@@ -124,8 +131,7 @@ def test_a_signal_lets_the_command_finish(log: Path, tmp_path: Path, number: sig
         assert ended(process) == (-number, b"")
     # A worker that had not got the signal by then may have begun another command.
     assert 2 <= lines.count(b"done") == lines.count(b"begun") + 2
-    found = stat_group(log, GROUP)
-    assert (found.counters.done, found.in_hand, found.members) == (found.counters.started, 0, ())
+    _check_nothing_is_left(log)
 
 
 def test_a_second_signal_ends_the_command(log: Path) -> None:
@@ -160,8 +166,7 @@ def test_ctrl_c_at_a_terminal_lets_the_command_finish(log: Path, tmp_path: Path)
         terminal.read_until(b"finished")
         terminal.read_rest()
         assert terminal.process.wait() == -signal.SIGINT
-    found = stat_group(log, GROUP)
-    assert (found.counters.done, found.in_hand, found.members) == (found.counters.started, 0, ())
+    _check_nothing_is_left(log)
 
 
 def test_the_death_of_the_parent_stops_the_workers(log: Path, tmp_path: Path) -> None:
@@ -172,9 +177,7 @@ def test_the_death_of_the_parent_stops_the_workers(log: Path, tmp_path: Path) ->
         process.wait()
         go.touch()
         until(lambda: stat_group(log, GROUP).members == ())
-    found = stat_group(log, GROUP)
-    assert (found.in_hand, found.counters.died) == (0, 0)
-    assert found.counters.done == found.counters.started
+    _check_nothing_is_left(log)
 
 
 def test_a_worker_that_is_killed_stops_the_others(log: Path) -> None:
