@@ -15,7 +15,7 @@ from binlog.consumers.settings import RULES
 from binlog.consumers.state import AppliedOperation, GroupState
 from binlog.errors import CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.checksums import crc32c
-from binlog.format.consumers.group_layouts import MAGIC
+from binlog.format.consumers.group_layouts import GROUP_OPERATION, MAGIC
 from binlog.format.consumers.operation import MARK, Kind, entries_of, group_seed, parse_operation
 from binlog.format.log_header import LogHeader
 from binlog.format.names import NUMBER_FIRST
@@ -27,6 +27,7 @@ from binlog.log.reader import Reader
 
 _RULE = "group_operation"
 _MAGIC = MAGIC.to_bytes(2)[:1]
+_SECTION_AT, _CHECKPOINT = GROUP_OPERATION.size, Kind.CHECKPOINT.to_bytes()
 _NO_LIMIT = Ref((1 << 32) - 1, OFFSET_MAX)
 _PLACE_BYTES = 12  # a ref: the file's number (u32), and the offset (u64)
 
@@ -45,6 +46,11 @@ class Checkpoint(NamedTuple):
     def parse(cls, entry: bytes) -> Checkpoint:
         """Return the checkpoint in the entry of a section."""
         return cls(Ref(int.from_bytes(entry[:4]), int.from_bytes(entry[4:_PLACE_BYTES])), entry[_PLACE_BYTES:])
+
+
+def may_have_checkpoint(record: bytes) -> bool:
+    """Return whether the first section of an operation is a checkpoint: parsing all operations would take long."""
+    return record[_SECTION_AT : _SECTION_AT + 1] == _CHECKPOINT
 
 
 _Applied = tuple[Ref, AppliedOperation]
@@ -131,6 +137,8 @@ class StateReader:
         return applied
 
     def _checkpoint_in(self, ref: Ref, record: bytes) -> Checkpoint | None:
+        if not may_have_checkpoint(record):
+            return None
         operation = parse_operation(record, self.seed)
         if operation is None:
             raise self._no_operation(ref)

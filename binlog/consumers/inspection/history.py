@@ -125,7 +125,7 @@ class _Step:
 
     def __init__(self, ref: Ref, operation: Operation, state: GroupState, item: int | None) -> None:
         self._ref, self._operation, self._state, self._only = ref, operation, state, item
-        self._was_created, self._counters = state.is_created, state.counters
+        self._was_created, self._counters, self._known_end = state.is_created, state.counters, state.known_end
         self._time_ns = max(operation.group_time_ns, state.clock_ns)
         self._lost = self._items_of_leaving_members()
         due_ns = state.next_due_ns
@@ -220,8 +220,9 @@ class _Step:
             yield self._event(what, sequence, delivery, detail)
 
     def _failure(self, kind: Kind, failure: Failure) -> str:
-        wait_ns = failure.due_ns - self._time_ns
-        again = "" if kind is Kind.REJECT else f"again after {_seconds(wait_ns)}" if wait_ns > 0 else "again at once"
+        wait_ns, after = failure.due_ns - self._time_ns, self._state.find(failure.sequence)
+        is_over = kind is Kind.REJECT or (after is not None and after.letter)
+        again = "" if is_over else f"again after {_seconds(wait_ns)}" if wait_ns > 0 else "again at once"
         return ": ".join(part for part in (again, failure.reason) if part)
 
     def _of_sequences(self, kind: Kind, entries: Iterable[int], started: Iterable[Delivery]) -> Iterator[Event]:
@@ -265,7 +266,10 @@ class _Step:
             if self._only is None or self._only >= entries.to or not entries.keeps:
                 yield self._event("reset", entries.to, None, detail)
             return
-        ranges = [(entries.first, entries.first + entries.message_count)] if kind is Kind.WINDOW else entries
+        ranges = entries
+        if kind is Kind.WINDOW:
+            end = entries.first + entries.message_count
+            ranges = [(self._known_end, end)] if entries.first <= self._known_end < end else []
         for first, end in ranges:
             if self._only is None or first <= self._only < end:
                 detail = f"{end - first} message{'' if end - first == 1 else 's'} from {first} on"

@@ -9,7 +9,7 @@ from typing import Self
 
 from binlog.consumers.retention import GROUPS, group_names
 from binlog.consumers.state import GroupState
-from binlog.consumers.state_reader import Checkpoint
+from binlog.consumers.state_reader import Checkpoint, may_have_checkpoint
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.consumers.group_layouts import GROUP_OPERATION, MAGIC
 from binlog.format.consumers.operation import MARK, Kind, entries_of, group_seed, parse_operation
@@ -142,7 +142,7 @@ class Replay:
 
 def checkpoint_in(record: bytes, seed: int) -> Checkpoint | None:
     """Return the checkpoint that an operation has, None if it has none."""
-    operation = parse_operation(record, seed)
+    operation = parse_operation(record, seed) if may_have_checkpoint(record) else None
     entry = None if operation is None else next(iter(entries_of(operation, Kind.CHECKPOINT)), None)
     return None if entry is None else Checkpoint.parse(entry)
 
