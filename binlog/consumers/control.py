@@ -16,6 +16,7 @@ from binlog.consumers.message_source import LogOnDisk, MessageSource, facts_of, 
 from binlog.consumers.settings import Holds, OnExpiry, Order, Retry, Settings
 from binlog.consumers.state import GroupState, Item, ItemState, Outcome
 from binlog.consumers.tokens import Token
+from binlog.consumers.waking.seats import FifoSeats
 from binlog.consumers.waking.waiting import Waiting
 from binlog.errors import ClosedError, CorruptError, GoneError, LeaseLostError, NotFoundError, StateError
 from binlog.format.consumers.message import Message
@@ -55,6 +56,8 @@ class GroupControl:
             undoing.callback(self._log.close)
             self._waiting = Waiting(self._folder)
             undoing.callback(self._waiting.close)
+            self._seats = FifoSeats(self._folder)
+            undoing.callback(self._seats.close)
             self._undoing = undoing.pop_all()
 
     # --- the group
@@ -267,7 +270,7 @@ class GroupControl:
         """Set group time if no member has in this boot: otherwise the operation would have the time of the last one."""
         self._log.catch_up()
         if not self._log.state.is_deleted:
-            self._log.set_clock()
+            self._log.set_clock(self._seats.is_gone)
 
     def _check(self) -> None:
         if self._is_closed:

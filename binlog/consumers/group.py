@@ -55,9 +55,9 @@ class ConsumerGroup:
     process dies, the kernel frees the seat, and another member has its items at once.
     Any number of threads may share the object; items may be ended in any thread.  A forked child that uses it becomes
     another member.  Leaving its `with` block closes it.
-    Raises: NotFoundError if there is no log, or no group and create is False; BusyError, at the first item, if all seats
-    are taken; ValueError if the group has other settings than the named ones; CorruptError, also if the log is an older
-    copy of the one that the group had; AccessError, VersionError, FullError, PoisonedError.
+    Raises: NotFoundError if there is no log, or no group and create is False; BusyError, at the first item, if all
+    seats are taken; ValueError if the group has other settings than the named ones; CorruptError, also if the log is an
+    older copy of the one that the group had; AccessError, VersionError, FullError, PoisonedError.
     """
 
     def __init__(
@@ -133,8 +133,7 @@ class ConsumerGroup:
         item is not counted as delivered, and returns to the group at the end of the loop.  With 0 no item waits while
         this worker is busy, and each item takes two operations.
         """
-        if not 0 <= prefetch <= _PREFETCH_MAX:
-            raise ValueError(f"prefetch is 0 to {_PREFETCH_MAX}, not {prefetch}")
+        _check_prefetch(prefetch)
         return Consumption(self, _timeout(timeout), prefetch)
 
     def batches(
@@ -154,16 +153,18 @@ class ConsumerGroup:
                     item.owner = self
                 yield ItemBatch(items, opened, records_max)
 
-    def work(self, handler: Callable[[Item], object], *, threads: int = 1) -> int:
+    def work(self, handler: Callable[[Item], object], *, threads: int = 1, prefetch: int = 1) -> int:
         """Call a handler for each item, until SIGTERM or an exception that is not an Exception.
 
         The item is acknowledged if the handler returns, unless it has ended it; an Exception is logged, and is a
         failure of the item.  At SIGTERM (in the main thread) each thread finishes its item, and the call returns how
         many items it acknowledged.  Ctrl-C gives the item in hand back, and raises KeyboardInterrupt.
+        prefetch: as in `consume`.
         """
+        _check_prefetch(prefetch)
         if not 1 <= threads <= _THREADS_MAX:
             raise ValueError(f"threads is 1 to {_THREADS_MAX}, not {threads}")
-        return WorkLoop(self._usable(), handler).run(threads)
+        return WorkLoop(self._usable(), handler, prefetch).run(threads)
 
     # --- tokens
 
@@ -289,6 +290,11 @@ class Consumption:
                 yield item
         finally:
             tasks.end(self._prefetch)
+
+
+def _check_prefetch(prefetch: int) -> None:
+    if not 0 <= prefetch <= _PREFETCH_MAX:
+        raise ValueError(f"prefetch is 0 to {_PREFETCH_MAX}, not {prefetch}")
 
 
 def _timeout(timeout: Seconds | None) -> float | None:

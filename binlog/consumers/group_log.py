@@ -127,7 +127,7 @@ class GroupLog:
         return self._append(pack_operation(operation, self._reader.seed), mode, anonymous=anonymous)
 
     def step(self, done: Delivery, start: int, *, want: int, mode: Mode, epoch: int) -> Outcome:
-        """Acknowledge a delivery, start an item, and ask for `want`: a fast `submit`, for each message of a busy loop."""
+        """Acknowledge a delivery, start an item, and ask for `want`: a fast `submit` for each message of a loop."""
         state = self._reader.state
         number, time_ns = next(self._numbers) & 0xFFFFFFFF, self._clock.now_ns(state)
         record = state.pack_step(self.seat, self.generation, number, time_ns, epoch, want, done, start)
@@ -233,16 +233,17 @@ class GroupLog:
             values = {Setting.START: start, **settings.as_values()}
             self.submit([(Kind.SETTINGS, values)], mode=Mode.SYNC, anonymous=True)
 
-    def set_clock(self) -> None:
-        """Set group time, unless a process has in this boot; then record that the members of earlier boots are dead.
+    def set_clock(self, is_gone: Callable[[int], bool]) -> None:
+        """Set group time, unless a process has in this boot; then record the deaths of earlier boots.
 
-        A member joins after the clock was set in its boot.  A power cut may have taken the files of the dead members.
+        is_gone: whether no process has a seat.  A member joins after the clock was set in its boot, so a seat without a
+        file has no living member: a power cut took the file.
         """
         state = self.state
         if self._clock.is_set(state):
             return
         sections: list[Section] = [(Kind.CLOCK, self._clock.for_this_boot(state))]
-        if dead := [(number, seat.generation) for number, seat in state.seats.items()]:
+        if dead := [(number, seat.generation) for number, seat in state.seats.items() if is_gone(number)]:
             sections.append((Kind.DEATH, dead))
         self.submit(sections, anonymous=True)
 

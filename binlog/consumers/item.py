@@ -57,7 +57,7 @@ class Item:
 
     data: the body.  key, headers: of its envelope, if it has one.  sequence, ref: of the message in the log.
     delivery: how often it was delivered, this time included, and not given back.
-    A block that ends without an exception acknowledges; an exception reports a failure and goes on; Ctrl-C,
+    A block that ends without an exception acknowledges; an exception reports a failure and continues; Ctrl-C,
     cancellation and SystemExit give the message back, because they say nothing about it.
     owner: an object that stays alive as long as the item.
     """
@@ -134,7 +134,10 @@ class Item:
         self._end((Kind.BACK, [self.sequence]))
 
     def extend(self, seconds: float | timedelta | str) -> None:
-        """Keep the item for this many seconds from now, in a group with a lease.  Blocks and raises: as `ack`."""
+        """Let the item's lease end this many seconds from now; without a lease, it has one then.
+
+        Blocks and raises: as `ack`.
+        """
         deadline_ns = self._opened.time_ns() + int(seconds_of(seconds, "seconds") * _NS)
         self._opened.extend((Kind.EXTEND, [Extension(*self.this, deadline_ns)]), self)
 

@@ -18,7 +18,7 @@ class ItemBatch(Sequence[Item]):
     """Items that one call got.  End them together with a `with` block, or with `ack`.
 
     At the end of the block the items are acknowledged, but for those for which `nack`, `reject` or `back` was called.
-    An exception in the block reports a failure of the others and goes on; Ctrl-C and the like give them back.
+    An exception in the block reports a failure of the others and continues; Ctrl-C and the like give them back.
     """
 
     def __init__(self, items: list[Item], opened: OpenGroup, size: int) -> None:

@@ -104,7 +104,7 @@ class Member:
     def _join(self) -> TakenSeat:
         log = self.log
         log.catch_up()
-        log.set_clock()
+        log.set_clock(self._seats.is_gone)
         seat = self._seats.take(lambda number: number in log.state.seats)
         try:
             self._waiting.begin(seat.number)
@@ -281,7 +281,7 @@ class Member:
     def _next_held(self, start_max: int = 1) -> Held | None:
         """Return the next item that the member has; None if it has none that the user has not.
 
-        start_max: if none is started, start so many.
+        start_max: if none is started, start up to this many.
         """
         while True:
             item = self._items.take_started()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 from hashlib import blake2b
+
 from binlog.consumers.logs import LogReader, MessageLog
 from binlog.consumers.state import GroupState
 from binlog.errors import CorruptError, GoneError
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.message import MAGIC, Message
 from binlog.format.consumers.operation import MessageFacts, Window
-from binlog.format.record import LENGTH_BYTES, Ref
+from binlog.format.record import LENGTH_BYTES
 from binlog.log.batch import Entry
 from binlog.log.directory import LogDirectory
 from binlog.log.maintain.fillers import is_filler
@@ -152,8 +153,8 @@ class MessageSource:
             is_known = crc32c(record.data) == crc and (number, offset + LENGTH_BYTES + len(record.data)) == end
             if is_known or is_filler(self.path, record.ref, record.data):
                 return
-        text = f"message {sequence} is not the one that the group had: the log is an older copy, or was cut; reset the group"
-        raise CorruptError(self.path, end[1], "other_history", text)
+        text = f"message {sequence} is not the one that the group had, because the log is an older copy, or was cut"
+        raise CorruptError(self.path, end[1], "other_history", f"{text}; reset the group")
 
     def first_sequence(self) -> int:
         """Return the sequence number of the first message that the log still has."""

@@ -39,6 +39,16 @@ if TYPE_CHECKING:
 
 _WAKE_SECONDS = 0.01
 
+# The arguments of ConsumerGroup that are settings, and the fields of Settings that each one has.
+_SETTINGS = {
+    "retry": ("deliveries_max", "first_ns", "most_ns", "factor_percent", "jitter_percent"),
+    "order": ("order",),
+    "on_expiry": ("on_expiry",),
+    "outstanding_max": ("outstanding_max",),
+    "in_hand_max": ("in_hand_max",),
+    "holds": ("holds_ns", "holds_bytes"),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOptions:
@@ -65,6 +75,7 @@ class OpenGroup:
         self._joining = threading.RLock()
         self._member: Member | None = None
         self._watcher: Watcher | None = None
+        self._log_id = ""
         self._tasks: TaskCalls | None = None
         self._is_closed = self._closes_later = False
         self._closed = threading.Event()
@@ -77,17 +88,18 @@ class OpenGroup:
             if not self._log.state.is_created:
                 self._log.set_up(options.settings, sequence_at(options.path, options.start))
             self._check_settings()
-            self._log_id = _log_id(options.path)
             self._undoing = undoing.pop_all()
         atexit.register(self.close)
 
     def _check_settings(self) -> None:
         """Raises: ValueError if the group has other settings than the caller named."""
         has, named = self._log.state.settings, self._options.settings
-        for name in sorted(self._options.changes):
-            if getattr(has, name) != getattr(named, name):
-                text = f"the group has {name}={getattr(has, name)!r}, not {getattr(named, name)!r}"
-                raise ValueError(f"{self._options.name}: {text}; `set` changes it, or leave the argument out")
+        differing = {name for name in self._options.changes if getattr(has, name) != getattr(named, name)}
+        for argument, of_settings in _SETTINGS.items():
+            if differing.intersection(of_settings):
+                text = f"the group {self._options.name!r} was created with another {argument}"
+                remedy = "delete the group, or" if argument == "order" else "`set` changes it, or"
+                raise ValueError(f"{text}; {remedy} leave the argument out")
 
     # --- joining
 
@@ -213,7 +225,7 @@ class OpenGroup:
             member.end_taking(ahead)
 
     def wake(self) -> None:
-        """Let calls that wait for an item look again whether it is wanted.  A signal handler may call this."""
+        """Let calls that wait for an item check again whether it is wanted.  A signal handler may call this."""
         if self._member is not None and not self._is_closed:
             self._member.wake()
 
@@ -279,6 +291,7 @@ class OpenGroup:
 
     def message_id(self, sequence: int) -> str:
         """Return the id of a message: of its log, and its number there."""
+        self._log_id = self._log_id or _log_id(self._options.path)
         return f"{self._log_id}-{sequence}"
 
     # --- closing
@@ -315,7 +328,7 @@ class OpenGroup:
         self._undoing.close()
 
     def end(self) -> None:
-        """Close in another thread, because the garbage collector calls this in any thread, in the middle of anything."""
+        """Close in another thread, because the garbage collector calls this in the middle of anything."""
         if self.generation != fork_generation() or self._is_closed:
             return
         if self._watcher is not None and self._watcher.is_running:
@@ -332,7 +345,7 @@ class OpenGroup:
 
 
 def _log_id(path: str) -> str:
-    """Return 16 hex digits of the log's UUID; zeros if it has no file yet, or only files of another program."""
+    """Return 16 hex digits of the log's UUID, zeros if all of its files are another program's."""
     with LogDirectory(path) as directory:
-        numbers = directory.log_numbers()
-        return (directory.read_header(numbers[0]).uuid if numbers else bytes(8)).hex()[:16]
+        headers = map(directory.read_header, directory.log_numbers())
+        return next((header.uuid for header in headers if header.is_native), bytes(8)).hex()[:16]

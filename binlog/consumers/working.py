@@ -22,8 +22,8 @@ _logger = logging.getLogger("binlog")
 class WorkLoop:
     """Calls a handler for each item, in some threads, until `stop` or SIGTERM."""
 
-    def __init__(self, opened: OpenGroup, handler: Callable[[Item], object]) -> None:
-        self._opened, self._handler = opened, handler
+    def __init__(self, opened: OpenGroup, handler: Callable[[Item], object], prefetch: int) -> None:
+        self._opened, self._handler, self._prefetch = opened, handler, prefetch
         self._is_stopped = False
         self._mutex = threading.Lock()
         self._handled = 0
@@ -67,9 +67,9 @@ class WorkLoop:
             self.stop()
 
     def _take_items(self) -> None:
-        with self._opened.taking(1):
+        with self._opened.taking(self._prefetch):
             while not self._is_stopped:
-                item = self._opened.take(2, None, lambda: not self._is_stopped)
+                item = self._opened.take(1 + self._prefetch, None, lambda: not self._is_stopped)
                 if item is not None:
                     self._handle(item)
 
@@ -78,7 +78,8 @@ class WorkLoop:
             self._handler(item)
         except Exception as error:
             _logger.exception("message %d, delivery %d: the handler failed", item.sequence, item.delivery)
-            self._end(item, lambda: item.nack(error=f"{type(error).__name__}: {error}"))
+            text = f"{type(error).__name__}: {error}"
+            self._end(item, lambda: item.nack(error=text))
         except BaseException:
             self._end(item, item.back)
             raise

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import binlog
-from binlog import Background, FileSystem, Mode, Reader, Ref, Since, Start, Writer
+from binlog import Background, ConsumerGroup, FileSystem, Mode, OnExpiry, Order, Reader, Ref, Since, Start, Writer
 from binlog.commitlog import Flush, StoreOptions
 from binlog.format.values import byte_count, seconds_of
 from binlog.journal import (
@@ -152,12 +152,30 @@ def _closed(handle: Any) -> None:
     handle.close()
 
 
+def _group(opens: Callable[[Path, Any], ConsumerGroup]) -> Callable[[Path, Any], object]:
+    return _with_log(lambda log, word: _closed(opens(log, word)))
+
+
+def _with_group(use: Callable[[ConsumerGroup, Any], object]) -> Callable[[Path, Any], object]:
+    def call(log: Path, word: Any) -> object:
+        with ConsumerGroup(log, "group") as group:
+            return use(group, word)
+
+    return _with_log(call)
+
+
 # A call for each parameter, with a word.  Words for a Sync are refused, because it decides the type of the result.
 CALLS: dict[Parameter, Callable[[Path, Any], object]] = {
     ("binlog.Reader", "start"): _with_log(lambda log, word: _closed(Reader(log, word))),
     ("binlog.Writer", "mode"): lambda path, word: _closed(Writer(path / "log", mode=word)),
     ("binlog.Writer", "file_system"): lambda path, word: _closed(Writer(path / "log", file_system=word)),
     ("binlog.Producer", "mode"): lambda path, word: _closed(binlog.Producer(path / "log", mode=word)),
+    ("binlog.ConsumerGroup", "start"): _group(lambda log, word: ConsumerGroup(log, "group", start=word)),
+    ("binlog.ConsumerGroup", "order"): _group(lambda log, word: ConsumerGroup(log, "group", order=word)),
+    ("binlog.ConsumerGroup", "on_expiry"): _group(lambda log, word: ConsumerGroup(log, "group", on_expiry=word)),
+    ("binlog.ConsumerGroup", "mode"): _group(lambda log, word: ConsumerGroup(log, "group", mode=word)),
+    ("binlog.ConsumerGroup.set", "on_expiry"): _with_group(lambda group, word: group.set(on_expiry=word)),
+    ("binlog.ConsumerGroup.reset", "to"): _with_group(lambda group, word: group.reset(word)),
     ("binlog.Writer.append", "mode"): _append("append"),
     ("binlog.Writer.append_many", "mode"): _append("append_many"),
     ("binlog.Writer.append_batch", "mode"): _append("append_batch"),
@@ -206,7 +224,7 @@ RESULTS = {
 }
 WORDS: dict[type[enum.Enum], str] = {
     Mode: "flush", FileSystem: "any", Start: "end", Flush: "async", JournalLayout: "native",
-    PageLayout: "native", Policy: "block",
+    PageLayout: "native", Policy: "block", Order: "strict", OnExpiry: "drop",
 }  # fmt: skip
 
 

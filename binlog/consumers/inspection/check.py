@@ -67,6 +67,7 @@ class _GroupCheck:
     def __init__(self, path: str | os.PathLike[str], folder: str) -> None:
         self._folder = folder
         self._windows = _WindowCheck(path)
+        self._window_problems: list[Problem] = []
         self._marked: dict[Ref, bytes] = {}
         self.dead_letters = _DeadLetterCheck()
         self.is_complete = self.is_whole = False
@@ -82,6 +83,7 @@ class _GroupCheck:
                     yield Problem(self._folder, 0, "version", text)
                 self.is_whole = replay.is_whole
             self.is_complete = True
+            yield from self._window_problems
         except (NotFoundError, GoneError):
             return  # it is being made, or members removed old files meanwhile
         except CorruptError as error:
@@ -91,7 +93,7 @@ class _GroupCheck:
 
     def _check_record(self, replay: Replay, entry: Entry) -> Iterator[Problem]:
         state, (ref, record) = replay.state, entry
-        known_end = state.known_end
+        known_end, epoch = state.known_end, state.epoch
         applied = state.apply(record)
         if applied is None:
             yield self._problem(ref, "group_operation", f"the record at {ref} is no operation of this group")
@@ -102,13 +104,15 @@ class _GroupCheck:
             self._marked[ref] = state.pack()
         if applied.checkpoint is not None:
             yield from self._check_checkpoint(ref, checkpoint_in(record, replay.seed))
+        if state.epoch != epoch:
+            self._window_problems.clear()  # after a reset the group does not rely on what it knew of the log
         if state.known_end != known_end or self.dead_letters.concerns(applied):
             operation = parse_operation(record, replay.seed)
             assert operation is not None
             if applied.outcome.counted:
                 for window in entries_of(operation, Kind.WINDOW):
                     if (text := self._windows.check(window)) is not None:
-                        yield self._problem(ref, "group_window", text)
+                        self._window_problems.append(self._problem(ref, "group_window", text))
                 if replay.is_certain:
                     self.dead_letters.add(operation, applied)
 

@@ -4,8 +4,8 @@ A seat is a FIFO in the folder `members`.  Its member has the FIFO open for writ
 other members have it open for reading.  When the member's process dies, the kernel frees the lock, and then tells the
 readers (poll(2), POLLHUP).  So no process id is needed, and it works between containers that share the directory.
 
-A missing FIFO does not prove that its member is dead: somebody may have removed it, and a living member makes it again
-within seconds.  So nobody else makes a FIFO for a seat whose member is alive by the group's log, and its member is
+A missing FIFO does not prove that its member is dead: it may have been removed, and a living member makes it again
+within seconds.  So no other process makes a FIFO for a seat whose member is alive by the group's log, and its member is
 taken for dead only after a while.
 
 Facts relied on:
@@ -69,6 +69,9 @@ class SeatFolder(Protocol):
 
     def is_free(self, number: int) -> bool:
         """Return whether no living process has the seat."""
+
+    def is_gone(self, number: int) -> bool:
+        """Return as `is_free`, for a seat of an earlier boot, whose file may be missing."""
 
 
 class _FifoSeat:
@@ -143,6 +146,10 @@ class FifoSeats:
             return not is_locked(fifo.fd)
         finally:
             fifo.close()
+
+    def is_gone(self, number: int) -> bool:
+        """Return as `is_free`, for a seat of an earlier boot, whose file may be missing."""
+        return not self._folder.has(seat_name(number)) or self.is_free(number)
 
     def has(self, number: int, fifo: FifoDescriptor) -> bool:
         """Return whether a seat's name still leads to this FIFO."""

@@ -22,7 +22,7 @@ def filler_text(number: int, start: int, end: int) -> bytes:
 def is_filler(path: str | os.PathLike[str], ref: Ref, record: bytes) -> bool:
     """Return whether a record of the log in a directory is a filler.
 
-    A filler names the range in which it lies.  If it is too short for that, the range is quarantined in the directory.
+    A filler names the range in which it is.  If it is too short for that, the range is quarantined in the directory.
     """
     if not record.startswith(FILLER) and not FILLER.startswith(record):
         return False

@@ -12,6 +12,7 @@ from binlog.format.consumers.group_layouts import REASON_BYTES_MAX
 from binlog.format.consumers.operation import (
     NO_SEAT,
     SEATS_MAX,
+    Again,
     Clock,
     Delivery,
     Extension,
@@ -52,6 +53,7 @@ _entries: dict[Kind, st.SearchStrategy[Any]] = {
     **dict.fromkeys((Kind.RETRY, Kind.REJECT), st.lists(st.builds(Failure, _u64, _u32, _u64, _reasons), max_size=3)),
     Kind.EXTEND: st.lists(st.builds(Extension, _u64, _u32, _u64), max_size=3),
     Kind.WINDOW: _windows(),
+    Kind.AGAIN: st.lists(st.builds(Again, _u64, _u32, _u64), max_size=3),
     Kind.GONE: st.lists(st.tuples(_u64, _u64), max_size=3),
     Kind.CHECKPOINT: st.binary(max_size=20),
 }
