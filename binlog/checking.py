@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from binlog.errors import NotFoundError
-from binlog.format.problem import Problem
+from binlog.errors import BinlogError, NotFoundError
+from binlog.format.problem import Problem, problem_of
 from binlog.log.maintain import check as log_check
 
 
@@ -36,4 +36,6 @@ def _check_groups(path: str | os.PathLike[str]) -> list[Problem]:
             problems += check_group(path, name)
         except NotFoundError:
             continue  # it was deleted meanwhile
+        except BinlogError as error:
+            problems.append(problem_of(error, os.path.join(path, "groups", name)))
     return problems

@@ -142,7 +142,11 @@ def test_a_shell_gets_a_completion_script(
 
 def test_words_are_completed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("_BINLOG_COMPLETE", "bash_complete")
-    for words, found in (("binlog ta", ["plain,tail"]), ("binlog journal st", ["plain,stat"])):
+    for words, found in (
+        ("binlog ta", ["plain,tail"]),
+        ("binlog journal st", ["plain,stat"]),
+        ("binlog group dead re", ["plain,retry"]),
+    ):
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
         assert main([]) == 0

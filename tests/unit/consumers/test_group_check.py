@@ -138,6 +138,15 @@ def test_another_history_of_the_log_is_reported(log: Path) -> None:
     assert "another history" in problems[0].text
 
 
+def test_after_a_reset_another_history_is_right(log: Path) -> None:
+    _replace(log, 10, "another")
+    with GroupControl(log, GROUP) as control:
+        control.reset("beginning")
+    assert check_group(log, GROUP) == []
+    _work(log)
+    assert check_group(log, GROUP) == []
+
+
 def test_an_older_copy_of_the_log_is_reported(log: Path) -> None:
     _replace(log, 5, "message")
     problems = check_group(log, GROUP)
@@ -195,6 +204,12 @@ def test_a_group_that_is_being_made_is_no_problem(log: Path) -> None:
     (log / "groups" / "other").mkdir()
     assert check_group(log, "other") == []
     assert check(log) == []
+
+
+def test_a_file_in_place_of_a_group_is_a_problem(log: Path) -> None:
+    (log / "groups" / "file").touch()
+    (problem,) = check(log)
+    assert (problem.path, problem.rule) == (str(log / "groups" / "file"), "unreadable")
 
 
 def test_each_file_checked_alone_gives_the_problems_of_all(log: Path, folder: Path) -> None:
