@@ -46,7 +46,10 @@ def until_idle(log: Path, name: str, count: int) -> None:
     """Wait until this many living members are idle, and one of them is the listener."""
 
     def are_idle() -> bool:
-        return len(idle_seats(log, name)) >= count and listener(log, name) in idle_seats(log, name)
+        if idle_count(log, name) < count:
+            return False
+        idle = idle_seats(log, name)
+        return len(idle) >= count and listener(log, name) in idle
 
     until(are_idle)
 

@@ -128,5 +128,5 @@ def test_a_script_of_a_few_lines_counts_as_stat_does(tmp_path: Path) -> None:
     assert struct.unpack_from(">8Q", checkpoint, _COUNTERS_AT) == astuple(counters)
     next_sequence, known_end = struct.unpack_from(">QQ", checkpoint, 12 + 37)
     assert (next_sequence, known_end) == (stat.next, 9)
-    settings: dict[int, int] = dict(struct.unpack(">HQ", each) for each in entries[1])  # type: ignore[misc]
+    settings: dict[int, int] = dict(struct.unpack(">HQ", each) for each in entries[1])
     assert (settings[1], settings[8]) == (0, stat.settings.outstanding_max)
