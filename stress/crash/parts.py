@@ -10,6 +10,9 @@ from typing import Any, Protocol
 from stress.crash.failure_modes import damage, faults, kill, power
 from stress.crash.system import System
 from stress.crash.systems.commitlog.system import CommitLogSystem
+from stress.crash.systems.group.damage import GroupDamage
+from stress.crash.systems.group.damage import replay as replay_group_damage
+from stress.crash.systems.group.system import GroupSystem
 from stress.crash.systems.journal.system import JournalSystem
 from stress.crash.systems.log.system import LogSystem
 from stress.crash.systems.messages.depage import DepageSystem
@@ -24,6 +27,7 @@ SYSTEMS: tuple[System[Any, Any], ...] = (
     QueueSystem(),
     DepageSystem(),
     PageStoreSystem(),
+    GroupSystem(),
 )
 
 
@@ -47,7 +51,12 @@ _FAILURE_MODES = {
     "power": _FailureMode(power.Power, power.replay, 0.15),
     "kill": _FailureMode(kill.Kill, kill.replay, 0.1),
     "faults": _FailureMode(faults.Faults, faults.replay, 0.05),
-    "damage": _FailureMode(damage.Damage, damage.replay, 0.05),
+}
+
+# Only the bytes of logs, and of the logs of groups, are changed at random.
+_DAMAGE = {
+    "": _FailureMode(damage.Damage, damage.replay, 0.05),
+    "group": _FailureMode(GroupDamage, replay_group_damage, 0.05),
 }
 
 
@@ -76,7 +85,7 @@ class Part:
 PARTS: dict[str, Part] = {
     part.name: part
     for system in SYSTEMS
-    for name, failure_mode in _FAILURE_MODES.items()
-    if name != "damage" or not system.name  # only the bytes of a log are changed at random
+    for name, failure_mode in (*_FAILURE_MODES.items(), ("damage", _DAMAGE.get(system.name)))
+    if failure_mode is not None
     for part in [Part(f"{system.name}-{name}".lstrip("-"), system, failure_mode)]
 }

@@ -22,6 +22,7 @@ COUNTS = {
     "paging-power": 150, "paging-kill": 75, "paging-faults": 40,
     "depage-power": 75, "depage-kill": 50, "depage-faults": 20,
     "pagestore-power": 150, "pagestore-kill": 75, "pagestore-faults": 20,
+    "group-power": 150, "group-kill": 75, "group-faults": 40, "group-damage": 100,
 }  # fmt: skip
 # With fewer states than that, some rows may have none, depending on the seed.
 _FEW = 200

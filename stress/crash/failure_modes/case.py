@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from binlog.errors import BinlogError
-from stress.crash.workers.context import Context, Job
+from stress.crash.workers.context import Context, Job, copy_files
 from stress.crash.workers.tally import Counts
 from stress.crash.workers.victim_process import error_text
 
@@ -69,7 +68,7 @@ def save_case(context: Context, row: str, name: str, case: dict[str, Any], wrong
     def keep(folder: Path) -> None:
         (folder / "part.json").write_text(json.dumps({"part": row.partition("/")[0], "case": case}))
         if path.exists():
-            shutil.copytree(path, folder / "state")
+            copy_files(path, folder / "state")
 
     label = f"{row}-{context.job.worker}-{context.tally.row(row).violations}-{name}"
     label = "".join(letter if letter.isalnum() else "-" for letter in label)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import shlex
+import shutil
 import struct
 import sys
 import time
@@ -118,6 +119,15 @@ class Context:
         shown = [*wrong[:_SHOWN_MAX], *([f"... and {len(wrong) - _SHOWN_MAX} more"] if len(wrong) > _SHOWN_MAX else [])]
         _send({"violation": {"row": row, "wrong": shown, "command": command}})
         self.report_tally(at_once=True)
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy a folder, without traces, which are large, and named pipes, which are seats of a consumer group."""
+
+    def ignored(folder: str, names: list[str]) -> list[str]:
+        return [name for name in names if name.endswith(".trace") or (Path(folder) / name).is_fifo()]
+
+    shutil.copytree(source, target, symlinks=True, ignore=ignored)
 
 
 def _send(message: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from stress.crash.preloaded.preload import Preload
-from stress.crash.workers.context import Current, Job
+from stress.crash.workers.context import Current, Job, copy_files
 
 _STATE_SECONDS_MAX = 90.0
 """The limit for one state or one recording, which take a millisecond and a second."""
@@ -66,7 +65,7 @@ class Worker:
 
     def keep(self, folder: Path) -> None:
         """Copy its scratch folder, with the case that it was running."""
-        shutil.copytree(self.job.scratch, folder, symlinks=True, ignore=shutil.ignore_patterns("*.trace"))
+        copy_files(Path(self.job.scratch), folder)
 
     def end(self) -> None:
         """Kill it and every process that it started."""
