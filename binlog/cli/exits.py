@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import click
 
@@ -133,6 +134,20 @@ def die_by_signal(number: signal.Signals) -> int:
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     return 128 + number  # reached only if the signal is blocked
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise Signalled in a block, so that everything is put back in order before it ends the process."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Signalled(signal.Signals(number))
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _usage_text(error: click.ClickException) -> str:

@@ -12,13 +12,13 @@ from typing import BinaryIO
 import click
 
 from binlog import parse_seconds
-from binlog.cli.exits import CommandError, ExitCode
+from binlog.cli.exits import CommandError, ExitCode, ended_by_sigterm
 from binlog.cli.group.messages import MESSAGE_TEXT, json_line, message_object
 from binlog.cli.group.options import name_argument, opened_member, wrong_usage
 from binlog.cli.options import directory_argument, json_option, seconds_from
 from binlog.cli.output import write
 from binlog.cli.records import Form, form_of, lines, null_option
-from binlog.consumers import Item
+from binlog.consumers import ConsumerGroup, Item
 
 _INPUT = 0
 
@@ -61,11 +61,16 @@ def take(
     the message a dead letter; or 'back'. Any other process can end it too, with 'binlog group ack DIR NAME TOKEN'.
     """
     form = form_of(as_json=as_json, as_null=as_null)
-    with opened_member(directory, name, lease=lease) as group, open(_INPUT, "rb", closefd=False) as answers:
+    with opened_member(directory, name, lease=lease) as group, ended_by_sigterm():
+        _hand_out(group, form, timeout=timeout, follow=follow)
+
+
+def _hand_out(group: ConsumerGroup, form: Form, *, timeout: float | None, follow: bool) -> None:
+    with open(_INPUT, "rb", closefd=False) as answers:
         while True:
             item = group.get(timeout=timeout)
             if item is None:
-                raise CommandError(f"{name}: no message came in time", ExitCode.FAILED)
+                raise CommandError(f"{group.name}: no message came in time", ExitCode.FAILED)
             write(_shown(item, form))
             if not _end(item, answers) or not follow:
                 return
@@ -73,8 +78,8 @@ def take(
 
 def _shown(item: Item, form: Form) -> bytes:
     if form is not Form.JSON:
-        return lines([str(item.token).encode(), item.data], form)
-    head = {"token": str(item.token), "sequence": item.sequence, "ref": str(item.ref), "delivery": item.delivery}
+        return lines([item.token.encode(), item.data], form)
+    head = {"token": item.token, "sequence": item.sequence, "ref": str(item.ref), "delivery": item.delivery}
     return json_line({**head, **message_object(item.data, item.key, item.headers)})
 
 

@@ -9,12 +9,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from types import FrameType
 
 import click
 
 from binlog.cli.amounts import Amount
-from binlog.cli.exits import Signalled, opening
+from binlog.cli.exits import ended_by_sigterm, opening
 from binlog.cli.log.log_watch import LogWatch
 from binlog.cli.log.monitor_view import json_line, text_line
 from binlog.cli.options import directory_argument, json_option, need_log, path_type, seconds_from
@@ -114,7 +113,7 @@ def _draw(watch: LogWatch, *, once: bool) -> None:
         console.print(MonitorView(watch.snapshot()))
         return
     with (
-        _ended_by_sigterm(),
+        ended_by_sigterm(),
         Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live,
     ):
         while True:
@@ -139,17 +138,3 @@ def _not_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Restore the terminal before SIGTERM ends the process."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise Signalled(signal.Signals(number))
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -156,9 +156,10 @@ def test_a_lease_gives_the_message_to_another_member(log: Path) -> None:
         assert ended(process)[0] == 1
 
 
-def test_ctrl_c_gives_the_message_back(log: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_gives_the_message_back(log: Path, number: signal.Signals) -> None:
     with _taking(log) as process:
         read_lines(process.stdout, 2)
-        process.send_signal(signal.SIGINT)
-        assert ended(process) == (-signal.SIGINT, b"")
+        process.send_signal(number)
+        assert ended(process) == (-number, b"")
     assert _statuses(log)[0] == (Status.READY, 0)
