@@ -15,7 +15,7 @@ from binlog.consumers.settings import Settings
 from binlog.consumers.state import Counters, GroupState, Item, ItemState
 from binlog.consumers.state_reader import StateReader
 from binlog.consumers.waking.seats import seat_name
-from binlog.errors import BinlogError, NotFoundError
+from binlog.errors import AccessError, BinlogError, NotFoundError
 from binlog.log.maintain.stat import LogStat, stat
 from binlog.log.read.start import Sequence
 from binlog.log.reader import Reader
@@ -31,7 +31,8 @@ class MemberStat:
     """A member of a group.
 
     seat, generation: of the member.  in_hand: the sequences of its items.  hint: what it said about its process.
-    is_alive: False if its process is gone, and no other member has noticed yet; None for a time in the past.
+    is_alive: False if its process is gone, and no other member has noticed yet; None for a time in the past, or if
+    this process may not check it.
     """
 
     seat: int
@@ -190,8 +191,8 @@ def _oldest_in_hand(
     )
 
 
-def _is_alive(folder: str, number: int) -> bool:
-    """Return whether a living process has a seat, without making its FIFO as a member does."""
+def _is_alive(folder: str, number: int) -> bool | None:
+    """Return whether a living process has a seat, without making its FIFO as a member does; None if it is not known."""
     try:
         with Directory(os.path.join(folder, "members")) as members:
             name = seat_name(number)
@@ -202,6 +203,8 @@ def _is_alive(folder: str, number: int) -> bool:
                 fifo.close()
     except NotFoundError:
         return False
+    except AccessError:
+        return None  # this process may not read the FIFO
 
 
 def _members(folder: str, state: GroupState, *, is_past: bool) -> tuple[MemberStat, ...]:
