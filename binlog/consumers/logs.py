@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from binlog.format.record import Ref
 from binlog.log.batch import Batch
@@ -44,8 +44,16 @@ class MessageLog(Protocol):
     def close(self) -> None: ...
 
 
+class LastLetter(NamedTuple):
+    """The last dead letter in a log, and its number.  record: None if it was removed, or is damaged."""
+
+    number: int
+    record: bytes | None
+
+
 class DeadLetterLog(Protocol):
     """The log of dead letters: see DeadLetters."""
 
     def append_idempotent(self, batches: list[Batch], *, producer: str, sequence: int) -> object: ...
+    def last_letter(self, producer: str) -> LastLetter | None: ...
     def close(self) -> None: ...

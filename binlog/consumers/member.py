@@ -473,14 +473,21 @@ class Member:
 
     def _make_dead_letter(self, letter: Assigned) -> None:
         item = self.state.find(letter.sequence)
-        if item is None:
+        if item is None or not self._is_dying(letter):
             return
         try:
             record: StoredRecord | None = self._source.read(letter.sequence)
         except (CorruptError, GoneError):
             record = None
-        self._dead_letters.append(item, record)
+        self._dead_letters.append(item, record, lambda: self._is_dying(letter, catches_up=True))
         self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)
+
+    def _is_dying(self, letter: Assigned, *, catches_up: bool = False) -> bool:
+        """Whether the member still has to make an item a dead letter.  catches_up: by all operations so far."""
+        if catches_up:
+            self.log.catch_up()
+        item = self.state.find(letter.sequence)
+        return item is not None and item.letter == letter.letter and item.seat == self.log.seat
 
     def _new_messages(self, count: int) -> list[Section]:
         """Return a section with new messages, if fewer than `count` are known and not assigned.

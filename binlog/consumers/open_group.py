@@ -16,7 +16,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 
 from binlog.consumers.clock import GroupClock
-from binlog.consumers.dead_letters import DeadLetters
+from binlog.consumers.dead_letters import DeadLetters, LettersOnDisk
 from binlog.consumers.group_folder import open_existing, open_or_create
 from binlog.consumers.item import Item
 from binlog.consumers.member import Held, Member, Parts
@@ -30,7 +30,6 @@ from binlog.errors import ClosedError, LeaseLostError, StateError
 from binlog.format.consumers.operation import Delivery, Section
 from binlog.log.directory import LogDirectory
 from binlog.log.read.start import StartPosition
-from binlog.log.writer import Writer
 from binlog.storage.mode import Mode
 from binlog.storage.native import fork_generation
 
@@ -142,8 +141,8 @@ class OpenGroup:
         self._member = member
         return member
 
-    def _open_dead_letters(self) -> Writer:
-        letters = Writer(self._folder.file_path("dead"))
+    def _open_dead_letters(self) -> LettersOnDisk:
+        letters = LettersOnDisk(self._folder.file_path("dead"))
         try:
             self._folder.check()  # the group may be deleted, and another one have its name
         except BaseException:
