@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from binlog.consumers.clock import GroupClock
 from binlog.consumers.dead_letters import DeadLetters
 from binlog.consumers.group_log import GroupLog
 from binlog.consumers.member import Held, Member, Parts
 from binlog.consumers.message_source import MessageSource, StoredRecord
-from binlog.consumers.state import Assigned, GroupState, Item
+from binlog.consumers.state import AppliedOperation, GroupState, Item, Outcome
 from binlog.consumers.state_reader import StateReader
-from binlog.errors import BusyError
-from binlog.format.consumers.operation import Delivery, Failure, Kind
+from binlog.consumers.waking.waiting import Role
+from binlog.errors import BusyError, CorruptError, UnknownOutcomeError
+from binlog.format.consumers.operation import MARK, Delivery, Failure, Kind, Reset, Section
+from binlog.format.record import Ref
+from binlog.storage.mode import Mode
 from binlog.storage.waiting.bell_watcher import Bell
-from stress.group_model.sim_log import SimMessageLog, SimReader, SimWriter
+from stress.group_model.sim_log import FIRST_OFFSET, SimLog, SimMessageLog, SimReader, SimWriter
 
 if TYPE_CHECKING:
     from stress.group_model.world import World
 
 SEATS = 6
 UUID = b"g" * 16
+_PATH = "/nowhere/group"
 
 
 class DiedError(BaseException):
@@ -53,12 +57,11 @@ class SimSeat:
         self.number = number
         self._world, self._process = world, process
 
-    @property
-    def is_ours(self) -> bool:
-        return self._world.seats.get(self.number) is self._process
+    def restore(self) -> None:
+        pass
 
     def close(self) -> None:
-        if self.is_ours:
+        if self._world.seats.get(self.number) is self._process:
             del self._world.seats[self.number]
 
 
@@ -68,29 +71,125 @@ class SimSeats:
     def __init__(self, world: World, process: Process) -> None:
         self._world, self._process = world, process
 
-    def take(self) -> SimSeat:
+    def take(self, is_living: Callable[[int], bool]) -> SimSeat:
         free = [number for number in range(SEATS) if number not in self._world.seats]
         if not free:
             raise BusyError("all seats are taken")
-        number = self._world.random.choice(free)
+        return self._take(self._world.random.choice(free))
+
+    def take_dead(self, number: int) -> SimSeat | None:
+        return None if number in self._world.seats else self._take(number)
+
+    def _take(self, number: int) -> SimSeat:
         self._world.seats[number] = self._process
-        self._world.step()
-        return SimSeat(self._world, number, self._process)
+        seat = SimSeat(self._world, number, self._process)
+        try:
+            self._world.step()
+        except InterruptError:
+            seat.close()  # in the product an exception here closes the descriptor
+            raise
+        return seat
+
+    def is_gone(self, number: int) -> bool:
+        return number not in self._world.seats
 
     def is_free(self, number: int) -> bool:
         is_joining = self._process not in self._world.processes
         return number not in self._world.seats or (is_joining and self._world.has("living-buried"))
 
 
+class InterruptError(BaseException):
+    """A signal handler raises this in the middle of a call, and the process survives."""
+
+
 class LateLetters(DeadLetters):
     """A seeded bug: appends a dead letter when the next one comes."""
 
-    _late: tuple[Item, StoredRecord | None] | None = None
+    _late: tuple[Item, StoredRecord | None, Callable[[], bool]] | None = None
 
-    def append(self, item: Item, record: StoredRecord | None) -> None:
-        late, self._late = self._late, (item, record)
+    def append(self, item: Item, record: StoredRecord | None, is_dying: Callable[[], bool]) -> None:
+        late, self._late = self._late, (item, record, is_dying)
         if late is not None:
             super().append(*late)
+
+
+def sim_state_reader(world: World) -> StateReader:
+    """Return a reader of the group's log, which begins with the newest checkpoint."""
+
+    class _SimStateReader(StateReader):
+        """A StateReader of the simulated log.  `_open` is that of the product, with the simulated files."""
+
+        @classmethod
+        def _open(
+            cls, path: str, *, durable_only: bool = False
+        ) -> tuple[StateReader, list[tuple[Ref, AppliedOperation]]]:
+            log = world.group_log
+            for number in reversed(log.numbers):
+                reader = SimReader(log, log.starts[number - 1])
+                opened = cls(path, reader, UUID, state=world.new_state(is_audit=False))
+                if (applied := opened._begin(Ref(number, FIRST_OFFSET), is_first=number == 1)) is not None:
+                    return opened, applied
+            raise CorruptError(path, 0, "group_operation", "there is no checkpoint, and the first file is gone")
+
+    return _SimStateReader.open(_PATH)
+
+
+class SimGroupLog(GroupLog):
+    """The group's log of one process: its files are simulated, and a checkpoint is always due."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world, self._process = world, process
+        super().__init__(
+            _PATH, SimWriter(world.group_log), sim_state_reader(world), SimClock(world), self._checkpoint_turn
+        )
+
+    @property
+    def _checkpoint_at(self) -> float:
+        return 0.0
+
+    @_checkpoint_at.setter
+    def _checkpoint_at(self, _: float) -> None:
+        pass
+
+    @contextmanager
+    def _checkpoint_turn(self) -> Iterator[bool]:
+        world = self._world
+        if world.checkpoint_process is not None:
+            yield False
+            return
+        world.checkpoint_process = self._process
+        try:
+            yield True
+        finally:
+            world.checkpoint_process = None
+
+    def submit(self, sections: Sequence[Section], **options: Any) -> Outcome:
+        if options.get("flags") == MARK and self._world.has("checkpoint-early"):
+            self._remove_before(self._world.group_log.ref(len(self._world.group_log.records)))
+        return super().submit(sections, **options)
+
+    def _remove_before(self, mark: Ref) -> None:
+        self._world.step()
+        self._world.group_log.remove_before(mark.number)
+
+
+def _start_unchecked(member: Member) -> None:
+    """Seed a bug: a member hands out items that it could not start."""
+    own = member._items
+
+    def start(count: int) -> bool:
+        items = own.take_assigned(count)
+        if not items:
+            return False
+        outcome = member._submit([(Kind.START, [each.sequence for each in items])])
+        own.started(items, is_sure=True)
+        begun = {each.sequence for each in outcome.started}
+        lost = [each for each in items if each.sequence not in begun]
+        own.add(Outcome(True, [each._replace(delivery=each.delivery + 1, is_started=True) for each in lost], [], []))
+        return True
+
+    member._start = start  # type: ignore[method-assign]
+    member.state.started_by = lambda seat, sequence, delivery: delivery  # type: ignore[method-assign]
 
 
 class SimWaiting:
@@ -106,8 +205,11 @@ class SimWaiting:
     def wake_listener(self) -> None:
         pass
 
-    def listens(self, seat: int) -> bool:
-        return True
+    def role(self, seat: int) -> Role:
+        return Role.LISTENER
+
+    def replace_roles(self, state: GroupState, dead: list[int]) -> None:
+        pass
 
     def wait(self, seat: int, seen: int, timeout: float, bell: tuple[Bell, int] | None) -> None:
         pass
@@ -126,17 +228,21 @@ class SimWaiting:
 
 
 class Process:
-    """One process.  items: those that its user has and has not ended.  dies_at: the message that kills it."""
+    """One process.
+
+    items: those that its user has and has not ended.  unsure: those whose end was interrupted.
+    is_dying: it was killed, and does nothing more.
+    """
 
     def __init__(self, world: World, number: int) -> None:
         self.number = number
         self.boot = world.boot
         self.is_alive = True
-        self.is_frozen = False
+        self.is_frozen = self.is_dying = False
         self.items: list[Held] = []
+        self.unsure: list[Held] = []
         self._world = world
-        states = StateReader("/nowhere/group", SimReader(world.group_log), UUID, state=world.new_state(is_audit=False))
-        log = GroupLog("/nowhere/group", SimWriter(world.group_log), states, SimClock(world))
+        log = SimGroupLog(world, self)
         log.set_up(world.settings, 0)
         parts = Parts(
             clock=SimClock(world),
@@ -148,26 +254,27 @@ class Process:
                 lambda: SimWriter(world.dead), "group"
             ),
         )
-        self.member = Member(parts, lease_ns=0, mode=world.mode, skips_gone=False)
-        self.member.prefetch = world.prefetch
+        self.member = Member(parts, lease_ns=world.lease_ns, mode=world.mode, skips_gone=False)
+        self.member.begin_taking(world.prefetch)
         if world.has("start-unchecked"):
-            start = self.member._start
+            _start_unchecked(self.member)
+        if world.has("items-forgotten"):
+            log.lost = lambda: None
 
-            def start_unchecked(item: Assigned) -> Assigned:
-                return start(item) or item._replace(delivery=item.delivery + 1)
+    def take(self, count: int = 1) -> list[Held]:
+        """Take an item, as `consume` does, or up to `count` of them, as `batches` does; none if there is none now."""
+        if count > 1:
+            found = self.member.take_many(count, wait=0.0, timeout=0.0)
+        else:
+            held = self.member.take(1 + self._world.prefetch, 0)
+            found = [] if held is None else [held]
+        self.items += found
+        return found
 
-            self.member._start = start_unchecked  # type: ignore[method-assign]
-
-    def take(self) -> Held | None:
-        """Take an item, as `consume` does; None if there is none now."""
-        held = self.member.take(1 + self._world.prefetch, 0)
-        if held is not None:
-            self.items.append(held)
-        return held
-
-    def ack(self, held: Held) -> list[Delivery]:
-        """Acknowledge an item."""
-        return self._finish((Kind.DONE, [Delivery(held.sequence, held.delivery)]), held)
+    def ack(self, *items: Held) -> list[Delivery]:
+        """Acknowledge items of one epoch."""
+        done = [Delivery(each.sequence, each.delivery) for each in items]
+        return self._finish((Kind.DONE, done), *items, batch=len(items) if len(items) > 1 else 0)
 
     def fail(self, held: Held, *, delay_ns: int) -> list[Delivery]:
         """Report a failure."""
@@ -178,12 +285,28 @@ class Process:
         """Make an item a dead letter."""
         return self._finish((Kind.REJECT, [Failure(held.sequence, held.delivery, 0, "rejected")]), held)
 
-    def _finish(self, section: tuple[Kind, list[object]], held: Held) -> list[Delivery]:
-        self.items.remove(held)
-        return self.member.finish(section, held.sequence, held.epoch)
+    def _finish(self, section: Section, *items: Held, batch: int = 0) -> list[Delivery]:
+        for held in items:
+            self.items.remove(held)
+        try:
+            return self.member.finish(
+                [section], [Delivery(held.sequence, held.delivery) for held in items], items[0].epoch, batch=batch
+            )
+        except (InterruptError, UnknownOutcomeError):
+            self.unsure += items
+            raise
+
+    def reset(self, reset: Reset) -> None:
+        """Deliver messages again, as an operator."""
+        self.member.log.submit([(Kind.RESET, reset)], anonymous=True, mode=Mode.SYNC)
 
     def notice_deaths(self) -> None:
         """Do what the watcher's thread does."""
         world = self._world
         dead = [each for each in self.member.others().items() if SimSeats(world, self).is_free(each[0])]
         self.member.record_deaths(dead)
+
+
+def records_of(log: SimLog, place: Ref) -> list[bytes]:
+    """Return the records of a log up to a place, this one included."""
+    return log.records[: log.index(Ref(place.number, place.offset + 1))]

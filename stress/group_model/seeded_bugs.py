@@ -15,4 +15,7 @@ SEEDED_BUGS = {
     "suspects-together": "items that a dead member had started together are handed out together",
     "start-unchecked": "an item that a member lost is handed out, although its start did not count",
     "rule-differs": "one process assigns returned items before new ones, another in turn",
+    "key-ignored": "messages with the same key are delivered side by side",
+    "checkpoint-early": "files before a checkpoint are removed before the checkpoint is appended",
+    "items-forgotten": "a member forgets the items of an operation that was interrupted",
 }
