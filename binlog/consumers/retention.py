@@ -49,7 +49,7 @@ def group_floors(path: str | os.PathLike[str]) -> list[GroupFloor]:
     for name in group_names(path):
         folder = os.path.join(path, GROUPS, name)
         state = _durable_state(folder)
-        if state is not None and state.is_created and not state.is_deleted and _holds(path, folder, state):
+        if state is not None and state.is_created and not state.is_deleted and holds_messages(path, folder, state):
             floors.append(GroupFloor(name, state.floor))
     return floors
 
@@ -68,7 +68,8 @@ def _durable_state(folder: str) -> GroupState | None:
     return reader.state
 
 
-def _holds(path: str | os.PathLike[str], folder: str, state: GroupState) -> bool:
+def holds_messages(path: str | os.PathLike[str], folder: str, state: GroupState) -> bool:
+    """Return whether retention keeps messages for a group, by its settings.  folder: the group's directory."""
     settings = state.settings
     if settings.holds_ns and _idle_ns(folder, state) > settings.holds_ns and not _has_member(folder):
         return False

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from binlog.consumers.group_folder import finish_deletions
 from binlog.consumers.inspection.history import clock_offset_ns, state_at
 from binlog.consumers.inspection.replay import folder_of, started_times
-from binlog.consumers.retention import group_names
+from binlog.consumers.retention import group_names, holds_messages
 from binlog.consumers.settings import Settings
 from binlog.consumers.state import Counters, GroupState, Item, ItemState
 from binlog.consumers.state_reader import StateReader
@@ -65,7 +65,7 @@ class GroupStat:
     the log does not know its count.  lag_seconds: how long the first of them has been in the log; None if not known.
     ready, delayed, blocked, in_hand, dying: how many items are in each state.
     next_due_ns: when the next of them is due, or its lease ends, nanoseconds since 1970 by the wall clock, or None.
-    held_bytes: of closed files that hold messages from the floor on, on the disk; None if not known.
+    held_bytes: of closed files on the disk that retention keeps for the group; None if not known.
     epoch: how often the group was reset.  counters: of everything since the group was created.
     """
 
@@ -130,7 +130,7 @@ def stat_group(path: str | os.PathLike[str], name: str, *, at_ns: int | None = N
         dying=sum(1 for item in items if item.letter),
         oldest_in_hand=_oldest_in_hand(folder, state, items, offset_ns, is_past=log is None),
         next_due_ns=None if due_ns is None else due_ns - offset_ns,
-        held_bytes=None if log is None else _held_bytes(log, state.floor),
+        held_bytes=None if log is None else _held_bytes(log, state.floor) if holds_messages(path, folder, state) else 0,
         epoch=state.epoch,
         is_paused=state.is_paused,
         members=_members(folder, state, is_past=log is None),

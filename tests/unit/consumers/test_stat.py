@@ -111,6 +111,14 @@ def test_closed_files_from_the_floor_on_are_held(log: Path) -> None:
         assert stat_group(log, GROUP).held_bytes == files[1].disk_bytes
 
 
+def test_a_group_that_lags_by_more_than_it_may_hold_holds_nothing(log: Path) -> None:
+    ConsumerGroup(log, GROUP, holds="11b").close()
+    assert stat_group(log, GROUP).held_bytes == 0
+    with GroupControl(log, GROUP) as control:
+        control.set(holds="1G")
+    assert stat_group(log, GROUP).held_bytes != 0
+
+
 def test_the_lag_of_a_group_whose_messages_were_removed_has_no_age(log: Path) -> None:
     ConsumerGroup(log, GROUP).close()
     assert prune(log, keep_bytes=0, ignore_groups=True)
