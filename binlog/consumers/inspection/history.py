@@ -84,7 +84,8 @@ def state_at(path: str | os.PathLike[str], name: str, time_ns: int) -> GroupStat
                 break
             if state.apply(record) is None:
                 raise no_operation(folder, ref)
-    if not state.is_created:
+    # The group's clock is set after its creation, by its first member.
+    if not state.is_created or (not state.clock_ns and time_ns < replay.created_ns):
         raise NotFoundError(f"{folder}: the group did not exist then")
     return state
 

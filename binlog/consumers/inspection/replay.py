@@ -47,6 +47,7 @@ class Replay:
 
     newest: begin with the newest checkpoint; otherwise with the oldest operation before which the state is known.
     state: before the operations that `records` yields; the caller applies each of them.
+    created_ns: when the oldest file was made, by the wall clock.
     is_whole: the log still has the group's first operation, and all others so far.
     is_certain: no operation is missing since the state was taken from a checkpoint.
     Raises: NotFoundError if the log has no file; CorruptError, also if no checkpoint tells the state at its beginning;
@@ -57,6 +58,7 @@ class Replay:
         self.folder = folder
         headers = _headers(folder)
         self.is_whole = headers[0].number == NUMBER_FIRST
+        self.created_ns = headers[0].created_ns
         self.seed = group_seed(headers[0].uuid)
         self.state = GroupState(self.seed)
         self._ahead: deque[Entry] = deque()

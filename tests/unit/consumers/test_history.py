@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -239,6 +240,18 @@ def test_a_group_that_does_not_exist_has_no_history(log: Path) -> None:
         events(log, "other")
     with pytest.raises(NotFoundError, match="no consumer group 'other'"):
         state_at(log, "other", 0)
+
+
+def test_a_group_did_not_exist_before_it_was_created(log: Path) -> None:
+    before_ns = time.time_ns() - 10**9
+    ConsumerGroup(log, GROUP).close()
+    with pytest.raises(NotFoundError, match="did not exist then"):
+        state_at(log, GROUP, before_ns)
+    with ConsumerGroup(log, GROUP) as group:
+        _end_all(group)
+    with pytest.raises(NotFoundError, match="did not exist then"):
+        state_at(log, GROUP, before_ns)
+    assert state_at(log, GROUP, time.time_ns() + 10**12).floor == 1
 
 
 def test_group_time_follows_the_wall_clock_at_first(log: Path) -> None:
