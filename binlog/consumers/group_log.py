@@ -45,6 +45,7 @@ class GroupLog:
 
     seat, generation: of this member, once it has joined.
     applied: called with each operation of the member, in the log's order, when its outcome is known.
+    was_reset: called if the group was reset; the member does not have any item then.
     lost: called if the outcomes of some operations are not known, because the state was taken from a checkpoint.
     turn: yields whether this process may write a checkpoint now; at most one process at a time may.
     """
@@ -56,6 +57,8 @@ class GroupLog:
         self.seat, self.generation = NO_SEAT, 0
         self.applied: Callable[[AppliedOperation], None] = _ignore
         self.lost: Callable[[], None] = _ignore_all
+        self.was_reset: Callable[[], None] = _ignore_all
+        self._epoch = reader.state.epoch
         self._writer, self._reader, self._clock = writer, reader, clock
         self._turn = turn or (lambda: nullcontext(True))
         self._numbers = itertools.count()
@@ -166,6 +169,7 @@ class GroupLog:
         is_restart, self._is_interrupted = self._is_interrupted, True
         try:
             if own is not None and not is_restart and (applied := self._reader.apply_own(own, record)) is not None:
+                self._check_epoch()
                 self.applied(applied)
                 self._is_interrupted = False
                 return applied.outcome
@@ -186,11 +190,18 @@ class GroupLog:
                 found = applied.outcome
             elif (is_member and applied.seat != NO_SEAT) or (is_anonymous and applied.seat == NO_SEAT):
                 self._outcomes[ref] = applied.outcome
+            self._check_epoch()
             if is_member and reader.restarts == restarts:
                 self.applied(applied)
         if reader.restarts != restarts:
+            self._check_epoch()
             self.lost()
         return found
+
+    def _check_epoch(self) -> None:
+        if self._epoch != self.state.epoch:
+            self._epoch = self.state.epoch
+            self.was_reset()
 
     def _write_checkpoint(self, number: int) -> None:
         """Append the state to a file of the log that has no checkpoint, and remove files of the distant past."""

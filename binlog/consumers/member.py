@@ -92,7 +92,7 @@ class Member:
         self._asked_at = Ref(0, 0)
         self.is_closing = False
         self.state: GroupState = self.log.state
-        self.log.applied, self.log.lost = self._applied, self._find_items
+        self.log.applied, self.log.lost, self.log.was_reset = self._applied, self._find_items, self._items.clear
         self.seat = self._join()
 
     def time_ns(self) -> int:
@@ -355,7 +355,7 @@ class Member:
             outcome = self._submitted(
                 self.log.step(done, following[0][0], want=want, mode=self._mode, epoch=epoch), epoch
             )
-            is_sure = True
+            is_sure = outcome.counted
         finally:
             self._items.started(following, is_sure=is_sure)
         self._ended([done], outcome)
@@ -383,7 +383,7 @@ class Member:
                 all_sections += self._new_messages(want)
             due_ns = self.state.next_due_ns
             outcome = self._submit(all_sections, want=want, flags=flags, mode=self._mode, epoch=epoch)
-            is_sure = True
+            is_sure = outcome.counted
         finally:
             if following:
                 self._items.started(following, is_sure=is_sure)

@@ -25,6 +25,7 @@ class OwnItems:
         self._dying: deque[Assigned] = deque()
         self._starting: set[int] = set()
         self._handed: set[tuple[int, int]] = set()
+        self._unsure: set[int] = set()  # assigned ones, for which a `start` may be in the log
 
     def add(self, outcome: Outcome) -> None:
         """Add the items that an operation of the member assigned or started."""
@@ -32,6 +33,8 @@ class OwnItems:
             for item in outcome[1]:
                 (self._dying if item[3] else self._started if item[2] else self._assigned).append(item)
             for sequence, delivery in outcome[2]:
+                if sequence in self._unsure:
+                    self._forget_assigned(sequence)
                 self._started.append(tuple.__new__(Assigned, (sequence, delivery, True, 0)))
 
     @property
@@ -73,8 +76,17 @@ class OwnItems:
         with self._mutex:
             for item in items:
                 self._starting.discard(item[0])
-                if not is_sure:
+                if not is_sure and not self._has_started(item[0]):
                     self._assigned.append(item)
+                    self._unsure.add(item[0])
+
+    def _has_started(self, sequence: int) -> bool:
+        return any(each[0] == sequence for each in (*self._started, *self._handed))
+
+    def _forget_assigned(self, sequence: int) -> None:
+        """Forget that an item is assigned, because the operation that started it was applied after all."""
+        self._unsure.discard(sequence)
+        self._assigned = deque(item for item in self._assigned if item[0] != sequence)
 
     def take_back(self, deliveries: Iterable[Delivery]) -> None:
         """Take started items back from a caller that an exception ended; the next one gets them."""
@@ -144,5 +156,5 @@ class OwnItems:
     def clear(self) -> None:
         """Forget all items, because they belong to others by now."""
         with self._mutex:
-            for items in (self._assigned, self._started, self._dying, self._starting, self._handed):
+            for items in (self._assigned, self._started, self._dying, self._starting, self._handed, self._unsure):
                 items.clear()

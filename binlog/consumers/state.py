@@ -21,7 +21,8 @@ applied in C (native/codec/consumers); each has a test:
     expired is dying, or dropped.
 11. Only acknowledgements, drops of expired messages, and `gone` end a message.
 12. Dying items are numbered.  One is assigned at a time, in this order, so that the dead letters are in this order.
-13. A reset raises the epoch.  Items from its sequence on are new again; earlier ones stay only if it keeps them.
+13. A reset raises the epoch.  Items from its sequence on are new again; earlier ones stay only if it keeps them,
+    and then a delivery that a member had begun is not counted.
 14. `again` ends the wait of a delayed item.  It also makes a message that is done an item again, if it says so.  The
     deliveries before that are not counted, and their acknowledgements do not count.
 """

@@ -332,6 +332,7 @@ class PlainState:
         self.next = self.known_end = reset.to
         self.witness = None
         for item in kept:
+            item.uncounted += item.state is ItemState.STARTED
             item.seat, item.state, item.due_ns = NO_SEAT, ItemState.READY, 0
             self._add(item)
 

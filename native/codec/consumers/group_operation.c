@@ -178,7 +178,7 @@ static void reset(struct group_state *state, uint64_t to, int keeps)
         struct item *item = &state->items[index];
         item->letter = from->letter;
         item->delivery = from->delivery;
-        item->uncounted = from->uncounted;
+        item->uncounted = from->uncounted + (from->state == ITEM_STARTED); /* the member has not failed */
         item->deaths = from->deaths;
         item->is_suspect = from->is_suspect;
         item->reason = from->reason;
