@@ -319,8 +319,10 @@ class Member:
         outcome = self._submit(messages, want=count, flags=START_FIRST)
         self._asked_at = Ref(0, 0) if outcome.assigned else self.log.own_position
         self._after(outcome)
+        if self._items.has_any or not outcome.counted:
+            return True  # also items of an earlier operation, whose outcome was not known
         # If new messages were blocked, delayed or dropped, there may be others after them.
-        return bool(outcome.assigned) or not outcome.counted or self.state.next != next_before
+        return self.state.next != next_before
 
     def _learns_of_items(self) -> bool:
         """Apply the operations of other processes; return whether there may be items for that reason."""

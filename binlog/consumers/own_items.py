@@ -139,9 +139,9 @@ class OwnItems:
         self._handed.discard((sequence, delivery))
 
     @property
-    def assigned_count(self) -> int:
-        """How many items are assigned and not started."""
-        return len(self._assigned)
+    def has_any(self) -> bool:
+        """Whether there is an item that the user does not have."""
+        return bool(self._started or self._assigned or self._dying)
 
     def take_all(self) -> list[int]:
         """Return the sequences of all items that the user does not have, and forget them."""
