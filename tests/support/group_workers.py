@@ -1,7 +1,7 @@
 """Workers of a consumer group in processes of their own, which report on a pipe what they do.
 
 `Worker` is one process that consumes.  `WorkerPool` has any number of them, forked by one process, and reads their
-reports in the order in which they were written.  `CommandedWorker` makes single calls, as the test asks for them.
+reports in the order in which they were written.  See also commanded_workers.py.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from binlog.consumers import GroupControl, GroupStat, stat_group
 from tests.support.checkout import ROOT
@@ -147,6 +147,16 @@ path, name, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 retry = Retry(**options.pop("retry", {"deliveries_max": 3, "first": 0.01}))
 settings = options.pop("group", {})
 
+class Ending:
+    # Not between an acknowledgement and its report.
+    is_busy = is_due = False
+
+    def __call__(self, *_):
+        if self.is_busy:
+            self.is_due = True
+        else:
+            sys.exit(0)
+
 def work(label):
     chance = random.Random()
     hangs_at, dies_at = options.get("hangs_at"), options.get("dies_at")
@@ -169,12 +179,16 @@ def work(label):
 
     def each():
         for item in group.consume(prefetch=options.get("prefetch", 1)):
+            ending.is_busy = True
             try:
                 with item:
                     handle(item)
                 say("acked", item.sequence)
             except RuntimeError:
                 say("failed", item.sequence)
+            ending.is_busy = False
+            if ending.is_due:
+                sys.exit(0)
 
     def together():
         for batch in group.batches(options["batch"]):
@@ -183,7 +197,8 @@ def work(label):
                     handle(item)
             say("acked", *(item.sequence for item in batch))
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    ending = Ending()
+    signal.signal(signal.SIGTERM, ending)
     group = ConsumerGroup(path, name, retry=retry, **settings)
     say("joined", os.getpid())
     try:
@@ -363,144 +378,3 @@ class WorkerPool:
             for pid in self.pids.values():
                 os.kill(pid, signal.SIGKILL)
         self._close()
-
-
-_COMMANDED = """
-import json, os, sys, threading, time
-from pathlib import Path
-
-path, name, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-if "boot_id" in options:
-    import binlog.storage.boot
-    binlog.storage.boot._BOOT_ID = Path(options.pop("boot_id"))
-
-from binlog import ConsumerGroup, Retry
-
-if "retry" in options:
-    options["retry"] = Retry(**options["retry"])
-group = ConsumerGroup(path, name, **options)
-items = {}
-
-def get(timeout=0):
-    item = group.get(timeout=timeout)
-    if item is not None:
-        items[item.sequence] = item
-        return [item.sequence, item.delivery]
-
-def failing_thread():
-    threading.excepthook = lambda _: None
-    thread = threading.Thread(target=lambda: 1 / 0)
-    thread.start()
-    thread.join()
-
-def rest():
-    due_ns = group.stat().next_due_ns
-    return None if due_ns is None else (due_ns - time.time_ns()) / 1e9
-
-commands = {
-    "get": get,
-    "ack": lambda sequence: items[sequence].ack(),
-    "nack": lambda sequence, delay=None: items[sequence].nack(delay=delay),
-    "back": lambda sequence: items[sequence].back(),
-    "extend": lambda sequence, seconds: items[sequence].extend(seconds),
-    "token": lambda sequence: items[sequence].token,
-    "ack token": lambda token: group.ack(token),
-    "failing thread": failing_thread,
-    "rest": rest,
-    "exec": lambda: os.execv(sys.executable, [sys.executable, "-c", "import sys; sys.stdin.read()"]),
-    "close": group.close,
-}
-print("null", flush=True)
-for line in sys.stdin:
-    command, *arguments = json.loads(line)
-    try:
-        answer = commands[command](*arguments)
-    except Exception as error:
-        answer = {"error": type(error).__name__, "text": str(error)}
-    print(json.dumps(answer), flush=True)
-"""
-
-
-class CommandedWorker:
-    """A process with a group that makes single calls: `get TIMEOUT`, `ack SEQUENCE` and others, see the program.
-
-    options: arguments of ConsumerGroup; `retry` are those of Retry; `boot_id` is a file with another id of the boot.
-    prefix: a command that runs the program.  environment: more variables of its environment.
-    """
-
-    def __init__(
-        self,
-        log: Path,
-        name: str,
-        *,
-        prefix: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        **options: object,
-    ) -> None:
-        command = [*prefix, sys.executable, "-c", _COMMANDED, str(log), name, json.dumps(options)]
-        self._process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**os.environ, **(environment or {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.answer() is None
-
-    @property
-    def pid(self) -> int:
-        """The process, or that of the command which runs it."""
-        return self._process.pid
-
-    def begin(self, command: str, *arguments: object) -> None:
-        """Begin a call, and return before it ends."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([command, *arguments]) + "\n")
-        self._process.stdin.flush()
-
-    def answer(self) -> Any:
-        """Return what the call returned; blocks.  An exception is a dictionary with its name and text."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the worker has ended"
-        return json.loads(line)
-
-    def do(self, command: str, *arguments: object) -> Any:
-        """Make a call, and return what it returned."""
-        self.begin(command, *arguments)
-        return self.answer()
-
-    def error(self, command: str, *arguments: object) -> str:
-        """Make a call that fails, and return the name of its exception."""
-        answer = self.do(command, *arguments)
-        assert isinstance(answer, dict), answer
-        return str(answer["error"])
-
-    def stop(self) -> None:
-        """Stop the process, and wait until it is stopped."""
-        stop_process(self.pid)
-
-    def resume(self) -> None:
-        """Let the stopped process continue."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def kill(self) -> int:
-        """Kill the process, and return the time of that (CLOCK_MONOTONIC)."""
-        now = time.monotonic_ns()
-        self._process.kill()
-        return now
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.stdout.close()

@@ -14,7 +14,8 @@ import pytest
 from binlog import Message, Reader, Writer
 from binlog.consumers import stat_group
 from tests.support.checkout import ROOT
-from tests.support.group_workers import CommandedWorker, WorkerPool, until_idle
+from tests.support.commanded_workers import CommandedWorker
+from tests.support.group_workers import WorkerPool, until_idle
 from tests.support.waiting import until
 
 GROUP = "billing"

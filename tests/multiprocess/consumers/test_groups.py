@@ -14,7 +14,8 @@ import pytest
 
 from binlog import ConsumerGroup, Writer, archive, check, prune
 from binlog.consumers import stat_group
-from tests.support.group_workers import CommandedWorker, WorkerPool, until_idle
+from tests.support.commanded_workers import CommandedWorker
+from tests.support.group_workers import WorkerPool, until_idle
 
 GROUP = "billing"
 

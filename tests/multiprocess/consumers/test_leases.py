@@ -10,7 +10,8 @@ import pytest
 
 from binlog import ConsumerGroup, LeaseLostError, Writer
 from binlog.consumers import stat_group
-from tests.support.group_workers import CommandedWorker, until_idle
+from tests.support.commanded_workers import CommandedWorker
+from tests.support.group_workers import until_idle
 from tests.support.waiting import until
 
 GROUP = "billing"

@@ -13,7 +13,8 @@ import pytest
 from binlog import ConsumerGroup, Writer
 from binlog.consumers import stat_group
 from tests.support.checkout import ROOT
-from tests.support.group_workers import CommandedWorker, Worker, WorkerPool, until_idle
+from tests.support.commanded_workers import CommandedWorker
+from tests.support.group_workers import Worker, WorkerPool, until_idle
 from tests.support.namespaces import container
 from tests.support.waiting import until
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from binlog import BusyError, ConsumerGroup, Writer
-from tests.support.group_workers import CommandedWorker
+from tests.support.commanded_workers import CommandedWorker
 
 GROUP = "billing"
 _WHOLE = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

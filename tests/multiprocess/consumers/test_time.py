@@ -12,7 +12,7 @@ import pytest
 from binlog import Writer
 from binlog.consumers import stat_group
 from tests.support.clocks import ShiftedClocks
-from tests.support.group_workers import CommandedWorker
+from tests.support.commanded_workers import CommandedWorker
 
 GROUP = "billing"
 _DAY, _YEAR = 86_400.0, 365 * 86_400.0

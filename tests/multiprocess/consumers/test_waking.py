@@ -16,7 +16,8 @@ import pytest
 
 from binlog import Reader, Writer
 from binlog.consumers import stat_group
-from tests.support.group_workers import CommandedWorker, WorkerPool, listener, pid_of, stop_process, until_idle
+from tests.support.commanded_workers import CommandedWorker
+from tests.support.group_workers import WorkerPool, listener, pid_of, stop_process, until_idle
 from tests.support.waiting import until
 
 GROUP = "billing"
