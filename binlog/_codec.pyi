@@ -114,6 +114,10 @@ class GroupState:
         ]
         | None
     ): ...
+    def apply_many(
+        self, data: _Data, offsets: memoryview, index: int, seat: int, generation: int, anonymous: bool, /
+    ) -> tuple[int, tuple[Any, ...] | bool | None]: ...
+    def next_checkpoint(self, data: _Data, offsets: memoryview, index: int, /) -> int: ...
     def pack_step(
         self, seat: int, generation: int, number: int, time_ns: int, epoch: int, want: int, done: int, delivery: int,
         start: int, /

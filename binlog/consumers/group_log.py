@@ -20,7 +20,7 @@ from binlog.consumers.clock import GroupClock
 from binlog.consumers.logs import LogWriter
 from binlog.consumers.settings import Settings
 from binlog.consumers.state import AppliedOperation, GroupState, Outcome
-from binlog.consumers.state_reader import StateReader
+from binlog.consumers.state_reader import StateReader, Wanted
 from binlog.errors import BusyError, CorruptError, FullError, GoneError, UnknownOutcomeError
 from binlog.format.consumers.operation import MARK, NO_SEAT, Delivery, Kind, Operation, Section, Setting, pack_operation
 from binlog.format.names import NUMBER_FIRST
@@ -32,7 +32,7 @@ from binlog.storage.directory import Directory
 from binlog.storage.locking.locks import try_lock
 from binlog.storage.mode import Mode
 
-_FILE_BYTES = 16 << 20
+_FILE_BYTES = 4 << 20
 _HISTORY_BYTES = 64 << 20
 _CHECKPOINT_SECONDS = 1.0
 _CHECKPOINT_LOCK = "checkpoint"
@@ -184,7 +184,8 @@ class GroupLog:
         found: Outcome | None = None
         reader, restarts = self._reader, self._reader.restarts
         is_anonymous = any(self._callers.values())
-        for ref, applied in reader.restart() if is_restart else reader.advance():
+        wanted = Wanted(self.seat, self.generation, is_anonymous)
+        for ref, applied in reader.restart(wanted) if is_restart else reader.advance(wanted):
             is_member = applied.seat == self.seat and applied.generation == self.generation
             if ref == own:
                 found = applied.outcome

@@ -431,6 +431,9 @@ class Member:
         try:
             record = self._source.read(item.sequence)
         except GoneError:
+            self.log.catch_up()
+            if not self._still_has(item.sequence, item.delivery):
+                return None  # its lease ended, and others are done with it
             self._items.ended(item.sequence, item.delivery)
             first = self._source.first_sequence()
             if not self._skips_gone or item.sequence >= first:

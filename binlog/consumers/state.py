@@ -31,11 +31,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from binlog._codec import GroupState as CompiledState
 from binlog.consumers.settings import Settings
 from binlog.format.consumers.operation import Clock, Delivery, Setting
+from binlog.log.batch import Batch
 
 DAMAGED = "damaged"
 _new = tuple.__new__
@@ -143,20 +144,23 @@ class GroupState:
     def apply(self, record: bytes) -> AppliedOperation | None:
         """Apply the operation in a record; return None, and change nothing, if the record is none of this group."""
         found = self._state.apply(record)
-        if found is None:
-            return None
-        seat, generation, number, flags, counted, assigned, started, refused, checkpoint = found
-        # Each operation of each member comes here, and the constructor of a NamedTuple is slow.
-        outcome = _new(
-            Outcome,
-            (
-                counted,
-                [_new(Assigned, each) for each in assigned],
-                [_new(Delivery, each) for each in started],
-                [_new(Delivery, each) for each in refused] if refused else refused,
-            ),
-        )
-        return _new(AppliedOperation, (seat, generation, number, flags, outcome, checkpoint))
+        return None if found is None else _applied(found)
+
+    def apply_many(
+        self, batch: Batch, index: int, seat: int, generation: int, *, anonymous: bool
+    ) -> tuple[int, AppliedOperation | bool | None]:
+        """Apply the operations of a batch from an index on, up to one whose outcome the caller wants.
+
+        It wants those of a member, by its seat and generation, and if `anonymous` those of no member; also those that
+        are marks, checkpoints or resets.  Returns the index after the last one that was applied, and what it did; None
+        if the record at the index is no operation; False at the end of the batch.
+        """
+        next_index, found = self._state.apply_many(batch.data, batch.offsets, index, seat, generation, anonymous)
+        return next_index, _applied(found) if isinstance(found, tuple) else found
+
+    def next_checkpoint(self, batch: Batch, index: int) -> int:
+        """Return the index of the first checkpoint in a batch from an index on, -1 if there is none."""
+        return self._state.next_checkpoint(batch.data, batch.offsets, index)
 
     def pack_step(
         self, seat: int, generation: int, number: int, time_ns: int, epoch: int, want: int, done: Delivery, start: int
@@ -288,3 +292,18 @@ class GroupState:
     def items(self) -> list[Item]:
         """Return all outstanding items, in the order of their sequences."""
         return [Item(found[0], ItemState(found[1]), *found[2:]) for found in self._state.items()]
+
+
+def _applied(found: tuple[Any, ...]) -> AppliedOperation:
+    seat, generation, number, flags, counted, assigned, started, refused, checkpoint = found
+    # Each operation of a member comes here, and the constructor of a NamedTuple is slow.
+    outcome = _new(
+        Outcome,
+        (
+            counted,
+            [_new(Assigned, each) for each in assigned],
+            [_new(Delivery, each) for each in started],
+            [_new(Delivery, each) for each in refused] if refused else refused,
+        ),
+    )
+    return _new(AppliedOperation, (seat, generation, number, flags, outcome, checkpoint))

@@ -7,7 +7,9 @@ with the checkpoint that follows.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from binlog.consumers.logs import LogReader
@@ -15,18 +17,17 @@ from binlog.consumers.settings import RULES
 from binlog.consumers.state import AppliedOperation, GroupState
 from binlog.errors import CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.checksums import crc32c
-from binlog.format.consumers.group_layouts import GROUP_OPERATION, MAGIC
+from binlog.format.consumers.group_layouts import GROUP_OPERATION
 from binlog.format.consumers.operation import MARK, Kind, entries_of, group_seed, parse_operation
 from binlog.format.log_header import LogHeader
 from binlog.format.names import NUMBER_FIRST
-from binlog.format.record import OFFSET_MAX, Ref
-from binlog.log.batch import Batch, Entry
+from binlog.format.record import LENGTH_BYTES, OFFSET_MAX, Ref
+from binlog.log.batch import Batch
 from binlog.log.directory import LogDirectory
 from binlog.log.maintain.fillers import is_filler
 from binlog.log.reader import Reader
 
 _RULE = "group_operation"
-_MAGIC = MAGIC.to_bytes(2)[:1]
 _SECTION_AT, _CHECKPOINT = GROUP_OPERATION.size, Kind.CHECKPOINT.to_bytes()
 _NO_LIMIT = Ref((1 << 32) - 1, OFFSET_MAX)
 _PLACE_BYTES = 12  # a ref: the file's number (u32), and the offset (u64)
@@ -53,7 +54,18 @@ def may_have_checkpoint(record: bytes) -> bool:
     return record[_SECTION_AT : _SECTION_AT + 1] == _CHECKPOINT
 
 
-_Applied = tuple[Ref, AppliedOperation]
+AppliedAt = tuple[Ref, AppliedOperation]
+
+
+class Wanted(NamedTuple):
+    """Whose operations a caller wants to know of: a member's, by seat and generation; anonymous: those of no member."""
+
+    seat: int
+    generation: int
+    anonymous: bool
+
+
+_NONE_WANTED = Wanted(1 << 16, 0, False)
 
 
 class StateReader:
@@ -86,20 +98,20 @@ class StateReader:
         durable_only: do not apply operations that a power cut may take back.
         Raises: NotFoundError if there is no log; CorruptError if it has other records; and as a Reader.
         """
-        return cls._open(path, durable_only=durable_only)[0]
+        return cls._open(path, _NONE_WANTED, durable_only=durable_only)[0]
 
     @classmethod
-    def _open(cls, path: str, *, durable_only: bool = False) -> tuple[StateReader, list[_Applied]]:
-        """Open as `open`; return also the operations that were applied after the checkpoint's mark."""
+    def _open(cls, path: str, wanted: Wanted, *, durable_only: bool = False) -> tuple[StateReader, list[AppliedAt]]:
+        """Open as `open`; return also the wanted operations that were applied after the checkpoint's mark."""
         headers = _headers(path)
         limit = _NO_LIMIT
         if durable_only:
             limit = next((Ref(each.number, each.confirmed_end) for each in headers if not each.closed), _NO_LIMIT)
         for header in reversed(headers):
             start = Ref(header.number, header.first_offset)
-            opened = cls(path, Reader(path, start), header.uuid, limit)
+            opened = cls(path, Reader(path, start, verify=False), header.uuid, limit)
             try:
-                if (applied := opened._begin(start, is_first=header.number == NUMBER_FIRST)) is not None:
+                if (applied := opened._begin(start, wanted, is_first=header.number == NUMBER_FIRST)) is not None:
                     return opened, applied
             except BaseException:
                 opened.close()
@@ -107,19 +119,16 @@ class StateReader:
             opened.close()
         raise CorruptError(path, 0, _RULE, "no file of the group's log has a checkpoint, and the first one is gone")
 
-    def _begin(self, start: Ref, *, is_first: bool) -> list[_Applied] | None:
+    def _begin(self, start: Ref, wanted: Wanted, *, is_first: bool) -> list[AppliedAt] | None:
         """Take the first checkpoint that the reader reaches, and apply everything after its mark.
 
         start: the reader's; a checkpoint with an earlier mark does not count, because operations would be missing.
         is_first: the reader begins with the log.  Returns None if there is no checkpoint, and it does not.
         """
-        before: list[tuple[Ref, bytes]] = []
-        found: Checkpoint | None = None
+        batches, found = list[Batch](), None
         while found is None and len(batch := self._reader.read_batch()):
-            for ref, record in self._within(batch):
-                before.append((ref, record))
-                if found is None and (read := self._checkpoint_in(ref, record)) is not None and read.mark >= start:
-                    found = read
+            batches.append(batch)
+            found = self._first_checkpoint(batch, start)
         if found is not None:
             try:
                 self.state.load(found.data)
@@ -128,38 +137,42 @@ class StateReader:
             self.applied = found.mark
         elif not is_first:
             return None
-        applied = [(ref, self._apply(ref, record)) for ref, record in before if ref > self.applied]
-        applied += self._advance()
+        applied = [each for batch in batches for each in self._apply_batch(batch, wanted)]
+        applied += self._advance(wanted)
         rules = self.state.settings.rules
         if rules != RULES:
             text = f"{self.path}: the group has version {rules} of the rules; this version of binlog knows {RULES}"
             raise VersionError(text, found=rules, known=(RULES,))
         return applied
 
-    def _checkpoint_in(self, ref: Ref, record: bytes) -> Checkpoint | None:
-        if not may_have_checkpoint(record):
-            return None
-        operation = parse_operation(record, self.seed)
-        if operation is None:
-            raise self._no_operation(ref)
-        entry = next(iter(entries_of(operation, Kind.CHECKPOINT)), None)
-        return None if entry is None else Checkpoint.parse(entry)
+    def _first_checkpoint(self, batch: Batch, start: Ref) -> Checkpoint | None:
+        """Return the first checkpoint in a batch whose mark is at `start` or after it."""
+        index = self.state.next_checkpoint(batch, 0)
+        while index >= 0:
+            record = bytes(batch.data[batch.offsets[index] + LENGTH_BYTES : batch.offsets[index + 1]])
+            operation = parse_operation(record, self.seed)
+            for entry in entries_of(operation, Kind.CHECKPOINT) if operation is not None else ():
+                if (checkpoint := Checkpoint.parse(entry)).mark >= start:
+                    return checkpoint
+            index = self.state.next_checkpoint(batch, index + 1)
+        return None
 
-    def advance(self) -> Iterator[_Applied]:
-        """Apply the operations that were appended since; yields each.  Raises: CorruptError; and as a Reader.
+    def advance(self, wanted: Wanted) -> Iterator[AppliedAt]:
+        """Apply the operations that were appended since; yields those that are wanted.
 
         If the files of some of them were removed, it continues with the newest checkpoint.
+        Raises: CorruptError; and as a Reader.
         """
         try:
-            yield from self._advance()
+            yield from self._advance(wanted)
         except GoneError:
-            yield from self.restart()
+            yield from self.restart(wanted)
 
-    def restart(self) -> list[_Applied]:
-        """Begin again with the newest checkpoint; return the operations after its mark."""
+    def restart(self, wanted: Wanted) -> list[AppliedAt]:
+        """Begin again with the newest checkpoint; return the wanted operations after its mark."""
         self.restarts += 1
         try:
-            fresh, applied = self._open(self.path)
+            fresh, applied = self._open(self.path, wanted)
         except NotFoundError:
             raise GoneError(f"{self.path}: the group was deleted") from None
         self._reader.close()
@@ -172,32 +185,52 @@ class StateReader:
         """Apply an operation that this process appended, without reading it; None if others are before it."""
         return self._apply(ref, record) if self._reader.skip(ref, len(record)) else None
 
-    def _advance(self) -> Iterator[_Applied]:
+    def _advance(self, wanted: Wanted) -> Iterator[AppliedAt]:
         while len(batch := self._reader.read_batch()):
-            for ref, record in self._within(batch):
-                yield ref, self._apply(ref, record)
+            yield from self._apply_batch(batch, wanted)
 
-    def _within(self, batch: Batch) -> Iterator[Entry]:
-        """Yield the operations in a batch.  Those that `repair` replaced by fillers did not happen."""
-        return (
-            entry
-            for entry in batch.entries()
-            if entry.ref < self._limit
-            and not (entry.data[:1] != _MAGIC and is_filler(self.path, entry.ref, entry.data))
-        )
+    def _apply_batch(self, batch: Batch, wanted: Wanted) -> Iterator[AppliedAt]:
+        """Apply the operations of a batch that were not applied; yields those that are wanted.
+
+        Those that `repair` replaced by fillers did not happen.
+        """
+        index, last = 0, self.applied
+        if last.number == batch.number:
+            index = bisect_right(batch.offsets, last.offset - batch.offset) if last.offset >= batch.offset else 0
+        if last.number > batch.number or Ref(batch.number, batch.offset) >= self._limit:
+            return
+        if batch.next_ref > self._limit:
+            batch = _cut(batch, self._limit.offset)
+        seat, generation, anonymous = wanted
+        while index < len(batch):
+            index, applied = self.state.apply_many(batch, index, seat, generation, anonymous=anonymous)
+            if applied is None:
+                ref, record = batch.entries()[index]
+                if not is_filler(self.path, ref, record):
+                    raise self._no_operation(ref)
+                index += 1
+            self.applied = Ref(batch.number, batch.offset + batch.offsets[index - 1])
+            if isinstance(applied, AppliedOperation):
+                self._take_note(self.applied, applied)
+                yield self.applied, applied
 
     def _apply(self, ref: Ref, record: bytes) -> AppliedOperation:
         applied = self.state.apply(record)
         if applied is None:
             raise self._no_operation(ref)
         self.applied = ref
+        if applied[3] or applied[5] is not None:  # flags, checkpoint
+            self._take_note(ref, applied)
+        return applied
+
+    def _take_note(self, ref: Ref, applied: AppliedOperation) -> None:
+        """Keep the state at a mark, and compare it with a checkpoint."""
         if applied.flags & MARK:
             self.marked = Checkpoint(ref, self.state.pack())
         if applied.checkpoint is not None:
             checkpoint = Checkpoint.parse(applied.checkpoint)
             self.checkpoint_number = max(self.checkpoint_number, checkpoint.mark.number)
             self._compare(ref, checkpoint)
-        return applied
 
     def _no_operation(self, ref: Ref) -> CorruptError:
         return CorruptError(self.path, ref.offset, _RULE, f"the record at {ref} is no operation of this group")
@@ -212,6 +245,12 @@ class StateReader:
     def close(self) -> None:
         """Close the files."""
         self._reader.close()
+
+
+def _cut(batch: Batch, end: int) -> Batch:
+    """Return the records of a batch that begin before an offset of the file."""
+    count = bisect_left(batch.offsets, end - batch.offset, 0, len(batch))
+    return replace(batch, offsets=batch.offsets[: count + 1])
 
 
 def _headers(path: str) -> list[LogHeader]:

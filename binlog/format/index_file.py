@@ -45,9 +45,7 @@ INDEX_ENTRY = Layout(
         Field("range_bytes", "u32", "size of the range, which has only whole records"),
         Field("range_crc", "u32", "CRC-32C of the range"),
         Field("record_count", "u32", "records in the range"),
-        Field(
-            "entry_crc", "u32", "CRC-32C of the 36 bytes before, seeded with uuid and number, as in a commit slot"
-        ),
+        Field("entry_crc", "u32", "CRC-32C of the 36 bytes before, seeded with uuid and number, as in a commit slot"),
     ),
 )
 

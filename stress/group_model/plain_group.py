@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from binlog.consumers.settings import Settings
-from binlog.consumers.state import AppliedOperation, Counters, GroupState, Item, Seat
-from binlog.format.consumers.operation import Clock, Kind, entries_of, parse_operation
+from binlog.consumers.state import AppliedOperation, Counters, GroupState, Item, ItemState, Seat
+from binlog.format.consumers.operation import (
+    MARK,
+    NO_SEAT,
+    Clock,
+    Delivery,
+    Kind,
+    Operation,
+    entries_of,
+    pack_operation,
+    parse_operation,
+)
+from binlog.log.batch import Batch
 from stress.group_model.plain_checkpoint import pack_state, parse_state
 from stress.group_model.plain_state import PlainState
 
@@ -25,6 +36,35 @@ class PlainGroup(GroupState):
         return AppliedOperation(
             operation.seat, operation.generation, operation.number, operation.flags, outcome, checkpoint
         )
+
+    def apply_many(
+        self, batch: Batch, index: int, seat: int, generation: int, *, anonymous: bool
+    ) -> tuple[int, AppliedOperation | bool | None]:
+        records = list(batch)
+        while index < len(records):
+            epoch = self.plain.epoch
+            applied = self.apply(records[index])
+            if applied is None:
+                return index, None
+            index += 1
+            is_member = (applied.seat, applied.generation) == (seat, generation)
+            is_mark = bool(applied.flags & MARK) or applied.checkpoint is not None
+            if is_member or (anonymous and applied.seat == NO_SEAT) or is_mark or self.plain.epoch != epoch:
+                return index, applied
+        return index, False
+
+    def next_checkpoint(self, batch: Batch, index: int) -> int:
+        for number, record in enumerate(list(batch)[index:], index):
+            operation = parse_operation(record, self._seed)
+            if operation is not None and any(kind is Kind.CHECKPOINT for kind, _ in operation.sections):
+                return number
+        return -1
+
+    def pack_step(
+        self, seat: int, generation: int, number: int, time_ns: int, epoch: int, want: int, done: Delivery, start: int
+    ) -> bytes:
+        sections = [(Kind.DONE, [done]), (Kind.START, [start])]
+        return pack_operation(Operation(seat, generation, number, time_ns, epoch, want, 0, sections), self._seed)
 
     def pack(self) -> bytes:
         return pack_state(self.plain)
@@ -65,6 +105,10 @@ class PlainGroup(GroupState):
         return self.plain.membership
 
     @property
+    def member_count(self) -> int:
+        return len(self.plain.seats)
+
+    @property
     def in_hand(self) -> int:
         return self.plain.in_hand
 
@@ -78,7 +122,7 @@ class PlainGroup(GroupState):
 
     @property
     def available(self) -> int:
-        return self.plain.available
+        return self.plain.assignable
 
     @property
     def next_due_ns(self) -> int | None:
@@ -87,6 +131,16 @@ class PlainGroup(GroupState):
     @property
     def clock(self) -> Clock | None:
         return self.plain.clock
+
+    def clock_offset_ns(self, boot: bytes) -> int | None:
+        clock = self.plain.clock
+        return None if clock is None or clock.boot != boot else clock.offset_ns
+
+    def started_by(self, seat: int, sequence: int, delivery: int) -> int:
+        item = self.plain.items.get(sequence)
+        if item is None or (item.state, item.seat, item.delivery) != (ItemState.STARTED, seat, delivery):
+            return 0
+        return item.delivery - item.uncounted
 
     @property
     def settings(self) -> Settings:

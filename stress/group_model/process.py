@@ -12,7 +12,7 @@ from binlog.consumers.group_log import GroupLog
 from binlog.consumers.member import Held, Member, Parts
 from binlog.consumers.message_source import MessageSource, StoredRecord
 from binlog.consumers.state import AppliedOperation, GroupState, Item, Outcome
-from binlog.consumers.state_reader import StateReader
+from binlog.consumers.state_reader import StateReader, Wanted
 from binlog.consumers.waking.waiting import Role
 from binlog.errors import BusyError, CorruptError, UnknownOutcomeError
 from binlog.format.consumers.operation import MARK, Delivery, Failure, Kind, Reset, Section
@@ -121,13 +121,13 @@ def sim_state_reader(world: World) -> StateReader:
 
         @classmethod
         def _open(
-            cls, path: str, *, durable_only: bool = False
+            cls, path: str, wanted: Wanted, *, durable_only: bool = False
         ) -> tuple[StateReader, list[tuple[Ref, AppliedOperation]]]:
             log = world.group_log
             for number in reversed(log.numbers):
                 reader = SimReader(log, log.starts[number - 1])
                 opened = cls(path, reader, UUID, state=world.new_state(is_audit=False))
-                if (applied := opened._begin(Ref(number, FIRST_OFFSET), is_first=number == 1)) is not None:
+                if (applied := opened._begin(Ref(number, FIRST_OFFSET), wanted, is_first=number == 1)) is not None:
                     return opened, applied
             raise CorruptError(path, 0, "group_operation", "there is no checkpoint, and the first file is gone")
 

@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include "group_apply.h"
+#include "layout.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -28,29 +29,21 @@ static struct group_state *usable(PyObject *object)
 
 /* ---- applying ---- */
 
-static PyObject *apply(PyObject *object, PyObject *record)
+/* Applies a parsed operation, and returns what it did. */
+static PyObject *applied(struct group_object *self, const struct operation *operation)
 {
-    struct group_object *self = (struct group_object *)object;
-    struct operation operation;
     struct outcome outcome = {0};
-    Py_buffer buffer;
     PyObject *answer = NULL;
 
-    if (!usable(object) || PyObject_GetBuffer(record, &buffer, PyBUF_SIMPLE) != 0)
-        return NULL;
-    if (!group_parse(buffer.buf, (size_t)buffer.len, self->seed, &operation)) {
-        PyBuffer_Release(&buffer);
-        Py_RETURN_NONE;
-    }
     outcome.assigned = PyList_New(0);
     outcome.started = PyList_New(0);
     outcome.refused = PyList_New(0);
     if (outcome.assigned && outcome.started && outcome.refused) {
-        self->is_broken = group_apply(&self->state, &operation, &outcome) != 0;
+        self->is_broken = group_apply(&self->state, operation, &outcome) != 0;
         if (!self->is_broken) {
-            const char *checkpoint = (const char *)operation.checkpoint;
-            Py_ssize_t bytes = checkpoint ? (const char *)operation.end - checkpoint : 0;
-            answer = Py_BuildValue("(HIIBOOOOy#)", operation.seat, operation.generation, operation.number, operation.flags,
+            const char *checkpoint = (const char *)operation->checkpoint;
+            Py_ssize_t bytes = checkpoint ? (const char *)operation->end - checkpoint : 0;
+            answer = Py_BuildValue("(HIIBOOOOy#)", operation->seat, operation->generation, operation->number, operation->flags,
                                    outcome.counted ? Py_True : Py_False, outcome.assigned, outcome.started, outcome.refused,
                                    checkpoint, bytes);
         }
@@ -58,8 +51,89 @@ static PyObject *apply(PyObject *object, PyObject *record)
     Py_XDECREF(outcome.assigned);
     Py_XDECREF(outcome.started);
     Py_XDECREF(outcome.refused);
+    return answer;
+}
+
+static PyObject *apply(PyObject *object, PyObject *record)
+{
+    struct operation operation;
+    Py_buffer buffer;
+    PyObject *answer = Py_None;
+
+    if (!usable(object) || PyObject_GetBuffer(record, &buffer, PyBUF_SIMPLE) != 0)
+        return NULL;
+    if (group_parse(buffer.buf, (size_t)buffer.len, ((struct group_object *)object)->seed, &operation))
+        answer = applied((struct group_object *)object, &operation);
+    else
+        Py_INCREF(answer);
     PyBuffer_Release(&buffer);
     return answer;
+}
+
+#define LENGTH_BYTES 4
+#define MARK 2
+
+/* Applies the records of a batch from one on, up to the first whose outcome the caller wants: an operation of the member, or of
+ * none if `anonymous`; a reset, a mark or a checkpoint; or a record that is no operation, which is not applied. */
+static PyObject *apply_many(PyObject *object, PyObject *args)
+{
+    struct group_object *self = (struct group_object *)object;
+    Py_buffer data, offsets;
+    Py_ssize_t index;
+    unsigned int seat, generation;
+    int anonymous;
+    PyObject *answer = NULL;
+
+    if (!usable(object) || !PyArg_ParseTuple(args, "y*y*nIIp:apply_many", &data, &offsets, &index, &seat, &generation, &anonymous))
+        return NULL;
+    const uint32_t *places = offsets.buf;
+    Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof *places - 1;
+    PyObject *what = NULL;
+    for (; index >= 0 && index < count && !what; index++) {
+        struct operation operation;
+        uint32_t start = places[index] + LENGTH_BYTES, end = places[index + 1];
+        if (start > end || end > data.len || !group_parse((const uint8_t *)data.buf + start, end - start, self->seed, &operation)) {
+            what = Py_NewRef(Py_None);
+            break;
+        }
+        uint32_t epoch = self->state.epoch;
+        int is_wanted = (operation.seat == seat && operation.generation == generation) || (anonymous && operation.seat == NO_SEAT) ||
+                        operation.checkpoint || operation.flags & MARK;
+        PyObject *one = applied(self, &operation);
+        if (!one)
+            break;
+        if (is_wanted || self->state.epoch != epoch)
+            what = one;
+        else
+            Py_DECREF(one);
+    }
+    if (!PyErr_Occurred())
+        answer = Py_BuildValue("(nO)", index, what ? what : Py_False);
+    Py_XDECREF(what);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&offsets);
+    return answer;
+}
+
+/* The index of the first record from one on that is a checkpoint, or -1. */
+static PyObject *next_checkpoint(PyObject *object, PyObject *args)
+{
+    Py_buffer data, offsets;
+    Py_ssize_t index, found = -1;
+
+    (void)object;
+    if (!PyArg_ParseTuple(args, "y*y*n:next_checkpoint", &data, &offsets, &index))
+        return NULL;
+    const uint32_t *places = offsets.buf;
+    Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof *places - 1;
+    for (; index >= 0 && index < count && found < 0; index++) {
+        uint32_t kind = places[index] + LENGTH_BYTES + GROUP_OPERATION_BYTES;
+        if (kind < places[index + 1] && places[index + 1] <= data.len && ((const uint8_t *)data.buf)[kind] == CHECKPOINT)
+            found = index;
+    }
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&offsets);
+    return PyLong_FromSsize_t(found);
 }
 
 static PyObject *pack_step(PyObject *object, PyObject *args)
@@ -336,6 +410,10 @@ static void group_dealloc(PyObject *object)
 
 static PyMethodDef group_methods[] = {
     {"apply", apply, METH_O, "apply(record): None if it is no operation of the group; otherwise what it did."},
+    {"apply_many", apply_many, METH_VARARGS,
+     "apply_many(data, offsets, index, seat, generation, anonymous): the next index, and what an operation did that the caller "
+     "wants; None if the record there is no operation, False at the end."},
+    {"next_checkpoint", next_checkpoint, METH_VARARGS, "next_checkpoint(data, offsets, index): the index of one, or -1."},
     {"pack_step", pack_step, METH_VARARGS,
      "pack_step(seat, generation, number, time_ns, epoch, want, done, delivery, start): the record of an operation."},
     {"pack", pack, METH_NOARGS, "The state as bytes."},
