@@ -185,7 +185,7 @@ class GroupLog:
         reader, restarts = self._reader, self._reader.restarts
         is_anonymous = any(self._callers.values())
         wanted = Wanted(self.seat, self.generation, is_anonymous)
-        for ref, applied in reader.restart(wanted) if is_restart else reader.advance(wanted):
+        for ref, applied in reader.restart(wanted) if is_restart else reader.advance(wanted, own):
             is_member = applied.seat == self.seat and applied.generation == self.generation
             if ref == own:
                 found = applied.outcome

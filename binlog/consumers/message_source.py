@@ -7,6 +7,7 @@ after a power cut, and an acknowledgement of the lost one would apply to it.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from hashlib import blake2b
 
 from binlog.consumers.logs import LogReader, MessageLog
@@ -15,8 +16,8 @@ from binlog.errors import CorruptError, GoneError
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.message import MAGIC, Message
 from binlog.format.consumers.operation import MessageFacts, Window
-from binlog.format.record import LENGTH_BYTES
-from binlog.log.batch import Entry
+from binlog.format.record import LENGTH_BYTES, Ref
+from binlog.log.batch import Batch, Entry
 from binlog.log.directory import LogDirectory
 from binlog.log.maintain.fillers import is_filler
 from binlog.log.read.start import Sequence, StartPosition
@@ -26,6 +27,8 @@ from binlog.storage.waiting.bell_watcher import Bell
 
 _WINDOW_RECORDS = 1024
 _KEPT_BYTES = 1 << 22
+_KEPT_BATCHES = 16
+_SKIPPED_MAX = 4096
 
 
 StoredRecord = Entry
@@ -76,7 +79,9 @@ class MessageSource:
         self._mutex = threading.Lock()
         self._next: LogReader | None = None
         self._next_sequence = -1
-        self._kept: dict[int, StoredRecord] = {}  # the oldest first
+        self._older: LogReader | None = None  # reads what other members have named
+        self._older_sequence = 0
+        self._kept: deque[tuple[int, Batch]] = deque()  # first sequences, and batches; the newest first
         self._kept_bytes = 0
 
     def window(self, first: int, *, to_group_ns: int = 0, records_max: int = _WINDOW_RECORDS) -> Window | None:
@@ -101,30 +106,41 @@ class MessageSource:
             end = batch.next_ref
             if not self._log.make_durable(end.number, end.offset):
                 return None
-            entries = batch.entries()
-            self._keep(first, entries)
+            self._keep(first, batch)
             self._next_sequence = first + len(batch)
         messages: tuple[MessageFacts, ...] = ()
-        if MAGIC in batch.data:
-            facts = [facts_of(entry.data, to_group_ns) for entry in entries]
+        if MAGIC in bytes(batch.data):
+            facts = [facts_of(record, to_group_ns) for record in batch]
             messages = tuple(facts) if any(map(any, facts)) else ()
-        return Window(first, len(entries), (end.number, end.offset), crc32c(entries[-1].data), messages)
+        last = _record(batch, len(batch) - 1).data
+        return Window(first, len(batch), (end.number, end.offset), crc32c(last), messages)
 
     def read(self, sequence: int) -> StoredRecord:
         """Return a message.  Raises: GoneError, CorruptError and others, as a Reader."""
-        found = self._kept.get(sequence)
-        if found is not None:
-            return found
+        for first, batch in self._kept:
+            if 0 <= sequence - first < len(batch):
+                return _record(batch, sequence - first)
         with self._mutex:
-            reader = self._log.reader_at(sequence)
-            try:
-                entries = reader.read_batch().entries()
-            finally:
-                reader.close()
-            if not entries:
-                raise GoneError(f"{self._log.path}: there is no message {sequence}")
-            self._keep(sequence, entries)
-            return entries[0]
+            first, batch = self._batch_with(sequence)
+            self._keep(first, batch)
+            return _record(batch, sequence - first)
+
+    def _batch_with(self, sequence: int) -> tuple[int, Batch]:
+        """Read on to the batch that has a message: the messages that a member gets rise, with gaps for the others'."""
+        reader, first = self._older, self._older_sequence
+        self._older = None  # if an exception ends this, the next call opens another reader
+        if reader is not None and not first <= sequence < first + _SKIPPED_MAX:
+            reader.close()
+            reader = None
+        if reader is None:
+            reader, first = self._log.reader_at(sequence), sequence
+        while len(batch := reader.read_batch()):
+            if sequence < first + len(batch):
+                self._older, self._older_sequence = reader, first + len(batch)
+                return first, batch
+            first += len(batch)
+        reader.close()
+        raise GoneError(f"{self._log.path}: there is no message {sequence}")
 
     @property
     def path(self) -> str:
@@ -167,8 +183,9 @@ class MessageSource:
 
     def close(self) -> None:
         """Close the files."""
-        if self._next is not None:
-            self._next.close()
+        for reader in (self._next, self._older):
+            if reader is not None:
+                reader.close()
         self._log.close()
 
     def _reader_at(self, sequence: int) -> LogReader:
@@ -179,12 +196,16 @@ class MessageSource:
             self._next_sequence = sequence
         return self._next
 
-    def _keep(self, first: int, records: list[StoredRecord]) -> None:
-        new = {sequence: record for sequence, record in enumerate(records, first) if sequence not in self._kept}
-        self._kept.update(new)
-        self._kept_bytes += sum(len(record.data) for record in new.values())
-        while self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1:
-            self._kept_bytes -= len(self._kept.pop(next(iter(self._kept))).data)
+    def _keep(self, first: int, batch: Batch) -> None:
+        kept, kept_bytes = deque([(first, batch), *self._kept]), self._kept_bytes + len(batch.data)
+        while len(kept) > 1 and (kept_bytes > _KEPT_BYTES or len(kept) > _KEPT_BATCHES):
+            kept_bytes -= len(kept.pop()[1].data)
+        self._kept, self._kept_bytes = kept, kept_bytes  # a thread may read the one before
+
+
+def _record(batch: Batch, index: int) -> StoredRecord:
+    start, end = batch.offsets[index], batch.offsets[index + 1]
+    return StoredRecord(Ref(batch.number, batch.offset + start), bytes(batch.data[start + LENGTH_BYTES : end]))
 
 
 def facts_of(record: bytes, to_group_ns: int) -> MessageFacts:

@@ -157,14 +157,15 @@ class StateReader:
             index = self.state.next_checkpoint(batch, index + 1)
         return None
 
-    def advance(self, wanted: Wanted) -> Iterator[AppliedAt]:
+    def advance(self, wanted: Wanted, until: Ref | None = None) -> Iterator[AppliedAt]:
         """Apply the operations that were appended since; yields those that are wanted.
 
+        until: the place of one that was appended; later ones may be left to the next call.
         If the files of some of them were removed, it continues with the newest checkpoint.
         Raises: CorruptError; and as a Reader.
         """
         try:
-            yield from self._advance(wanted)
+            yield from self._advance(wanted, until)
         except GoneError:
             yield from self.restart(wanted)
 
@@ -185,8 +186,8 @@ class StateReader:
         """Apply an operation that this process appended, without reading it; None if others are before it."""
         return self._apply(ref, record) if self._reader.skip(ref, len(record)) else None
 
-    def _advance(self, wanted: Wanted) -> Iterator[AppliedAt]:
-        while len(batch := self._reader.read_batch()):
+    def _advance(self, wanted: Wanted, until: Ref | None = None) -> Iterator[AppliedAt]:
+        while (until is None or self.applied < until) and len(batch := self._reader.read_batch()):
             yield from self._apply_batch(batch, wanted)
 
     def _apply_batch(self, batch: Batch, wanted: Wanted) -> Iterator[AppliedAt]:
@@ -197,12 +198,13 @@ class StateReader:
         index, last = 0, self.applied
         if last.number == batch.number:
             index = bisect_right(batch.offsets, last.offset - batch.offset) if last.offset >= batch.offset else 0
-        if last.number > batch.number or Ref(batch.number, batch.offset) >= self._limit:
+        if last.number > batch.number:
             return
-        if batch.next_ref > self._limit:
-            batch = _cut(batch, self._limit.offset)
+        if self._limit is not _NO_LIMIT:
+            batch = _cut(batch, self._limit)
         seat, generation, anonymous = wanted
-        while index < len(batch):
+        count = len(batch)
+        while index < count:
             index, applied = self.state.apply_many(batch, index, seat, generation, anonymous=anonymous)
             if applied is None:
                 ref, record = batch.entries()[index]
@@ -247,9 +249,12 @@ class StateReader:
         self._reader.close()
 
 
-def _cut(batch: Batch, end: int) -> Batch:
-    """Return the records of a batch that begin before an offset of the file."""
-    count = bisect_left(batch.offsets, end - batch.offset, 0, len(batch))
+def _cut(batch: Batch, limit: Ref) -> Batch:
+    """Return the records of a batch before a place."""
+    if batch.next_ref <= limit:
+        return batch
+    is_here = batch.number == limit.number and batch.offset < limit.offset
+    count = bisect_left(batch.offsets, limit.offset - batch.offset, 0, len(batch)) if is_here else 0
     return replace(batch, offsets=batch.offsets[: count + 1])
 
 
