@@ -17,10 +17,15 @@ from binlog.format.values import seconds_of
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from binlog.consumers.asynchronous import TaskCalls
-
 _NS = 10**9
 _NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
+
+
+class TaskEndings(Protocol):
+    """What ends deliveries for asyncio tasks."""
+
+    async def finish(self, section: Section, item: Item) -> None:
+        """End a delivery.  Raises: LeaseLostError if it does not count."""
 
 
 class Ending(Protocol):
@@ -42,7 +47,7 @@ class Ending(Protocol):
     def extend(self, section: Section, item: Item) -> None:
         """Give a delivery more time.  Raises: LeaseLostError if it does not count."""
 
-    def tasks(self) -> TaskCalls:
+    def tasks(self) -> TaskEndings:
         """Return the calls for asyncio."""
 
     def token(self, item: Item) -> Token:

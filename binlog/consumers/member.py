@@ -5,20 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from binlog.consumers.clock import GroupClock
 from binlog.consumers.dead_letters import DeadLetters
 from binlog.consumers.group_log import GroupLog
+from binlog.consumers.membership import Membership
 from binlog.consumers.message_source import MessageSource, StoredRecord
 from binlog.consumers.own_items import OwnItems
 from binlog.consumers.state import DAMAGED, AppliedOperation, Assigned, GroupState, Outcome
-from binlog.consumers.waking.seats import SeatFolder, TakenSeat
+from binlog.consumers.waking.seats import SeatFolder
 from binlog.consumers.waking.waiting import LATE_SECONDS, Role, Waiting
 from binlog.errors import ClosedError, CorruptError, FullError, GoneError
-from binlog.format.consumers.operation import NO_SEAT, START_FIRST, Delivery, Failure, Join, Kind, Section
+from binlog.format.consumers.operation import START_FIRST, Delivery, Failure, Join, Kind, Section
 from binlog.format.record import Ref
 from binlog.log.maintain.fillers import FILLER, is_filler
 from binlog.storage.mode import Mode
@@ -31,8 +32,6 @@ _OF_DELIVERIES = (Kind.DONE, Kind.RETRY, Kind.REJECT, Kind.EXTEND)
 
 # The first byte of a filler, or none if it is empty.
 _OF_FILLERS = (FILLER[:1], b"")
-
-_SeatDeath = tuple[int, int]
 
 
 class Held(NamedTuple):
@@ -79,13 +78,11 @@ class Member:
         seats_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.log, self._clock = parts.log, parts.clock
-        self._source, self._seats, self._waiting = parts.source, parts.seats, parts.waiting
+        self._source, self._waiting = parts.source, parts.waiting
         self._dead_letters = parts.dead_letters
-        self._lease_ns, self._mode, self._skips_gone = lease_ns, mode, skips_gone
-        self._hint = hint
+        self._mode, self._skips_gone = mode, skips_gone
         self._seats_changed = seats_changed
         self._items = OwnItems()
-        self._joining = threading.RLock()
         self._dying = threading.RLock()  # held by the thread that makes dead letters
         self._takers: list[int] = []  # how many items each loop has assigned ahead
         self._membership = 0
@@ -93,103 +90,19 @@ class Member:
         self.is_closing = False
         self.state: GroupState = self.log.state
         self.log.applied, self.log.lost, self.log.was_reset = self._applied, self._find_items, self._items.clear
-        self.seat = self._join()
+        self.membership = Membership(self.log, parts.seats, parts.waiting, Join(lease_ns, hint))
 
     def time_ns(self) -> int:
         """Return the group time now."""
         return self._clock.now_ns(self.state)
 
-    # --- joining and leaving
-
-    def _join(self) -> TakenSeat:
-        log = self.log
-        log.catch_up()
-        log.set_clock(self._seats.is_gone)
-        seat = self._seats.take(lambda number: number in log.state.seats)
-        try:
-            self._waiting.begin(seat.number)
-            self._take_part(seat.number)
-        except BaseException:
-            seat.close()
-            raise
-        return seat
-
-    def _take_part(self, number: int) -> None:
-        """Append JOIN for a seat that this process has, until it counts."""
-        with self._joining:
-            while not self._has_joined(number):
-                self._join_at(number)
-
-    def _has_joined(self, number: int) -> bool:
-        """Whether the member has the seat by the group's log; another thread may have joined for it."""
-        self.log.catch_up()
-        self.log.check_usable()
-        seat = self.state.seats.get(number)
-        return seat is not None and (self.log.seat, self.log.generation) == (number, seat.generation)
-
-    def _join_at(self, number: int) -> None:
-        self.record_deaths([seat for seat in self._others(number) if self._seats.is_free(seat[0])])
-        if (before := self.state.seats.get(number)) is not None:
-            # That member is dead, because this process has its lock.
-            self._bury([(number, before.generation)])
-        self.log.seat, self.log.generation = number, self.state.last_generation(number) + 1
-        self.log.submit([(Kind.JOIN, Join(self._lease_ns, self._hint))])
-
-    def _others(self, but: int) -> list[_SeatDeath]:
-        return [(number, seat.generation) for number, seat in self.state.seats.items() if number != but]
-
-    def others(self) -> dict[int, int]:
-        """Return the generation of each living seat but ours."""
-        self.log.catch_up()
-        return {} if self.state.is_deleted else dict(self._others(self.log.seat))
-
-    def record_deaths(self, dead: Sequence[_SeatDeath]) -> None:
-        """Record that the members of these seats and generations died, and wake idle members for their items.
-
-        Of several processes that notice a death, the one that has the seat's lock records it.
-        """
-        if not dead:
-            return
-        with ExitStack() as taken:
-            ours: list[_SeatDeath] = []
-            for number, generation in dead:
-                if (seat := self._seats.take_dead(number)) is not None:
-                    taken.callback(seat.close)
-                    ours.append((number, generation))
-            if ours:
-                self.log.catch_up()
-                self._bury([death for death in ours if death in self._others(NO_SEAT)])
-
-    def release(self, seats: Sequence[_SeatDeath]) -> None:
-        """Give the items of members to others, though they may be alive."""
-        self._bury(seats)
-
-    def _bury(self, dead: Sequence[_SeatDeath]) -> None:
-        if dead:
-            self.log.submit([(Kind.DEATH, list(dead))], anonymous=True)
-            # The watcher's thread calls this: the threads of this member may be idle too.
-            self._waiting.wake_for_items(self.state, but=NO_SEAT)
-            self._waiting.replace_roles(self.state, [number for number, _ in dead])
-
-    def restore_seat(self) -> None:
-        """Make the seat's file again if it was removed."""
-        self.seat.restore()
-
     def wake(self) -> None:
-        """Wake the threads that wait for an item, so that they find that the member is closing."""
+        """Wake the threads that wait for an item, so that they check whether the member is closing."""
         self._waiting.wake(self.log.seat)
 
     def leave(self) -> None:
         """Give back everything, and free the seat."""
-        try:
-            with suppress(GoneError):  # the group was deleted
-                if self.state.is_deleted:
-                    return
-                self.log.submit([(Kind.LEAVE, None)])
-                self._waiting.wake_for_items(self.state, but=self.log.seat)
-                self._waiting.hand_over(self.state, self.log.seat)
-        finally:
-            self.seat.close()
+        self.membership.leave()
 
     # --- loops
 
@@ -548,9 +461,7 @@ class Member:
         """
         self.log.check_usable()
         self._items.clear()
-        seat = self.state.seats.get(self.log.seat)
-        if seat is None or seat.generation != self.log.generation:
-            self._take_part(self.log.seat)
+        self.membership.join_again()
 
     # --- waiting
 
@@ -584,6 +495,5 @@ class Member:
                 self._waiting.wait(seat, seen, LATE_SECONDS, None)
                 self.log.catch_up()
         if self._waiting.is_check_due():
-            self.log.catch_up()
-            self.record_deaths([each for each in self._others(seat) if self._seats.is_free(each[0])])
+            self.membership.check_others()
         return True

@@ -135,7 +135,7 @@ class OpenGroup:
                 seats_changed=self._refresh,
             )  # fmt: skip
             undoing.callback(member.leave)
-            self._watcher = Watcher(seats, member, self.close)
+            self._watcher = Watcher(seats, member.membership, self.close)
             undoing.callback(self._watcher.stop)
             self._undoing.push(undoing.pop_all())
         self._member = member

@@ -303,8 +303,8 @@ class Process:
     def notice_deaths(self) -> None:
         """Do what the watcher's thread does."""
         world = self._world
-        dead = [each for each in self.member.others().items() if SimSeats(world, self).is_free(each[0])]
-        self.member.record_deaths(dead)
+        members = self.member.membership
+        members.record_deaths([each for each in members.others().items() if SimSeats(world, self).is_free(each[0])])
 
 
 def records_of(log: SimLog, place: Ref) -> list[bytes]:

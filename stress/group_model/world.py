@@ -226,7 +226,7 @@ class World:
                 self.say(f"process {process.number} releases the seat of process {each.number}")
                 self.audit.released(each)
                 generation = process.member.state.seats[seat].generation
-                self._do(process, partial(process.member.release, [(seat, generation)]))
+                self._do(process, partial(process.member.membership.release, [(seat, generation)]))
             each.is_frozen = self.random.random() < 0.5
             if not process.is_alive:
                 return
