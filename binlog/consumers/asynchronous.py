@@ -146,7 +146,7 @@ class TaskCalls:
 
     def _give_back(self, item: Item) -> None:
         with suppress(ClosedError):
-            self._group.refused([(Kind.BACK, [item.sequence])], [item])
+            self._group.refused([(Kind.BACK, [item.this])], [item])
 
     def _fail_all(self, error: BaseException) -> None:
         with self._changed:

@@ -136,7 +136,7 @@ class Item:
 
     def back(self) -> None:
         """Give the message back; the delivery is not counted.  Blocks and raises: as `ack`."""
-        self._end((Kind.BACK, [self.sequence]))
+        self._end((Kind.BACK, [self.this]))
 
     def extend(self, seconds: float | timedelta | str) -> None:
         """Let the item's lease end this many seconds from now; without a lease, it has one then.
@@ -171,7 +171,7 @@ class Item:
             return Kind.DONE, [self.this]
         if issubclass(kind, Exception):
             return Kind.RETRY, [self.failure(None, f"{kind.__name__}: {error}")]
-        return Kind.BACK, [self.sequence]
+        return Kind.BACK, [self.this]
 
     @property
     def is_ended(self) -> bool:

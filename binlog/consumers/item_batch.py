@@ -70,7 +70,7 @@ class ItemBatch(Sequence[Item]):
         return [item for place, item in enumerate(self._items) if place not in marked and not item.is_ended]
 
     def _end(self, rest: Section) -> None:
-        back = [self._items[place].sequence for place in sorted(self._back)]
+        back = [self._items[place].this for place in sorted(self._back)]
         sections: list[Section] = [
             rest,
             (Kind.RETRY, list(self._failed.values())),
@@ -92,4 +92,4 @@ class ItemBatch(Sequence[Item]):
             text = f"{kind.__name__}: {error}"
             self._end((Kind.RETRY, [item.failure(None, text) for item in self._unmarked()]))
         else:
-            self._end((Kind.BACK, [item.sequence for item in self._unmarked()]))
+            self._end((Kind.BACK, [item.this for item in self._unmarked()]))

@@ -28,7 +28,7 @@ from binlog.storage.mode import Mode
 _WAIT_SECONDS_MAX = 5.0
 
 # Sections whose entries are about a delivery.
-_OF_DELIVERIES = (Kind.DONE, Kind.RETRY, Kind.REJECT, Kind.EXTEND)
+_OF_DELIVERIES = (Kind.DONE, Kind.BACK, Kind.RETRY, Kind.REJECT, Kind.EXTEND)
 
 # The first byte of a filler, or none if it is empty.
 _OF_FILLERS = (FILLER[:1], b"")
@@ -121,14 +121,14 @@ class Member:
 
     def give_back(self) -> None:
         """Give back all items that were not handed to the user."""
-        if sequences := self._items.take_all():
+        if items := self._items.take_all():
             is_sure = False
             try:
-                self._submit([(Kind.BACK, sequences)])
+                self._submit([(Kind.BACK, items)])
                 is_sure = True
             finally:
                 if not is_sure:
-                    self._find_items(sequences)
+                    self._find_items(item.sequence for item in items)
             self._waiting.wake_for_items(self.state, but=self.log.seat)
 
     # --- getting items
@@ -350,13 +350,13 @@ class Member:
             self._items.ended(item.sequence, item.delivery)
             first = self._source.first_sequence()
             if not self._skips_gone or item.sequence >= first:
-                self._submit([(Kind.BACK, [item.sequence])])
+                self._submit([(Kind.BACK, [Delivery(item.sequence, item.delivery)])])
                 raise
             self._submit([(Kind.GONE, [(self.state.floor, first)])])
             return None
         except BaseException:
             self._items.ended(item.sequence, item.delivery)
-            self._submit([(Kind.BACK, [item.sequence])])
+            self._submit([(Kind.BACK, [Delivery(item.sequence, item.delivery)])])
             raise
         if record[1][:1] in _OF_FILLERS and is_filler(self._source.path, record.ref, record.data):
             self._items.ended(item.sequence, item.delivery)
@@ -384,7 +384,7 @@ class Member:
                     self._make_dead_letter(letter)
                 except BaseException:
                     # Another member makes it, and this one does not keep others from theirs.
-                    self._submit([(Kind.BACK, [letter.sequence])])
+                    self._submit([(Kind.BACK, [Delivery(letter.sequence, letter.delivery)])])
                     self._items.remove_dying(letter)
                     raise
                 self._items.remove_dying(letter)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from hashlib import blake2b
 
 from binlog.consumers.logs import LogReader, MessageLog
@@ -129,11 +130,14 @@ class MessageSource:
         """Read on to the batch that has a message: the messages that a member gets rise, with gaps for the others'."""
         reader, first = self._older, self._older_sequence
         self._older = None  # if an exception ends this, the next call opens another reader
-        if reader is not None and not first <= sequence < first + _SKIPPED_MAX:
+        if reader is not None and first <= sequence < first + _SKIPPED_MAX:
+            with suppress(GoneError):  # retention removed what is between, and the message may be there
+                return self._read_on(reader, first, sequence)
+        if reader is not None:
             reader.close()
-            reader = None
-        if reader is None:
-            reader, first = self._log.reader_at(sequence), sequence
+        return self._read_on(self._log.reader_at(sequence), sequence, sequence)
+
+    def _read_on(self, reader: LogReader, first: int, sequence: int) -> tuple[int, Batch]:
         while len(batch := reader.read_batch()):
             if sequence < first + len(batch):
                 self._older, self._older_sequence = reader, first + len(batch)

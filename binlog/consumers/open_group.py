@@ -77,6 +77,7 @@ class OpenGroup:
         self._log_id = ""
         self._tasks: TaskCalls | None = None
         self._is_closed = self._closes_later = False
+        self._late_ends: list[int] = []  # loops that ended in the middle of another call
         self._closed = threading.Event()
         self._clock = GroupClock()
         with ExitStack() as undoing:
@@ -139,6 +140,7 @@ class OpenGroup:
             undoing.callback(self._watcher.stop)
             self._undoing.push(undoing.pop_all())
         self._member = member
+        member.is_closing = self._is_closed  # another thread may have closed the group meanwhile
         return member
 
     def _open_dead_letters(self) -> LettersOnDisk:
@@ -179,6 +181,8 @@ class OpenGroup:
 
     def _end(self, me: int) -> None:
         self._callers.discard(me)
+        if self._late_ends and not self._is_closed:
+            self.end_taking(self._late_ends.pop())
         if self._is_closed:
             self._closed.set()
             if self._closes_later and not self._callers:
@@ -210,7 +214,9 @@ class OpenGroup:
         try:
             yield
         finally:
-            if not self._is_closed and self.generation == fork_generation():
+            if get_ident() in self._callers:
+                self._late_ends.append(ahead)  # the garbage collector ends the loop, in the middle of a call
+            elif not self._is_closed and self.generation == fork_generation():
                 self.end_taking(ahead)
 
     def begin_taking(self, ahead: int) -> None:

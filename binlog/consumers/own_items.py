@@ -143,15 +143,15 @@ class OwnItems:
         """Whether there is an item that the user does not have."""
         return bool(self._started or self._assigned or self._dying)
 
-    def take_all(self) -> list[int]:
-        """Return the sequences of all items that the user does not have, and forget them."""
+    def take_all(self) -> list[Delivery]:
+        """Return all items that the user does not have, with how often each was started, and forget them."""
         if not (self._started or self._assigned):
             return []
         with self._mutex:
-            sequences = [item.sequence for item in (*self._started, *self._assigned)]
+            items = [Delivery(item.sequence, item.delivery) for item in (*self._started, *self._assigned)]
             self._started.clear()
             self._assigned.clear()
-            return sequences
+            return items
 
     def clear(self) -> None:
         """Forget all items, because they belong to others by now."""

@@ -91,7 +91,8 @@ class Audit:
         """There was no space for the end of a delivery, so the member still has the item."""
         body, key = message_of(held)
         if held.epoch == self._epoch and body not in self._in_hand and process not in self._released:
-            item = process.member.state.find(held.sequence)
+            # Not by the process's own state, which may be of earlier.
+            item = self._world.state_after(self._world.group_log.records).find(held.sequence)
             if item is not None and item.delivery == held.delivery and item.seat == process.member.log.seat:
                 self._in_hand[body] = _Hand(process, key, item.due_ns)
 

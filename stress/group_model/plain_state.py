@@ -239,8 +239,7 @@ class PlainState:
             case Kind.RETRY | Kind.REJECT:
                 self._apply_failures(entries, kind, outcome.refused)
             case Kind.BACK:
-                for sequence in entries:
-                    self._give_back(sequence, operation.seat)
+                outcome.refused.extend(each for each in entries if not self._give_back(each, operation.seat))
             case Kind.EXTEND:
                 self._apply_extensions(entries, outcome.refused)
             case Kind.JOIN:
@@ -399,11 +398,13 @@ class PlainState:
     def _is_last(self, item: Item) -> bool:
         return bool(self.settings.deliveries_max) and item.delivery - item.uncounted >= self.settings.deliveries_max
 
-    def _give_back(self, sequence: int, seat: int) -> None:
-        item = self.items.get(sequence)
-        if item is not None and item.seat == seat != NO_SEAT:
-            item.uncounted += item.state is ItemState.STARTED
-            self._return(item)
+    def _give_back(self, delivery: Delivery, seat: int) -> bool:
+        item = self.items.get(delivery.sequence)
+        if item is None or item.seat != seat or seat == NO_SEAT or item.delivery != delivery.delivery:
+            return False
+        item.uncounted += item.state is ItemState.STARTED
+        self._return(item)
+        return True
 
     def _apply_extensions(self, entries: Iterable[Extension], refused: list[Delivery]) -> None:
         for sequence, delivery, deadline_ns in entries:

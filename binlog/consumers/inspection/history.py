@@ -32,7 +32,7 @@ from binlog.format.record import Ref
 
 _SECOND = 10**9
 _OF_DELIVERIES = (Kind.DONE, Kind.RETRY, Kind.REJECT, Kind.EXTEND)
-_OF_SEQUENCES = (Kind.START, Kind.BACK)
+_OF_DELIVERIES_AND_BACK = (*_OF_DELIVERIES, Kind.BACK)
 # The names of sections that have no entries about items, where the name is not the event.
 _WORDS = {Kind.DELETED: "delete", Kind.CLOCK: "boot", Kind.DONE: "ack", Kind.RETRY: "nack"}
 
@@ -169,8 +169,10 @@ class _Step:
         for kind, entries in self._operation.sections:
             if kind in _OF_DELIVERIES:
                 yield from self._of_deliveries(kind, entries, set(outcome.refused))
-            elif kind in _OF_SEQUENCES:
+            elif kind is Kind.START:
                 yield from self._of_sequences(kind, entries, outcome.started)
+            elif kind is Kind.BACK:
+                yield from self._of_sequences(kind, [entry.sequence for entry in entries], ())
             elif kind is Kind.AGAIN:
                 yield from self._again(entries)
             elif kind in (Kind.LEAVE, Kind.DEATH):
@@ -326,9 +328,9 @@ def _settings_text(values: dict[int, int]) -> str:
 def _sequences(operation: Operation) -> Iterator[int]:
     """Yield the sequence of each item that a section names."""
     for kind, entries in operation.sections:
-        if kind in _OF_DELIVERIES:
+        if kind in _OF_DELIVERIES_AND_BACK:
             yield from (entry[0] for entry in entries)
-        elif kind in _OF_SEQUENCES:
+        elif kind is Kind.START:
             yield from entries
         elif kind is Kind.AGAIN:
             yield from (entry.sequence for entry in entries)

@@ -41,7 +41,7 @@ GROUP_DELIVERY = Layout(
     size=12,
     fields=(
         Field("sequence", "u64", "the message's sequence number in the log"),
-        Field("delivery", "u32", "number of the delivery, from 1 on; 0 for a dead letter that was never delivered"),
+        Field("delivery", "u32", "number of the delivery, from 1 on; 0 for an item that was never started"),
     ),
 )
 GROUP_SEQUENCE = Layout(

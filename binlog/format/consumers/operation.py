@@ -51,7 +51,7 @@ class Kind(enum.IntEnum):
     DEATH = 5  # seats whose members died
     DONE = 6  # deliveries that were acknowledged
     START = 7  # items that are handed to the user now
-    BACK = 8  # items that are given back; the delivery is not counted
+    BACK = 8  # items that are given back, with how often each was started; the delivery is not counted
     RETRY = 9  # deliveries that failed; the items are delivered again
     REJECT = 10  # deliveries that failed for good
     EXTEND = 11  # deliveries that get more time
@@ -241,11 +241,11 @@ def _pack_section(kind: Kind, entries: Any) -> bytes:
             packed = [_pack_join(entries)]
         case Kind.RESET:
             packed = [_RESET.pack(*entries)]
-        case Kind.DONE:
+        case Kind.DONE | Kind.BACK:
             packed = [_DELIVERY.pack(*each) for each in entries]
         case Kind.AGAIN:
             packed = [_AGAIN.pack(*each) for each in entries]
-        case Kind.START | Kind.BACK:
+        case Kind.START:
             packed = [_SEQUENCE.pack(each) for each in entries]
         case Kind.EXTEND:
             packed = [_EXTENSION.pack(*each) for each in entries]
@@ -330,11 +330,11 @@ def _parse_entries(kind: Kind, count: int, source: _Bytes) -> Any:
         case Kind.RESET if count == 1:
             to, keeps = source.take(_RESET)
             return Reset(to, bool(keeps))
-        case Kind.DONE:
+        case Kind.DONE | Kind.BACK:
             return [Delivery(*source.take(_DELIVERY)) for _ in range(count)]
         case Kind.AGAIN:
             return [Again(*source.take(_AGAIN)) for _ in range(count)]
-        case Kind.START | Kind.BACK:
+        case Kind.START:
             return [source.take(_SEQUENCE)[0] for _ in range(count)]
         case Kind.EXTEND:
             return [Extension(*source.take(_EXTENSION)) for _ in range(count)]

@@ -273,14 +273,16 @@ static void join(struct group_state *state, const struct operation *operation, c
     state->membership++;
 }
 
-static void give_back(struct group_state *state, uint64_t sequence, uint16_t seat)
+/* Whether the member has the item, in this delivery. */
+static int give_back(struct group_state *state, uint64_t sequence, uint32_t delivery, uint16_t seat)
 {
     uint32_t index = item_find(state, sequence);
 
-    if (index != NO_ITEM && seat != NO_SEAT && state->items[index].seat == seat) {
-        state->items[index].uncounted += state->items[index].state == ITEM_STARTED;
-        item_return(state, index, 0);
-    }
+    if (index == NO_ITEM || seat == NO_SEAT || state->items[index].seat != seat || state->items[index].delivery != delivery)
+        return 0;
+    state->items[index].uncounted += state->items[index].state == ITEM_STARTED;
+    item_return(state, index, 0);
+    return 1;
 }
 
 /* Rule 14. */
@@ -372,8 +374,12 @@ static int apply_section(struct group_state *state, const struct operation *oper
         }
         break;
     case BACK:
-        for (uint16_t number = 0; number < section->count; number++, at += GROUP_SEQUENCE_BYTES)
-            give_back(state, get_u64(at), operation->seat);
+        for (uint16_t number = 0; number < section->count; number++, at += GROUP_DELIVERY_BYTES) {
+            uint32_t delivery = get_u32(at + GROUP_DELIVERY_DELIVERY);
+            if (!give_back(state, get_u64(at), delivery, operation->seat) &&
+                append_delivery(outcome->refused, get_u64(at), delivery) != 0)
+                return -1;
+        }
         break;
     case WINDOW:
         apply_window(state, at);

@@ -32,9 +32,9 @@ static int64_t entries_bytes(int kind, uint16_t count, const uint8_t *at, size_t
         return count ? -1 : 0;
     case SETTINGS:
         return (int64_t)count * GROUP_SETTING_BYTES;
-    case DONE:
+    case DONE: case BACK:
         return (int64_t)count * GROUP_DELIVERY_BYTES;
-    case START: case BACK:
+    case START:
         return (int64_t)count * GROUP_SEQUENCE_BYTES;
     case EXTEND:
         return (int64_t)count * GROUP_EXTENSION_BYTES;

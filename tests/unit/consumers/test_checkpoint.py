@@ -60,7 +60,7 @@ def _step(group: GroupOperations, kind: str, seat: int, number: int, more: int) 
         case "reject" if items:
             return group.apply(seat, (Kind.REJECT, [Failure(*group.last(sequence), 0, "no")])).refused
         case "back" if items:
-            return group.apply(seat, (Kind.BACK, [sequence]))
+            return group.apply(seat, (Kind.BACK, [group.last(sequence)]))
         case "extend" if items:
             deadline_ns = state.clock_ns + more * _SECOND
             return group.apply(seat, (Kind.EXTEND, [Extension(*group.last(sequence), deadline_ns)])).refused

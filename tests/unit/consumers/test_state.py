@@ -149,7 +149,7 @@ def test_7_a_suspect_does_not_wait_for_ever() -> None:
     group.kill(0)
     assert group.take(1) == []  # it has items, and the suspect must be alone
     group.ack(1, 1)
-    group.apply(1, (Kind.BACK, [2]))
+    group.apply(1, (Kind.BACK, [Delivery(2, 0)]))
     assert group.take(1, 2) == [0]
     assert group.take(1, 2) == []
     group.ack(1, 0)
@@ -184,7 +184,7 @@ def test_3_an_acknowledgement_of_a_delivery_that_was_given_back_does_not_count_f
     group.join(0, 1)
     group.produce(1)
     group.take(0)
-    group.apply(0, (Kind.BACK, [0]))
+    group.apply(0, (Kind.BACK, [Delivery(0, 1)]))
     assert group.assign(1)[0].delivery == 2
     assert group.apply(0, (Kind.DONE, [Delivery(0, 1)])).refused == [(0, 1)]
     assert group.ack(1, 0) == []

@@ -144,6 +144,14 @@ def test_an_invented_message_is_found() -> None:
     assert "was never appended" in text
 
 
+def test_a_message_that_was_removed_too_early_is_found() -> None:
+    expected = SYSTEM.expect(Marks([*_put(ONE), *_acked(1)]))
+    seen = Observation(in_log={1: TWO}, gone=[0])
+    assert SYSTEM.compare(seen, expected, expected, Crash.POWER) == [
+        "the group needs message 0, which retention removed"
+    ]
+
+
 def test_a_reset_lets_messages_return() -> None:
     reset = [Mark(MarkKind.RESET_TRIED, 3), Mark(MarkKind.RESET_DONE, 3)]
     assert _wrong([*_put(ONE), *_acked(1), *reset], ONE) == []
