@@ -81,16 +81,17 @@ BUGS = (
     bug_in_function(
         "group-letter-after-its-end", "group-kill", "an item is done before its dead letter is appended",
         _MEMBER, "Member._make_dead_letter",
-        "self._dead_letters.append(item, record)\n"
+        "self._dead_letters.append(item, record, lambda: self._is_dying(letter, catches_up=True))\n"
         "self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)",
         "self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)\n"
-        "self._dead_letters.append(item, record)",
+        "self._dead_letters.append(item, record, lambda: True)",
     ),
     bug_in_function(
         "group-letter-repeated", "group-kill", "a dead letter is appended again after a death",
-        "binlog/consumers/dead_letters.py", "DeadLetters.append",
-        "self._log.append_idempotent([batch], producer=PRODUCER, sequence=item.letter)",
-        "self._log.append_idempotent([batch], producer=f\"{time.time_ns()}\", sequence=item.letter)",
+        "binlog/consumers/dead_letters.py", "DeadLetters._number",
+        "last = log.last_letter(PRODUCER)",
+        "last = log.last_letter(PRODUCER)\n"
+        "return last.number + 1 if last is not None else item.letter",
     ),
     bug_in_function(
         "group-members-not-woken", "group-kill", "a member that gives an item back wakes no other",

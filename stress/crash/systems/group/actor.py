@@ -246,7 +246,7 @@ class GroupActor(Actor):
     # --- an operator
 
     def pause(self) -> None:
-        """Pause the group, and let it go on."""
+        """Pause the group, and resume it."""
         self._group.pause()
         self._group.resume()
 
@@ -303,7 +303,7 @@ class GroupActor(Actor):
 
     def finish_all(self) -> None:
         """Acknowledge all messages."""
-        while self._get(0.0):
+        while self._items or self._get(0.0):
             self._end(self._items[-1], MarkKind.ACK_TRIED)
 
     def append_and_get(self) -> None:
@@ -416,7 +416,7 @@ _OPERATED: dict[Step, int] = {
     _A.produce: 2, _A.get: 2, _A.ack: 2, _A.end_by_token: 2, _A.give_back: 1, _A.pause: 1, _A.release: 1, _A.reset: 1,
     _A.retry_dead: 1, _A.change_limits: 1, _A.fail: 1,
 }  # fmt: skip
-_RETENTION: dict[Step, int] = {_A.produce: 3, _A.consume: 4, _A.ack: 3, _A.prune: 3}
+_RETENTION: dict[Step, int] = {_A.produce: 4, _A.finish_all: 4, _A.ack: 1, _A.prune: 4}
 _ALL = {**_PUTS, **_LOOPS, **_OPERATED, **_RETENTION, _A.fail: 3}
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -427,4 +427,6 @@ SCENARIOS: Mapping[str, Scenario] = {
     "retention": Scenario(_RETENTION, 8),
     "all": Scenario(_ALL, 10),
 }
+SHORT_RETENTION = Scenario((_A.produce, _A.finish_all, _A.prune) * 2)
+"""For recorded runs: messages are removed soon after they were acknowledged."""
 assert set(_PROBABLY_ACKED) == set(ENDS)

@@ -6,7 +6,7 @@
 4. No delivery number of a message is used twice.  Only the last delivery can be acknowledged.
 5. The end of an item is refused only if the process may have lost the item.
 6. A message with a key is not delivered before all earlier ones with the key, as far as they were delivered, are done.
-7. A dead letter is there once, and is not delivered again.  It was rejected, or delivered as often as it may be.
+7. A dead letter exists once, and is not delivered again.  It was rejected, or delivered as often as it may be.
 8. No message is delivered, or dead, that was never appended.
 
 A process that died makes no more marks.  So rule 3 is checked when a process ends an item: no other may have got it
@@ -76,6 +76,7 @@ class Expectation:
     acked: messages that are done, unless a power cut undoes it, and by whom.  gone: those that stay done.
     may_return: an operator may have asked for them since.
     rejected: messages that a process tried to reject.  letters_more: how often a message may be a dead letter again.
+    resets: how often a process tried to reset the group.
     wrong: violations of the rules for members.  out_of_order: those of rule 6, by the earlier message.
     """
 
@@ -91,8 +92,8 @@ class Expectation:
     letters_more: Counter[Identity] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     out_of_order: list[tuple[Identity, str]] = field(default_factory=list)
+    resets: int = 0
     _has_died: bool = False
-    _resets: int = 0
     _wrong_without_power_cut: list[str] = field(default_factory=list)
     _last: dict[Identity, _Got] = field(default_factory=dict)
     _got: dict[_Delivery, _Got] = field(default_factory=dict)
@@ -179,7 +180,7 @@ class Expectation:
         if last is None or last.place < got.place:
             self._last[message] = got
         self._got[_delivery(mark)] = got
-        if mark.epoch >= self._resets:
+        if mark.epoch >= self.resets:
             self.may_return.discard(message)  # it has returned
 
     def _check_order(self, got: _Got) -> None:
@@ -195,7 +196,7 @@ class Expectation:
     def _may_lose(self, got: _Got) -> bool:
         """Whether an operator may have taken an item from its process."""
         is_asked_for = got.mark.message in self.may_return
-        return is_asked_for or got.process in self._released or got.mark.epoch < self._resets
+        return is_asked_for or got.process in self._released or got.mark.epoch < self.resets
 
     def _try_to_end(self, mark: Mark) -> None:
         assert mark.kind in ENDS
@@ -244,7 +245,7 @@ class Expectation:
         ending = self._outcome(mark)
         if ending is None or ending.mark.kind is not MarkKind.ACK_TRIED:
             return
-        if message in self.may_return or mark.epoch < self._resets:
+        if message in self.may_return or mark.epoch < self.resets:
             return
         self.acked[message] = mark.process
         if mark.durable:
@@ -260,7 +261,7 @@ class Expectation:
 
     def _try_reset(self, mark: Mark) -> None:
         """Any message may be delivered again.  One that was to be a dead letter may be one once more."""
-        self._resets += 1
+        self.resets += 1
         self.letters_more.update(self.tried)
         self._acked_since_reset[mark.process] = set()
         self._let_return(set(self.tried))

@@ -36,12 +36,14 @@ class Observation:
 
     problems: violations that do not depend on the marks.
     in_log: the messages in the log.  due: those that are to be delivered, by the state of the group.
+    gone: sequences that the group needs, and that retention removed.
     letters: the dead letters, after everything was delivered.
     """
 
     problems: list[str] = field(default_factory=list)
     in_log: dict[int, Identity] = field(default_factory=dict)
     due: set[Identity] = field(default_factory=set)
+    gone: list[int] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
 
 
@@ -53,7 +55,10 @@ def observe(path: Path, *, stays: bool) -> Observation:
         if path.exists():
             seen.problems += _check(path, "before opening")
         collector.step = "opening"
-        _open(path)
+        with Writer(path) as writer:
+            writer.sync()
+        seen.gone = _gone(path)
+        _join(path)
         collector.step = "reading"
         with GroupControl(path, GROUP) as control:
             control.resume()
@@ -85,10 +90,18 @@ def observe(path: Path, *, stays: bool) -> Observation:
     return seen
 
 
-def _open(path: Path) -> None:
-    """Open the log and the group, which recovers both, and let a member join.  What the log has is durable then."""
-    with Writer(path) as writer:
-        writer.sync()
+def _gone(path: Path) -> list[int]:
+    """Return the sequences of messages that a group still needs, and that the log does not have any more."""
+    first = binlog.stat(path).files[0].first_sequence or 0
+    with suppress(NotFoundError), GroupControl(path, GROUP) as control:  # a process died while it was making the group
+        state = control.state()
+        needed = {*(item.sequence for item in state.items()), *range(state.next, first)}
+        return sorted(sequence for sequence in needed if sequence < first)
+    return []
+
+
+def _join(path: Path) -> None:
+    """Open the group, and let a member join."""
     with open_group(path) as group:
         item = group.get(0.0)
         if item is not None:

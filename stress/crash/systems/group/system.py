@@ -29,7 +29,7 @@ from stress.crash.system import (
     System,
     Workload,
 )
-from stress.crash.systems.group.actor import GROUP, SCENARIOS, GroupActor
+from stress.crash.systems.group.actor import GROUP, SCENARIOS, SHORT_RETENTION, GroupActor
 from stress.crash.systems.group.deaths import one_reaper, one_returner
 from stress.crash.systems.group.expectation import Expectation
 from stress.crash.systems.group.marks import Mark, MarkKind
@@ -47,7 +47,7 @@ _MODES = {"sync": Mode.SYNC, "flush": Mode.FLUSH}
 def _use_until_killed(path: Path, process: ProcessContext, variant: str) -> None:
     # A member that is not woken does not help itself, so the storm stops, which is noticed.
     member._WAIT_SECONDS_MAX = _IDLE_SECONDS
-    # So many older files that a process which is stopped for a moment does not lose its place.
+    # Enough older files that a process which is stopped for a moment does not lose its place.
     actor = GroupActor(path, process, _MODES[variant], history_bytes=_HISTORY_BYTES)
     match process.number % _PROCESSES:
         case 0 | 1:
@@ -88,9 +88,9 @@ class GroupSystem(System[Expectation, Observation]):
         self.workloads: Mapping[str, Workload] = {
             "acks": self.repeated(SCENARIOS["acks"], 2),
             "loops": self._together("loops", 2),
-            "dead": self.repeated(SCENARIOS["dead"], 2),
+            "dead": self.repeated(SCENARIOS["dead"], 1),
             "operator": self._together("operator", 2),
-            "retention": self.repeated(SCENARIOS["retention"], 2),
+            "retention": self.repeated(SHORT_RETENTION, 1, "flush"),
             "killed": self.killed(SCENARIOS["all"], SCENARIOS["all"], _CALLS_ABOUT),
             "recovery": self._recover,
         }
@@ -167,6 +167,7 @@ class GroupSystem(System[Expectation, Observation]):
         in_log = set(seen.in_log.values())
         return [
             *least.wrong,
+            *(f"the group needs message {each}, which retention removed" for each in seen.gone if not least.resets),
             *least.lost(seen.due, dead, in_log),
             *least.returned(seen.due, dead),
             *most.invented(seen.letters, seen.due),
