@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from binlog.consumers.item import Item
-from binlog.errors import ClosedError, LeaseLostError
+from binlog.errors import BinlogError, ClosedError, LeaseLostError
 from binlog.format.consumers.operation import Delivery, Kind, Section
 
 _TOGETHER_MAX = 1000
@@ -145,7 +145,7 @@ class TaskCalls:
             future.set_result(item)
 
     def _give_back(self, item: Item) -> None:
-        with suppress(ClosedError):
+        with suppress(BinlogError):
             self._group.refused([(Kind.BACK, [item.this])], [item])
 
     def _fail_all(self, error: BaseException) -> None:
@@ -167,7 +167,7 @@ class TaskCalls:
                     endings = []
                     if first is None:
                         return
-                    with suppress(ClosedError):
+                    with suppress(BinlogError):  # the next call of a task raises it
                         first()
                 if self._endings.empty() or len(endings) >= _TOGETHER_MAX:
                     break

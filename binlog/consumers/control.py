@@ -12,6 +12,7 @@ from typing import Self
 from binlog.consumers.clock import GroupClock
 from binlog.consumers.dead_letters import last_deliveries
 from binlog.consumers.group_folder import finish_deletion, open_existing
+from binlog.consumers.item import text_of
 from binlog.consumers.message_source import LogOnDisk, MessageSource, facts_of, sequence_at
 from binlog.consumers.settings import Holds, OnExpiry, Order, Retry, Settings
 from binlog.consumers.state import GroupState, Item, ItemState, Outcome
@@ -21,7 +22,7 @@ from binlog.consumers.waking.waiting import Waiting
 from binlog.errors import ClosedError, CorruptError, GoneError, LeaseLostError, NotFoundError, StateError
 from binlog.format.consumers.message import Message
 from binlog.format.consumers.operation import COUNT_MAX, NO_SEAT, Again, Delivery, Failure, Kind, Reset, Section
-from binlog.format.values import member, seconds_of
+from binlog.format.values import duration_of, member
 from binlog.log.maintain.fillers import is_filler
 from binlog.log.read.start import Sequence, StartPosition, parse_start
 from binlog.storage.mode import Mode, waits_for_sync
@@ -211,19 +212,19 @@ class GroupControl:
         """
         found = self._parse(token)
         if delay is not None:
-            seconds = seconds_of(delay, "delay")
+            seconds = duration_of(delay, "delay")
         else:
             state = self.state()
             item = state.find(found.sequence)
             seconds = state.settings.retry.seconds(found.delivery - item.uncounted if item is not None else 1)
         self._set_clock()
         due_ns = self._clock.now_ns(self._log.state) + max(int(seconds * _NS), 0)
-        self._end((Kind.RETRY, [Failure(found.sequence, found.delivery, due_ns, str(error))]), found)
+        self._end((Kind.RETRY, [Failure(found.sequence, found.delivery, due_ns, text_of(error))]), found)
 
     def reject(self, token: Token | str, *, error: object = "") -> None:
         """Make the message a dead letter.  Raises: as `ack`."""
         found = self._parse(token)
-        self._end((Kind.REJECT, [Failure(found.sequence, found.delivery, 0, str(error))]), found)
+        self._end((Kind.REJECT, [Failure(found.sequence, found.delivery, 0, text_of(error))]), found)
 
     def _delayed(self) -> Iterator[Item]:
         return (item for item in self.state().items() if item.state is ItemState.DELAYED)

@@ -18,7 +18,7 @@ from binlog.consumers.settings import Holds, OnExpiry, Order, Retry, Settings
 from binlog.consumers.tokens import Token
 from binlog.consumers.working import WorkLoop
 from binlog.errors import ClosedError
-from binlog.format.values import member, seconds_of
+from binlog.format.values import count_of, duration_of, member, seconds_of
 from binlog.log.read.start import Start, StartPosition, parse_start
 from binlog.storage.mode import Mode, waits_for_sync
 from binlog.storage.native import fork_generation
@@ -89,7 +89,7 @@ class ConsumerGroup:
             start=parse_start(start),
             settings=settings,
             changes=changes,
-            lease_ns=int((0 if lease is None else seconds_of(lease, "lease")) * _NS),
+            lease_ns=0 if lease is None else _lease_ns(lease),
             skips_gone=skip_gone,
             mode=member(Mode, mode, "mode"),
         )
@@ -143,9 +143,8 @@ class ConsumerGroup:
 
         wait: if there are fewer items, wait this many seconds for more.  Ends after `timeout` seconds without any.
         """
-        if not 1 <= records_max <= _PREFETCH_MAX:
-            raise ValueError(f"records_max is 1 to {_PREFETCH_MAX}, not {records_max}")
-        wait_seconds, timeout_seconds = seconds_of(wait, "wait"), _timeout(timeout)
+        count_of(records_max, "records_max", 1, _PREFETCH_MAX)
+        wait_seconds, timeout_seconds = duration_of(wait, "wait"), _timeout(timeout)
         opened = self._usable()
         with opened.taking(0):
             while items := opened.take_many(records_max, wait=wait_seconds, timeout=timeout_seconds):
@@ -162,8 +161,7 @@ class ConsumerGroup:
         prefetch: as in `consume`.
         """
         _check_prefetch(prefetch)
-        if not 1 <= threads <= _THREADS_MAX:
-            raise ValueError(f"threads is 1 to {_THREADS_MAX}, not {threads}")
+        count_of(threads, "threads", 1, _THREADS_MAX)
         return WorkLoop(self._usable(), handler, prefetch).run(threads)
 
     # --- tokens
@@ -292,9 +290,15 @@ class Consumption:
             tasks.end(self._prefetch)
 
 
+def _lease_ns(lease: Seconds) -> int:
+    lease_ns = int(duration_of(lease, "lease") * _NS)
+    if not lease_ns:
+        raise ValueError("a lease is longer than nothing; None is for no lease")
+    return lease_ns
+
+
 def _check_prefetch(prefetch: int) -> None:
-    if not 0 <= prefetch <= _PREFETCH_MAX:
-        raise ValueError(f"prefetch is 0 to {_PREFETCH_MAX}, not {prefetch}")
+    count_of(prefetch, "prefetch", 0, _PREFETCH_MAX)
 
 
 def _timeout(timeout: Seconds | None) -> float | None:
@@ -312,6 +316,8 @@ def _settings(
     """Return the settings of a new group, and the names of those that the caller gave."""
     settings, named = Settings(), set[str]()
     if retry is not None:
+        if not isinstance(retry, Retry):
+            raise TypeError(f"retry is a binlog.Retry, not {retry!r}")
         settings = settings.with_retry(retry)
         named |= {"deliveries_max", "first_ns", "most_ns", "factor_percent", "jitter_percent"}
     if holds is not None:

@@ -12,13 +12,23 @@ from binlog.consumers.tokens import Token
 from binlog.format.consumers.message import MAGIC, Message
 from binlog.format.consumers.operation import Delivery, Extension, Failure, Kind, Section
 from binlog.format.record import Ref
-from binlog.format.values import seconds_of
+from binlog.format.values import duration_of
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
 _NS = 10**9
 _NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
+
+
+def text_of(error: object) -> str:
+    """Return what is kept of an error with a message: the type of an exception, and its text if it has one."""
+    if not isinstance(error, BaseException):
+        return str(error)
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - a program's exception whose text cannot be made
+        return type(error).__name__
 
 
 class TaskEndings(Protocol):
@@ -132,7 +142,7 @@ class Item:
 
     def reject(self, error: object = "") -> None:
         """Make the message a dead letter.  Blocks and raises: as `ack`."""
-        self._end((Kind.REJECT, [Failure(*self.this, 0, str(error))]))
+        self._end((Kind.REJECT, [Failure(*self.this, 0, text_of(error))]))
 
     def back(self) -> None:
         """Give the message back; the delivery is not counted.  Blocks and raises: as `ack`."""
@@ -143,7 +153,7 @@ class Item:
 
         Blocks and raises: as `ack`.
         """
-        deadline_ns = self._opened.time_ns() + int(seconds_of(seconds, "seconds") * _NS)
+        deadline_ns = self._opened.time_ns() + int(duration_of(seconds, "seconds") * _NS)
         self._opened.extend((Kind.EXTEND, [Extension(*self.this, deadline_ns)]), self)
 
     @property
@@ -158,8 +168,8 @@ class Item:
 
     def failure(self, delay: float | timedelta | str | None, error: object) -> Failure:
         """Return the entry that reports a failure of this delivery."""
-        wait = self._opened.retry.seconds(self.delivery) if delay is None else seconds_of(delay, "delay")
-        return Failure(*self.this, self._opened.time_ns() + int(wait * _NS), str(error))
+        wait = self._opened.retry.seconds(self.delivery) if delay is None else duration_of(delay, "delay")
+        return Failure(*self.this, self._opened.time_ns() + int(wait * _NS), text_of(error))
 
     def _end(self, section: Section) -> None:
         self._opened.finish([section], [self])
@@ -170,7 +180,7 @@ class Item:
         if kind is None:
             return Kind.DONE, [self.this]
         if issubclass(kind, Exception):
-            return Kind.RETRY, [self.failure(None, f"{kind.__name__}: {error}")]
+            return Kind.RETRY, [self.failure(None, text_of(error))]
         return Kind.BACK, [self.this]
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self, overload
 
-from binlog.consumers.item import Item
+from binlog.consumers.item import Item, text_of
 from binlog.format.consumers.operation import Failure, Kind, Section
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ItemBatch(Sequence[Item]):
 
     def reject(self, index: int, error: object = "") -> None:
         """Make one item a dead letter, at the end of the block."""
-        self._rejected[self._mark(index)] = Failure(*self._items[index].this, 0, str(error))
+        self._rejected[self._mark(index)] = Failure(*self._items[index].this, 0, text_of(error))
 
     def back(self, index: int) -> None:
         """Give one item back, at the end of the block; the delivery is not counted."""
@@ -89,7 +89,6 @@ class ItemBatch(Sequence[Item]):
         if kind is None:
             self.ack()
         elif issubclass(kind, Exception):
-            text = f"{kind.__name__}: {error}"
-            self._end((Kind.RETRY, [item.failure(None, text) for item in self._unmarked()]))
+            self._end((Kind.RETRY, [item.failure(None, error) for item in self._unmarked()]))
         else:
             self._end((Kind.BACK, [item.this for item in self._unmarked()]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from binlog.format.consumers.operation import Setting
-from binlog.format.values import parse_bytes, seconds_of
+from binlog.format.values import count_of, parse_bytes, seconds_of
 
 RULES = 1
 """The version of the rules of binlog/consumers/state.py."""
@@ -67,8 +67,8 @@ class Retry:
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.deliveries_max is not None and not 1 <= self.deliveries_max <= _COUNT_MAX:
-            raise ValueError(f"deliveries_max is 1 or more, or None for no limit, not {self.deliveries_max}")
+        if self.deliveries_max is not None:
+            count_of(self.deliveries_max, "deliveries_max", 1, _COUNT_MAX)
         for name, seconds in (("first", self.first), ("most", self.most)):
             if not 0 <= seconds <= _SECONDS_MAX:
                 raise ValueError(f"{name} is 0 to {_SECONDS_MAX} seconds, not {seconds}")
@@ -167,10 +167,8 @@ class Settings:
         """
         outstanding_max = self.outstanding_max if outstanding_max is None else outstanding_max
         in_hand_max = self.in_hand_max if in_hand_max is None else in_hand_max
-        if not 1 <= outstanding_max <= OUTSTANDING_MAX:
-            raise ValueError(f"outstanding_max is 1 to {OUTSTANDING_MAX}, not {outstanding_max}")
-        if not 0 <= in_hand_max <= _COUNT_MAX:
-            raise ValueError(f"in_hand_max is 1 or more, or 0 for no limit, not {in_hand_max}")
+        count_of(outstanding_max, "outstanding_max", 1, OUTSTANDING_MAX)
+        count_of(in_hand_max, "in_hand_max", 0, _COUNT_MAX)
         return replace(self, outstanding_max=outstanding_max, in_hand_max=in_hand_max)
 
 

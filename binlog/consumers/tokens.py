@@ -32,6 +32,8 @@ class Token(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the token that a text says.  Raises: ValueError."""
+        if not isinstance(text, str):
+            raise TypeError(f"a token is a text, not {text!r}")
         match = _TOKEN.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"a token is GROUP-EPOCH-SEQUENCE-DELIVERY, such as 3f2a0c9d8e7b6a51-0-17-1, not {text!r}")

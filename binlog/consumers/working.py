@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from binlog.consumers.item import text_of
 from binlog.errors import LeaseLostError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class WorkLoop:
             self._handler(item)
         except Exception as error:
             _logger.exception("message %d, delivery %d: the handler failed", item.sequence, item.delivery)
-            text = f"{type(error).__name__}: {error}"
+            text = text_of(error)
             self._end(item, lambda: item.nack(error=text))
         except BaseException:
             self._end(item, item.back)

@@ -97,6 +97,27 @@ def seconds_of(value: object, name: str) -> float:
     return value
 
 
+DURATION_MAX = 10**9
+"""The longest time that an argument may be, in seconds: some 31 years."""
+
+
+def duration_of(value: object, name: str) -> float:
+    """Return a time in seconds, as `seconds_of`, from 0 to DURATION_MAX.  Raises: TypeError, ValueError."""
+    seconds = seconds_of(value, name)
+    if not 0 <= seconds <= DURATION_MAX:
+        raise ValueError(f"{name} is 0 to {DURATION_MAX} seconds, not {value!r}")
+    return seconds
+
+
+def count_of(value: object, name: str, least: int, most: int) -> int:
+    """Return a whole number within limits.  Raises: TypeError, ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is a whole number, not {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} is {least} to {most}, not {value}")
+    return value
+
+
 def plain_bytes(record: object) -> bytes:
     """Return the bytes of a record that is given as another kind of buffer.  Raises: TypeError."""
     if isinstance(record, bytes | bytearray | memoryview):
