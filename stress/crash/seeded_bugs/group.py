@@ -74,8 +74,8 @@ BUGS = (
     ),
     bug_in_function(
         "group-dead-not-buried", "group-kill", "a process that takes a dead member's seat does not record the death",
-        _MEMBER, "Member._join_at",
-        "self._bury([(number, before.generation)])",
+        "binlog/consumers/membership.py", "Membership._append_join",
+        "self.release([(number, before.generation)])",
         "pass",
     ),
     bug_in_function(
@@ -108,22 +108,12 @@ BUGS = (
         "except Exception:\n"
         "    outcome = Outcome(True, [], [], [])",
     ),
-    SeededBug(
+    bug_in_function(
         "group-crc-ignored", "group-damage", "an operation counts though its CRC is wrong",
-        (
-            Change(
-                _READER, "StateReader._apply",
-                "applied = self.state.apply(record)",
-                "applied = self.state.apply(record)\n"
-                "if applied is None:\n"
-                "    crc = crc32c(record[32:], crc32c(record[:28], self.seed))\n"
-                "    applied = self.state.apply(record[:28] + crc.to_bytes(4) + record[32:])",
-            ),
-            Change(
-                _READER, "StateReader._checkpoint_in",
-                "if operation is None:\n    raise self._no_operation(ref)",
-                "if operation is None:\n    return None",
-            ),
-        ),
+        _READER, "StateReader._apply_batch",
+        "if not is_filler(self.path, ref, record):",
+        "crc = crc32c(record[32:], crc32c(record[:28], self.seed))\n"
+        "applied_anyway = self.state.apply(record[:28] + crc.to_bytes(4) + record[32:])\n"
+        "if applied_anyway is None and not is_filler(self.path, ref, record):",
     ),
 )  # fmt: skip
