@@ -171,6 +171,7 @@ class Member:
         while (first := self.take(count, timeout)) is not None:
             found = [first]
             try:
+                self._items.delivered()
                 self._take_more(found, count, time.monotonic() + wait)
             except BaseException:
                 self._items.take_back([Delivery(held.sequence, held.delivery) for held in found])
@@ -185,6 +186,7 @@ class Member:
         while len(found) < count and not self.is_closing:
             if (held := self._next_held(count - len(found))) is not None:
                 found.append(held)
+                self._items.delivered()
             elif not self._ask(count - len(found)):
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -340,32 +342,41 @@ class Member:
         """Return a started item with its message; None if it was not to be handed to the user."""
         counted = self._still_has(item.sequence, item.delivery)
         if not counted:
+            self._items.drop_claim()
             return None
+        this = Delivery(item.sequence, item.delivery)
         try:
             record = self._source.read(item.sequence)
         except GoneError:
             self.log.catch_up()
-            if not self._still_has(item.sequence, item.delivery):
-                return None  # its lease ended, and others are done with it
-            self._items.ended(item.sequence, item.delivery)
-            first = self._source.first_sequence()
-            if not self._skips_gone or item.sequence >= first:
-                self._submit([(Kind.BACK, [Delivery(item.sequence, item.delivery)])])
-                raise
-            self._submit([(Kind.GONE, [(self.state.floor, first)])])
+            if self._still_has(item.sequence, item.delivery):
+                first = self._source.first_sequence()
+                if not self._skips_gone or item.sequence >= first:
+                    self._end_claim((Kind.BACK, [this]))
+                    raise
+                self._end_claim((Kind.GONE, [(self.state.floor, first)]))
+            self._items.drop_claim()  # or its lease ended, and others are done with it
             return None
-        except BaseException:
-            self._items.ended(item.sequence, item.delivery)
-            self._submit([(Kind.BACK, [Delivery(item.sequence, item.delivery)])])
+        except Exception:
+            self._end_claim((Kind.BACK, [this]))
             raise
         if record[1][:1] in _OF_FILLERS and is_filler(self._source.path, record.ref, record.data):
-            self._items.ended(item.sequence, item.delivery)
-            self._submit([(Kind.REJECT, [Failure(item.sequence, item.delivery, 0, DAMAGED)])])
+            self._end_claim((Kind.REJECT, [Failure(*this, 0, DAMAGED)]))
             return None
         return tuple.__new__(Held, (item[0], item[1], counted, self.state.epoch, record))
 
+    def _end_claim(self, section: Section) -> None:
+        """End the delivery of an item that the user is not to have."""
+        self._submit([section])
+        self._items.drop_claim()
+
+    def delivered(self) -> None:
+        """Take note that the user has what `take` returned to this thread; otherwise its next call returns it again."""
+        self._items.delivered()
+
     def _still_has(self, sequence: int, delivery: int) -> int:
         """Return the count of deliveries of a started item; 0 if its lease ended, or the member lost it."""
+        self.log.resolve_unknown()  # it may have given the item back
         counted = self.state.started_by(self.log.seat, sequence, delivery)
         if not counted:
             self._items.ended(sequence, delivery)

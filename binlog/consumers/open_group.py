@@ -166,7 +166,8 @@ class OpenGroup:
             self._callers.add(me)
             yield self._joined()
         finally:
-            self._end(me)
+            self._callers.discard(me)  # in one call of C: Ctrl-C may strike before the first line of a function
+            self._ended()
 
     def _begin(self) -> int:
         """Raises: ClosedError; StateError in a signal handler that interrupted a call, and in a forked child."""
@@ -179,8 +180,8 @@ class OpenGroup:
             raise StateError("a call of this thread is in progress: a signal handler may only close the group")
         return me
 
-    def _end(self, me: int) -> None:
-        self._callers.discard(me)
+    def _ended(self) -> None:
+        """Do what a call in progress kept from being done."""
         if self._late_ends and not self._is_closed:
             self.end_taking(self._late_ends.pop())
         if self._is_closed:
@@ -196,10 +197,16 @@ class OpenGroup:
         me = self._begin()
         try:
             self._callers.add(me)
-            held = self._joined().take(count, timeout, is_wanted)
+            member = self._joined()
+            held = member.take(count, timeout, is_wanted)
         finally:
-            self._end(me)
-        return None if held is None else Item(held, self)
+            self._callers.discard(me)  # in one call of C: Ctrl-C may strike before the first line of a function
+            self._ended()
+        if held is None:
+            return None
+        item = Item(held, self)
+        member.delivered()
+        return item
 
     def take_many(self, count: int, *, wait: float, timeout: float | None) -> list[Item]:
         """Return up to `count` items, none after `timeout` seconds.  wait: for more of them, in seconds."""
@@ -249,7 +256,8 @@ class OpenGroup:
             self._callers.add(me)
             counts = self._joined().ack(item.this, item.epoch)
         finally:
-            self._end(me)
+            self._callers.discard(me)  # in one call of C: Ctrl-C may strike before the first line of a function
+            self._ended()
         if not counts:
             raise LeaseLostError(f"message {item.sequence}: it is done, or another member has it")
 
@@ -277,7 +285,8 @@ class OpenGroup:
             ended = [item.this for item in items] if is_end else []
             return self._joined().finish(sections, ended, items[0].epoch, batch=batch)
         finally:
-            self._end(me)
+            self._callers.discard(me)  # in one call of C: Ctrl-C may strike before the first line of a function
+            self._ended()
 
     # --- facts
 

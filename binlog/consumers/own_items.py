@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from threading import get_ident
 
 from binlog.consumers.state import Assigned, Item, ItemState, Outcome
 from binlog.format.consumers.operation import Delivery
@@ -24,6 +25,7 @@ class OwnItems:
         self._started: deque[Assigned] = deque()
         self._dying: deque[Assigned] = deque()
         self._starting: set[int] = set()
+        self._claims: dict[int, Assigned] = {}  # by thread: a started item on its way to the user
         self._handed: set[tuple[int, int]] = set()
         self._unsure: set[int] = set()  # assigned ones, for which a `start` may be in the log
 
@@ -39,19 +41,40 @@ class OwnItems:
 
     @property
     def has_started(self) -> bool:
-        """Whether there is a started item that the user does not have."""
-        return bool(self._started)
+        """Whether there is a started item for this thread."""
+        return bool(self._started) or get_ident() in self._claims
 
     def take_started(self) -> Assigned | None:
-        """Return the next started item, which the user then has; None if there is none."""
+        """Return the next started item, None if there is none.  Call `delivered` once the user has it.
+
+        If an exception ends the call before, the thread's next call gets the same item.
+        """
+        me = get_ident()
+        if me in self._claims:
+            with self._mutex:
+                item = self._claims[me]
+                with suppress(ValueError):
+                    self._started.remove(item)  # if the exception struck before the next block's last line
+            return item
         if not self._started:
             return None
         with self._mutex:
             if not self._started:
                 return None
-            item = self._started.popleft()
+            self._claims[me] = self._started[0]
+            return self._started.popleft()
+
+    def delivered(self) -> None:
+        """Take note that the user has the item that this thread took."""
+        me = get_ident()
+        item = self._claims.get(me)
+        if item is not None:  # otherwise the group was reset
             self._handed.add(item[:2])
-            return item
+            self._claims.pop(me, None)
+
+    def drop_claim(self) -> None:
+        """Take note that the item that this thread took is not the member's any more."""
+        self._claims.pop(get_ident(), None)
 
     def take_one(self) -> list[Assigned]:
         """Return as `take_assigned(1)`."""
@@ -81,7 +104,7 @@ class OwnItems:
                     self._unsure.add(item[0])
 
     def _has_started(self, sequence: int) -> bool:
-        return any(each[0] == sequence for each in (*self._started, *self._handed))
+        return any(each[0] == sequence for each in (*self._started, *self._claims.values(), *self._handed))
 
     def _forget_assigned(self, sequence: int) -> None:
         """Forget that an item is assigned, because the operation that started it was applied after all."""
@@ -91,8 +114,11 @@ class OwnItems:
     def take_back(self, deliveries: Iterable[Delivery]) -> None:
         """Take started items back from a caller that an exception ended; the next one gets them."""
         with self._mutex:
+            claim = self._claims.get(get_ident())
             for sequence, delivery in deliveries:
                 self._handed.discard((sequence, delivery))
+                if claim is not None and claim[:2] == (sequence, delivery):
+                    continue
                 self._started.append(Assigned(sequence, delivery, is_started=True, letter=0))
 
     @property
@@ -116,7 +142,7 @@ class OwnItems:
             if item.letter:
                 return all(each.sequence != item.sequence for each in self._dying)
             if item.state is ItemState.STARTED:
-                here = ((each.sequence, each.delivery) for each in self._started)
+                here = ((each.sequence, each.delivery) for each in (*self._started, *self._claims.values()))
                 return (item.sequence, item.delivery) not in self._handed and (item.sequence, item.delivery) not in here
             return item.sequence not in self._starting and all(
                 each.sequence != item.sequence for each in self._assigned
@@ -132,6 +158,8 @@ class OwnItems:
     def add_found(self, item: Item) -> None:
         """Add an item that the state says the member has."""
         is_started = item.state is ItemState.STARTED
+        if is_started:
+            self._forget_assigned(item.sequence)
         self.add(Outcome(True, [Assigned(item.sequence, item.delivery, is_started, item.letter)], [], []))
 
     def ended(self, sequence: int, delivery: int) -> None:
@@ -141,10 +169,13 @@ class OwnItems:
     @property
     def has_any(self) -> bool:
         """Whether there is an item that the user does not have."""
-        return bool(self._started or self._assigned or self._dying)
+        return bool(self._started or self._assigned or self._dying or get_ident() in self._claims)
 
     def take_all(self) -> list[Delivery]:
         """Return all items that the user does not have, with how often each was started, and forget them."""
+        claim = self._claims.pop(get_ident(), None)
+        if claim is not None:
+            self._started.append(claim)
         if not (self._started or self._assigned):
             return []
         with self._mutex:
@@ -156,5 +187,7 @@ class OwnItems:
     def clear(self) -> None:
         """Forget all items, because they belong to others by now."""
         with self._mutex:
-            for items in (self._assigned, self._started, self._dying, self._starting, self._handed, self._unsure):
+            for items in (self._assigned, self._started, self._dying):
                 items.clear()
+            for others in (self._starting, self._handed, self._unsure, self._claims):
+                others.clear()

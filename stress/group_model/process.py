@@ -254,7 +254,7 @@ class Process:
                 lambda: SimWriter(world.dead), "group"
             ),
         )
-        self.member = Member(parts, lease_ns=world.lease_ns, mode=world.mode, skips_gone=False)
+        self.member = Member(parts, lease_ns=world.lease_ns, mode=world.mode, skips_gone=world.resets)
         self.member.begin_taking(world.prefetch)
         if world.has("start-unchecked"):
             _start_unchecked(self.member)
@@ -268,6 +268,8 @@ class Process:
         else:
             held = self.member.take(1 + self._world.prefetch, 0)
             found = [] if held is None else [held]
+            if held is not None:
+                self.member.delivered()
         self.items += found
         return found
 
