@@ -50,7 +50,7 @@ class World:
         self._prunes = random.random() < 0.5
         self._interrupts = not self.only_poison_kills and random.random() < 0.4
         self._fills = not self.only_poison_kills and random.random() < 0.3
-        self._resets = not self.only_poison_kills and random.random() < 0.2
+        self.resets = not self.only_poison_kills and random.random() < 0.2
         self._batches = random.random() < 0.4
         self.lease_ns = 0 if self.only_poison_kills else random.choice([0, 0, 0, 3 * _SECOND])
         self.data, self.dead = SimLog(self, "log"), SimLog(self, "dead")
@@ -106,7 +106,7 @@ class World:
 
     def appended(self, log: SimLog, record: bytes) -> None:
         """Take note of a record, of which the audit must know at once."""
-        if log is not self.group_log or not self._resets:
+        if log is not self.group_log or not self.resets:
             return
         operation = parse_operation(record, group_seed(UUID))
         assert operation is not None
@@ -191,7 +191,7 @@ class World:
             self._do(process, process.member.leave)
             if process.is_alive:
                 self._bury(process)
-        elif choice < 0.31 and self._resets:
+        elif choice < 0.31 and self.resets:
             self._reset(process)
         elif choice < 0.38:
             self._do(process, process.notice_deaths)

@@ -46,6 +46,14 @@ BUGS = (
         "durable_only=True",
         "durable_only=False",
     ),
+    bug_in_function(
+        "group-letter-after-its-end", "group-kill", "an item is done before its dead letter is appended",
+        _MEMBER, "Member._make_dead_letter",
+        "self._dead_letters.append(item, record, lambda: self._is_dying(letter, catches_up=True))\n"
+        "self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)",
+        "self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)\n"
+        "self._dead_letters.append(item, record, lambda: True)",
+    ),
     SeededBug(
         "group-living-buried", "group-kill", "the death of a member is recorded without the lock of its seat",
         (
@@ -77,14 +85,6 @@ BUGS = (
         "binlog/consumers/membership.py", "Membership._append_join",
         "self.release([(number, before.generation)])",
         "pass",
-    ),
-    bug_in_function(
-        "group-letter-after-its-end", "group-kill", "an item is done before its dead letter is appended",
-        _MEMBER, "Member._make_dead_letter",
-        "self._dead_letters.append(item, record, lambda: self._is_dying(letter, catches_up=True))\n"
-        "self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)",
-        "self._submit([(Kind.DONE, [Delivery(letter.sequence, letter.delivery)])], mode=self._mode)\n"
-        "self._dead_letters.append(item, record, lambda: True)",
     ),
     bug_in_function(
         "group-letter-repeated", "group-kill", "a dead letter is appended again after a death",
