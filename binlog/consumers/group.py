@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
@@ -24,6 +24,8 @@ from binlog.storage.mode import Mode, waits_for_sync
 from binlog.storage.native import fork_generation
 
 if TYPE_CHECKING:
+    from binlog.consumers.inspection.history import Event
+    from binlog.consumers.inspection.peek import PeekedItem, Status
     from binlog.consumers.inspection.stat import GroupStat
 
 _NS = 10**9
@@ -189,6 +191,26 @@ class ConsumerGroup:
 
         self._usable()
         return stat_group(self.path, self.name)
+
+    def items(self, *, statuses: Collection[Status] | None = None, count: int | None = None) -> Iterator[PeekedItem]:
+        """Iterate over the messages that the group is not done with, outstanding ones first; takes none of them.
+
+        statuses: only messages with one of these.  count: n at most.
+        """
+        from binlog.consumers.inspection.peek import Status, peek
+
+        self._usable()
+        return peek(self.path, self.name, statuses=tuple(Status) if statuses is None else statuses, count=count)
+
+    def history(self, *, item: int | None = None) -> Iterator[Event]:
+        """Iterate over what happened in the group, oldest first, as far back as its log goes.
+
+        item: the sequence of a message; only events about it.
+        """
+        from binlog.consumers.inspection.history import events
+
+        self._usable()
+        return events(self.path, self.name, item=item)
 
     def pause(self) -> None:
         """Let no member get a message, until `resume`.  Durable on return."""
