@@ -20,7 +20,7 @@ from binlog.consumers.clock import GroupClock
 from binlog.consumers.group_log import GroupLog
 from binlog.consumers.retention import GROUPS, group_names
 from binlog.consumers.state_reader import StateReader
-from binlog.errors import AccessError, GoneError, NotFoundError
+from binlog.errors import AccessError, BinlogError, GoneError, NotFoundError
 from binlog.log.directory import LogDirectory
 from binlog.storage.descriptors import Descriptor
 from binlog.storage.directory import Directory
@@ -81,7 +81,11 @@ def _open(folder: Directory, clock: GroupClock) -> tuple[Directory, GroupLog]:
     """Raises: GoneError if the directory was renamed meanwhile; the log may be of another one then."""
     with ExitStack() as undoing:
         undoing.enter_context(folder)
-        group_log = GroupLog.open(folder.path, clock)
+        try:
+            group_log = GroupLog.open(folder.path, clock)
+        except BinlogError:
+            folder.check()  # what else fails while the directory is removed says nothing
+            raise
         undoing.callback(group_log.close)
         folder.check()
         undoing.pop_all()

@@ -67,6 +67,7 @@ class GroupLog:
         self._own = threading.local()
         self._callers: dict[int, bool] = {}  # the threads that wait for an outcome; whether it is no member's
         self._is_interrupted = False  # an exception ended the application of a batch
+        self._is_unsure = False  # an exception ended a call, and its operation may be in the log
         self._failure: CorruptError | None = None
         self._is_checkpointing = False
         self._checkpoint_at = 0.0
@@ -137,7 +138,7 @@ class GroupLog:
         return self._append(record, mode, anonymous=False)
 
     def _append(self, record: bytes, mode: Mode, *, anonymous: bool) -> Outcome:
-        me = get_ident()
+        me, is_known = get_ident(), False
         try:
             self._callers[me] = anonymous
             ref = self._writer.append(record, mode=mode)
@@ -145,8 +146,11 @@ class GroupLog:
             self._own.ref = ref
             with self._applying:
                 outcome = self._outcome(ref, record)
+            is_known = True
         finally:
             self._callers.pop(me, None)
+            if not is_known:
+                self._is_unsure = True
         if outcome is None:
             raise UnknownOutcomeError(f"{self.path}: the operation at {ref} was applied, and its effect is not known")
         if ref.number != NUMBER_FIRST and ref.number > self._reader.checkpoint_number:
@@ -157,6 +161,12 @@ class GroupLog:
         """Apply all operations of other processes so far.  Raises: as a Reader; CorruptError."""
         with self._applying:
             self._outcome(None, b"")
+
+    def resolve_unknown(self) -> None:
+        """Apply the operation whose outcome is not known, if an exception ended a call.  Raises: as `catch_up`."""
+        if self._is_unsure:
+            self.catch_up()
+            self._is_unsure = False
 
     def _outcome(self, own: Ref | None, record: bytes) -> Outcome | None:
         """Apply all operations, and return the outcome of the own one, in `record`; None if it is not known."""
