@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from binlog.consumers.item_batch import ItemBatch
     from binlog.consumers.producer import Producer
     from binlog.consumers.retention import group_names
-    from binlog.consumers.settings import OnExpiry, Order, Retry
+    from binlog.consumers.state.settings import OnExpiry, Order, Retry
     from binlog.format.consumers.message import Message
 
 __version__ = "0.1.0"
@@ -140,11 +140,11 @@ _LATER = {
     "Item": "binlog.consumers.item",
     "ItemBatch": "binlog.consumers.item_batch",
     "Message": "binlog.format.consumers.message",
-    "OnExpiry": "binlog.consumers.settings",
+    "OnExpiry": "binlog.consumers.state.settings",
     "OpenedPaging": "binlog.compose",
-    "Order": "binlog.consumers.settings",
+    "Order": "binlog.consumers.state.settings",
     "Producer": "binlog.consumers.producer",
-    "Retry": "binlog.consumers.settings",
+    "Retry": "binlog.consumers.state.settings",
     "group_names": "binlog.consumers.retention",
     "open_paging": "binlog.compose",
     "open_queue": "binlog.compose",

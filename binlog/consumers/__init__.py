@@ -3,9 +3,10 @@
 Begin with `state`: it applies the operations of a group's log, in order, and that decides which member gets a message.
 Every process applies the same operations and has the same state, so no process has to ask another.
 
-`group` is the public object.  Its `member` appends operations through `group_log`, reads messages through
-`message_source`, and has a seat (`seats`) that the kernel frees when the process dies; a thread (`watcher`) notices the
-deaths of others.  An idle member sleeps in `waiting`.
+`group` is the public object; `open_group` is what one process has open of it, and `item` and `item_batch` are what it
+hands out.  A process that asks for messages is a member (`members`), and sleeps while there are none (`waking`).
+`asynchronous` and `working` are loops over items, `control` is for operators, `inspection` reads without changing
+anything, and `retention` says what a group still needs.  `producer` appends messages.
 """
 
 import importlib
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from binlog.consumers.inspection.stat import GroupStat, MemberStat, OldestInHand, groups, stat_group
     from binlog.consumers.item import Item
     from binlog.consumers.retention import group_names
-    from binlog.consumers.settings import OnExpiry, Order, Retry, Settings
+    from binlog.consumers.state.settings import OnExpiry, Order, Retry, Settings
 
 __all__ = [
     "ConsumerGroup",
@@ -60,7 +61,7 @@ _MODULES = {
     "inspection.peek": ("PeekedItem", "Status", "peek"),
     "item": ("Item",),
     "retention": ("group_names",),
-    "settings": ("OnExpiry", "Order", "Retry", "Settings"),
+    "state.settings": ("OnExpiry", "Order", "Retry", "Settings"),
     "inspection.stat": ("GroupStat", "MemberStat", "OldestInHand", "groups", "stat_group"),
 }
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Self
 
-from binlog.consumers.clock import GroupClock
-from binlog.consumers.dead_letters import last_deliveries
 from binlog.consumers.group_folder import finish_deletion, open_existing
 from binlog.consumers.item import text_of
-from binlog.consumers.message_source import LogOnDisk, MessageSource, facts_of, sequence_at
-from binlog.consumers.settings import Holds, OnExpiry, Order, Retry, Settings
-from binlog.consumers.state import GroupState, Item, ItemState, Outcome
+from binlog.consumers.members.letter_log import last_deliveries
+from binlog.consumers.members.message_source import LogOnDisk, MessageSource, facts_of, sequence_at
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.group_state import GroupState, Item, ItemState, Outcome
+from binlog.consumers.state.settings import Holds, OnExpiry, Order, Retry, Settings
 from binlog.consumers.tokens import Token
 from binlog.consumers.waking.seats import FifoSeats
 from binlog.consumers.waking.waiting import Waiting

@@ -14,7 +14,7 @@ from binlog.consumers.control import GroupControl
 from binlog.consumers.item import Item
 from binlog.consumers.item_batch import ItemBatch
 from binlog.consumers.open_group import GroupOptions, OpenGroup
-from binlog.consumers.settings import Holds, OnExpiry, Order, Retry, Settings
+from binlog.consumers.state.settings import Holds, OnExpiry, Order, Retry, Settings
 from binlog.consumers.tokens import Token
 from binlog.consumers.working import WorkLoop
 from binlog.errors import ClosedError

@@ -16,10 +16,10 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from binlog.consumers.clock import GroupClock
-from binlog.consumers.group_log import GroupLog
 from binlog.consumers.retention import GROUPS, group_names
-from binlog.consumers.state_reader import StateReader
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.group_log import GroupLog
+from binlog.consumers.state.state_reader import StateReader
 from binlog.errors import AccessError, BinlogError, GoneError, NotFoundError
 from binlog.log.directory import LogDirectory
 from binlog.storage.descriptors import Descriptor

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from binlog.consumers.member import Held
-from binlog.consumers.settings import Retry
+from binlog.consumers.members.parts import Held
+from binlog.consumers.state.settings import Retry
 from binlog.consumers.tokens import Token
 from binlog.format.consumers.message import MAGIC, Message
 from binlog.format.consumers.operation import Delivery, Extension, Failure, Kind, Section

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from binlog.consumers.clock import GroupClock
-from binlog.consumers.dead_letters import DeadLetters, LettersOnDisk
 from binlog.consumers.group_folder import open_existing, open_or_create
 from binlog.consumers.item import Item
-from binlog.consumers.member import Held, Member, Parts
-from binlog.consumers.message_source import LogOnDisk, MessageSource, sequence_at
-from binlog.consumers.settings import Retry, Settings
+from binlog.consumers.members.letter_log import DeadLetters, LettersOnDisk
+from binlog.consumers.members.member import Member
+from binlog.consumers.members.message_source import LogOnDisk, MessageSource, sequence_at
+from binlog.consumers.members.parts import Held, Parts
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.settings import Retry, Settings
 from binlog.consumers.tokens import Token
 from binlog.consumers.waking.seats import FifoSeats
 from binlog.consumers.waking.waiting import Waiting

@@ -6,9 +6,9 @@ import os
 import re
 from typing import NamedTuple
 
-from binlog.consumers.clock import GroupClock
-from binlog.consumers.state import GroupState
-from binlog.consumers.state_reader import StateReader
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.group_state import GroupState
+from binlog.consumers.state.state_reader import StateReader
 from binlog.consumers.waking.seats import FifoSeats
 from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.format.record import Ref

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from binlog.consumers.settings import Order
-from binlog.consumers.state import GroupState
+from binlog.consumers.state.group_state import GroupState
+from binlog.consumers.state.settings import Order
 from binlog.format.consumers.message import Message
 from binlog.format.consumers.operation import Reset
 from binlog.storage.mode import Mode
 
 if TYPE_CHECKING:
-    from binlog.consumers.member import Held
+    from binlog.consumers.members.parts import Held
     from stress.group_model.process import Process
     from stress.group_model.world import World
 

@@ -6,8 +6,8 @@ import struct
 from dataclasses import astuple
 from typing import Any
 
-from binlog.consumers.settings import Settings
-from binlog.consumers.state import ItemState
+from binlog.consumers.state.group_state import ItemState
+from binlog.consumers.state.settings import Settings
 from binlog.format.consumers.group_layouts import (
     CHECKPOINT_ITEM,
     CHECKPOINT_MEMBER,

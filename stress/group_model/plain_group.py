@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from binlog.consumers.settings import Settings
-from binlog.consumers.state import AppliedOperation, Counters, GroupState, Item, ItemState, Seat
+from binlog.consumers.state.group_state import AppliedOperation, Counters, GroupState, Item, ItemState, Seat
+from binlog.consumers.state.settings import Settings
 from binlog.format.consumers.operation import (
     MARK,
     NO_SEAT,

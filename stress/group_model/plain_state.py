@@ -1,6 +1,6 @@
 """The state of a consumer group in plain Python, to compare the compiled one with, and to seed bugs in its rules.
 
-The rules are those of binlog/consumers/state.py, by number.
+The rules are those of binlog/consumers/state/group_state.py, by number.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from binlog.consumers.settings import OnExpiry, Order, Settings
-from binlog.consumers.state import Assigned, ItemState, Outcome
+from binlog.consumers.state.group_state import Assigned, ItemState, Outcome
+from binlog.consumers.state.settings import OnExpiry, Order, Settings
 from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from binlog.consumers.clock import GroupClock
-from binlog.consumers.dead_letters import DeadLetters
-from binlog.consumers.group_log import GroupLog
-from binlog.consumers.member import Held, Member, Parts
-from binlog.consumers.message_source import MessageSource, StoredRecord
-from binlog.consumers.state import AppliedOperation, GroupState, Item, Outcome
-from binlog.consumers.state_reader import StateReader, Wanted
+from binlog.consumers.members.letter_log import DeadLetters
+from binlog.consumers.members.member import Member
+from binlog.consumers.members.message_source import MessageSource, StoredRecord
+from binlog.consumers.members.parts import Held, Parts
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.group_log import GroupLog
+from binlog.consumers.state.group_state import AppliedOperation, GroupState, Item, Outcome
+from binlog.consumers.state.state_reader import StateReader, Wanted
 from binlog.consumers.waking.waiting import Role
 from binlog.errors import BusyError, CorruptError, UnknownOutcomeError
 from binlog.format.consumers.operation import MARK, Delivery, Failure, Kind, Reset, Section

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from binlog.consumers.logs import LastLetter
+from binlog.consumers.state.logs import LastLetter
 from binlog.errors import FullError, GoneError
 from binlog.format.record import Ref, frame
 from binlog.log.batch import Batch

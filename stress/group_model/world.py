@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from binlog.consumers.member import Held
-from binlog.consumers.settings import Order, Settings
-from binlog.consumers.state import GroupState
+from binlog.consumers.members.parts import Held
+from binlog.consumers.state.group_state import GroupState
+from binlog.consumers.state.settings import Order, Settings
 from binlog.errors import BinlogError, BusyError, FullError, UnknownOutcomeError
 from binlog.format.consumers.message import Message
 from binlog.format.consumers.operation import Delivery, Kind, Reset, entries_of, group_seed, parse_operation

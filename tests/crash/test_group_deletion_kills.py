@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from binlog import Writer
-from binlog.consumers.clock import GroupClock
 from binlog.consumers.control import GroupControl
 from binlog.consumers.group_folder import finish_deletions, open_or_create
 from binlog.consumers.retention import group_floors, group_names
-from binlog.consumers.settings import Settings
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.settings import Settings
 from stress.crash.preloaded.injector import Kind
 from tests.support.preloaded import kill_at_each_call
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from binlog.consumers.settings import Settings
-from binlog.consumers.state import Assigned, ItemState, Outcome
+from binlog.consumers.state.group_state import Assigned, ItemState, Outcome
+from binlog.consumers.state.settings import Settings
 from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from binlog.consumers.inspection.replay import Replay, checkpoint_in, folder_of
-from binlog.consumers.settings import RULES
-from binlog.consumers.state import AppliedOperation
-from binlog.consumers.state_reader import Checkpoint
+from binlog.consumers.state.group_state import AppliedOperation
+from binlog.consumers.state.settings import RULES
+from binlog.consumers.state.state_reader import Checkpoint
 from binlog.errors import BinlogError, CorruptError, GoneError, NotFoundError
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.message import Message

@@ -12,10 +12,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from binlog.consumers.clock import GroupClock
 from binlog.consumers.inspection.replay import Replay, folder_of, no_operation, time_of
-from binlog.consumers.state import Counters, GroupState, ItemState, Outcome
-from binlog.consumers.state_reader import StateReader
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.group_state import Counters, GroupState, ItemState, Outcome
+from binlog.consumers.state.state_reader import StateReader
 from binlog.errors import GoneError, NotFoundError
 from binlog.format.consumers.operation import (
     MARK,

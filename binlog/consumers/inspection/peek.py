@@ -10,9 +10,9 @@ from itertools import chain, islice
 
 from binlog.consumers.inspection.history import clock_offset_ns
 from binlog.consumers.inspection.replay import folder_of
-from binlog.consumers.message_source import LogOnDisk, MessageSource
-from binlog.consumers.state import Item, ItemState
-from binlog.consumers.state_reader import StateReader
+from binlog.consumers.members.message_source import LogOnDisk, MessageSource
+from binlog.consumers.state.group_state import Item, ItemState
+from binlog.consumers.state.state_reader import StateReader
 from binlog.errors import BinlogError
 from binlog.format.consumers.message import Message
 from binlog.format.record import Ref

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Self
 
 from binlog.consumers.retention import GROUPS, group_names
-from binlog.consumers.state import GroupState
-from binlog.consumers.state_reader import Checkpoint, may_have_checkpoint
+from binlog.consumers.state.group_state import GroupState
+from binlog.consumers.state.state_reader import Checkpoint, may_have_checkpoint
 from binlog.errors import CorruptError, NotFoundError
 from binlog.format.consumers.group_layouts import GROUP_OPERATION, MAGIC
 from binlog.format.consumers.operation import MARK, Kind, entries_of, group_seed, parse_operation

@@ -11,9 +11,9 @@ from binlog.consumers.group_folder import finish_deletions
 from binlog.consumers.inspection.history import clock_offset_ns, state_at
 from binlog.consumers.inspection.replay import folder_of, started_times
 from binlog.consumers.retention import group_names, holds_messages
-from binlog.consumers.settings import Settings
-from binlog.consumers.state import Counters, GroupState, Item, ItemState
-from binlog.consumers.state_reader import StateReader
+from binlog.consumers.state.group_state import Counters, GroupState, Item, ItemState
+from binlog.consumers.state.settings import Settings
+from binlog.consumers.state.state_reader import StateReader
 from binlog.consumers.waking.seats import seat_name
 from binlog.errors import AccessError, BinlogError, NotFoundError
 from binlog.log.maintain.stat import LogStat, stat

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from binlog.consumers.state import GroupState
+from binlog.consumers.state.group_state import GroupState
 from binlog.consumers.waking.wakeups import Wakeups
 from binlog.format.consumers.operation import NO_SEAT
 from binlog.storage.descriptors import Descriptor

@@ -1,4 +1,4 @@
-/* Applying an operation to the state of a group: the rules of binlog/consumers/state.py, by number. */
+/* Applying an operation to the state of a group: the rules of binlog/consumers/state/group_state.py, by number. */
 #include <Python.h>
 
 #include "big_endian.h"

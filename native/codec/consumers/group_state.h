@@ -1,4 +1,4 @@
-/* The state of a consumer group: see binlog/consumers/state.py, which has the rules that the functions here name. */
+/* The state of a consumer group: see binlog/consumers/state/group_state.py, which has the rules that the functions here name. */
 #ifndef BINLOG_GROUP_STATE_H
 #define BINLOG_GROUP_STATE_H
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from stress.crash.seeded_bugs.seeded_bug import Change, SeededBug, bug_in_function
 
 _MEMBER, _GROUP_LOG, _SOURCE, _SEATS, _ITEMS, _READER, _WAITING = (
-    "binlog/consumers/member.py",
-    "binlog/consumers/group_log.py",
-    "binlog/consumers/message_source.py",
+    "binlog/consumers/members/member.py",
+    "binlog/consumers/state/group_log.py",
+    "binlog/consumers/members/message_source.py",
     "binlog/consumers/waking/seats.py",
-    "binlog/consumers/own_items.py",
-    "binlog/consumers/state_reader.py",
+    "binlog/consumers/members/own_items.py",
+    "binlog/consumers/state/state_reader.py",
     "binlog/consumers/waking/waiting.py",
 )
 
@@ -82,13 +82,13 @@ BUGS = (
     ),
     bug_in_function(
         "group-dead-not-buried", "group-kill", "a process that takes a dead member's seat does not record the death",
-        "binlog/consumers/membership.py", "Membership._append_join",
+        "binlog/consumers/members/membership.py", "Membership._append_join",
         "self.release([(number, before.generation)])",
         "pass",
     ),
     bug_in_function(
         "group-letter-repeated", "group-kill", "a dead letter is appended again after a death",
-        "binlog/consumers/dead_letters.py", "DeadLetters._number",
+        "binlog/consumers/members/letter_log.py", "DeadLetters._number",
         "last = log.last_letter(PRODUCER)",
         "last = log.last_letter(PRODUCER)\n"
         "return last.number + 1 if last is not None else item.letter",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog.consumers.settings import OnExpiry, Order, Settings
-from binlog.consumers.state import ItemState
+from binlog.consumers.state.group_state import ItemState
+from binlog.consumers.state.settings import OnExpiry, Order, Settings
 from binlog.format.consumers.operation import NO_SEAT, Extension, Failure, Kind, MessageFacts, Reset, Window
 from stress.group_model.plain_checkpoint import pack_state, parse_state
 from stress.group_model.plain_state import PlainState

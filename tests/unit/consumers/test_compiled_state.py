@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog._codec import GroupState as CompiledState
-from binlog.consumers.settings import Settings
+from binlog.consumers.state.settings import Settings
 from binlog.format.consumers.operation import Operation, pack_operation
 from stress.group_model.plain_checkpoint import pack_state
 from tests.support.group_operations import SEED, GroupOperations

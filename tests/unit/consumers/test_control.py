@@ -15,8 +15,8 @@ import pytest
 from binlog import Background, Mode, Ref, Sequence, Writer, prune, stat
 from binlog.consumers.control import GroupControl
 from binlog.consumers.group import ConsumerGroup
-from binlog.consumers.settings import OnExpiry, Order, Retry
-from binlog.consumers.state import ItemState
+from binlog.consumers.state.group_state import ItemState
+from binlog.consumers.state.settings import OnExpiry, Order, Retry
 from binlog.consumers.tokens import Token
 from binlog.errors import AccessError, ClosedError, GoneError, LeaseLostError, NotFoundError, StateError
 from binlog.format.consumers.message import Message

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from binlog import ConsumerGroup, Message, Producer, Reader
-from binlog.consumers.settings import Settings
-from binlog.consumers.state import GroupState
+from binlog.consumers.state.group_state import GroupState
+from binlog.consumers.state.settings import Settings
 from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,

@@ -12,8 +12,8 @@ import pytest
 import binlog
 from binlog import Problem, Reader, Writer, check, file_sizes, prune, repair
 from binlog.consumers import ConsumerGroup, GroupControl, check_group, drop_dead_letters, stat_group
-from binlog.consumers import group_log as log_of_group
-from binlog.consumers.state_reader import Checkpoint, StateReader
+from binlog.consumers.state import group_log as log_of_group
+from binlog.consumers.state.state_reader import Checkpoint, StateReader
 from binlog.format.consumers.operation import MARK, Kind, Operation, group_seed, pack_operation
 from tests.support.group_workers import Worker
 from tests.support.waiting import until

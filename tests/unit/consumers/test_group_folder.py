@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from binlog.consumers.clock import GroupClock
 from binlog.consumers.group_folder import finish_deletion, finish_deletions, open_existing, open_or_create
-from binlog.consumers.group_log import GroupLog
 from binlog.consumers.inspection.stat import groups
 from binlog.consumers.retention import group_floors, group_names
-from binlog.consumers.settings import Settings
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.group_log import GroupLog
+from binlog.consumers.state.settings import Settings
 from binlog.errors import NotFoundError
 from binlog.format.consumers.operation import Kind
 from binlog.storage.mode import Mode

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from binlog import CorruptError, VersionError, Writer, stat
-from binlog.consumers import group_log
-from binlog.consumers.clock import GroupClock
-from binlog.consumers.group_log import GroupLog
-from binlog.consumers.settings import Settings
+from binlog.consumers.state import group_log
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.group_log import GroupLog
+from binlog.consumers.state.settings import Settings
 from binlog.format.consumers.operation import Kind, Operation, Setting, Window, group_seed, pack_operation
 
 

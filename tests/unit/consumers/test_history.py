@@ -12,9 +12,9 @@ import pytest
 
 from binlog import GoneError, LeaseLostError, NotFoundError, Writer
 from binlog.consumers import ConsumerGroup, Event, GroupControl, Retry, events, stat_group, state_at
-from binlog.consumers import group_log as log_of_group
 from binlog.consumers.inspection.history import clock_offset_ns
-from binlog.consumers.state_reader import StateReader
+from binlog.consumers.state import group_log as log_of_group
+from binlog.consumers.state.state_reader import StateReader
 from tests.support.group_workers import Worker, idle_count
 from tests.support.waiting import until
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from binlog import GoneError, Writer, prune
-from binlog.consumers.clock import GroupClock
 from binlog.consumers.control import GroupControl
 from binlog.consumers.group import ConsumerGroup
-from binlog.consumers.group_log import GroupLog
 from binlog.consumers.retention import group_floors, group_names
-from binlog.consumers.settings import Settings
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.group_log import GroupLog
+from binlog.consumers.state.settings import Settings
 from binlog.format.consumers.operation import Kind, Setting
 from binlog.storage.mode import Mode
 from tests.support.children import killed_after

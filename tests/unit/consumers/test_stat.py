@@ -11,7 +11,7 @@ import pytest
 from binlog import GoneError, NotFoundError, Writer, prune
 from binlog import stat as stat_log
 from binlog.consumers import ConsumerGroup, GroupControl, Order, Retry, groups, stat_group
-from binlog.consumers import group_log as log_of_group
+from binlog.consumers.state import group_log as log_of_group
 from binlog.format.consumers.message import Message
 from tests.support.group_workers import Worker
 

@@ -1,11 +1,11 @@
-"""The rules of a group's state, each by number: see binlog/consumers/state.py."""
+"""The rules of a group's state, each by number: see binlog/consumers/state/group_state.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from binlog.consumers.settings import OnExpiry, Order, Settings
-from binlog.consumers.state import ItemState
+from binlog.consumers.state.group_state import ItemState
+from binlog.consumers.state.settings import OnExpiry, Order, Settings
 from binlog.format.consumers.operation import NO_SEAT, Again, Delivery, Extension, Failure, Join, Kind, Reset, Window
 from stress.group_model.plain_state import EXPIRED, WORKER_DIED
 from tests.support.group_operations import GroupOperations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog.consumers import group_log
+from binlog.consumers.state import group_log
 from stress.crash.system import Crash, ProcessContext
 from stress.crash.systems.group.expectation import Expectation, Letter
 from stress.crash.systems.group.marks import Identity, Mark, MarkKind

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import binlog
 from binlog import ConsumerGroup, Item, Mode, Order, Retry, Start, Writer
-from binlog.consumers import GroupControl, group_log, read_dead_letters
+from binlog.consumers import GroupControl, read_dead_letters
 from binlog.consumers.item_batch import ItemBatch
+from binlog.consumers.state import group_log
 from binlog.consumers.tokens import Token
 from binlog.errors import LeaseLostError, NotFoundError, PoisonedError
 from stress.crash.system import Actor, ProcessContext, Scenario, Step

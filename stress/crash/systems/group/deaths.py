@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from binlog.consumers import member
+from binlog.consumers.members import member
 from stress.crash.marks import Ledger
 from stress.crash.preloaded.injector import Injection, arm
 from stress.crash.system import ProcessContext

@@ -14,8 +14,8 @@ from pathlib import Path
 import binlog
 from binlog import Message, Reader, Ref, Writer
 from binlog.consumers import GroupControl, read_dead_letters
-from binlog.consumers.state import GroupState
-from binlog.consumers.state_reader import StateReader
+from binlog.consumers.state.group_state import GroupState
+from binlog.consumers.state.state_reader import StateReader
 from binlog.errors import NotFoundError
 from binlog.format.consumers.operation import group_seed
 from binlog.log.directory import LogDirectory

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from binlog import Mode
-from binlog.consumers import member
+from binlog.consumers.members import member
 from stress.crash.failure_modes.fault import NO_SPACE, Fault, FaultOutcome
 from stress.crash.marks import Ledger, Recorder, Values
 from stress.crash.preloaded.injector import Kind

@@ -6,18 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from binlog.consumers.clock import GroupClock
-from binlog.consumers.dead_letters import DeadLetters
-from binlog.consumers.group_log import GroupLog
-from binlog.consumers.membership import Membership
-from binlog.consumers.message_source import MessageSource, StoredRecord
-from binlog.consumers.own_items import OwnItems
-from binlog.consumers.state import DAMAGED, AppliedOperation, Assigned, GroupState, Outcome
-from binlog.consumers.waking.seats import SeatFolder
-from binlog.consumers.waking.waiting import LATE_SECONDS, Role, Waiting
+from binlog.consumers.members.membership import Membership
+from binlog.consumers.members.message_source import StoredRecord
+from binlog.consumers.members.own_items import OwnItems
+from binlog.consumers.members.parts import Held, Parts
+from binlog.consumers.state.group_state import DAMAGED, AppliedOperation, Assigned, GroupState, Outcome
+from binlog.consumers.waking.waiting import LATE_SECONDS, Role
 from binlog.errors import ClosedError, CorruptError, FullError, GoneError
 from binlog.format.consumers.operation import START_FIRST, Delivery, Failure, Join, Kind, Section
 from binlog.format.record import Ref
@@ -32,31 +27,6 @@ _OF_DELIVERIES = (Kind.DONE, Kind.BACK, Kind.RETRY, Kind.REJECT, Kind.EXTEND)
 
 # The first byte of a filler, or none if it is empty.
 _OF_FILLERS = (FILLER[:1], b"")
-
-
-class Held(NamedTuple):
-    """An item that the member has, and its message.
-
-    delivery: how often it was started.  counted: how often without being given back.  epoch: in which it was started.
-    """
-
-    sequence: int
-    delivery: int
-    counted: int
-    epoch: int
-    record: StoredRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a member works with."""
-
-    clock: GroupClock
-    log: GroupLog
-    source: MessageSource
-    seats: SeatFolder
-    waiting: Waiting
-    dead_letters: DeadLetters
 
 
 class Member:

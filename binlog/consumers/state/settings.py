@@ -13,7 +13,7 @@ from binlog.format.consumers.operation import Setting
 from binlog.format.values import count_of, parse_bytes, seconds_of
 
 RULES = 1
-"""The version of the rules of binlog/consumers/state.py."""
+"""The version of the rules of binlog/consumers/state/group_state.py."""
 
 OUTSTANDING_MAX = 1 << 20
 """The largest limit of outstanding items."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from binlog.consumers.logs import DeadLetterLog, LastLetter
-from binlog.consumers.message_source import StoredRecord
-from binlog.consumers.state import Item
+from binlog.consumers.members.message_source import StoredRecord
+from binlog.consumers.state.group_state import Item
+from binlog.consumers.state.logs import DeadLetterLog, LastLetter
 from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.format.consumers.message import Message
 from binlog.log.batch import Batch

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
-from binlog.consumers.group_log import GroupLog
+from binlog.consumers.state.group_log import GroupLog
 from binlog.consumers.waking.seats import SeatFolder, TakenSeat
 from binlog.consumers.waking.waiting import Waiting
 from binlog.errors import GoneError

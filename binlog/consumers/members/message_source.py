@@ -11,8 +11,8 @@ from collections import deque
 from contextlib import suppress
 from hashlib import blake2b
 
-from binlog.consumers.logs import LogReader, MessageLog
-from binlog.consumers.state import GroupState
+from binlog.consumers.state.group_state import GroupState
+from binlog.consumers.state.logs import LogReader, MessageLog
 from binlog.errors import CorruptError, GoneError
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.message import MAGIC, Message

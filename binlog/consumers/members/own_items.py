@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from threading import get_ident
 
-from binlog.consumers.state import Assigned, Item, ItemState, Outcome
+from binlog.consumers.state.group_state import Assigned, Item, ItemState, Outcome
 from binlog.format.consumers.operation import Delivery
 
 

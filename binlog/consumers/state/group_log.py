@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from threading import get_ident
 
-from binlog.consumers.clock import GroupClock
-from binlog.consumers.logs import LogWriter
-from binlog.consumers.settings import Settings
-from binlog.consumers.state import AppliedOperation, GroupState, Outcome
-from binlog.consumers.state_reader import StateReader, Wanted
+from binlog.consumers.state.clock import GroupClock
+from binlog.consumers.state.group_state import AppliedOperation, GroupState, Outcome
+from binlog.consumers.state.logs import LogWriter
+from binlog.consumers.state.settings import Settings
+from binlog.consumers.state.state_reader import StateReader, Wanted
 from binlog.errors import BusyError, CorruptError, FullError, GoneError, UnknownOutcomeError
 from binlog.format.consumers.operation import MARK, NO_SEAT, Delivery, Kind, Operation, Section, Setting, pack_operation
 from binlog.format.names import NUMBER_FIRST

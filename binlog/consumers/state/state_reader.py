@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from binlog.consumers.logs import LogReader
-from binlog.consumers.settings import RULES
-from binlog.consumers.state import AppliedOperation, GroupState
+from binlog.consumers.state.group_state import AppliedOperation, GroupState
+from binlog.consumers.state.logs import LogReader
+from binlog.consumers.state.settings import RULES
 from binlog.errors import CorruptError, GoneError, NotFoundError, VersionError
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.group_layouts import GROUP_OPERATION

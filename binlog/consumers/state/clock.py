@@ -13,7 +13,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from binlog.consumers.state import GroupState
+from binlog.consumers.state.group_state import GroupState
 from binlog.format.consumers.operation import Clock
 from binlog.storage.boot import boot_id
 

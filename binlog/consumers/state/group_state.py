@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from binlog._codec import GroupState as CompiledState
-from binlog.consumers.settings import Settings
+from binlog.consumers.state.settings import Settings
 from binlog.format.consumers.operation import Clock, Delivery, Setting
 from binlog.log.batch import Batch
 
