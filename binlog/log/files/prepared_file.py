@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
+import weakref
 from collections.abc import Iterable
 
 from binlog.errors import FullError
@@ -21,19 +22,36 @@ from binlog.storage.files import allocate, sync, write_at
 from binlog.storage.native import fork_generation
 
 
+class _OpenFile:
+    """The descriptor of a prepared file, and whether the file has its name."""
+
+    def __init__(self, directory: LogDirectory, name: str, access: FileAccess) -> None:
+        self._directory, self._name = directory, name
+        self._generation = fork_generation()
+        self.is_named = False
+        self.fd = directory.create(name, access)
+        self.identity = identity_of(self.fd)
+
+    def discard(self) -> None:
+        """Close the file, and remove it if it has no name."""
+        fd, self.fd = self.fd, -1
+        self._directory.close_file(fd, self.identity)
+        if not self.is_named and self._generation == fork_generation():
+            self._directory.remove(self._name)
+
+
 class PreparedFile:
     """A new file for `number`, with space allocated, to be given a header and its name, or discarded."""
 
     def __init__(self, directory: LogDirectory, number: int, *, file_bytes: int, access: FileAccess) -> None:
         self.number = number
-        self._fd = -1  # for `discard`, if creating the file fails
-        self._generation = fork_generation()
         self._directory = directory
         self._name = prepared_file_name(number)
         self._path = directory.file_path(self._name)
-        self._fd = directory.create(self._name, access)
-        self._identity = identity_of(self._fd)
-        self._named = False
+        self._file = _OpenFile(directory, self._name, access)
+        # Not `__del__`: the garbage collector may free the directory's descriptors before it calls that.  A finalizer
+        # keeps the directory alive.
+        self._discard = weakref.finalize(self, self._file.discard)
         try:
             self._allocate(file_bytes)
         except BaseException:
@@ -43,7 +61,7 @@ class PreparedFile:
     @property
     def intact(self) -> bool:
         """Whether the descriptor is still open on this file: a program may have closed it."""
-        return is_open_on(self._fd, self._identity)
+        return is_open_on(self._file.fd, self._file.identity)
 
     def give_name(
         self, number: int, *, log_uuid: bytes | None, first_sequence: int, epoch: int = 0, flags: int = 0
@@ -56,29 +74,21 @@ class PreparedFile:
         header = new_header(
             number, log_uuid=log_uuid or new_log_uuid(), first_sequence=first_sequence, epoch=epoch, flags=flags
         )
-        write_at(self._fd, header.pack(), 0, self._path)
-        sync(self._fd, self._path)
-        self._named = self._directory.link(self._name, log_file_name(self.number))
-        return self._named
+        write_at(self._file.fd, header.pack(), 0, self._path)
+        sync(self._file.fd, self._path)
+        self._file.is_named = self._directory.link(self._name, log_file_name(self.number))
+        return self._file.is_named
 
     def _allocate(self, file_bytes: int) -> None:
         try:
-            allocate(self._fd, 0, file_bytes, self._path)
+            allocate(self._file.fd, 0, file_bytes, self._path)
         except FullError:
             # A nearly full disk may still have room for a header and a few records.
-            allocate(self._fd, 0, HEADER_BYTES, self._path)
+            allocate(self._file.fd, 0, HEADER_BYTES, self._path)
 
     def discard(self) -> None:
         """Close the file, and remove it if it has no name."""
-        fd, self._fd = self._fd, -1
-        if fd < 0:
-            return
-        self._directory.close_file(fd, self._identity)
-        if not self._named and self._generation == fork_generation():
-            self._directory.remove(self._name)
-
-    def __del__(self) -> None:
-        self.discard()
+        self._discard()
 
 
 def make_file(
