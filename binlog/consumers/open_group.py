@@ -23,13 +23,13 @@ from binlog.consumers.members.message_source import LogOnDisk, MessageSource, se
 from binlog.consumers.members.parts import Held, Parts
 from binlog.consumers.state.clock import GroupClock
 from binlog.consumers.state.settings import Retry, Settings
+from binlog.consumers.state.state_reader import log_headers
 from binlog.consumers.tokens import Token
 from binlog.consumers.waking.seats import FifoSeats
 from binlog.consumers.waking.waiting import Waiting
 from binlog.consumers.waking.watcher import Watcher
 from binlog.errors import ClosedError, LeaseLostError, StateError
 from binlog.format.consumers.operation import Delivery, Section
-from binlog.log.directory import LogDirectory
 from binlog.log.read.start import StartPosition
 from binlog.storage.mode import Mode
 from binlog.storage.native import fork_generation
@@ -361,6 +361,4 @@ class OpenGroup:
 
 def _log_id(path: str) -> str:
     """Return 16 hex digits of the log's UUID, zeros if all of its files are another program's."""
-    with LogDirectory(path) as directory:
-        headers = map(directory.read_header, directory.log_numbers())
-        return next((header.uuid for header in headers if header.is_native), bytes(8)).hex()[:16]
+    return next((header.uuid for header in log_headers(path) if header.is_native), bytes(8)).hex()[:16]

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from binlog.consumers.state.clock import GroupClock
 from binlog.consumers.state.group_state import GroupState
-from binlog.consumers.state.state_reader import StateReader
+from binlog.consumers.state.state_reader import StateReader, log_headers
 from binlog.consumers.waking.seats import FifoSeats
 from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.format.record import Ref
-from binlog.log.directory import LogDirectory
 from binlog.log.maintain.stat import stat
 from binlog.log.read.start import Sequence
 from binlog.log.reader import Reader
@@ -113,7 +112,6 @@ def _lag_bytes(path: str | os.PathLike[str], floor: int) -> int:
 
 def file_of(path: str | os.PathLike[str], sequence: int) -> Ref | None:
     """Return a ref in the file that has a message, or has the next one; None if no file has sequence numbers."""
-    with LogDirectory(path) as directory:
-        headers = [directory.read_header(number) for number in directory.log_numbers()]
+    headers = log_headers(path)
     holding = [header.number for header in headers if header.is_native and header.first_sequence <= sequence]
     return Ref(holding[-1], 0) if holding else Ref(headers[0].number, 0)

@@ -13,7 +13,8 @@ from hashlib import blake2b
 
 from binlog.consumers.state.group_state import GroupState
 from binlog.consumers.state.logs import LogReader, MessageLog
-from binlog.errors import CorruptError, GoneError
+from binlog.consumers.state.state_reader import log_headers
+from binlog.errors import CorruptError, GoneError, NotFoundError
 from binlog.format.checksums import crc32c
 from binlog.format.consumers.message import MAGIC, Message
 from binlog.format.consumers.operation import MessageFacts, Window
@@ -50,7 +51,7 @@ class LogOnDisk:
 
     def first_sequence(self) -> int:
         """Return the sequence number of the first record that the log still has."""
-        return self._directory.read_header(self._directory.log_numbers()[0]).first_sequence
+        return log_headers(self.path)[0].first_sequence
 
     def make_durable(self, number: int, offset: int) -> bool:
         """Sync the log, unless all records before this place are durable; return whether they are then."""
@@ -62,7 +63,10 @@ class LogOnDisk:
         return self._is_durable(number, offset)
 
     def _is_durable(self, number: int, offset: int) -> bool:
-        header = self._directory.read_header(number)
+        try:
+            header = self._directory.read_header(number)
+        except NotFoundError:
+            return True  # retention removed the file, because the group was done with it
         return (header.tail if header.closed else header.confirmed_end) >= offset
 
     def close(self) -> None:
@@ -131,7 +135,7 @@ class MessageSource:
         reader, first = self._older, self._older_sequence
         self._older = None  # if an exception ends this, the next call opens another reader
         if reader is not None and first <= sequence < first + _SKIPPED_MAX:
-            with suppress(GoneError):  # retention removed what is between, and the message may be there
+            with suppress(GoneError):  # retention removed what is between, and perhaps not the message
                 return self._read_on(reader, first, sequence)
         if reader is not None:
             reader.close()

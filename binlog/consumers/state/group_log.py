@@ -117,10 +117,10 @@ class GroupLog:
         anonymous: it is no member's.  epoch: in which it counts, by default the present one.
         Blocks and raises: as `Writer.append`; CorruptError if the group's log is damaged.
         """
-        state = self._reader.state
+        state, generation = self._reader.state, 0 if anonymous else self.generation
         operation = Operation(
             NO_SEAT if anonymous else self.seat,
-            0 if anonymous else self.generation,
+            generation,
             next(self._numbers) & 0xFFFFFFFF,
             self._clock.now_ns(state),
             state.epoch if epoch is None else epoch,
@@ -128,16 +128,16 @@ class GroupLog:
             flags,
             sections,
         )
-        return self._append(pack_operation(operation, self._reader.seed), mode, anonymous=anonymous)
+        return self._append(pack_operation(operation, self._reader.seed), mode, generation, anonymous=anonymous)
 
     def step(self, done: Delivery, start: int, *, want: int, mode: Mode, epoch: int) -> Outcome:
         """Acknowledge a delivery, start an item, and ask for `want`: a fast `submit` for each message of a loop."""
-        state = self._reader.state
+        state, generation = self._reader.state, self.generation
         number, time_ns = next(self._numbers) & 0xFFFFFFFF, self._clock.now_ns(state)
-        record = state.pack_step(self.seat, self.generation, number, time_ns, epoch, want, done, start)
-        return self._append(record, mode, anonymous=False)
+        record = state.pack_step(self.seat, generation, number, time_ns, epoch, want, done, start)
+        return self._append(record, mode, generation, anonymous=False)
 
-    def _append(self, record: bytes, mode: Mode, *, anonymous: bool) -> Outcome:
+    def _append(self, record: bytes, mode: Mode, generation: int, *, anonymous: bool) -> Outcome:
         me, is_known = get_ident(), False
         try:
             self._callers[me] = anonymous
@@ -152,6 +152,9 @@ class GroupLog:
             if not is_known:
                 self._is_unsure = True
         if outcome is None:
+            if not anonymous and generation != self.generation:
+                # An operator released the member, and another thread has joined again: it lost what it had by then.
+                return Outcome(False, [], [], [])
             raise UnknownOutcomeError(f"{self.path}: the operation at {ref} was applied, and its effect is not known")
         if ref.number != NUMBER_FIRST and ref.number > self._reader.checkpoint_number:
             self._write_checkpoint(ref.number)

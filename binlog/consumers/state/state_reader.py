@@ -7,6 +7,7 @@ with the checkpoint that follows.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
@@ -103,7 +104,7 @@ class StateReader:
     @classmethod
     def _open(cls, path: str, wanted: Wanted, *, durable_only: bool = False) -> tuple[StateReader, list[AppliedAt]]:
         """Open as `open`; return also the wanted operations that were applied after the checkpoint's mark."""
-        headers = _headers(path)
+        headers = log_headers(path)
         limit = _NO_LIMIT
         if durable_only:
             limit = next((Ref(each.number, each.confirmed_end) for each in headers if not each.closed), _NO_LIMIT)
@@ -258,8 +259,11 @@ def _cut(batch: Batch, limit: Ref) -> Batch:
     return replace(batch, offsets=batch.offsets[: count + 1])
 
 
-def _headers(path: str) -> list[LogHeader]:
-    """Return the headers of the log's files.  Members may remove old ones meanwhile."""
+def log_headers(path: str | os.PathLike[str]) -> list[LogHeader]:
+    """Return the headers of a log's files, oldest first.  Other processes may remove old files meanwhile.
+
+    Raises: NotFoundError if there is no log; as a Reader.
+    """
     while True:
         with LogDirectory(path) as directory:
             numbers = directory.log_numbers()
