@@ -7,11 +7,12 @@ of its input, and gives the message back.
 
 from __future__ import annotations
 
-from typing import BinaryIO
+import queue
+import threading
 
 import click
 
-from binlog import parse_seconds
+from binlog import ClosedError, parse_seconds
 from binlog.cli.exits import CommandError, ExitCode, ended_by_sigterm
 from binlog.cli.group.messages import MESSAGE_TEXT, json_line, message_object
 from binlog.cli.group.options import name_argument, opened_member, wrong_usage
@@ -65,15 +66,62 @@ def take(
         _hand_out(group, form, timeout=timeout, follow=follow)
 
 
+class _Answers:
+    """The lines of the standard input, read by a thread.  If it ends during a wait for a message, that ends too.
+
+    is_waiting: whether the command waits for a message.
+    """
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+        self.is_waiting = False
+        self._has_ended = False
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._read, name="binlog-answers", daemon=True)
+
+    def begin(self) -> None:
+        """Begin to read, unless that was done."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def _read(self) -> None:
+        with open(_INPUT, "rb", closefd=False) as lines_of_input:
+            for line in lines_of_input:
+                self._lines.put(line)
+        self._lines.put(b"")
+        self._has_ended = True
+        if self.is_waiting and self.are_over:
+            self._group.close()
+
+    @property
+    def are_over(self) -> bool:
+        """Whether the input has ended, and each line was read."""
+        return self._has_ended and self._lines.qsize() <= 1
+
+    def next(self) -> bytes:
+        """Return the next line, nothing at the end; blocks."""
+        self.begin()
+        return self._lines.get()
+
+
 def _hand_out(group: ConsumerGroup, form: Form, *, timeout: float | None, follow: bool) -> None:
-    with open(_INPUT, "rb", closefd=False) as answers:
-        while True:
+    answers = _Answers(group)
+    while True:
+        if follow:
+            answers.begin()
+        answers.is_waiting = True
+        if answers.are_over:
+            return
+        try:
             item = group.get(timeout=timeout)
-            if item is None:
-                raise CommandError(f"{group.name}: no message came in time", ExitCode.FAILED)
-            write(_shown(item, form))
-            if not _end(item, answers) or not follow:
-                return
+        except ClosedError:
+            return  # the input has ended
+        answers.is_waiting = False
+        if item is None:
+            raise CommandError(f"{group.name}: no message came in time", ExitCode.FAILED)
+        write(_shown(item, form))
+        if not _end(item, answers) or not follow:
+            return
 
 
 def _shown(item: Item, form: Form) -> bytes:
@@ -83,12 +131,12 @@ def _shown(item: Item, form: Form) -> bytes:
     return json_line({**head, **message_object(item.data, item.key, item.headers)})
 
 
-def _end(item: Item, answers: BinaryIO) -> bool:
+def _end(item: Item, answers: _Answers) -> bool:
     """End the delivery as the next line says; return False at the end of the input: closing gives the message back.
 
     Raises: CommandError for any other line; LeaseLostError.
     """
-    line = answers.readline()
+    line = answers.next()
     if not line:
         return False
     what, _, rest = line.decode("utf-8", "backslashreplace").strip().partition(" ")
