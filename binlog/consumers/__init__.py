@@ -3,10 +3,10 @@
 Begin with `state`: it applies the operations of a group's log, in order, and that decides which member gets a message.
 Every process applies the same operations and has the same state, so no process has to ask another.
 
-`group` is the public object; `open_group` is what one process has open of it, and `item` and `item_batch` are what it
-hands out.  A process that asks for messages is a member (`members`), and sleeps while there are none (`waking`).
-`asynchronous` and `working` are loops over items, `control` is for operators, `inspection` reads without changing
-anything, and `retention` says what a group still needs.  `producer` appends messages.
+`group` is the public object; `open_group` has its parts in one process, and it hands out an `item` or an `item_batch`.
+A process that asks for messages is a member (`members`), and sleeps while there are none (`waking`).  `asynchronous`
+and `working` are loops over items, `control` is for operators, `inspection` reads without changing anything, and
+`retention` says which messages a group still needs.  `producer` appends messages.
 """
 
 import importlib

@@ -22,7 +22,7 @@ _NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
 
 
 def text_of(error: object) -> str:
-    """Return what is kept of an error with a message: the type of an exception, and its text if it has one."""
+    """Return the text of an error that is kept with a message: the type of an exception, and its text if it has one."""
     if not isinstance(error, BaseException):
         return str(error)
     try:
@@ -32,14 +32,14 @@ def text_of(error: object) -> str:
 
 
 class TaskEndings(Protocol):
-    """What ends deliveries for asyncio tasks."""
+    """Ends deliveries for asyncio tasks."""
 
     async def finish(self, section: Section, item: Item) -> None:
         """End a delivery.  Raises: LeaseLostError if it does not count."""
 
 
 class Ending(Protocol):
-    """What ends deliveries: an open group."""
+    """Ends deliveries: an open group."""
 
     @property
     def retry(self) -> Retry:
@@ -176,7 +176,7 @@ class Item:
         self._is_ended = True
 
     def _section_of(self, kind: type[BaseException] | None, error: BaseException | None) -> Section:
-        """Return what the end of a block says about the item."""
+        """Return the section with which the end of a block ends the item."""
         if kind is None:
             return Kind.DONE, [self.this]
         if issubclass(kind, Exception):

@@ -1,4 +1,4 @@
-"""OpenGroup: what one process has open of a consumer group, and the order of its calls.
+"""OpenGroup: a consumer group in one process, and the order of its calls.
 
 A call of a thread inside another call of the same thread is refused: only a signal handler makes one, and it would find
 what the interrupted call has half done.  `close` is the exception: the interrupted call then closes at its end.
@@ -182,7 +182,7 @@ class OpenGroup:
         return me
 
     def _ended(self) -> None:
-        """Do what a call in progress kept from being done."""
+        """End loops, and close, if that had to wait for this call."""
         if self._late_ends and not self._is_closed:
             self.end_taking(self._late_ends.pop())
         if self._is_closed:
@@ -233,7 +233,7 @@ class OpenGroup:
             member.begin_taking(ahead)
 
     def end_taking(self, ahead: int) -> None:
-        """End a loop; the last one gives back what it has and has not handed out."""
+        """End a loop; the last one gives back the items that it has not handed out."""
         with self._call() as member:
             member.end_taking(ahead)
 

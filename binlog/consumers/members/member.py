@@ -33,7 +33,7 @@ class Member:
     """A seat in a group, and the items that its process has.  Any number of threads may use it.
 
     lease_ns: after this time an item returns to the group though the member is alive; 0 for never.
-    mode: of what ends a delivery.  skips_gone: skip messages that the log does not have any more.
+    mode: of acknowledgements and failures.  skips_gone: skip messages that the log does not have any more.
     hint: about the process, for people.  seats_changed: called when members joined or left.
     """
 
@@ -77,7 +77,7 @@ class Member:
     # --- loops
 
     def begin_taking(self, ahead: int) -> int:
-        """Begin a loop that has `ahead` items assigned ahead; returns what to give to `end_taking`."""
+        """Begin a loop that has `ahead` items assigned ahead; returns the argument of `end_taking`."""
         self._takers.append(ahead)
         return ahead
 
@@ -281,7 +281,7 @@ class Member:
         return outcome.refused
 
     def _ended(self, ended: Sequence[Delivery], outcome: Outcome) -> None:
-        """Do what follows after deliveries were ended."""
+        """Finish after deliveries were ended."""
         for sequence, delivery in ended:
             self._items.ended(sequence, delivery)
         self._after(outcome)
@@ -427,7 +427,7 @@ class Member:
         return Outcome(False, [], [], [Delivery(each[0], each[1]) for each in deliveries])
 
     def _submitted(self, outcome: Outcome, epoch: int | None) -> Outcome:
-        """Take note of what an operation says about the member.  epoch: in which it was to count, None for any."""
+        """Take note of an operation of the member.  epoch: in which it was to count, None for any."""
         if self._membership != self.state.membership:
             self._membership = self.state.membership
             self._seats_changed()
@@ -472,7 +472,7 @@ class Member:
             if seconds:
                 self._waiting.wait(seat, seen, seconds, bell)
             if role is Role.DEPUTY:
-                # What the deputy waited for is the listener's, if the listener is not stopped.
+                # The listener goes first, unless its process is stopped.
                 self._waiting.wait(seat, seen, LATE_SECONDS, None)
                 self.log.catch_up()
         if self._waiting.is_check_due():

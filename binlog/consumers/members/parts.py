@@ -1,4 +1,4 @@
-"""What a member works with, and what it hands out."""
+"""The parts of a member, and the items that it hands out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a member works with."""
+    """The parts that a member uses."""
 
     clock: GroupClock
     log: GroupLog

@@ -153,7 +153,7 @@ class GroupLog:
                 self._is_unsure = True
         if outcome is None:
             if not anonymous and generation != self.generation:
-                # An operator released the member, and another thread has joined again: it lost what it had by then.
+                # An operator released the member, and another thread has joined again: it lost its items by then.
                 return Outcome(False, [], [], [])
             raise UnknownOutcomeError(f"{self.path}: the operation at {ref} was applied, and its effect is not known")
         if ref.number != NUMBER_FIRST and ref.number > self._reader.checkpoint_number:

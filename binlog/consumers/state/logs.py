@@ -1,4 +1,4 @@
-"""What a group needs of a log: protocols that a log on the disk fulfils, and the log of the crash model."""
+"""The logs that a group uses: protocols that a log on the disk fulfils, and the log of the crash model."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Waiting:
         return self._role
 
     def wake_listener(self) -> None:
-        """Wake those who wait for due times, because one is earlier than the one for which they wait."""
+        """Wake the members with a role, because a due time is earlier than the one for which they wait."""
         self._wakeups.wake(self._wakeups.with_role(role.value) for role in _ROLES)
 
     def wake(self, seat: int) -> None:

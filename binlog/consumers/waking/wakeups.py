@@ -5,7 +5,7 @@ whether its member is idle.  The file is only a hint: without it, or with any by
 nothing else is wrong.
 
 No wake-up is lost.  A member first says that it is idle, then applies the group's log once more, and then waits.
-Another member first appends to the log, and then reads who is idle.  So one of the two sees the other.
+Another member first appends to the log, and then reads which members are idle.  So one of the two sees the other.
 """
 
 from __future__ import annotations
