@@ -190,7 +190,9 @@ class GroupControl:
                 if sequence < state.next and state.find(sequence) is None:
                     key_hash = _key_hash(self.path, source, sequence)
                     if key_hash is not None:
-                        again.append(Again(sequence, min(delivery + 1, _DELIVERY_MAX), key_hash))
+                        # No delivery has a larger number than there were starts, also none after an earlier retry.
+                        number = max(delivery + 1, state.counters.started)
+                        again.append(Again(sequence, min(number, _DELIVERY_MAX), key_hash))
         finally:
             source.close()
         self._deliver_again(again)
