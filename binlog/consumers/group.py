@@ -8,6 +8,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Self
 
 from binlog.consumers.control import GroupControl
@@ -164,6 +165,8 @@ class ConsumerGroup:
         """
         _check_prefetch(prefetch)
         count_of(threads, "threads", 1, _THREADS_MAX)
+        if iscoroutinefunction(handler):
+            raise TypeError("a handler of `work` is no coroutine; use `async for item in group.consume()`")
         return WorkLoop(self._usable(), handler, prefetch).run(threads)
 
     # --- tokens

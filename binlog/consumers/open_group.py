@@ -329,6 +329,8 @@ class OpenGroup:
             self._tasks.close()
         if get_ident() in self._callers:
             self._closes_later = True
+            if self._member is not None:
+                self._member.wake()  # the calls of other threads end too
             return
         while self._callers:
             if self._member is not None:

@@ -85,18 +85,20 @@ class WorkLoop:
             self._end(item, item.back)
             raise
         else:
-            self._end(item, item.ack)
-            with self._mutex:
-                self._handled += 1
+            if self._end(item, item.ack):
+                with self._mutex:
+                    self._handled += 1
 
-    def _end(self, item: Item, end: Callable[[], None]) -> None:
-        """End an item, unless the handler has."""
+    def _end(self, item: Item, end: Callable[[], None]) -> bool:
+        """End an item, unless the handler has; return whether that counted."""
         if item.is_ended:
-            return
+            return False
         try:
             end()
         except LeaseLostError as error:
             _logger.warning("%s", error)
+            return False
+        return True
 
     @contextmanager
     def _stopping_at_sigterm(self) -> Iterator[None]:

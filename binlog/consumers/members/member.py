@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from binlog.consumers.members.membership import Membership
 from binlog.consumers.members.message_source import StoredRecord
@@ -21,6 +22,9 @@ from binlog.storage.mode import Mode
 
 # An idle member checks everything this often, in case a wake-up was lost.
 _WAIT_SECONDS_MAX = 5.0
+
+# After this many items in hand, the member checks which of them it still has.
+_HANDED_MAX = 1000
 
 # Sections whose entries are about a delivery.
 _OF_DELIVERIES = (Kind.DONE, Kind.BACK, Kind.RETRY, Kind.REJECT, Kind.EXTEND)
@@ -57,6 +61,7 @@ class Member:
         self._takers: list[int] = []  # how many items each loop has assigned ahead
         self._membership = 0
         self._asked_at = Ref(0, 0)
+        self._handed_max = _HANDED_MAX
         self.is_closing = False
         self.state: GroupState = self.log.state
         self.log.applied, self.log.lost, self.log.was_reset = self._applied, self._find_items, self._items.clear
@@ -343,6 +348,9 @@ class Member:
     def delivered(self) -> None:
         """Take note that the user has what `take` returned to this thread; otherwise its next call returns it again."""
         self._items.delivered()
+        if self._items.handed_count > self._handed_max:
+            self._items.forget_others(partial(self.state.started_by, self.log.seat))
+            self._handed_max = max(_HANDED_MAX, 2 * self._items.handed_count)
 
     def _still_has(self, sequence: int, delivery: int) -> int:
         """Return the count of deliveries of a started item; 0 if its lease ended, or the member lost it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import get_ident
 
@@ -71,6 +71,16 @@ class OwnItems:
         if item is not None:  # otherwise the group was reset
             self._handed.add(item[:2])
             self._claims.pop(me, None)
+
+    @property
+    def handed_count(self) -> int:
+        """How many deliveries the user has, or has ended by their tokens."""
+        return len(self._handed)
+
+    def forget_others(self, still_has: Callable[[int, int], int]) -> None:
+        """Forget deliveries that were ended by their tokens, or otherwise without this object."""
+        with self._mutex:
+            self._handed = {delivery for delivery in self._handed if still_has(*delivery)}
 
     def drop_claim(self) -> None:
         """Take note that the item that this thread took is not the member's any more."""

@@ -46,7 +46,10 @@ class Watcher:
         self._seats, self._member, self._at_end = seats, member, at_end
         self._watched: dict[int, FifoDescriptor] = {}
         self._hung_up: dict[int, int] = {}  # how many more checks follow soon
-        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # Held while the descriptor is used or closed: its number may then be another file's.  The garbage collector may
+        # call `end` in the thread that holds it.
+        self._using_fd = threading.RLock()
+        self._wake_fd: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_stopped = self._is_ended = False
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="binlog-members", daemon=True)
@@ -54,7 +57,15 @@ class Watcher:
 
     def refresh(self) -> None:
         """Watch the members that are alive now."""
-        os.eventfd_write(self._wake_fd, 1)
+        with self._using_fd:
+            if self._wake_fd is not None:
+                os.eventfd_write(self._wake_fd, 1)
+
+    def _close_fd(self) -> None:
+        with self._using_fd:
+            fd, self._wake_fd = self._wake_fd, None
+            if fd is not None:
+                os.close(fd)
 
     @property
     def is_running(self) -> bool:
@@ -72,11 +83,12 @@ class Watcher:
         self.refresh()
         if self._thread is not threading.current_thread():
             self._thread.join()
-        os.close(self._wake_fd)
+        self._close_fd()
 
     def abandon(self) -> None:
         """In a forked child, which does not have the thread: close the descriptor that woke it."""
-        os.close(self._wake_fd)
+        self._using_fd = threading.RLock()  # another thread of the parent may have held it
+        self._close_fd()
 
     def _run(self) -> None:
         try:
@@ -118,12 +130,14 @@ class Watcher:
         return not is_locked(self._watched[seat].fd)
 
     def _sleep(self, timeout_ms: int) -> None:
+        wake_fd = self._wake_fd
+        assert wake_fd is not None  # this thread, or one that waits for its end, closes it
         poll = select.poll()
-        poll.register(self._wake_fd, select.POLLIN)
+        poll.register(wake_fd, select.POLLIN)
         for fifo in self._watched.values():
             poll.register(fifo.fd, 0)  # POLLHUP always counts
         for fd, _ in poll.poll(timeout_ms):
-            if fd == self._wake_fd:
+            if fd == wake_fd:
                 os.eventfd_read(fd)
             else:
                 self._forget(fd)
