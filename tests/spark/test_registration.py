@@ -25,13 +25,24 @@ spark.stop()
 """
 
 
+def _path_without_spaces(executable: str, folder: Path) -> str:
+    """Return another path of a virtual environment's Python.
+
+    Spark finds no Python sources if the path has a space: it runs `sh -c "command -v PATH"`, without quotes.
+    """
+    if " " not in executable:
+        return executable
+    (folder / "environment").symlink_to(Path(executable).parents[1])
+    return str(folder / "environment" / "bin" / Path(executable).name)
+
+
 def test_without_a_register_call(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"one", b"two", b"three"])
     environment = {
         **os.environ,
         "JAVA_HOME": str(find_java_home()),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": _path_without_spaces(sys.executable, log.parent),
         "PYTHONPATH": str(ROOT),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
