@@ -277,6 +277,7 @@ class GroupActor(Actor):
             self._mark(MarkKind.AGAIN_TRIED, identity_of(letter.body), sequence=letter.sequence)
             with GroupControl(self._path, GROUP) as control:
                 control.retry_dead([letter.sequence])
+            self._mark(MarkKind.AGAIN_DONE, identity_of(letter.body), sequence=letter.sequence)
 
     def change_limits(self) -> None:
         """Change a setting of the group."""

@@ -101,6 +101,7 @@ class Expectation:
     _ending: dict[_Delivery, _Ending] = field(default_factory=dict)
     _unsure: set[_Delivery] = field(default_factory=set)
     _processes: dict[int, int] = field(default_factory=dict)
+    _asking: set[tuple[int, Identity]] = field(default_factory=set)
     _released: set[int] = field(default_factory=set)
     _acked_since_reset: dict[int, set[Identity]] = field(default_factory=dict)
 
@@ -137,7 +138,10 @@ class Expectation:
                 self.ack_tried = self._acked_since_reset.pop(mark.process)
             case MarkKind.AGAIN_TRIED:
                 self.letters_more[message] += 1
+                self._asking.add((mark.process, message))
                 self._let_return({message})
+            case MarkKind.AGAIN_DONE:
+                self._asking.discard((mark.process, message))
             case MarkKind.POWER_CUT:
                 self._lose_power()
             case _:
@@ -180,7 +184,7 @@ class Expectation:
         if last is None or last.place < got.place:
             self._last[message] = got
         self._got[_delivery(mark)] = got
-        if mark.epoch >= self.resets:
+        if mark.epoch >= self.resets and all(asked_for != message for _, asked_for in self._asking):
             self.may_return.discard(message)  # it has returned
 
     def _check_order(self, got: _Got) -> None:

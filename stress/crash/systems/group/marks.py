@@ -34,6 +34,7 @@ class MarkKind(enum.IntEnum):
     RESET_DONE = 16
     AGAIN_TRIED = 17  # a dead letter is to be delivered again
     POWER_CUT = 18
+    AGAIN_DONE = 19
 
 
 ENDS = (MarkKind.ACK_TRIED, MarkKind.NACK_TRIED, MarkKind.REJECT_TRIED, MarkKind.BACK_TRIED)
