@@ -53,7 +53,7 @@ class TaskCalls:
         self._group = group
         self._changed = threading.Condition()
         self._waiting: deque[_Request] = deque()
-        self._ahead = 0
+        self._ahead: list[int] = []  # of each loop
         self._is_closed = False
         self._endings: queue.SimpleQueue[_Ending | Callable[[], None] | None] = queue.SimpleQueue()
         for run, name in ((self._get_items, "binlog-items"), (self._end_items, "binlog-endings")):
@@ -63,11 +63,12 @@ class TaskCalls:
 
     def begin(self, ahead: int) -> None:
         """Begin a loop that has `ahead` items assigned ahead."""
-        self._ahead = max(self._ahead, ahead)
+        self._ahead.append(ahead)
         self._endings.put(lambda: self._group.begin_taking(ahead))
 
     def end(self, ahead: int) -> None:
         """End a loop."""
+        self._ahead.remove(ahead)
         self._endings.put(lambda: self._group.end_taking(ahead))
 
     async def take(self, timeout: float | None) -> Item | None:
@@ -119,7 +120,7 @@ class TaskCalls:
                 if self._is_closed:
                     return
             try:
-                item = self._group.take(1 + self._ahead, None, self._is_wanted)
+                item = self._group.take(1 + max(self._ahead, default=0), None, self._is_wanted)
             except BaseException as error:  # noqa: BLE001 - the tasks raise it
                 self._fail_all(error)
                 continue

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from binlog.consumers.members.parts import Held
 from binlog.consumers.state.settings import Retry
 from binlog.consumers.tokens import Token
+from binlog.errors import LeaseLostError
 from binlog.format.consumers.message import MAGIC, Message
 from binlog.format.consumers.operation import Delivery, Extension, Failure, Kind, Section
 from binlog.format.record import Ref
@@ -130,6 +131,7 @@ class Item:
         Raises: LeaseLostError if another member has the message, or it is done; StateError if a parent process has it;
         FullError, and the item is still in hand.
         """
+        self._check()
         self._opened.ack(self)
         self._is_ended = True
 
@@ -171,7 +173,13 @@ class Item:
         wait = self._opened.retry.seconds(self.delivery) if delay is None else duration_of(delay, "delay")
         return Failure(*self.this, self._opened.time_ns() + int(wait * _NS), text_of(error))
 
+    def _check(self) -> None:
+        """Raises: LeaseLostError if this object has ended the delivery."""
+        if self._is_ended:
+            raise LeaseLostError(f"message {self.sequence}: this delivery was ended before")
+
     def _end(self, section: Section) -> None:
+        self._check()
         self._opened.finish([section], [self])
         self._is_ended = True
 
@@ -193,8 +201,8 @@ class Item:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if not self._is_ended:
-            self._is_ended = True
             await self._opened.tasks().finish(self._section_of(kind, error), self)
+            self._is_ended = True
 
     def __enter__(self) -> Self:
         return self

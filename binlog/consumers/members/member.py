@@ -62,6 +62,7 @@ class Member:
         self._membership = 0
         self._asked_at = Ref(0, 0)
         self._handed_max = _HANDED_MAX
+        self._has_found_none = False  # the last search for new messages
         self.is_closing = False
         self.state: GroupState = self.log.state
         self.log.applied, self.log.lost, self.log.was_reset = self._applied, self._find_items, self._items.clear
@@ -401,9 +402,9 @@ class Member:
 
         Raises: GoneError if retention removed messages that the group has not had.
         """
-        state = self.state
+        state, tries = self.state, 3
         while count and state.known_end - state.next < count:
-            known_end = state.known_end
+            known_end, tries = state.known_end, tries - 1
             try:
                 to_group_ns = self.time_ns() - self._clock.wall_ns()
                 window = self._source.window(known_end, to_group_ns=to_group_ns)
@@ -411,11 +412,12 @@ class Member:
                 # Others may have had these messages, and this process does not know it yet.
                 self.log.catch_up()
                 first = self._source.first_sequence()
-                if state.known_end >= first and state.known_end != known_end:
-                    continue
+                if state.known_end >= first and (tries or state.known_end != known_end):
+                    continue  # retention removed files without messages, or the group has them by now
                 if not self._skips_gone:
                     raise
                 return [(Kind.GONE, [(state.next, first)])]
+            self._has_found_none = window is None
             return [] if window is None else [(Kind.WINDOW, window)]
         return []
 
@@ -475,6 +477,8 @@ class Member:
                     found = self._source.bell_to_wait_on(self.state.known_end)
                     if found is not None:
                         bell, seconds = found[:2], min(seconds, found[2])
+                    elif self._has_found_none:
+                        seconds = min(seconds, LATE_SECONDS)  # there is one, and it is not durable yet
                     else:
                         seconds = 0.0  # there is a new message
             if seconds:
