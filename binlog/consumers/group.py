@@ -26,6 +26,7 @@ from binlog.storage.native import fork_generation
 
 if TYPE_CHECKING:
     from binlog.consumers.inspection.history import Event
+    from binlog.consumers.inspection.letters import DeadLetter
     from binlog.consumers.inspection.peek import PeekedItem, Status
     from binlog.consumers.inspection.stat import GroupStat
 
@@ -204,6 +205,13 @@ class ConsumerGroup:
 
         self._usable()
         return peek(self.path, self.name, statuses=tuple(Status) if statuses is None else statuses, count=count)
+
+    def dead_letters(self) -> Iterator[DeadLetter]:
+        """Iterate over the messages that the group gave up, oldest first, each with the reason."""
+        from binlog.consumers.inspection.letters import read_dead_letters
+
+        self._usable()
+        return read_dead_letters(self.path, self.name)
 
     def history(self, *, item: int | None = None) -> Iterator[Event]:
         """Iterate over what happened in the group, oldest first, as far back as its log goes.

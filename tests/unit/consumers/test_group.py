@@ -93,6 +93,8 @@ def test_a_message_becomes_a_dead_letter_after_its_last_delivery(log: Path) -> N
     assert message.headers["binlog-reason"] == b"it is three"
     assert message.headers["binlog-deliveries"] == b"2"
     assert message.headers["binlog-sequence"] == b"3"
+    with ConsumerGroup(log, GROUP) as group:
+        assert [(each.body, each.reason) for each in group.dead_letters()] == [(b"3", "it is three")]
 
 
 def test_an_item_that_was_ended_is_ended_once(log: Path) -> None:
