@@ -65,7 +65,7 @@ def _opening(run: RunInfo) -> list[str]:
         "measurements ran one after another, each in an empty directory and after a sync of all unwritten data. Every",
         "second round ran in reverse order.",
         "",
-        "A figure is the median of the rounds, followed by their range. The column `binlog to it` has the figure of",
+        'A figure is the median of the rounds, followed by their range. The column "binlog to it" has the figure of',
         "the first line, which is always binlog's, as a ratio to the figure of this line. A ratio is computed for each",
         "round; the table has the median of these ratios, and their range. The processes are forked and prepared",
         "first. Then they start together, and stop when a flag in shared memory is set. The measured time is from the",

@@ -79,7 +79,14 @@ class SimSeats:
         return self._take(self._world.random.choice(free))
 
     def take_dead(self, number: int) -> SimSeat | None:
-        return None if number in self._world.seats else self._take(number)
+        if number not in self._world.seats:
+            return self._take(number)
+        return SimSeat(self._world, number, self._process) if self._is_wrong else None
+
+    @property
+    def _is_wrong(self) -> bool:
+        """Whether this process takes living members for dead while it joins, by a seeded bug."""
+        return self._process not in self._world.processes and self._world.has("living-buried")
 
     def _take(self, number: int) -> SimSeat:
         self._world.seats[number] = self._process
@@ -95,8 +102,7 @@ class SimSeats:
         return number not in self._world.seats
 
     def is_free(self, number: int) -> bool:
-        is_joining = self._process not in self._world.processes
-        return number not in self._world.seats or (is_joining and self._world.has("living-buried"))
+        return number not in self._world.seats or self._is_wrong
 
 
 class InterruptError(BaseException):
