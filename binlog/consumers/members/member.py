@@ -348,10 +348,9 @@ class Member:
 
     def delivered(self) -> None:
         """Take note that the user has what `take` returned to this thread; otherwise its next call returns it again."""
-        self._items.delivered()
-        if self._items.handed_count > self._handed_max:
-            self._items.forget_others(partial(self.state.started_by, self.log.seat))
-            self._handed_max = max(_HANDED_MAX, 2 * self._items.handed_count)
+        if self._items.delivered() > self._handed_max:
+            left = self._items.forget_others(partial(self.state.started_by, self.log.seat))
+            self._handed_max = max(_HANDED_MAX, 2 * left)
 
     def _still_has(self, sequence: int, delivery: int) -> int:
         """Return the count of deliveries of a started item; 0 if its lease ended, or the member lost it."""

@@ -33,6 +33,8 @@ _KEPT_BATCHES = 16
 _SKIPPED_MAX = 4096
 
 
+_new = tuple.__new__  # each message comes here, and the constructor of a NamedTuple is slow
+
 StoredRecord = Entry
 """A record of the log, and its place."""
 
@@ -213,7 +215,8 @@ class MessageSource:
 
 def _record(batch: Batch, index: int) -> StoredRecord:
     start, end = batch.offsets[index], batch.offsets[index + 1]
-    return StoredRecord(Ref(batch.number, batch.offset + start), bytes(batch.data[start + LENGTH_BYTES : end]))
+    ref = _new(Ref, (batch.number, batch.offset + start))
+    return _new(StoredRecord, (ref, bytes(batch.data[start + LENGTH_BYTES : end])))
 
 
 def facts_of(record: bytes, to_group_ns: int) -> MessageFacts:

@@ -64,23 +64,23 @@ class OwnItems:
             self._claims[me] = self._started[0]
             return self._started.popleft()
 
-    def delivered(self) -> None:
-        """Take note that the user has the item that this thread took."""
+    def delivered(self) -> int:
+        """Take note that the user has the item that this thread took; return how many such deliveries there are.
+
+        Those that were ended by their tokens are among them, until `forget_others`.
+        """
         me = get_ident()
         item = self._claims.get(me)
         if item is not None:  # otherwise the group was reset
             self._handed.add(item[:2])
             self._claims.pop(me, None)
-
-    @property
-    def handed_count(self) -> int:
-        """How many deliveries the user has, or has ended by their tokens."""
         return len(self._handed)
 
-    def forget_others(self, still_has: Callable[[int, int], int]) -> None:
-        """Forget deliveries that were ended by their tokens, or otherwise without this object."""
+    def forget_others(self, still_has: Callable[[int, int], int]) -> int:
+        """Forget deliveries that were ended by their tokens, or otherwise without this object; return how many stay."""
         with self._mutex:
             self._handed = {delivery for delivery in self._handed if still_has(*delivery)}
+            return len(self._handed)
 
     def drop_claim(self) -> None:
         """Take note that the item that this thread took is not the member's any more."""
