@@ -82,10 +82,9 @@ class Member:
 
     # --- loops
 
-    def begin_taking(self, ahead: int) -> int:
-        """Begin a loop that has `ahead` items assigned ahead; returns the argument of `end_taking`."""
+    def begin_taking(self, ahead: int) -> None:
+        """Begin a loop that has `ahead` items assigned ahead."""
         self._takers.append(ahead)
-        return ahead
 
     def end_taking(self, ahead: int) -> None:
         """End a loop; if it was the last one, give back the items that no user has."""

@@ -450,28 +450,6 @@ def test_a_prepared_file_that_was_dropped_stayed(log: Path) -> None:
         kept.discard()
 
 
-@pytest.mark.slow
-def test_a_writer_in_a_cycle_that_was_dropped_with_a_prepared_file_crashed_the_process(tmp_path: Path) -> None:
-    """The collector freed the descriptors of the directory before it called the prepared file's `__del__`."""
-    program = """
-import gc, sys
-from types import SimpleNamespace
-from binlog import Mode, Writer
-writer = Writer(sys.argv[1], cutover_bytes=1 << 20)
-writer.append_many([bytes(1000)] * 900, mode=Mode.FLUSH)
-while writer._session._cutover._prepared is None:
-    pass
-cycle = SimpleNamespace(writer=writer)
-cycle.itself = cycle
-del writer, cycle
-gc.collect()
-"""
-    log = tmp_path / "log"
-    done = subprocess.run([sys.executable, "-c", program, str(log)], check=False)
-    assert done.returncode == 0
-    assert list(log.glob(".*.new")) == []
-
-
 def test_a_flipped_bit_in_the_next_number_left_out_a_file_in_silence(tmp_path: Path) -> None:
     log = tmp_path / "damaged"
     with Writer(log) as writer:
