@@ -34,24 +34,25 @@ class PlainGroup(GroupState):
         outcome = self.plain.apply(operation)
         checkpoint = next(iter(entries_of(operation, Kind.CHECKPOINT)), None)
         return AppliedOperation(
-            operation.seat, operation.generation, operation.number, operation.flags, outcome, checkpoint
+            operation.seat, operation.generation, self.plain.epoch, operation.flags, outcome, checkpoint
         )
 
     def apply_many(
         self, batch: Batch, index: int, seat: int, generation: int, *, anonymous: bool
-    ) -> tuple[int, AppliedOperation | bool | None]:
-        records = list(batch)
+    ) -> tuple[int, list[tuple[int, AppliedOperation]], bool]:
+        records, found = list(batch), list[tuple[int, AppliedOperation]]()
         while index < len(records):
-            epoch = self.plain.epoch
             applied = self.apply(records[index])
             if applied is None:
-                return index, None
-            index += 1
+                return index, found, True
             is_member = (applied.seat, applied.generation) == (seat, generation)
             is_mark = bool(applied.flags & MARK) or applied.checkpoint is not None
-            if is_member or (anonymous and applied.seat == NO_SEAT) or is_mark or self.plain.epoch != epoch:
-                return index, applied
-        return index, False
+            if is_member or (anonymous and applied.seat == NO_SEAT) or is_mark:
+                found.append((index, applied))
+            index += 1
+            if is_mark:
+                break
+        return index, found, False
 
     def next_checkpoint(self, batch: Batch, index: int) -> int:
         for number, record in enumerate(list(batch)[index:], index):

@@ -182,7 +182,7 @@ class GroupLog:
         is_restart, self._is_interrupted = self._is_interrupted, True
         try:
             if own is not None and not is_restart and (applied := self._reader.apply_own(own, record)) is not None:
-                self._check_epoch()
+                self._check_epoch(applied[2])
                 self.applied(applied)
                 self._is_interrupted = False
                 return applied.outcome
@@ -196,25 +196,28 @@ class GroupLog:
     def _apply_all(self, own: Ref | None, *, is_restart: bool) -> Outcome | None:
         found: Outcome | None = None
         reader, restarts = self._reader, self._reader.restarts
-        is_anonymous = any(self._callers.values())
-        wanted = Wanted(self.seat, self.generation, is_anonymous)
-        for ref, applied in reader.restart(wanted) if is_restart else reader.advance(wanted, own):
-            is_member = applied.seat == self.seat and applied.generation == self.generation
+        me, is_anonymous = (self.seat, self.generation), any(self._callers.values())
+        wanted = Wanted(*me, is_anonymous)
+        operations = reader.restart(wanted) if is_restart else reader.advance(wanted, own)
+        is_known = reader.restarts == restarts
+        for ref, applied in operations:
+            is_member = applied[:2] == me
             if ref == own:
-                found = applied.outcome
+                found = applied[4]
             elif (is_member and applied.seat != NO_SEAT) or (is_anonymous and applied.seat == NO_SEAT):
                 self._outcomes[ref] = applied.outcome
-            self._check_epoch()
-            if is_member and reader.restarts == restarts:
+            self._check_epoch(applied[2])
+            if is_member and is_known:
                 self.applied(applied)
-        if reader.restarts != restarts:
-            self._check_epoch()
+        self._check_epoch(self.state.epoch)
+        if not is_known:
             self.lost()
         return found
 
-    def _check_epoch(self) -> None:
-        if self._epoch != self.state.epoch:
-            self._epoch = self.state.epoch
+    def _check_epoch(self, epoch: int) -> None:
+        """Take note of the group's epoch after an operation."""
+        if self._epoch != epoch:
+            self._epoch = epoch
             self.was_reset()
 
     def _write_checkpoint(self, number: int) -> None:

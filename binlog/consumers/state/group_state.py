@@ -125,11 +125,14 @@ class Counters:
 
 
 class AppliedOperation(NamedTuple):
-    """An operation that was applied.  checkpoint: the entry of its section `checkpoint`, None if it has none."""
+    """An operation that was applied.
+
+    epoch: of the group after it.  checkpoint: the entry of its section `checkpoint`, None if it has none.
+    """
 
     seat: int
     generation: int
-    number: int
+    epoch: int
     flags: int
     outcome: Outcome
     checkpoint: bytes | None
@@ -148,15 +151,16 @@ class GroupState:
 
     def apply_many(
         self, batch: Batch, index: int, seat: int, generation: int, *, anonymous: bool
-    ) -> tuple[int, AppliedOperation | bool | None]:
-        """Apply the operations of a batch from an index on, up to one whose outcome the caller wants.
+    ) -> tuple[int, list[tuple[int, AppliedOperation]], bool]:
+        """Apply the operations of a batch from an index on, up to a mark or checkpoint.
 
-        It wants those of a member, by its seat and generation, and if `anonymous` those of no member; also those that
-        are marks, checkpoints or resets.  Returns the index after the last one that was applied, and what it did; None
-        if the record at the index is no operation; False at the end of the batch.
+        Returns the index after the last one that was applied; the index and the effect of those that the caller wants;
+        and whether the record at the first index is no operation.  It wants those of a member, by its seat and
+        generation, if `anonymous` those of no member, and a mark or checkpoint.
         """
-        next_index, found = self._state.apply_many(batch.data, batch.offsets, index, seat, generation, anonymous)
-        return next_index, _applied(found) if isinstance(found, tuple) else found
+        data, offsets = batch.data, batch.offsets
+        next_index, found, is_other = self._state.apply_many(data, offsets, index, seat, generation, anonymous)
+        return next_index, [(each, _applied(applied)) for each, applied in found], is_other
 
     def next_checkpoint(self, batch: Batch, index: int) -> int:
         """Return the index of the first checkpoint in a batch from an index on, -1 if there is none."""
@@ -295,7 +299,7 @@ class GroupState:
 
 
 def _applied(found: tuple[Any, ...]) -> AppliedOperation:
-    seat, generation, number, flags, counted, assigned, started, refused, checkpoint = found
+    seat, generation, epoch, flags, counted, assigned, started, refused, checkpoint = found
     # Each operation of a member comes here, and the constructor of a NamedTuple is slow.
     outcome = _new(
         Outcome,
@@ -306,4 +310,4 @@ def _applied(found: tuple[Any, ...]) -> AppliedOperation:
             [_new(Delivery, each) for each in refused] if refused else refused,
         ),
     )
-    return _new(AppliedOperation, (seat, generation, number, flags, outcome, checkpoint))
+    return _new(AppliedOperation, (seat, generation, epoch, flags, outcome, checkpoint))

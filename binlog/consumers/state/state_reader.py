@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -138,8 +137,10 @@ class StateReader:
             self.applied = found.mark
         elif not is_first:
             return None
-        applied = [each for batch in batches for each in self._apply_batch(batch, wanted)]
-        applied += self._advance(wanted)
+        applied = list[AppliedAt]()
+        for batch in batches:
+            self._apply_batch(batch, wanted, applied)
+        self._advance(wanted, applied)
         rules = self.state.settings.rules
         if rules != RULES:
             text = f"{self.path}: the group has version {rules} of the rules; this version of binlog knows {RULES}"
@@ -158,17 +159,19 @@ class StateReader:
             index = self.state.next_checkpoint(batch, index + 1)
         return None
 
-    def advance(self, wanted: Wanted, until: Ref | None = None) -> Iterator[AppliedAt]:
-        """Apply the operations that were appended since; yields those that are wanted.
+    def advance(self, wanted: Wanted, until: Ref | None = None) -> list[AppliedAt]:
+        """Apply the operations that were appended since; return those that are wanted.
 
         until: the place of one that was appended; later ones may be left to the next call.
         If the files of some of them were removed, it continues with the newest checkpoint.
         Raises: CorruptError; and as a Reader.
         """
+        applied = list[AppliedAt]()
         try:
-            yield from self._advance(wanted, until)
+            self._advance(wanted, applied, until)
         except GoneError:
-            yield from self.restart(wanted)
+            applied += self.restart(wanted)
+        return applied
 
     def restart(self, wanted: Wanted) -> list[AppliedAt]:
         """Begin again with the newest checkpoint; return the wanted operations after its mark."""
@@ -187,12 +190,12 @@ class StateReader:
         """Apply an operation that this process appended, without reading it; None if others are before it."""
         return self._apply(ref, record) if self._reader.skip(ref, len(record)) else None
 
-    def _advance(self, wanted: Wanted, until: Ref | None = None) -> Iterator[AppliedAt]:
+    def _advance(self, wanted: Wanted, applied: list[AppliedAt], until: Ref | None = None) -> None:
         while (until is None or self.applied < until) and len(batch := self._reader.read_batch()):
-            yield from self._apply_batch(batch, wanted)
+            self._apply_batch(batch, wanted, applied)
 
-    def _apply_batch(self, batch: Batch, wanted: Wanted) -> Iterator[AppliedAt]:
-        """Apply the operations of a batch that were not applied; yields those that are wanted.
+    def _apply_batch(self, batch: Batch, wanted: Wanted, applied: list[AppliedAt]) -> None:
+        """Apply the operations of a batch that were not applied; add those that are wanted to a list.
 
         Those that `repair` replaced by fillers did not happen.
         """
@@ -203,19 +206,22 @@ class StateReader:
             return
         if self._limit is not _NO_LIMIT:
             batch = _cut(batch, self._limit)
+        number, offset, offsets = batch.number, batch.offset, batch.offsets
         seat, generation, anonymous = wanted
-        count = len(batch)
+        count = len(offsets) - 1
         while index < count:
-            index, applied = self.state.apply_many(batch, index, seat, generation, anonymous=anonymous)
-            if applied is None:
+            index, found, is_other = self.state.apply_many(batch, index, seat, generation, anonymous=anonymous)
+            if is_other:
                 ref, record = batch.entries()[index]
                 if not is_filler(self.path, ref, record):
                     raise self._no_operation(ref)
                 index += 1
-            self.applied = Ref(batch.number, batch.offset + batch.offsets[index - 1])
-            if isinstance(applied, AppliedOperation):
-                self._take_note(self.applied, applied)
-                yield self.applied, applied
+            self.applied = Ref(number, offset + offsets[index - 1])
+            for each, operation in found:
+                ref = Ref(number, offset + offsets[each])
+                if operation[3] or operation[5] is not None:  # flags, checkpoint
+                    self._take_note(ref, operation)
+                applied.append((ref, operation))
 
     def _apply(self, ref: Ref, record: bytes) -> AppliedOperation:
         applied = self.state.apply(record)

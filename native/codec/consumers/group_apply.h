@@ -15,7 +15,8 @@ struct operation {
     const uint8_t *first, *end, *checkpoint;
 };
 
-/* What an operation did.  Lists: of (sequence, delivery, is_started, letter), and twice of (sequence, delivery). */
+/* What an operation did.  Lists: of (sequence, delivery, is_started, letter), and twice of (sequence, delivery); NULL if nobody
+ * asks. */
 struct outcome {
     int counted;
     PyObject *assigned, *started, *refused;

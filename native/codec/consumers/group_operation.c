@@ -303,8 +303,11 @@ static void deliver_again(struct group_state *state, uint64_t sequence, uint32_t
     item_make_ready(state, index);
 }
 
+/* list: NULL if nobody asks. */
 static int append_delivery(PyObject *list, uint64_t sequence, uint32_t delivery)
 {
+    if (!list)
+        return 0;
     PyObject *pair = Py_BuildValue("(KI)", (unsigned long long)sequence, delivery);
     int result = pair ? PyList_Append(list, pair) : -1;
     Py_XDECREF(pair);
@@ -453,7 +456,7 @@ int group_apply(struct group_state *state, const struct operation *operation, st
         else
             state->has_failed = 1;
         int result = 0;
-        for (size_t number = 0; number < count && result == 0; number++) {
+        for (size_t number = 0; number < count && outcome->assigned && result == 0; number++) {
             const struct assigned *one = &assigned[number];
             PyObject *values = Py_BuildValue("(KIOK)", (unsigned long long)one->sequence, one->delivery,
                                              one->is_started ? Py_True : Py_False, (unsigned long long)one->letter);

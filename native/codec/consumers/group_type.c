@@ -29,24 +29,27 @@ static struct group_state *usable(PyObject *object)
 
 /* ---- applying ---- */
 
-/* Applies a parsed operation, and returns what it did. */
-static PyObject *applied(struct group_object *self, const struct operation *operation)
+/* Applies a parsed operation; returns what it did, or None if nobody asks for it. */
+static PyObject *applied(struct group_object *self, const struct operation *operation, int is_wanted)
 {
     struct outcome outcome = {0};
     PyObject *answer = NULL;
 
-    outcome.assigned = PyList_New(0);
-    outcome.started = PyList_New(0);
-    outcome.refused = PyList_New(0);
-    if (outcome.assigned && outcome.started && outcome.refused) {
+    if (is_wanted) {
+        outcome.assigned = PyList_New(0);
+        outcome.started = PyList_New(0);
+        outcome.refused = PyList_New(0);
+    }
+    if (!is_wanted || (outcome.assigned && outcome.started && outcome.refused))
         self->is_broken = group_apply(&self->state, operation, &outcome) != 0;
-        if (!self->is_broken) {
-            const char *checkpoint = (const char *)operation->checkpoint;
-            Py_ssize_t bytes = checkpoint ? (const char *)operation->end - checkpoint : 0;
-            answer = Py_BuildValue("(HIIBOOOOy#)", operation->seat, operation->generation, operation->number, operation->flags,
-                                   outcome.counted ? Py_True : Py_False, outcome.assigned, outcome.started, outcome.refused,
-                                   checkpoint, bytes);
-        }
+    if (!is_wanted && !self->is_broken)
+        answer = Py_NewRef(Py_None);
+    else if (!PyErr_Occurred()) {
+        const char *checkpoint = (const char *)operation->checkpoint;
+        Py_ssize_t bytes = checkpoint ? (const char *)operation->end - checkpoint : 0;
+        answer = Py_BuildValue("(HIIBOOOOy#)", operation->seat, operation->generation, self->state.epoch, operation->flags,
+                               outcome.counted ? Py_True : Py_False, outcome.assigned, outcome.started, outcome.refused,
+                               checkpoint, bytes);
     }
     Py_XDECREF(outcome.assigned);
     Py_XDECREF(outcome.started);
@@ -63,7 +66,7 @@ static PyObject *apply(PyObject *object, PyObject *record)
     if (!usable(object) || PyObject_GetBuffer(record, &buffer, PyBUF_SIMPLE) != 0)
         return NULL;
     if (group_parse(buffer.buf, (size_t)buffer.len, ((struct group_object *)object)->seed, &operation))
-        answer = applied((struct group_object *)object, &operation);
+        answer = applied((struct group_object *)object, &operation, 1);
     else
         Py_INCREF(answer);
     PyBuffer_Release(&buffer);
@@ -73,43 +76,55 @@ static PyObject *apply(PyObject *object, PyObject *record)
 #define LENGTH_BYTES 4
 #define MARK 2
 
-/* Applies the records of a batch from one on, up to the first whose outcome the caller wants: an operation of the member, or of
- * none if `anonymous`; a reset, a mark or a checkpoint; or a record that is no operation, which is not applied. */
-static PyObject *apply_many(PyObject *object, PyObject *args)
-{
-    struct group_object *self = (struct group_object *)object;
-    Py_buffer data, offsets;
-    Py_ssize_t index;
+/* Whose operations the caller wants to know of: those of a member, and those of none if `anonymous`. */
+struct wanted {
     unsigned int seat, generation;
     int anonymous;
+};
+
+/* Applies records from *index on, up to a mark or a checkpoint, or to a record that is no operation; adds the index and effect of
+ * each wanted one, and of the last, to the list.  Returns True if the record at *index is no operation, and NULL with an error. */
+static PyObject *apply_records(struct group_object *self, const Py_buffer *data, const Py_buffer *offsets, Py_ssize_t *index,
+                               const struct wanted *wanted, PyObject *list)
+{
+    const uint32_t *places = offsets->buf;
+    Py_ssize_t count = offsets->len / (Py_ssize_t)sizeof *places - 1;
+
+    for (int is_mark = 0; *index >= 0 && *index < count && !is_mark; ++*index) {
+        struct operation operation;
+        uint32_t start = places[*index] + LENGTH_BYTES, end = places[*index + 1];
+        if (start > end || end > data->len || !group_parse((const uint8_t *)data->buf + start, end - start, self->seed, &operation))
+            Py_RETURN_TRUE;
+        is_mark = operation.checkpoint || operation.flags & MARK;
+        int is_wanted = (operation.seat == wanted->seat && operation.generation == wanted->generation) ||
+                        (wanted->anonymous && operation.seat == NO_SEAT) || is_mark;
+        PyObject *one = applied(self, &operation, is_wanted);
+        PyObject *pair = one && is_wanted ? Py_BuildValue("(nO)", *index, one) : NULL;
+        int result = !one || (is_wanted && !pair) ? -1 : pair ? PyList_Append(list, pair) : 0;
+        Py_XDECREF(pair);
+        Py_XDECREF(one);
+        if (result != 0)
+            return NULL;
+    }
+    Py_RETURN_FALSE;
+}
+
+static PyObject *apply_many(PyObject *object, PyObject *args)
+{
+    Py_buffer data, offsets;
+    Py_ssize_t index;
+    struct wanted wanted;
     PyObject *answer = NULL;
 
-    if (!usable(object) || !PyArg_ParseTuple(args, "y*y*nIIp:apply_many", &data, &offsets, &index, &seat, &generation, &anonymous))
+    if (!usable(object) || !PyArg_ParseTuple(args, "y*y*nIIp:apply_many", &data, &offsets, &index, &wanted.seat,
+                                             &wanted.generation, &wanted.anonymous))
         return NULL;
-    const uint32_t *places = offsets.buf;
-    Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof *places - 1;
-    PyObject *what = NULL;
-    for (; index >= 0 && index < count && !what; index++) {
-        struct operation operation;
-        uint32_t start = places[index] + LENGTH_BYTES, end = places[index + 1];
-        if (start > end || end > data.len || !group_parse((const uint8_t *)data.buf + start, end - start, self->seed, &operation)) {
-            what = Py_NewRef(Py_None);
-            break;
-        }
-        uint32_t epoch = self->state.epoch;
-        int is_wanted = (operation.seat == seat && operation.generation == generation) || (anonymous && operation.seat == NO_SEAT) ||
-                        operation.checkpoint || operation.flags & MARK;
-        PyObject *one = applied(self, &operation);
-        if (!one)
-            break;
-        if (is_wanted || self->state.epoch != epoch)
-            what = one;
-        else
-            Py_DECREF(one);
-    }
-    if (!PyErr_Occurred())
-        answer = Py_BuildValue("(nO)", index, what ? what : Py_False);
-    Py_XDECREF(what);
+    PyObject *list = PyList_New(0);
+    PyObject *is_other = list ? apply_records((struct group_object *)object, &data, &offsets, &index, &wanted, list) : NULL;
+    if (is_other)
+        answer = Py_BuildValue("(nOO)", index, list, is_other);
+    Py_XDECREF(is_other);
+    Py_XDECREF(list);
     PyBuffer_Release(&data);
     PyBuffer_Release(&offsets);
     return answer;
@@ -411,8 +426,9 @@ static void group_dealloc(PyObject *object)
 static PyMethodDef group_methods[] = {
     {"apply", apply, METH_O, "apply(record): None if it is no operation of the group; otherwise what it did."},
     {"apply_many", apply_many, METH_VARARGS,
-     "apply_many(data, offsets, index, seat, generation, anonymous): the next index, and what an operation did that the caller "
-     "wants; None if the record there is no operation, False at the end."},
+     "apply_many(data, offsets, index, seat, generation, anonymous): the next index; a list of the index and the effect of each "
+     "operation of the member, of none if anonymous, and of a mark or checkpoint, after which it stops; and whether the record at "
+     "the next index is no operation."},
     {"next_checkpoint", next_checkpoint, METH_VARARGS, "next_checkpoint(data, offsets, index): the index of one, or -1."},
     {"pack_step", pack_step, METH_VARARGS,
      "pack_step(seat, generation, number, time_ns, epoch, want, done, delivery, start): the record of an operation."},
