@@ -10,7 +10,7 @@
 #include "binlog.h"
 #include "guard.h"
 #include "page.h"
-#include "pair_tuple.h"
+#include "typed_tuple.h"
 
 #include <errno.h>
 
@@ -56,7 +56,7 @@ static int fill(PyObject *module)
         PyErr_SetFromErrno(PyExc_OSError);
         return -1;
     }
-    pair_tuple_setup();
+    typed_tuple_setup();
     return (page_writer_type = add_type(module, &page_writer_spec)) && (guard_type = add_type(module, &guard_spec)) &&
                    (change_type = add_type(module, &change_spec)) && (commit_wait_type = add_type(module, &commit_wait_spec)) &&
                    add_type(module, &commit_group_spec) && add_type(module, &monitor_spec) && add_type(module, &page_acks_spec) &&

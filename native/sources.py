@@ -7,8 +7,8 @@ from pathlib import Path
 NATIVE = Path(__file__).parent
 CODEC = NATIVE / "codec"
 
-# The functions of the codec that the system's side calls as well.  They have no state, so both libraries have them.
-_IN_BOTH = [CODEC / "crc32c.c", CODEC / "log" / "scan.c", CODEC / "log" / "index_ranges.c"]
+# The functions of the codec that the system's side calls as well.  They share no state, so both libraries have them.
+_IN_BOTH = [CODEC / "crc32c.c", CODEC / "typed_tuple.c", CODEC / "log" / "scan.c", CODEC / "log" / "index_ranges.c"]
 
 
 def _from_root(paths: list[Path]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NoReturn, Protocol, Self
 
 from binlog.consumers.members.parts import Held
 from binlog.consumers.state.settings import Retry
@@ -49,7 +49,7 @@ class Ending(Protocol):
     def time_ns(self) -> int:
         """Return the group time now."""
 
-    def ack(self, item: Item) -> None:
+    def ack(self, sequence: int, delivery: int, epoch: int) -> None:
         """Acknowledge a delivery.  Raises: LeaseLostError if it does not count."""
 
     def finish(self, sections: list[Section], items: list[Item]) -> None:
@@ -131,8 +131,9 @@ class Item:
         Raises: LeaseLostError if another member has the message, or it is done; StateError if a parent process has it;
         FullError, and the item is still in hand.
         """
-        self._check()
-        self._opened.ack(self)
+        if self._is_ended:
+            self._refuse()
+        self._opened.ack(self.sequence, self._number, self._epoch)
         self._is_ended = True
 
     def nack(self, *, delay: float | timedelta | str | None = None, error: object = "") -> None:
@@ -173,13 +174,12 @@ class Item:
         wait = self._opened.retry.seconds(self.delivery) if delay is None else duration_of(delay, "delay")
         return Failure(*self.this, self._opened.time_ns() + int(wait * _NS), text_of(error))
 
-    def _check(self) -> None:
-        """Raises: LeaseLostError if this object has ended the delivery."""
-        if self._is_ended:
-            raise LeaseLostError(f"message {self.sequence}: this delivery was ended before")
+    def _refuse(self) -> NoReturn:
+        raise LeaseLostError(f"message {self.sequence}: this delivery was ended before")
 
     def _end(self, section: Section) -> None:
-        self._check()
+        if self._is_ended:
+            self._refuse()
         self._opened.finish([section], [self])
         self._is_ended = True
 

@@ -202,7 +202,8 @@ class OpenGroup:
             held = member.take(count, timeout, is_wanted)
         finally:
             self._callers.discard(me)  # in one call of C: Ctrl-C may strike before the first line of a function
-            self._ended()
+            if self._late_ends or self._is_closed:
+                self._ended()
         if held is None:
             return None
         item = Item(held, self)
@@ -250,17 +251,18 @@ class OpenGroup:
             self._tasks = TaskCalls(self)
         return self._tasks
 
-    def ack(self, item: Item) -> None:
+    def ack(self, sequence: int, delivery: int, epoch: int) -> None:
         """Acknowledge a delivery.  Raises: LeaseLostError if it does not count."""
         me = self._begin()
         try:
             self._callers.add(me)
-            counts = self._joined().ack(item.this, item.epoch)
+            counts = self._joined().ack(sequence, delivery, epoch)
         finally:
             self._callers.discard(me)  # in one call of C: Ctrl-C may strike before the first line of a function
-            self._ended()
+            if self._late_ends or self._is_closed:
+                self._ended()
         if not counts:
-            raise LeaseLostError(f"message {item.sequence}: it is done, or another member has it")
+            raise LeaseLostError(f"message {sequence}: it is done, or another member has it")
 
     def finish(self, sections: list[Section], items: Iterable[Item], *, batch: int = 0) -> None:
         """End deliveries of items.  batch: how many items the loop wants next.

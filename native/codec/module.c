@@ -4,6 +4,8 @@
  */
 #include <Python.h>
 
+#include "typed_tuple.h"
+
 /* clang-format off */
 #define FUNCTIONS(F) \
     F(scan_records) F(frame_records) F(frame_values) F(unframe_values) \
@@ -33,6 +35,7 @@ extern PyType_Spec group_state_spec;
 
 static int add_types(PyObject *module)
 {
+    typed_tuple_setup();
     PyObject *type = PyType_FromSpec(&group_state_spec);
     int result = type ? PyModule_AddObjectRef(module, "GroupState", type) : -1;
     Py_XDECREF(type);

@@ -15,7 +15,7 @@
 #include <Python.h>
 
 #include "layout.h"
-#include "pair_tuple.h"
+#include "typed_tuple.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -161,10 +161,10 @@ static PyObject *reuse_entry(struct iterator *self, PyObject *offset, PyObject *
 {
     PyObject *entry = self->given[self->newer], *ref;
 
-    if (!entry || !pair_tuple_is_unshared(entry))
+    if (!entry || !tuple_is_unshared(entry))
         return NULL;
     ref = PyTuple_GetItem(entry, 0);
-    if (!pair_tuple_is_unshared(ref) || PyTuple_GetItem(ref, 0) != self->number)
+    if (!tuple_is_unshared(ref) || PyTuple_GetItem(ref, 0) != self->number)
         return NULL;
     PyTuple_SetItem(ref, 1, offset);
     PyTuple_SetItem(entry, 1, record);
@@ -182,7 +182,7 @@ static PyObject *make_entry(struct iterator *self, uint64_t offset, PyObject *re
         return made;
     made = pair_tuple(self->entry_type, pair_tuple(self->ref_type, Py_NewRef(self->number), place), record);
     before = self->given[self->newer];
-    self->given[self->newer] = small && made && pair_tuple_is_unshared(made) ? Py_NewRef(made) : NULL;
+    self->given[self->newer] = small && made && tuple_is_unshared(made) ? Py_NewRef(made) : NULL;
     Py_XDECREF(before);
     return made;
 }

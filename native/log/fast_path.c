@@ -17,7 +17,7 @@
 
 #include "guard.h"
 #include "binlog.h"
-#include "pair_tuple.h"
+#include "typed_tuple.h"
 
 #include <stddef.h>
 

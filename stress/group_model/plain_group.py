@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from binlog.consumers.state.group_state import AppliedOperation, Counters, GroupState, Item, ItemState, Seat
 from binlog.consumers.state.settings import Settings
 from binlog.format.consumers.operation import (
@@ -15,7 +17,7 @@ from binlog.format.consumers.operation import (
     pack_operation,
     parse_operation,
 )
-from binlog.log.batch import Batch
+from binlog.format.record import LENGTH_BYTES
 from stress.group_model.plain_checkpoint import pack_state, parse_state
 from stress.group_model.plain_state import PlainState
 
@@ -24,11 +26,12 @@ class PlainGroup(GroupState):
     """See GroupState.  plain: the state, whose methods a test may replace."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self._seed = seed
         self.plain = PlainState()
 
-    def apply(self, record: bytes) -> AppliedOperation | None:
-        operation = parse_operation(record, self._seed)
+    def apply(self, record: bytes | bytearray | memoryview, /) -> AppliedOperation | None:
+        operation = parse_operation(bytes(record), self._seed)
         if operation is None:
             return None
         outcome = self.plain.apply(operation)
@@ -38,9 +41,16 @@ class PlainGroup(GroupState):
         )
 
     def apply_many(
-        self, batch: Batch, index: int, seat: int, generation: int, *, anonymous: bool
+        self,
+        data: bytes | bytearray | memoryview,
+        offsets: memoryview,
+        index: int,
+        seat: int,
+        generation: int,
+        anonymous: bool,
+        /,
     ) -> tuple[int, list[tuple[int, AppliedOperation]], bool]:
-        records, found = list(batch), list[tuple[int, AppliedOperation]]()
+        records, found = _records(data, offsets), list[tuple[int, AppliedOperation]]()
         while index < len(records):
             applied = self.apply(records[index])
             if applied is None:
@@ -54,24 +64,25 @@ class PlainGroup(GroupState):
                 break
         return index, found, False
 
-    def next_checkpoint(self, batch: Batch, index: int) -> int:
-        for number, record in enumerate(list(batch)[index:], index):
+    def next_checkpoint(self, data: bytes | bytearray | memoryview, offsets: memoryview, index: int, /) -> int:
+        for number, record in enumerate(_records(data, offsets)[index:], index):
             operation = parse_operation(record, self._seed)
             if operation is not None and any(kind is Kind.CHECKPOINT for kind, _ in operation.sections):
                 return number
         return -1
 
     def pack_step(
-        self, seat: int, generation: int, number: int, time_ns: int, epoch: int, want: int, done: Delivery, start: int
-    ) -> bytes:
-        sections = [(Kind.DONE, [done]), (Kind.START, [start])]
+        self, seat: int, generation: int, number: int, time_ns: int, epoch: int, want: int, done: int, delivery: int,
+        start: int, /
+    ) -> bytes:  # fmt: skip
+        sections = [(Kind.DONE, [Delivery(done, delivery)]), (Kind.START, [start])]
         return pack_operation(Operation(seat, generation, number, time_ns, epoch, want, 0, sections), self._seed)
 
     def pack(self) -> bytes:
         return pack_state(self.plain)
 
-    def load(self, data: bytes) -> None:
-        self.plain = parse_state(data)
+    def load(self, data: bytes | bytearray | memoryview, /) -> None:
+        self.plain = parse_state(bytes(data))
 
     @property
     def is_created(self) -> bool:
@@ -133,11 +144,11 @@ class PlainGroup(GroupState):
     def clock(self) -> Clock | None:
         return self.plain.clock
 
-    def clock_offset_ns(self, boot: bytes) -> int | None:
+    def clock_offset_ns(self, boot: bytes, /) -> int | None:
         clock = self.plain.clock
         return None if clock is None or clock.boot != boot else clock.offset_ns
 
-    def started_by(self, seat: int, sequence: int, delivery: int) -> int:
+    def started_by(self, seat: int, sequence: int, delivery: int, /) -> int:
         item = self.plain.items.get(sequence)
         if item is None or (item.state, item.seat, item.delivery) != (ItemState.STARTED, seat, delivery):
             return 0
@@ -161,7 +172,7 @@ class PlainGroup(GroupState):
             for number, seat in self.plain.seats.items()
         }
 
-    def last_generation(self, seat: int) -> int:
+    def last_generation(self, seat: int, /) -> int:
         return self.plain.generations.get(seat, 0)
 
     def find(self, sequence: int) -> Item | None:
@@ -175,3 +186,7 @@ class PlainGroup(GroupState):
 
     def items(self) -> list[Item]:
         return [item for sequence in sorted(self.plain.items) if (item := self.find(sequence)) is not None]
+
+
+def _records(data: bytes | bytearray | memoryview, offsets: memoryview) -> list[bytes]:
+    return [bytes(data[start + LENGTH_BYTES : end]) for start, end in itertools.pairwise(offsets)]

@@ -192,7 +192,8 @@ def _start_unchecked(member: Member) -> None:
         own.started(items, is_sure=True)
         begun = {each.sequence for each in outcome.started}
         lost = [each for each in items if each.sequence not in begun]
-        own.add(Outcome(True, [each._replace(delivery=each.delivery + 1, is_started=True) for each in lost], [], []))
+        found = [each._replace(delivery=each.delivery + 1, is_started=True) for each in lost]
+        own.add(AppliedOperation(0, 0, 0, 0, Outcome(True, found, [], []), None))
         return True
 
     member._start = start  # type: ignore[method-assign]
@@ -282,6 +283,8 @@ class Process:
 
     def ack(self, *items: Held) -> list[Delivery]:
         """Acknowledge items of one epoch."""
+        if len(items) == 1:
+            return self._ack(items[0])
         done = [Delivery(each.sequence, each.delivery) for each in items]
         return self._finish((Kind.DONE, done), *items, batch=len(items) if len(items) > 1 else 0)
 
@@ -293,6 +296,15 @@ class Process:
     def reject(self, held: Held) -> list[Delivery]:
         """Make an item a dead letter."""
         return self._finish((Kind.REJECT, [Failure(held.sequence, held.delivery, 0, "rejected")]), held)
+
+    def _ack(self, held: Held) -> list[Delivery]:
+        self.items.remove(held)
+        try:
+            counts = self.member.ack(held.sequence, held.delivery, held.epoch)
+        except (InterruptError, UnknownOutcomeError):
+            self.unsure.append(held)
+            raise
+        return [] if counts else [Delivery(held.sequence, held.delivery)]
 
     def _finish(self, section: Section, *items: Held, batch: int = 0) -> list[Delivery]:
         for held in items:

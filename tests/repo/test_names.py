@@ -46,7 +46,7 @@ _BANNED = {
     r"GivenError|warn_appends|uncounted": "CallerError, ...",
 }
 _BANNED_FILES = {
-    r"pick|many|brief|pairs|wake|found": "message_select, record_framing, gil_held, pair_tuple, wait_and_read, ...",
+    r"pick|many|brief|pairs|wake|found": "message_select, record_framing, gil_held, pair_tuple(), wait_and_read, ...",
     r"once|chain|life|runs|pieces|kept": "producers, record_walk, lifecycle, compaction plan, ...",
 }
 _banned = {re.compile(pattern): instead for pattern, instead in _BANNED.items()}

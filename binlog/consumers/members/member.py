@@ -12,7 +12,7 @@ from binlog.consumers.members.membership import Membership
 from binlog.consumers.members.message_source import StoredRecord
 from binlog.consumers.members.own_items import OwnItems
 from binlog.consumers.members.parts import Held, Parts
-from binlog.consumers.state.group_state import DAMAGED, AppliedOperation, Assigned, GroupState, Outcome
+from binlog.consumers.state.group_state import DAMAGED, Assigned, GroupState, Outcome
 from binlog.consumers.waking.waiting import LATE_SECONDS, Role
 from binlog.errors import ClosedError, CorruptError, FullError, GoneError
 from binlog.format.consumers.operation import START_FIRST, Delivery, Failure, Join, Kind, Section
@@ -65,7 +65,7 @@ class Member:
         self._has_found_none = False  # the last search for new messages
         self.is_closing = False
         self.state: GroupState = self.log.state
-        self.log.applied, self.log.lost, self.log.was_reset = self._applied, self._find_items, self._items.clear
+        self.log.applied, self.log.lost, self.log.was_reset = self._items.add, self._find_items, self._items.clear
         self.membership = Membership(self.log, parts.seats, parts.waiting, Join(lease_ns, hint))
 
     def time_ns(self) -> int:
@@ -113,7 +113,7 @@ class Member:
 
         is_wanted: if it returns False, the call returns None; after a change, call `wake`.
         """
-        if self._items.has_started and not self.is_closing and (held := self._next_held()) is not None:
+        if not self.is_closing and (item := self._items.take_started()) and (held := self._hand_out(item)):
             return held
         deadline = None if timeout is None else time.monotonic() + timeout
         is_late = False
@@ -123,7 +123,7 @@ class Member:
                     return held
                 if is_wanted is not None and not is_wanted():
                     return None
-                if self._items.has_dying:
+                if self._items.dying:
                     self._make_dead_letters()  # an exception ended the call that began it
                 if self._ask(count):
                     continue
@@ -208,7 +208,7 @@ class Member:
         next_before = self.state.next
         outcome = self._submit(messages, want=count, flags=START_FIRST)
         self._asked_at = Ref(0, 0) if outcome.assigned else self.log.own_position
-        self._after(outcome)
+        self._after()
         if self._items.has_any or not outcome.counted:
             return True  # also items of an earlier operation, whose outcome was not known
         # If new messages were blocked, delayed or dropped, there may be others after them.
@@ -234,24 +234,27 @@ class Member:
 
     # --- ending items
 
-    def ack(self, done: Delivery, epoch: int) -> bool:
+    def ack(self, sequence: int, delivery: int, epoch: int) -> bool:
         """Acknowledge a delivery: a fast `finish`; return whether it counted."""
-        following, takers = self._items.take_one(), self._takers
+        items, takers, state = self._items, self._takers, self.state
         want = max(takers) if takers else 0
-        if not following or not want or self.state.known_end - self.state.next < want:
-            if following:
-                self._items.started(following, is_sure=False)
+        following = items.take_one() if want and state.known_end - state.next >= want else None
+        if following is None:
+            done = Delivery(sequence, delivery)
             return not self.finish([(Kind.DONE, [done])], [done], epoch)
         is_sure = False
         try:
-            outcome = self._submitted(
-                self.log.step(done, following[0][0], want=want, mode=self._mode, epoch=epoch), epoch
-            )
-            is_sure = outcome.counted
+            outcome = self.log.step(sequence, delivery, following[0], want, self._mode, epoch)
+            if self._membership != state.membership or not outcome[0]:
+                self._take_note(outcome, epoch)
+            is_sure = outcome[0]
         finally:
-            self._items.started(following, is_sure=is_sure)
-        self._ended([done], outcome)
-        return outcome.counted and not outcome.refused
+            items.started((following,), is_sure=is_sure)
+        items.ended(sequence, delivery)
+        self._after()
+        if not takers:
+            self.give_back()  # a loop may have ended meanwhile
+        return outcome[0] and not outcome[3]
 
     def finish(
         self, sections: Sequence[Section], ended: Sequence[Delivery], epoch: int | None, *, batch: int = 0
@@ -279,30 +282,26 @@ class Member:
         finally:
             if following:
                 self._items.started(following, is_sure=is_sure)
-        self._ended(ended, outcome)
+        self._ended(ended)
         earlier_ns = self.state.next_due_ns
         if earlier_ns is not None and (due_ns is None or earlier_ns < due_ns):
             self._waiting.wake_listener()
         return outcome.refused
 
-    def _ended(self, ended: Sequence[Delivery], outcome: Outcome) -> None:
+    def _ended(self, ended: Sequence[Delivery]) -> None:
         """Finish after deliveries were ended."""
         for sequence, delivery in ended:
             self._items.ended(sequence, delivery)
-        self._after(outcome)
+        self._after()
         if not self._takers:
             self.give_back()  # a loop may have ended meanwhile
 
-    def _after(self, outcome: Outcome) -> None:
+    def _after(self) -> None:
         """Make the dying items of an operation dead letters, and wake other members for what it left."""
-        if self._items.has_dying:
+        if self._items.dying:
             self._make_dead_letters()
-        self._waiting.wake_for_items(self.state, but=self.log.seat)
-
-    def _applied(self, applied: AppliedOperation) -> None:
-        outcome = applied.outcome
-        if outcome.assigned or outcome.started:
-            self._items.add(outcome)
+        if self.state.member_count > 1:
+            self._waiting.wake_for_items(self.state, but=self.log.seat)
 
     def _find_items(self, sequences: Iterable[int] | None = None) -> None:
         """Find the items that the member has by the state, because the outcomes of some operations are not known."""
@@ -315,30 +314,29 @@ class Member:
 
     def _hand_out(self, item: Assigned) -> Held | None:
         """Return a started item with its message; None if it was not to be handed to the user."""
-        counted = self._still_has(item.sequence, item.delivery)
-        if not counted:
+        sequence, delivery, _, _ = item
+        if not (counted := self._still_has(sequence, delivery)):
             self._items.drop_claim()
             return None
-        this = Delivery(item.sequence, item.delivery)
         try:
-            record = self._source.read(item.sequence)
+            record = self._source.read(sequence)
         except GoneError:
             self.log.catch_up()
             if self._still_has(item.sequence, item.delivery):
                 first = self._source.first_sequence()
                 if not self._skips_gone or item.sequence >= first:
-                    self._end_claim((Kind.BACK, [this]))
+                    self._end_claim((Kind.BACK, [Delivery(sequence, delivery)]))
                     raise
                 self._end_claim((Kind.GONE, [(self.state.floor, first)]))
             self._items.drop_claim()  # or its lease ended, and others are done with it
             return None
         except Exception:
-            self._end_claim((Kind.BACK, [this]))
+            self._end_claim((Kind.BACK, [Delivery(sequence, delivery)]))
             raise
         if record[1][:1] in _OF_FILLERS and is_filler(self._source.path, record.ref, record.data):
-            self._end_claim((Kind.REJECT, [Failure(*this, 0, DAMAGED)]))
+            self._end_claim((Kind.REJECT, [Failure(sequence, delivery, 0, DAMAGED)]))
             return None
-        return tuple.__new__(Held, (item[0], item[1], counted, self.state.epoch, record))
+        return tuple.__new__(Held, (sequence, delivery, counted, self.state.epoch, record))
 
     def _end_claim(self, section: Section) -> None:
         """End the delivery of an item that the user is not to have."""
@@ -353,7 +351,8 @@ class Member:
 
     def _still_has(self, sequence: int, delivery: int) -> int:
         """Return the count of deliveries of a started item; 0 if its lease ended, or the member lost it."""
-        self.log.resolve_unknown()  # it may have given the item back
+        if self.log.is_unsure:
+            self.log.resolve_unknown()  # it may have given the item back
         counted = self.state.started_by(self.log.seat, sequence, delivery)
         if not counted:
             self._items.ended(sequence, delivery)
@@ -428,20 +427,20 @@ class Member:
         mode: Mode = Mode.FLUSH,
         epoch: int | None = None,
     ) -> Outcome:
-        outcome = self._submitted(self.log.submit(sections, want=want, flags=flags, mode=mode, epoch=epoch), epoch)
+        outcome = self.log.submit(sections, want=want, flags=flags, mode=mode, epoch=epoch)
+        self._take_note(outcome, epoch)
         if outcome.counted:
             return outcome
         deliveries = [entry for kind, entries in sections if kind in _OF_DELIVERIES for entry in entries]
         return Outcome(False, [], [], [Delivery(each[0], each[1]) for each in deliveries])
 
-    def _submitted(self, outcome: Outcome, epoch: int | None) -> Outcome:
+    def _take_note(self, outcome: Outcome, epoch: int | None) -> None:
         """Take note of an operation of the member.  epoch: in which it was to count, None for any."""
         if self._membership != self.state.membership:
             self._membership = self.state.membership
             self._seats_changed()
         if not outcome.counted and (epoch is None or epoch == self.state.epoch):
             self._lose_items()
-        return outcome
 
     def _lose_items(self) -> None:
         """Take note that the group was reset or deleted, or that the member was taken for dead.

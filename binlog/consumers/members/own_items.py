@@ -12,37 +12,39 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import get_ident
 
-from binlog.consumers.state.group_state import Assigned, Item, ItemState, Outcome
+from binlog.consumers.state.group_state import AppliedOperation, Assigned, Item, ItemState, Outcome
 from binlog.format.consumers.operation import Delivery
 
 
 class OwnItems:
-    """The items of one member.  Threads may share them."""
+    """The items of one member.  Threads may share them.
+
+    dying: items that the member is to make dead letters.
+    """
 
     def __init__(self) -> None:
         self._mutex = threading.RLock()
         self._assigned: deque[Assigned] = deque()
         self._started: deque[Assigned] = deque()
-        self._dying: deque[Assigned] = deque()
+        self.dying: deque[Assigned] = deque()
         self._starting: set[int] = set()
         self._claims: dict[int, Assigned] = {}  # by thread: a started item on its way to the user
         self._handed: set[tuple[int, int]] = set()
         self._unsure: set[int] = set()  # assigned ones, for which a `start` may be in the log
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, applied: AppliedOperation) -> None:
         """Add the items that an operation of the member assigned or started."""
+        if applied[4][1] or applied[4][2]:
+            self._add(applied[4])
+
+    def _add(self, outcome: Outcome) -> None:
         with self._mutex:
             for item in outcome[1]:
-                (self._dying if item[3] else self._started if item[2] else self._assigned).append(item)
+                (self.dying if item[3] else self._started if item[2] else self._assigned).append(item)
             for sequence, delivery in outcome[2]:
                 if sequence in self._unsure:
                     self._forget_assigned(sequence)
                 self._started.append(tuple.__new__(Assigned, (sequence, delivery, True, 0)))
-
-    @property
-    def has_started(self) -> bool:
-        """Whether there is a started item for this thread."""
-        return bool(self._started) or get_ident() in self._claims
 
     def take_started(self) -> Assigned | None:
         """Return the next started item, None if there is none.  Call `delivered` once the user has it.
@@ -86,16 +88,16 @@ class OwnItems:
         """Take note that the item that this thread took is not the member's any more."""
         self._claims.pop(get_ident(), None)
 
-    def take_one(self) -> list[Assigned]:
-        """Return as `take_assigned(1)`."""
+    def take_one(self) -> Assigned | None:
+        """Return an assigned item to be started, None if there is none; call `started` afterwards."""
         if not self._assigned:
-            return []
+            return None
         with self._mutex:
             if not self._assigned:
-                return []
+                return None
             item = self._assigned.popleft()
             self._starting.add(item[0])
-            return [item]
+            return item
 
     def take_assigned(self, count: int) -> list[Assigned]:
         """Return up to `count` assigned items to be started; call `started` afterwards."""
@@ -131,26 +133,21 @@ class OwnItems:
                     continue
                 self._started.append(Assigned(sequence, delivery, is_started=True, letter=0))
 
-    @property
-    def has_dying(self) -> bool:
-        """Whether there is an item that the member is to make a dead letter."""
-        return bool(self._dying)
-
     def next_dying(self) -> Assigned | None:
         """Return an item that the member is to make a dead letter, None if there is none; see `remove_dying`."""
         with self._mutex:
-            return self._dying[0] if self._dying else None
+            return self.dying[0] if self.dying else None
 
     def remove_dying(self, item: Assigned) -> None:
         """Forget a dying item, which is a dead letter now, or another member's."""
         with suppress(ValueError), self._mutex:
-            self._dying.remove(item)
+            self.dying.remove(item)
 
     def is_new(self, item: Item) -> bool:
         """Whether an item is neither here nor in the user's hands, in its present delivery."""
         with self._mutex:
             if item.letter:
-                return all(each.sequence != item.sequence for each in self._dying)
+                return all(each.sequence != item.sequence for each in self.dying)
             if item.state is ItemState.STARTED:
                 here = ((each.sequence, each.delivery) for each in (*self._started, *self._claims.values()))
                 return (item.sequence, item.delivery) not in self._handed and (item.sequence, item.delivery) not in here
@@ -170,7 +167,7 @@ class OwnItems:
         is_started = item.state is ItemState.STARTED
         if is_started:
             self._forget_assigned(item.sequence)
-        self.add(Outcome(True, [Assigned(item.sequence, item.delivery, is_started, item.letter)], [], []))
+        self._add(Outcome(True, [Assigned(item.sequence, item.delivery, is_started, item.letter)], [], []))
 
     def ended(self, sequence: int, delivery: int) -> None:
         """Take note that the user has ended a delivery."""
@@ -179,7 +176,7 @@ class OwnItems:
     @property
     def has_any(self) -> bool:
         """Whether there is an item that the user does not have."""
-        return bool(self._started or self._assigned or self._dying or get_ident() in self._claims)
+        return bool(self._started or self._assigned or self.dying or get_ident() in self._claims)
 
     def take_all(self) -> list[Delivery]:
         """Return all items that the user does not have, with how often each was started, and forget them."""
@@ -197,7 +194,7 @@ class OwnItems:
     def clear(self) -> None:
         """Forget all items, because they belong to others by now."""
         with self._mutex:
-            for items in (self._assigned, self._started, self._dying):
+            for items in (self._assigned, self._started, self.dying):
                 items.clear()
             for others in (self._starting, self._handed, self._unsure, self._claims):
                 others.clear()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from functools import cache
 from pathlib import Path
+from time import CLOCK_BOOTTIME, clock_gettime_ns
 
 from binlog.consumers.state.group_state import GroupState
 from binlog.format.consumers.operation import Clock
@@ -43,7 +44,7 @@ class GroupClock:
 
     def since_boot_ns(self) -> int:
         """Return the nanoseconds since the boot, the same in all time namespaces."""
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - _namespace_offset_ns()
+        return clock_gettime_ns(CLOCK_BOOTTIME) - _namespace_offset_ns()
 
     def wall_ns(self) -> int:
         """Return the wall clock: nanoseconds since 1970."""
@@ -60,5 +61,7 @@ class GroupClock:
 
     def now_ns(self, state: GroupState) -> int:
         """Return the group time now; that of the last operation if the clock is not set in this boot."""
-        offset_ns = state.clock_offset_ns(self.boot)
-        return state.clock_ns if offset_ns is None else max(self.since_boot_ns() + offset_ns, state.clock_ns)
+        offset_ns, last_ns = state.clock_offset_ns(self.boot), state.clock_ns
+        if offset_ns is None or (now_ns := self.since_boot_ns() + offset_ns) < last_ns:
+            return last_ns
+        return now_ns

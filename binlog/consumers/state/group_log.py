@@ -22,7 +22,7 @@ from binlog.consumers.state.logs import LogWriter
 from binlog.consumers.state.settings import Settings
 from binlog.consumers.state.state_reader import StateReader, Wanted
 from binlog.errors import BusyError, CorruptError, FullError, GoneError, UnknownOutcomeError
-from binlog.format.consumers.operation import MARK, NO_SEAT, Delivery, Kind, Operation, Section, Setting, pack_operation
+from binlog.format.consumers.operation import MARK, NO_SEAT, Kind, Operation, Section, Setting, pack_operation
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.record import Ref
 from binlog.log.maintain.prune import prune
@@ -47,6 +47,7 @@ class GroupLog:
     applied: called with each operation of the member, in the log's order, when its outcome is known.
     was_reset: called if the group was reset; the member does not have any item then.
     lost: called if the outcomes of some operations are not known, because the state was taken from a checkpoint.
+    is_unsure: an exception ended a call, and its operation may be in the log.
     turn: yields whether this process may write a checkpoint now; at most one process at a time may.
     """
 
@@ -67,7 +68,7 @@ class GroupLog:
         self._own = threading.local()
         self._callers: dict[int, bool] = {}  # the threads that wait for an outcome; whether it is no member's
         self._is_interrupted = False  # an exception ended the application of a batch
-        self._is_unsure = False  # an exception ended a call, and its operation may be in the log
+        self.is_unsure = False
         self._failure: CorruptError | None = None
         self._is_checkpointing = False
         self._checkpoint_at = 0.0
@@ -130,11 +131,11 @@ class GroupLog:
         )
         return self._append(pack_operation(operation, self._reader.seed), mode, generation, anonymous=anonymous)
 
-    def step(self, done: Delivery, start: int, *, want: int, mode: Mode, epoch: int) -> Outcome:
+    def step(self, sequence: int, delivery: int, start: int, want: int, mode: Mode, epoch: int) -> Outcome:
         """Acknowledge a delivery, start an item, and ask for `want`: a fast `submit` for each message of a loop."""
         state, generation = self._reader.state, self.generation
         number, time_ns = next(self._numbers) & 0xFFFFFFFF, self._clock.now_ns(state)
-        record = state.pack_step(self.seat, generation, number, time_ns, epoch, want, done, start)
+        record = state.pack_step(self.seat, generation, number, time_ns, epoch, want, sequence, delivery, start)
         return self._append(record, mode, generation, anonymous=False)
 
     def _append(self, record: bytes, mode: Mode, generation: int, *, anonymous: bool) -> Outcome:
@@ -150,7 +151,7 @@ class GroupLog:
         finally:
             self._callers.pop(me, None)
             if not is_known:
-                self._is_unsure = True
+                self.is_unsure = True
         if outcome is None:
             if not anonymous and generation != self.generation:
                 # An operator released the member, and another thread has joined again: it lost its items by then.
@@ -166,10 +167,9 @@ class GroupLog:
             self._outcome(None, b"")
 
     def resolve_unknown(self) -> None:
-        """Apply the operation whose outcome is not known, if an exception ended a call.  Raises: as `catch_up`."""
-        if self._is_unsure:
-            self.catch_up()
-            self._is_unsure = False
+        """Apply the operation whose outcome is not known, if one `is_unsure`.  Raises: as `catch_up`."""
+        self.catch_up()
+        self.is_unsure = False
 
     def _outcome(self, own: Ref | None, record: bytes) -> Outcome | None:
         """Apply all operations, and return the outcome of the own one, in `record`; None if it is not known."""

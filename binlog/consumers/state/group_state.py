@@ -31,15 +31,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlog._codec import GroupState as CompiledState
 from binlog.consumers.state.settings import Settings
 from binlog.format.consumers.operation import Clock, Delivery, Setting
-from binlog.log.batch import Batch
 
 DAMAGED = "damaged"
-_new = tuple.__new__
 _SETTINGS = tuple(each for each in Setting if each is not Setting.START)
 
 
@@ -138,176 +136,58 @@ class AppliedOperation(NamedTuple):
     checkpoint: bytes | None
 
 
-class GroupState:
-    """The state of a group after some operations.  seed: of the CRCs of its operations."""
+if TYPE_CHECKING:
+    _Compiled = CompiledState[AppliedOperation]
+else:
+    _Compiled = CompiledState
+
+
+class GroupState(_Compiled):
+    """The state of a group after some operations.  What is not here is in C: native/codec/consumers/group_type.c.
+
+    seed: of the CRCs of its operations.
+
+    is_created: its log has its settings.  is_deleted, is_paused: no items are assigned.
+    epoch: how often it was reset.  membership: a number that changes when a member joins or leaves.
+    clock_ns: the group time of the last operation.
+    next: the first sequence that was never assigned; what is before it and not outstanding is done.
+    known_end: the sequence after the last message that a window named.
+    floor: the smallest sequence that is not done.
+    member_count: how many members are alive.  in_hand: how many items members have.
+    outstanding_count: how many items are outstanding.  available: how many items members may get now.
+    next_due_ns: the group time at which the next item becomes ready, or None.
+    witness: the end of the last window and the CRC-32C of its last message; None if there is none since a reset.
+    """
 
     def __init__(self, seed: int) -> None:
-        self._state = CompiledState(seed)
-
-    def apply(self, record: bytes) -> AppliedOperation | None:
-        """Apply the operation in a record; return None, and change nothing, if the record is none of this group."""
-        found = self._state.apply(record)
-        return None if found is None else _applied(found)
-
-    def apply_many(
-        self, batch: Batch, index: int, seat: int, generation: int, *, anonymous: bool
-    ) -> tuple[int, list[tuple[int, AppliedOperation]], bool]:
-        """Apply the operations of a batch from an index on, up to a mark or checkpoint.
-
-        Returns the index after the last one that was applied; the index and the effect of those that the caller wants;
-        and whether the record at the first index is no operation.  It wants those of a member, by its seat and
-        generation, if `anonymous` those of no member, and a mark or checkpoint.
-        """
-        data, offsets = batch.data, batch.offsets
-        next_index, found, is_other = self._state.apply_many(data, offsets, index, seat, generation, anonymous)
-        return next_index, [(each, _applied(applied)) for each, applied in found], is_other
-
-    def next_checkpoint(self, batch: Batch, index: int) -> int:
-        """Return the index of the first checkpoint in a batch from an index on, -1 if there is none."""
-        return self._state.next_checkpoint(batch.data, batch.offsets, index)
-
-    def pack_step(
-        self, seat: int, generation: int, number: int, time_ns: int, epoch: int, want: int, done: Delivery, start: int
-    ) -> bytes:
-        """Return the record of an operation that acknowledges a delivery, starts an item, and asks for `want`."""
-        return self._state.pack_step(seat, generation, number, time_ns, epoch, want, done[0], done[1], start)
-
-    def pack(self) -> bytes:
-        """Return the whole state as bytes, equal for equal states."""
-        return self._state.pack()
-
-    def load(self, data: bytes) -> None:
-        """Take the state that `pack` made bytes of.  Raises: ValueError."""
-        self._state.load(data)
-
-    @property
-    def is_created(self) -> bool:
-        """Whether the group's log has its settings."""
-        return self._state.is_created
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether the group was deleted."""
-        return self._state.is_deleted
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether no items are assigned."""
-        return self._state.is_paused
-
-    @property
-    def epoch(self) -> int:
-        """How often the group was reset."""
-        return self._state.epoch
-
-    @property
-    def clock_ns(self) -> int:
-        """The group time of the last operation."""
-        return self._state.clock_ns
-
-    @property
-    def next(self) -> int:
-        """The first sequence that was never assigned; what is before it and not outstanding is done."""
-        return self._state.next
-
-    @property
-    def known_end(self) -> int:
-        """The sequence after the last message that a window named."""
-        return self._state.known_end
-
-    @property
-    def membership(self) -> int:
-        """A number that changes when a member joins or leaves."""
-        return self._state.membership
-
-    @property
-    def member_count(self) -> int:
-        """How many members are alive."""
-        return self._state.living
-
-    @property
-    def in_hand(self) -> int:
-        """How many items members have."""
-        return self._state.in_hand
-
-    @property
-    def outstanding_count(self) -> int:
-        """How many items are outstanding."""
-        return self._state.item_count
-
-    @property
-    def floor(self) -> int:
-        """The smallest sequence that is not done."""
-        return self._state.floor()
-
-    @property
-    def available(self) -> int:
-        """How many items members may get now."""
-        return self._state.available()
-
-    @property
-    def next_due_ns(self) -> int | None:
-        """The group time at which the next item becomes ready, or None."""
-        return self._state.next_due_ns()
+        super().__init__(seed, AppliedOperation, Outcome, Assigned, Delivery)
 
     @property
     def clock(self) -> Clock | None:
         """The clock of the boot in which it was set last, None if it was never set."""
-        found = self._state.clock()
+        found = self.clock_values()
         return None if found is None else Clock(*found)
-
-    def clock_offset_ns(self, boot: bytes) -> int | None:
-        """Return group time minus the time since the boot with this id, None if the clock was not set in it."""
-        return self._state.clock_offset(boot)
-
-    def started_by(self, seat: int, sequence: int, delivery: int) -> int:
-        """Return how often an item was delivered and not given back; 0 if no member started it in this delivery."""
-        return self._state.started_by(seat, sequence, delivery)
-
-    @property
-    def witness(self) -> tuple[tuple[int, int], int] | None:
-        """The end of the last window and the CRC-32C of its last message; None if there is none since a reset."""
-        return self._state.witness()
 
     @property
     def settings(self) -> Settings:
         """The settings of the group."""
-        return Settings().changed(dict(zip(_SETTINGS, self._state.settings(), strict=True)))
+        return Settings().changed(dict(zip(_SETTINGS, self.setting_values(), strict=True)))
 
     @property
     def counters(self) -> Counters:
         """What happened so far."""
-        return Counters(*self._state.counters())
+        return Counters(*self.counter_values())
 
     @property
     def seats(self) -> dict[int, Seat]:
         """The living members, by their seats."""
-        return {found[0]: Seat(*found[1:]) for found in self._state.members()}
-
-    def last_generation(self, seat: int) -> int:
-        """Return the generation of the last member that had a seat, 0 for none."""
-        return self._state.last_generation(seat)
+        return {found[0]: Seat(*found[1:]) for found in self.member_values()}
 
     def find(self, sequence: int) -> Item | None:
         """Return an outstanding item, None if there is none with this sequence."""
-        found = self._state.item(sequence)
+        found = self.item_values(sequence)
         return None if found is None else Item(found[0], ItemState(found[1]), *found[2:])
 
     def items(self) -> list[Item]:
         """Return all outstanding items, in the order of their sequences."""
-        return [Item(found[0], ItemState(found[1]), *found[2:]) for found in self._state.items()]
-
-
-def _applied(found: tuple[Any, ...]) -> AppliedOperation:
-    seat, generation, epoch, flags, counted, assigned, started, refused, checkpoint = found
-    # Each operation of a member comes here, and the constructor of a NamedTuple is slow.
-    outcome = _new(
-        Outcome,
-        (
-            counted,
-            [_new(Assigned, each) for each in assigned],
-            [_new(Delivery, each) for each in started],
-            [_new(Delivery, each) for each in refused] if refused else refused,
-        ),
-    )
-    return _new(AppliedOperation, (seat, generation, epoch, flags, outcome, checkpoint))
+        return [Item(found[0], ItemState(found[1]), *found[2:]) for found in self.all_item_values()]

@@ -149,14 +149,14 @@ class StateReader:
 
     def _first_checkpoint(self, batch: Batch, start: Ref) -> Checkpoint | None:
         """Return the first checkpoint in a batch whose mark is at `start` or after it."""
-        index = self.state.next_checkpoint(batch, 0)
+        index = self.state.next_checkpoint(batch.data, batch.offsets, 0)
         while index >= 0:
             record = bytes(batch.data[batch.offsets[index] + LENGTH_BYTES : batch.offsets[index + 1]])
             operation = parse_operation(record, self.seed)
             for entry in entries_of(operation, Kind.CHECKPOINT) if operation is not None else ():
                 if (checkpoint := Checkpoint.parse(entry)).mark >= start:
                     return checkpoint
-            index = self.state.next_checkpoint(batch, index + 1)
+            index = self.state.next_checkpoint(batch.data, batch.offsets, index + 1)
         return None
 
     def advance(self, wanted: Wanted, until: Ref | None = None) -> list[AppliedAt]:
@@ -206,11 +206,11 @@ class StateReader:
             return
         if self._limit is not _NO_LIMIT:
             batch = _cut(batch, self._limit)
-        number, offset, offsets = batch.number, batch.offset, batch.offsets
+        number, offset, data, offsets = batch.number, batch.offset, batch.data, batch.offsets
         seat, generation, anonymous = wanted
         count = len(offsets) - 1
         while index < count:
-            index, found, is_other = self.state.apply_many(batch, index, seat, generation, anonymous=anonymous)
+            index, found, is_other = self.state.apply_many(data, offsets, index, seat, generation, anonymous)
             if is_other:
                 ref, record = batch.entries()[index]
                 if not is_filler(self.path, ref, record):

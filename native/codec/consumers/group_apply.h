@@ -15,9 +15,14 @@ struct operation {
     const uint8_t *first, *end, *checkpoint;
 };
 
-/* What an operation did.  Lists: of (sequence, delivery, is_started, letter), and twice of (sequence, delivery); NULL if nobody
- * asks. */
+/* Python's types of an effect: AppliedOperation, Outcome, Assigned and Delivery. */
+struct effect_types {
+    PyObject *applied, *outcome, *assigned, *delivery;
+};
+
+/* What an operation did.  Lists: of Assigned, and twice of Delivery; NULL if nobody asks. */
 struct outcome {
+    const struct effect_types *types;
     int counted;
     PyObject *assigned, *started, *refused;
 };

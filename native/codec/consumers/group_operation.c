@@ -4,6 +4,7 @@
 #include "big_endian.h"
 #include "group_apply.h"
 #include "layout.h"
+#include "typed_tuple.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -303,19 +304,30 @@ static void deliver_again(struct group_state *state, uint64_t sequence, uint32_t
     item_make_ready(state, index);
 }
 
-/* list: NULL if nobody asks. */
-static int append_delivery(PyObject *list, uint64_t sequence, uint32_t delivery)
+/* Appends to a list, or does nothing if nobody asks for it; takes over the reference.  Returns -1 with an exception set. */
+static int append_to(PyObject *list, PyObject *value)
 {
-    if (!list)
-        return 0;
-    PyObject *pair = Py_BuildValue("(KI)", (unsigned long long)sequence, delivery);
-    int result = pair ? PyList_Append(list, pair) : -1;
-    Py_XDECREF(pair);
+    int result = value && list ? PyList_Append(list, value) : value ? 0 : -1;
+    Py_XDECREF(value);
     return result;
 }
 
+static int append_delivery(const struct outcome *outcome, PyObject *list, uint64_t sequence, uint32_t delivery)
+{
+    if (!list)
+        return 0;
+    return append_to(list, pair_tuple(outcome->types->delivery, PyLong_FromUnsignedLongLong(sequence), PyLong_FromUnsignedLong(delivery)));
+}
+
+static int append_assigned(const struct outcome *outcome, const struct assigned *one)
+{
+    PyObject *values[] = {PyLong_FromUnsignedLongLong(one->sequence), PyLong_FromUnsignedLong(one->delivery),
+                          PyBool_FromLong(one->is_started), PyLong_FromUnsignedLongLong(one->letter)};
+    return append_to(outcome->assigned, typed_tuple(outcome->types->assigned, values, 4));
+}
+
 /* Returns -1 with an exception set if a list cannot grow. */
-static int apply_deliveries(struct group_state *state, const struct section *section, uint16_t seat, PyObject *refused)
+static int apply_deliveries(struct group_state *state, const struct section *section, uint16_t seat, const struct outcome *outcome)
 {
     const uint8_t *at = section->at;
 
@@ -355,7 +367,7 @@ static int apply_deliveries(struct group_state *state, const struct section *sec
             }
             at += GROUP_FAILURE_BYTES + reason_bytes;
         }
-        if (is_refused && append_delivery(refused, sequence, delivery) != 0)
+        if (is_refused && append_delivery(outcome, outcome->refused, sequence, delivery) != 0)
             return -1;
     }
     return 0;
@@ -368,11 +380,11 @@ static int apply_section(struct group_state *state, const struct operation *oper
 
     switch (section->kind) {
     case DONE: case RETRY: case REJECT: case EXTEND:
-        return apply_deliveries(state, section, operation->seat, outcome->refused);
+        return apply_deliveries(state, section, operation->seat, outcome);
     case START:
         for (uint16_t number = 0; number < section->count; number++, at += GROUP_SEQUENCE_BYTES) {
             uint32_t delivery = operation->seat == NO_SEAT ? 0 : group_start(state, get_u64(at), operation->seat);
-            if (delivery && append_delivery(outcome->started, get_u64(at), delivery) != 0)
+            if (delivery && append_delivery(outcome, outcome->started, get_u64(at), delivery) != 0)
                 return -1;
         }
         break;
@@ -380,7 +392,7 @@ static int apply_section(struct group_state *state, const struct operation *oper
         for (uint16_t number = 0; number < section->count; number++, at += GROUP_DELIVERY_BYTES) {
             uint32_t delivery = get_u32(at + GROUP_DELIVERY_DELIVERY);
             if (!give_back(state, get_u64(at), delivery, operation->seat) &&
-                append_delivery(outcome->refused, get_u64(at), delivery) != 0)
+                append_delivery(outcome, outcome->refused, get_u64(at), delivery) != 0)
                 return -1;
         }
         break;
@@ -456,13 +468,8 @@ int group_apply(struct group_state *state, const struct operation *operation, st
         else
             state->has_failed = 1;
         int result = 0;
-        for (size_t number = 0; number < count && outcome->assigned && result == 0; number++) {
-            const struct assigned *one = &assigned[number];
-            PyObject *values = Py_BuildValue("(KIOK)", (unsigned long long)one->sequence, one->delivery,
-                                             one->is_started ? Py_True : Py_False, (unsigned long long)one->letter);
-            result = values ? PyList_Append(outcome->assigned, values) : -1;
-            Py_XDECREF(values);
-        }
+        for (size_t number = 0; number < count && outcome->assigned && result == 0; number++)
+            result = append_assigned(outcome, &assigned[number]);
         free(assigned);
         if (result != 0)
             return -1;

@@ -5,6 +5,7 @@
 
 #include "group_apply.h"
 #include "layout.h"
+#include "typed_tuple.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 struct group_object {
     PyObject_HEAD
+    struct effect_types types;
     uint32_t seed;
     int is_broken; /* an operation was applied in part: memory ran out */
     struct group_state state;
@@ -29,32 +31,34 @@ static struct group_state *usable(PyObject *object)
 
 /* ---- applying ---- */
 
-/* Applies a parsed operation; returns what it did, or None if nobody asks for it. */
+/* Applies a parsed operation; returns what it did, an AppliedOperation, or None if nobody asks for it. */
 static PyObject *applied(struct group_object *self, const struct operation *operation, int is_wanted)
 {
-    struct outcome outcome = {0};
-    PyObject *answer = NULL;
+    struct outcome outcome = {.types = &self->types};
 
-    if (is_wanted) {
-        outcome.assigned = PyList_New(0);
-        outcome.started = PyList_New(0);
-        outcome.refused = PyList_New(0);
-    }
-    if (!is_wanted || (outcome.assigned && outcome.started && outcome.refused))
+    if (!is_wanted) {
         self->is_broken = group_apply(&self->state, operation, &outcome) != 0;
-    if (!is_wanted && !self->is_broken)
-        answer = Py_NewRef(Py_None);
-    else if (!PyErr_Occurred()) {
-        const char *checkpoint = (const char *)operation->checkpoint;
-        Py_ssize_t bytes = checkpoint ? (const char *)operation->end - checkpoint : 0;
-        answer = Py_BuildValue("(HIIBOOOOy#)", operation->seat, operation->generation, self->state.epoch, operation->flags,
-                               outcome.counted ? Py_True : Py_False, outcome.assigned, outcome.started, outcome.refused,
-                               checkpoint, bytes);
+        return self->is_broken ? NULL : Py_NewRef(Py_None);
     }
-    Py_XDECREF(outcome.assigned);
-    Py_XDECREF(outcome.started);
-    Py_XDECREF(outcome.refused);
-    return answer;
+    outcome.assigned = PyList_New(0);
+    outcome.started = PyList_New(0);
+    outcome.refused = PyList_New(0);
+    if (outcome.assigned && outcome.started && outcome.refused)
+        self->is_broken = group_apply(&self->state, operation, &outcome) != 0;
+    if (PyErr_Occurred()) {
+        Py_XDECREF(outcome.assigned);
+        Py_XDECREF(outcome.started);
+        Py_XDECREF(outcome.refused);
+        return NULL;
+    }
+    const char *checkpoint = (const char *)operation->checkpoint;
+    PyObject *effect[] = {PyBool_FromLong(outcome.counted), outcome.assigned, outcome.started, outcome.refused};
+    PyObject *values[] = {
+        PyLong_FromUnsignedLong(operation->seat), PyLong_FromUnsignedLong(operation->generation),
+        PyLong_FromUnsignedLong(self->state.epoch), PyLong_FromUnsignedLong(operation->flags),
+        typed_tuple(self->types.outcome, effect, 4),
+        checkpoint ? PyBytes_FromStringAndSize(checkpoint, (const char *)operation->end - checkpoint) : Py_NewRef(Py_None)};
+    return typed_tuple(self->types.applied, values, 6);
 }
 
 static PyObject *apply(PyObject *object, PyObject *record)
@@ -199,7 +203,7 @@ static PyObject *load_checkpoint(PyObject *object, PyObject *data)
 
 /* ---- what Python asks ---- */
 
-static PyObject *floor_of(PyObject *object, PyObject *unused)
+static PyObject *floor_of(PyObject *object, void *unused)
 {
     struct group_state *state = usable(object);
     size_t slot = 0;
@@ -216,7 +220,7 @@ static PyObject *floor_of(PyObject *object, PyObject *unused)
     return PyLong_FromUnsignedLongLong(lowest);
 }
 
-static PyObject *available_of(PyObject *object, PyObject *unused)
+static PyObject *available_of(PyObject *object, void *unused)
 {
     struct group_state *state = usable(object);
     (void)unused;
@@ -227,7 +231,7 @@ static PyObject *available_of(PyObject *object, PyObject *unused)
     return PyLong_FromUnsignedLongLong(count < left ? count : left);
 }
 
-static PyObject *next_due(PyObject *object, PyObject *unused)
+static PyObject *next_due(PyObject *object, void *unused)
 {
     struct group_state *state = usable(object);
     (void)unused;
@@ -391,7 +395,7 @@ static PyObject *settings_of(PyObject *object, PyObject *unused)
     return state ? numbers(state->settings, RULES, SETTING_COUNT) : NULL;
 }
 
-static PyObject *witness_of(PyObject *object, PyObject *unused)
+static PyObject *witness_of(PyObject *object, void *unused)
 {
     struct group_state *state = usable(object);
     (void)unused;
@@ -404,12 +408,32 @@ static PyObject *witness_of(PyObject *object, PyObject *unused)
 
 /* ---- the type ---- */
 
+static void release_types(struct effect_types *types)
+{
+    Py_CLEAR(types->applied);
+    Py_CLEAR(types->outcome);
+    Py_CLEAR(types->assigned);
+    Py_CLEAR(types->delivery);
+}
+
 static int group_init(PyObject *object, PyObject *args, PyObject *named)
 {
     struct group_object *self = (struct group_object *)object;
     (void)named;
-    if (!PyArg_ParseTuple(args, "I:GroupState", &self->seed))
+    struct effect_types types;
+    if (!PyArg_ParseTuple(args, "IO!O!O!O!:GroupState", &self->seed, &PyType_Type, &types.applied, &PyType_Type, &types.outcome,
+                          &PyType_Type, &types.assigned, &PyType_Type, &types.delivery))
         return -1;
+    PyObject *all[] = {types.applied, types.outcome, types.assigned, types.delivery};
+    for (int at = 0; at < 4; at++)
+        if (!PyType_IsSubtype((PyTypeObject *)all[at], &PyTuple_Type)) {
+            PyErr_SetString(PyExc_TypeError, "the types of effects are kinds of tuples");
+            return -1;
+        }
+    for (int at = 0; at < 4; at++)
+        Py_INCREF(all[at]);
+    release_types(&self->types);
+    self->types = types;
     group_state_free(&self->state);
     group_state_init(&self->state);
     return 0;
@@ -419,6 +443,7 @@ static void group_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     group_state_free(&((struct group_object *)object)->state);
+    release_types(&((struct group_object *)object)->types);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -431,46 +456,63 @@ static PyMethodDef group_methods[] = {
      "the next index is no operation."},
     {"next_checkpoint", next_checkpoint, METH_VARARGS, "next_checkpoint(data, offsets, index): the index of one, or -1."},
     {"pack_step", pack_step, METH_VARARGS,
-     "pack_step(seat, generation, number, time_ns, epoch, want, done, delivery, start): the record of an operation."},
-    {"pack", pack, METH_NOARGS, "The state as bytes."},
+     "pack_step(seat, generation, number, time_ns, epoch, want, done, delivery, start): the record of an operation that\n"
+     "acknowledges a delivery, starts an item, and asks for `want`."},
+    {"pack", pack, METH_NOARGS, "The state as bytes, equal for equal states."},
     {"load", load_checkpoint, METH_O, "Take the state that `pack` made bytes of.  Raises: ValueError."},
-    {"floor", floor_of, METH_NOARGS, "The smallest sequence that is not done."},
-    {"available", available_of, METH_NOARGS, "How many items members may get now."},
-    {"next_due_ns", next_due, METH_NOARGS, "The group time at which the next item becomes ready, or None."},
-    {"clock", clock_of, METH_NOARGS, "The boot's id and the offset of group time, or None."},
-    {"clock_offset", clock_offset, METH_O, "Group time minus the time since the boot with this id, or None."},
-    {"started_by", started_by, METH_VARARGS, "started_by(seat, sequence, delivery): the count of deliveries, or 0."},
-    {"item", item_of, METH_O, "The fields of an outstanding item, or None."},
-    {"items", items_of, METH_NOARGS, "The fields of all outstanding items, by sequence."},
-    {"members", members_of, METH_NOARGS, "Of each member: seat, generation, lease, hint, sequences of its items."},
+    {"clock_values", clock_of, METH_NOARGS, "The boot's id and the offset of group time, or None."},
+    {"clock_offset_ns", clock_offset, METH_O, "Group time minus the time since the boot with this id, or None."},
+    {"started_by", started_by, METH_VARARGS, "started_by(seat, sequence, delivery): how often the item was delivered and not given back; 0 if the member at the seat did "
+     "not start it in this delivery."},
+    {"item_values", item_of, METH_O, "The fields of an outstanding item, or None."},
+    {"all_item_values", items_of, METH_NOARGS, "The fields of all outstanding items, by sequence."},
+    {"member_values", members_of, METH_NOARGS, "Of each member: seat, generation, lease, hint, sequences of its items."},
     {"last_generation", last_generation, METH_O, "The last generation of a seat, 0 for none."},
-    {"counters", counters_of, METH_NOARGS, "What happened so far."},
-    {"settings", settings_of, METH_NOARGS, "The settings, from `rules` on."},
-    {"witness", witness_of, METH_NOARGS, "The end of the last window and the CRC of its last message, or None."},
+    {"counter_values", counters_of, METH_NOARGS, "What happened so far."},
+    {"setting_values", settings_of, METH_NOARGS, "The settings, from `rules` on."},
     {NULL, NULL, 0, NULL},
 };
 
-#define STATE_MEMBER(name, kind) {#name, kind, offsetof(struct group_object, state.name), READONLY, NULL}
+static PyGetSetDef group_values[] = {
+    {"floor", floor_of, NULL, "The smallest sequence that is not done.", NULL},
+    {"available", available_of, NULL, "How many items members may get now.", NULL},
+    {"next_due_ns", next_due, NULL, "The group time at which the next item becomes ready, or None.", NULL},
+    {"witness", witness_of, NULL, "The end of the last window and the CRC of its last message, or None.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+#define STATE_MEMBER(name, field, kind) {name, kind, offsetof(struct group_object, state.field), READONLY, NULL}
 
 static PyMemberDef group_members[] = {
-    STATE_MEMBER(epoch, T_UINT),       STATE_MEMBER(clock_ns, T_ULONGLONG), STATE_MEMBER(next, T_ULONGLONG),
-    STATE_MEMBER(known_end, T_ULONGLONG), STATE_MEMBER(letters, T_ULONGLONG), STATE_MEMBER(membership, T_ULONGLONG),
-    STATE_MEMBER(in_hand, T_UINT),     STATE_MEMBER(living, T_UINT),     STATE_MEMBER(item_count, T_UINT),    STATE_MEMBER(is_paused, T_BOOL),
-    STATE_MEMBER(is_deleted, T_BOOL),  STATE_MEMBER(is_created, T_BOOL),    {NULL, 0, 0, 0, NULL},
+    STATE_MEMBER("epoch", epoch, T_UINT),
+    STATE_MEMBER("clock_ns", clock_ns, T_ULONGLONG),
+    STATE_MEMBER("next", next, T_ULONGLONG),
+    STATE_MEMBER("known_end", known_end, T_ULONGLONG),
+    STATE_MEMBER("letters", letters, T_ULONGLONG),
+    STATE_MEMBER("membership", membership, T_ULONGLONG),
+    STATE_MEMBER("in_hand", in_hand, T_UINT),
+    STATE_MEMBER("member_count", living, T_UINT),
+    STATE_MEMBER("outstanding_count", item_count, T_UINT),
+    STATE_MEMBER("is_paused", is_paused, T_BOOL),
+    STATE_MEMBER("is_deleted", is_deleted, T_BOOL),
+    STATE_MEMBER("is_created", is_created, T_BOOL),
+    {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot group_slots[] = {
-    {Py_tp_doc, "GroupState(seed): the state of a consumer group.  seed: of the CRCs of its operations."},
+    {Py_tp_doc, "GroupState(seed, applied, outcome, assigned, delivery): the state of a consumer group.\n"
+                "seed: of the CRCs of its operations.  The others: the types of what an operation did."},
     {Py_tp_init, group_init},
     {Py_tp_dealloc, group_dealloc},
     {Py_tp_methods, group_methods},
     {Py_tp_members, group_members},
+    {Py_tp_getset, group_values},
     {0, NULL},
 };
 
 PyType_Spec group_state_spec = {
     .name = "binlog._codec.GroupState",
     .basicsize = sizeof(struct group_object),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
     .slots = group_slots,
 };
