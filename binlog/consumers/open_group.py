@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import get_ident
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from binlog.consumers.group_folder import open_existing, open_or_create
 from binlog.consumers.item import Item
@@ -172,14 +172,17 @@ class OpenGroup:
 
     def _begin(self) -> int:
         """Raises: ClosedError; StateError in a signal handler that interrupted a call, and in a forked child."""
+        me = get_ident()
+        if self.generation != fork_generation() or self._is_closed or me in self._callers:
+            self._refuse()
+        return me
+
+    def _refuse(self) -> NoReturn:
         if self.generation != fork_generation():
             raise StateError("the item belongs to the process that forked this one; use its token: ConsumerGroup.ack")
         if self._is_closed:
             raise ClosedError("the consumer group is closed")
-        me = get_ident()
-        if me in self._callers:
-            raise StateError("a call of this thread is in progress: a signal handler may only close the group")
-        return me
+        raise StateError("a call of this thread is in progress: a signal handler may only close the group")
 
     def _ended(self) -> None:
         """End loops, and close, if that had to wait for this call."""

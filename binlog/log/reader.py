@@ -165,8 +165,8 @@ class Reader(BatchIterator):
             if found is None:
                 return _no_records(self._cursor.position)
             batch = Batch.of(found, self._entry_type)
-            sequence = batch.first_sequence
-            self._cursor.advance(batch.next_ref.offset, None if sequence is None else sequence + len(batch))
+            offsets, sequence = batch.offsets, batch.first_sequence
+            self._cursor.advance(batch.offset + offsets[-1], None if sequence is None else sequence + len(offsets) - 1)
             return batch
 
     def skip(self, ref: Ref, size: int) -> bool:

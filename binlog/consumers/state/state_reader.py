@@ -191,7 +191,8 @@ class StateReader:
         return self._apply(ref, record) if self._reader.skip(ref, len(record)) else None
 
     def _advance(self, wanted: Wanted, applied: list[AppliedAt], until: Ref | None = None) -> None:
-        while (until is None or self.applied < until) and len(batch := self._reader.read_batch()):
+        read_batch = self._reader.read_batch
+        while (until is None or self.applied < until) and len((batch := read_batch()).offsets) > 1:
             self._apply_batch(batch, wanted, applied)
 
     def _apply_batch(self, batch: Batch, wanted: Wanted, applied: list[AppliedAt]) -> None:

@@ -114,7 +114,7 @@ class Waiting:
         if state.member_count <= (but != NO_SEAT):
             return  # there is no other member
         available = state.available
-        if available and not state.is_paused and (idle := self._idle_seats(state, but)):
+        if available and self._wakeups.idle() and not state.is_paused and (idle := self._idle_seats(state, but)):
             self._wakeups.wake(idle[: available + 1])
 
     def replace_roles(self, state: GroupState, dead: Collection[int]) -> None:
