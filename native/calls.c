@@ -16,7 +16,7 @@
 
 /* clang-format off */
 #define FUNCTIONS(F) \
-    F(read_records) F(wait_and_read) F(refresh_and_read) \
+    F(read_records) F(wait_and_read) F(refresh_and_read) F(read_published) \
     F(select_messages) F(read_cached) F(store_mapped) \
     F(write_gil_held) F(write_delivery)
 /* clang-format on */

@@ -118,3 +118,32 @@ PyObject *binlog_refresh_and_read(PyObject *module, PyObject *args)
         appended.change = BINLOG_HEADER_UNSURE;
     return PyLong_FromLong(appended.change);
 }
+
+/* Reads the records from `offset` to `end`, without the header: the caller knows that they are published, because it appended the
+ * last one.  Returns the result of read_records, or None if there are more than fit or they are not whole; then nothing changes. */
+PyObject *binlog_read_published(PyObject *module, PyObject *args)
+{
+    unsigned long long cache_address, offset, end;
+    unsigned int record_bytes_max;
+    struct appended appended;
+    uint64_t consumed = 0;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KKKI:read_published", &cache_address, &offset, &end, &record_bytes_max))
+        return NULL;
+    if (end <= offset || end - offset > APPENDED_BYTES)
+        Py_RETURN_NONE;
+    const struct binlog_header_cache *cache = (struct binlog_header_cache *)(uintptr_t)cache_address;
+    appended.bytes = (Py_ssize_t)(end - offset);
+    appended.count = 0;
+    Py_BEGIN_ALLOW_THREADS
+    if (binlog_read_all(cache->fd, appended.data, appended.bytes, (int64_t)offset) == appended.bytes &&
+        binlog_fd_is(cache->fd, cache->device, cache->inode)) /* as in refresh_and_read */
+        appended.count = binlog_scan(appended.data, (size_t)appended.bytes, end - offset, record_bytes_max, appended.places,
+                                     APPENDED_RECORDS, &consumed, &appended.stop);
+    Py_END_ALLOW_THREADS
+    if (!appended.count || consumed != end - offset)
+        Py_RETURN_NONE;
+    PyObject *data = PyBytes_FromStringAndSize((const char *)appended.data, appended.bytes);
+    return binlog_raw_records(offset, data, appended.places, appended.count, appended.stop);
+}

@@ -162,6 +162,12 @@ class SimReader:
         self._next += is_next
         return is_next
 
+    def read_to(self, ref: Ref, size: int) -> Batch | None:
+        next_ref = self._log.ref(self._next)
+        if next_ref.number != ref.number or next_ref > ref:
+            return None
+        return self.read_batch(records_max=self._log.index(Ref(ref.number, ref.offset + 1)) - self._next)
+
     def bell_to_wait_on(self) -> tuple[Bell, int, float] | None:
         return None if self._next < len(self._log.records) else (NO_BELL, 0, 5.0)
 

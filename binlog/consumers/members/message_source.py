@@ -11,6 +11,7 @@ from collections import deque
 from contextlib import suppress
 from hashlib import blake2b
 
+from binlog._codec import some_record_starts_with
 from binlog.consumers.state.group_state import GroupState
 from binlog.consumers.state.logs import LogReader, MessageLog
 from binlog.consumers.state.state_reader import log_headers
@@ -88,7 +89,7 @@ class MessageSource:
         self._next_sequence = -1
         self._older: LogReader | None = None  # reads what other members have named
         self._older_sequence = 0
-        self._kept: deque[tuple[int, Batch]] = deque()  # first sequences, and batches; the newest first
+        self._kept: deque[tuple[int, int, Batch]] = deque()  # sequences from first to end, and batches; newest first
         self._kept_bytes = 0
 
     def window(self, first: int, *, to_group_ns: int = 0, records_max: int = _WINDOW_RECORDS) -> Window | None:
@@ -116,7 +117,7 @@ class MessageSource:
             self._keep(first, batch)
             self._next_sequence = first + len(batch)
         messages: tuple[MessageFacts, ...] = ()
-        if MAGIC in bytes(batch.data):
+        if some_record_starts_with(batch.data, batch.offsets, MAGIC):
             facts = [facts_of(record, to_group_ns) for record in batch]
             messages = tuple(facts) if any(map(any, facts)) else ()
         last = _record(batch, len(batch) - 1).data
@@ -124,8 +125,8 @@ class MessageSource:
 
     def read(self, sequence: int) -> StoredRecord:
         """Return a message.  Raises: GoneError, CorruptError and others, as a Reader."""
-        for first, batch in self._kept:
-            if 0 <= sequence - first < len(batch):
+        for first, end, batch in self._kept:
+            if first <= sequence < end:
                 return _record(batch, sequence - first)
         with self._mutex:
             first, batch = self._batch_with(sequence)
@@ -207,9 +208,9 @@ class MessageSource:
         return self._next
 
     def _keep(self, first: int, batch: Batch) -> None:
-        kept, kept_bytes = deque([(first, batch), *self._kept]), self._kept_bytes + len(batch.data)
+        kept, kept_bytes = deque([(first, first + len(batch), batch), *self._kept]), self._kept_bytes + len(batch.data)
         while len(kept) > 1 and (kept_bytes > _KEPT_BYTES or len(kept) > _KEPT_BATCHES):
-            kept_bytes -= len(kept.pop()[1].data)
+            kept_bytes -= len(kept.pop()[2].data)
         self._kept, self._kept_bytes = kept, kept_bytes  # a thread may read the one before
 
 

@@ -186,19 +186,19 @@ class GroupLog:
                 self.applied(applied)
                 self._is_interrupted = False
                 return applied.outcome
-            outcome = self._apply_all(own, is_restart=is_restart)
+            outcome = self._apply_all(own, len(record), is_restart=is_restart)
         except CorruptError as error:
             self._failure = error
             raise
         self._is_interrupted = False
         return outcome
 
-    def _apply_all(self, own: Ref | None, *, is_restart: bool) -> Outcome | None:
+    def _apply_all(self, own: Ref | None, own_bytes: int, *, is_restart: bool) -> Outcome | None:
         found: Outcome | None = None
         reader, restarts = self._reader, self._reader.restarts
         me, is_anonymous = (self.seat, self.generation), any(self._callers.values())
         wanted = Wanted(*me, is_anonymous)
-        operations = reader.restart(wanted) if is_restart else reader.advance(wanted, own)
+        operations = reader.restart(wanted) if is_restart else reader.advance(wanted, own, own_bytes)
         is_known = reader.restarts == restarts
         for ref, applied in operations:
             is_member = applied[:2] == me

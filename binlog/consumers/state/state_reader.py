@@ -159,15 +159,17 @@ class StateReader:
             index = self.state.next_checkpoint(batch.data, batch.offsets, index + 1)
         return None
 
-    def advance(self, wanted: Wanted, until: Ref | None = None) -> list[AppliedAt]:
+    def advance(self, wanted: Wanted, until: Ref | None = None, size: int = 0) -> list[AppliedAt]:
         """Apply the operations that were appended since; return those that are wanted.
 
-        until: the place of one that was appended; later ones may be left to the next call.
+        until, size: the place of one that the caller appended; later ones may be left to the next call.
         If the files of some of them were removed, it continues with the newest checkpoint.
         Raises: CorruptError; and as a Reader.
         """
         applied = list[AppliedAt]()
         try:
+            if until is not None and (batch := self._reader.read_to(until, size)) is not None:
+                self._apply_batch(batch, wanted, applied)
             self._advance(wanted, applied, until)
         except GoneError:
             applied += self.restart(wanted)

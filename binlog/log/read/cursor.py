@@ -92,6 +92,14 @@ class Cursor:
         place.advance(end, None if place.sequence is None else place.sequence + 1)
         return True
 
+    def read_to(self, ref: Ref, end: int) -> RawBatch | None:
+        """Return the records up to the end of a published one, as `read`; None as Reader.read_to."""
+        place = self._place
+        if place is None or place.file.number != ref.number or not place.offset <= ref.offset:
+            return None
+        self._read_from = place
+        return place.file.read_published(place.offset, end, place.sequence)
+
     @property
     def in_order(self) -> bool:
         """Whether the last `read` was in order, and not of records that follow a file's close."""

@@ -20,7 +20,7 @@ from binlog.log.index.record_reading import RawRecords
 from binlog.log.index.verification import Verification
 from binlog.log.recovery.record_walk import count_records, skip_records, too_large
 from binlog.storage.files import DecompressedFile, LostFrameError, read_whole_at
-from binlog.storage.native import lib, refresh_and_read
+from binlog.storage.native import lib, read_published, refresh_and_read
 from binlog.storage.waiting.doorbell import Doorbell, Wait
 
 # The bytes of a scan's offsets if it found no record: one offset, where the scan began.
@@ -119,6 +119,13 @@ class FileReader:
         cache = self.header_cache
         found = refresh_and_read(cache.address, offset, records_max, bytes_max, self._record_bytes_max)
         return (self.number, *found[:3], sequence) if isinstance(found, tuple) else found != _SAME
+
+    def read_published(self, offset: int, end: int, sequence: int | None) -> RawBatch | None:
+        """Read records that the caller knows to be published, without reading the header; None if there are many."""
+        if self.archived:
+            return None
+        found = read_published(self.header_cache.address, offset, end, self._record_bytes_max)
+        return None if found is None else (self.number, *found[:3], sequence)
 
     def read(
         self, offset: int, sequence: int | None, records_max: int, bytes_max: int, buffer: bytes | None = None

@@ -208,3 +208,24 @@ PyObject *binlog_scan_records(PyObject *module, PyObject *args)
     PyMem_Free(offsets);
     return found;
 }
+
+/* some_record_starts_with(data, offsets, prefix): whether one of the records does.  data, offsets: of a Batch. */
+PyObject *binlog_some_record_starts_with(PyObject *module, PyObject *args)
+{
+    Py_buffer data, offsets, prefix;
+    int found = 0;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*:some_record_starts_with", &data, &offsets, &prefix))
+        return NULL;
+    const uint32_t *places = offsets.buf;
+    Py_ssize_t count = offsets.len / (Py_ssize_t)sizeof *places - 1;
+    for (Py_ssize_t i = 0; i < count && !found; i++) {
+        Py_ssize_t start = (Py_ssize_t)places[i] + RECORD_BYTES, end = places[i + 1];
+        found = end <= data.len && end - start >= prefix.len && memcmp((const char *)data.buf + start, prefix.buf, (size_t)prefix.len) == 0;
+    }
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&prefix);
+    return PyBool_FromLong(found);
+}

@@ -312,3 +312,33 @@ def test_stat_shows_files_and_records(three_files: Path) -> None:
     assert stat.files[3].file_bytes == 1 << 20
     assert stat.files[0].file_bytes == 274
     assert len({file.uuid for file in stat.files}) == 1
+
+
+def test_a_writer_reads_to_its_own_record_without_the_header(log: Path) -> None:
+    with Writer(log) as other, Writer(log) as writer, Reader(log) as reader:
+        other.append(b"before")
+        assert reader.read_to(Ref(1, 256), 6) is not None
+        others = [other.append(b"%d" % number) for number in range(3)]
+        own = writer.append(b"own")
+        other.append(b"later")
+        batch = reader.read_to(own, 3)
+        assert batch is not None
+        assert batch.entries() == [*(Entry(ref, b"%d" % at) for at, ref in enumerate(others)), Entry(own, b"own")]
+        assert batch.first_sequence == 1
+        assert [entry.data for entry in reader] == [b"later"]
+        # The position is after it, in another file, or too far before it: nothing is read.
+        assert reader.read_to(own, 3) is None
+        other.append(bytes(20_000))
+        last = writer.append(b"far")
+        assert reader.read_to(last, 3) is None
+        writer.cutover()
+        assert reader.read_to(writer.append(b"next file"), 9) is None
+        assert [len(entry.data) for entry in reader] == [20_000, 3, 9]
+
+
+def test_a_writer_does_not_read_to_a_place_that_is_no_record(log: Path) -> None:
+    with Writer(log) as writer, Reader(log) as reader:
+        ref = writer.append(b"only")
+        assert reader.read_to(ref, 3) is None
+        assert reader.read_to(ref, 5) is None
+        assert list(reader) == [Entry(ref, b"only")]
