@@ -49,7 +49,7 @@ def still_open(mine):
 """
 
 KINDS = pytest.mark.parametrize("kind", ["twice forked", "in place"])
-MODES = pytest.mark.parametrize("mode", ["SYNC", "FLUSH", "STAGE"])
+MODES = pytest.mark.parametrize("mode", [mode.name for mode in binlog.Mode])
 
 
 def _run(tmp_path: Path, code: str, *, mode: str = "SYNC") -> None:

@@ -324,7 +324,7 @@ def test_sizes_and_times_of_options(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"mode": None}, "mode is a Mode, or one of 'sync', 'flush', 'stage', not None"),
+        ({"mode": None}, f"mode is a Mode, or one of {', '.join(repr(mode.name.lower()) for mode in Mode)}, not None"),
         ({"cutover_bytes": "1Q"}, "cutover_bytes: '1Q' is not a number of bytes, such as 512, 10G or 1.5MiB"),
         ({"cutover_bytes": 1.5}, "cutover_bytes is a whole number of bytes, or a text such as '1G', not 1.5"),
         ({"cutover_seconds": "soon"}, "cutover_seconds: 'soon' is not a time, such as 90s, 5m, 12h, 30d or 1h30m"),

@@ -36,7 +36,7 @@ def _name(writer: Writer) -> Path:
 def _append_in_all_modes(log: Path, number: int, count: int = 60) -> None:
     with Writer(log, background=_NEVER) as writer:
         for sequence in range(count):
-            writer.append(job(number, sequence), mode=list(Mode)[sequence % 3])
+            writer.append(job(number, sequence), mode=list(Mode)[sequence % len(Mode)])
 
 
 def test_the_last_writer_to_close_removes_it(log: Path) -> None:

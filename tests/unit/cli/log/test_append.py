@@ -148,7 +148,7 @@ def test_closed_standard_input_is_reported(log: Path) -> None:
     assert binlog.stat(log).tail == binlog.Ref(1, 256)
 
 
-@pytest.mark.parametrize("mode", ["sync", "flush", "stage"])
+@pytest.mark.parametrize("mode", [mode.name.lower() for mode in binlog.Mode])
 def test_in_each_mode_all_is_durable_when_the_command_ends(log: Path, mode: str) -> None:
     done = run("append", "--mode", mode, log, data=b"one\ntwo\n")
     assert (done.returncode, done.stdout) == (0, b"")

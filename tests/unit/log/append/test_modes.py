@@ -128,7 +128,7 @@ def test_threads_that_share_a_writer_keep_their_order_in_every_mode(log: Path) -
 
         def work(number: int) -> None:
             for count in range(400):
-                writer.append(job(number, count), mode=list(Mode)[(number + count) % 3])
+                writer.append(job(number, count), mode=list(Mode)[(number + count) % len(Mode)])
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
         for thread in threads:
