@@ -20,7 +20,7 @@ struct effect_types {
     PyObject *applied, *outcome, *assigned, *delivery;
 };
 
-/* What an operation did.  Lists: of Assigned, and twice of Delivery; NULL if nobody asks. */
+/* What an operation did.  Lists: of Assigned, and twice of Delivery; NULL if no caller asks. */
 struct outcome {
     const struct effect_types *types;
     int counted;

@@ -304,7 +304,7 @@ static void deliver_again(struct group_state *state, uint64_t sequence, uint32_t
     item_make_ready(state, index);
 }
 
-/* Appends to a list, or does nothing if nobody asks for it; takes over the reference.  Returns -1 with an exception set. */
+/* Appends to a list, or does nothing if the list is NULL; takes over the reference.  Returns -1 with an exception set. */
 static int append_to(PyObject *list, PyObject *value)
 {
     int result = value && list ? PyList_Append(list, value) : value ? 0 : -1;

@@ -31,7 +31,7 @@ static struct group_state *usable(PyObject *object)
 
 /* ---- applying ---- */
 
-/* Applies a parsed operation; returns what it did, an AppliedOperation, or None if nobody asks for it. */
+/* Applies a parsed operation; returns what it did, an AppliedOperation, or None if the caller does not want it. */
 static PyObject *applied(struct group_object *self, const struct operation *operation, int is_wanted)
 {
     struct outcome outcome = {.types = &self->types};

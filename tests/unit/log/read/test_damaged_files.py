@@ -172,7 +172,7 @@ DAMAGED_HEADERS: dict[str, tuple[int, bytes, type[BinlogError]]] = {
     "version": (4, b"\0\7", VersionError),
     "number": (16, b"\0\0\0\3", CorruptError),
     "magic": (24, b"X", CorruptError),
-    "layout version": (30, b"\0\2", VersionError),
+    "layout version": (30, b"\0\7", VersionError),
     "identity": (33, b"\xee\xee\xee", CorruptError),
 }
 
