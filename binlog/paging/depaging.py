@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 
-from binlog.errors import AccessError, FullError
+from binlog.errors import AccessError, FullError, StateError
 from binlog.format.paging.page_file import PageLayout
 from binlog.format.paging.page_record import NO_TRANSACTION
 from binlog.format.paging.store_records import PageReference, StoreRecord, parse_page_reference
@@ -85,6 +85,12 @@ class Depaging:
             ):  # its messages were delivered; the file is removed later
                 self._remove_processed(store.address)
             return True
+
+    def wait(self) -> None:
+        """Wait for the pages that threads depage; not for one of this thread, whose `deliver` may close the manager."""
+        for lock in list(self._locks.values()):
+            with suppress(StateError), lock:  # StateError if this thread holds it
+                pass
 
     def _remove_processed(self, address: str) -> None:
         pages = self._processed[address]

@@ -334,6 +334,7 @@ class PagingManager(Handle):
             ends = [cursor.close for cursor in self._cursors.values()] + [each.stop for each in self._stores.values()]
         self.transactions.stop()
         self._depagers.stop()
+        self._depaging.wait()
         self._pool.stop()
         failure = self._background_failure
         first = failure if isinstance(failure, BinlogError) and not isinstance(failure, ClosedError) else None
