@@ -50,7 +50,7 @@ class UnsyncedPages:
 
     def closed(self) -> list[Page]:
         """Return those that are closed."""
-        return [page for page in self._pages if not page.is_open]
+        return [page for page in self.all() if not page.is_open]  # `sync` removes pages meanwhile, in other threads
 
     def sync(self, pages: list[Page], commit: Commit | None = None) -> None:
         """Sync these pages; the caller holds no lock.  commit: syncs the last one.  Raises: PoisonedError."""

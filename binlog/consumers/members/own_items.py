@@ -81,7 +81,8 @@ class OwnItems:
     def forget_others(self, still_has: Callable[[int, int], int]) -> int:
         """Forget deliveries that were ended by their tokens, or otherwise without this object; return how many stay."""
         with self._mutex:
-            self._handed = {delivery for delivery in self._handed if still_has(*delivery)}
+            # Other threads add to the set and remove from it meanwhile.
+            self._handed.difference_update([each for each in list(self._handed) if not still_has(*each)])
             return len(self._handed)
 
     def drop_claim(self) -> None:
