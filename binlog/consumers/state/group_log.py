@@ -199,7 +199,6 @@ class GroupLog:
         me, is_anonymous = (self.seat, self.generation), any(self._callers.values())
         wanted = Wanted(*me, is_anonymous)
         operations = reader.restart(wanted) if is_restart else reader.advance(wanted, own, own_bytes)
-        is_known = reader.restarts == restarts
         for ref, applied in operations:
             is_member = applied[:2] == me
             if ref == own:
@@ -207,10 +206,11 @@ class GroupLog:
             elif (is_member and applied.seat != NO_SEAT) or (is_anonymous and applied.seat == NO_SEAT):
                 self._outcomes[ref] = applied.outcome
             self._check_epoch(applied[2])
-            if is_member and is_known:
+            # A finalizer that runs in this loop may use the group, and so restart the reader.
+            if is_member and reader.restarts == restarts:
                 self.applied(applied)
         self._check_epoch(self.state.epoch)
-        if not is_known:
+        if reader.restarts != restarts:
             self.lost()
         return found
 

@@ -31,7 +31,10 @@ static struct group_state *usable(PyObject *object)
 
 /* ---- applying ---- */
 
-/* Applies a parsed operation; returns what it did, an AppliedOperation, or None if the caller does not want it. */
+/* Applies a parsed operation; returns what it did, an AppliedOperation, or None if the caller does not want it.
+ *
+ * The garbage collector must be off: an object that is created here could start it, and so a finalizer that applies another
+ * operation in the middle of this one. */
 static PyObject *applied(struct group_object *self, const struct operation *operation, int is_wanted)
 {
     struct outcome outcome = {.types = &self->types};
@@ -69,10 +72,13 @@ static PyObject *apply(PyObject *object, PyObject *record)
 
     if (!usable(object) || PyObject_GetBuffer(record, &buffer, PyBUF_SIMPLE) != 0)
         return NULL;
+    int collects = PyGC_Disable();
     if (group_parse(buffer.buf, (size_t)buffer.len, ((struct group_object *)object)->seed, &operation))
         answer = applied((struct group_object *)object, &operation, 1);
     else
         Py_INCREF(answer);
+    if (collects)
+        PyGC_Enable();
     PyBuffer_Release(&buffer);
     return answer;
 }
@@ -123,12 +129,15 @@ static PyObject *apply_many(PyObject *object, PyObject *args)
     if (!usable(object) || !PyArg_ParseTuple(args, "y*y*nIIp:apply_many", &data, &offsets, &index, &wanted.seat,
                                              &wanted.generation, &wanted.anonymous))
         return NULL;
+    int collects = PyGC_Disable();
     PyObject *list = PyList_New(0);
     PyObject *is_other = list ? apply_records((struct group_object *)object, &data, &offsets, &index, &wanted, list) : NULL;
     if (is_other)
         answer = Py_BuildValue("(nOO)", index, list, is_other);
     Py_XDECREF(is_other);
     Py_XDECREF(list);
+    if (collects)
+        PyGC_Enable();
     PyBuffer_Release(&data);
     PyBuffer_Release(&offsets);
     return answer;

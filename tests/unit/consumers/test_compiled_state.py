@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from binlog.consumers.state.group_state import AppliedOperation, Assigned, GroupState, Outcome
 from binlog.consumers.state.settings import Settings
-from binlog.format.consumers.operation import Delivery, Operation, pack_operation
+from binlog.format.consumers.operation import Delivery, Join, Kind, Operation, pack_operation
 from stress.group_model.plain_checkpoint import pack_state
 from tests.support.group_operations import SEED, GroupOperations
 from tests.unit.consumers.test_checkpoint import _settings, _step, _steps
@@ -59,3 +60,36 @@ def test_other_bytes_are_no_operation_and_no_checkpoint(data: bytes) -> None:
         state.load(data)
     except ValueError:
         assert state.pack() == before
+
+
+def test_no_finalizer_runs_while_an_operation_is_applied() -> None:
+    """The garbage collector could run one at each allocation, and it could apply another operation."""
+    is_applying, ran_within = False, 0
+
+    class Meddler:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            nonlocal ran_within
+            ran_within += is_applying
+
+    state = GroupState(SEED)
+    joins = [
+        pack_operation(Operation(0, number + 1, number, number, 0, 1, 0, [(kind, entries)]), SEED)
+        for number in range(50)
+        for kind, entries in ((Kind.JOIN, Join(0, "")), (Kind.LEAVE, []))
+    ]
+    before = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(1)
+    try:
+        for record in joins:
+            Meddler()
+            is_applying = True
+            state.apply(record)
+            is_applying = False
+    finally:
+        gc.set_threshold(*before)
+    assert ran_within == 0
+    assert gc.isenabled()
