@@ -49,7 +49,7 @@ LOG_HEADER = Layout(
         Field("confirmed_end", "u64", "the end of the bytes that a completed sync covers"),
         Field("confirmed_counter", "u64", "the counter of the last commit that a sync confirmed; 0 for none"),
         Field("running_crc", "u32", "CRC-32C of the bytes from confirmed_end to published_tail"),
-        Field("epoch", "u32", "raised by recovery (durability.md, rule 13)"),
+        Field("epoch", "u32", "a counter that recovery increments (durability.md, rule 13)"),
         Field("boot_id", "bytes:16", "the kernel's boot id when the last writer wrote"),
         Field(
             "flags",
@@ -59,7 +59,7 @@ LOG_HEADER = Layout(
         ),
         Field("poison_errno", "u16", "the errno of the write or sync that failed"),
         Field("live_crc", "u32", "CRC-32C of 64..123, seeded with uuid and number"),
-        Field("doorbell", "u32", "a futex word, raised by each change that readers wait for"),
+        Field("doorbell", "u32", "a futex word, incremented by each change that readers wait for"),
         Field("identity_crc", "u32", "CRC-32C of 0..5, 16..19 and 24..63"),
         Field("slot_0", "bytes:56", "commit slot, for even counters"),
         Field("slot_1", "bytes:56", "commit slot, for odd counters"),

@@ -30,8 +30,8 @@ QUEUE_UNIT = Layout(
         Field(
             "tag_code",
             "i64",
-            "Java's hash of its tag, 0 without a tag; of a delayed message, its due time in ms; below -2147483648: "
-            "the position in `consumequeue_ext` at which RocketMQ keeps either of them",
+            "Java's hash of its tag, 0 without a tag; of a delayed message, its due time in ms; a value below "
+            "-2147483648 is a position in `consumequeue_ext`, where RocketMQ keeps the hash or the due time",
         ),
     ),
 )

@@ -29,7 +29,8 @@ STORE_CHECKPOINT = Layout(
         Field(
             "queues_offset",
             "i64",
-            "logicsPhysicalOffset, since version 5.5: offset of the message of `queues_ms`; binlog writes 0",
+            "logicsPhysicalOffset, since version 5.5: offset of the last message synced in the consume queues; "
+            "binlog writes 0",
         ),
     ),
 )

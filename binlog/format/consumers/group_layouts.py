@@ -15,7 +15,11 @@ GROUP_OPERATION = Layout(
     fields=(
         Field("magic", "u16", "0xB147", const=MAGIC),
         Field("version", "u8", "a reader refuses a version it does not know", const=VERSION),
-        Field("flags", "u8", "1: the operation also starts the first item that it gets; 2: a mark (see below)"),
+        Field(
+            "flags",
+            "u8",
+            "1: the first item that the member gets by the operation is also started; 2: a mark (see below)",
+        ),
         Field("seat", "u16", "the member's seat; 65535 for none"),
         Field("want", "u16", "how many items the member asks for"),
         Field("generation", "u32", "the seat's generation"),
@@ -154,7 +158,11 @@ GROUP_AGAIN = Layout(
     size=20,
     fields=(
         Field("sequence", "u64", "the message's sequence number in the log"),
-        Field("delivery", "u32", "of a message that is done: its deliveries count from here on; 0 if it stays done"),
+        Field(
+            "delivery",
+            "u32",
+            "of a message that is done: its next delivery has this number plus one; 0 if it stays done",
+        ),
         Field("key_hash", "u64", "of its key; 0 for none"),
     ),
 )
@@ -185,7 +193,7 @@ CHECKPOINT_STATE = Layout(
         Field("end_offset", "u64", "as in the last window"),
         Field("last_crc", "u32", "as in the last window"),
         Field("flags", "u8", "1 paused, 2 deleted, 4 new items had the last turn, so returned ones are next (rule 7)"),
-        Field("letters", "u64", "number of the last item that became dying; 0 for none"),
+        Field("letters", "u64", "number of the last item that was to become a dead letter; 0 for none"),
         *(Field(name, "u64", f"number of {things} since the group was created") for name, things in _COUNTERS.items()),
         Field("setting_count", "u16", "number of settings that follow, each as in `settings`"),
         Field("seat_count", "u16", "number of members that follow"),
@@ -217,7 +225,7 @@ CHECKPOINT_ITEM = Layout(
         Field("delivery", "u32", "how often it was started"),
         Field("uncounted", "u32", "how many of these deliveries do not count, because the item was given back"),
         Field("deaths", "u32", "how many members died after they had started it"),
-        Field("letter", "u64", "its number among the dying items; 0 if it is not dying"),
+        Field("letter", "u64", "its number among the items that are to become dead letters; 0 for any other item"),
         Field("key_hash", "u64", "BLAKE2b-64 of its key, or 1 if that is 0; 0 without a key"),
         Field("expiry_ns", "u64", "group time at which it expires; 0 for never"),
         Field("due_ns", "u64", "group time at which it becomes due or its lease ends; 0 for none"),

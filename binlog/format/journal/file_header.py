@@ -31,7 +31,7 @@ JOURNAL_HEADER = Layout(
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
         Field("block_bytes", "u32", "a reader refuses any other block size", const=BLOCK_BYTES),
         Field("file_id", "u64", "id of this use of the file"),
-        Field("salt", "bytes:8", "random, of this use; part of the CRC of each head"),
+        Field("salt", "bytes:8", "random bytes of this use; the CRC of each head includes them"),
         Field("began_ns", "u64", "when this use began, nanoseconds since 1970 UTC"),
         Field("record_id_max", "u64", "no record or transaction had a larger id when this use began"),
         Field("reserved", "bytes:12", "zeros", const=bytes(12)),

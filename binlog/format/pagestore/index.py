@@ -36,7 +36,9 @@ QUEUE_ENTRY = Layout(
         Field("expiration", "i64", "as the producer set it, 0 for none"),
         Field("key", "i64", "key of the message; larger than that of every earlier entry"),
         Field("message_page", "i32", "first page of the message"),
-        Field("sharer_count", "u32", "number of entries that share the message; 0 or 1 if it is not shared"),
+        Field(
+            "sharer_count", "u32", "number of entries that the message had when it was put; 0 or 1 if it is not shared"
+        ),
     ),
 )
 ROOT_ENTRY = Layout(

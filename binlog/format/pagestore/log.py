@@ -32,7 +32,7 @@ LOG_START = Layout(
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
         Field("page_bytes", "u32", "page size"),
         Field("generation", "u64", "number of the generation, from 1"),
-        Field("salt", f"bytes:{SALT_BYTES}", "random, of the generation; part of the CRC of each record"),
+        Field("salt", f"bytes:{SALT_BYTES}", "random bytes of the generation; the CRC of each record includes them"),
         Field("began_ns", "u64", "start of the generation, nanoseconds since 1970 UTC"),
         Field("reserved", "bytes:20", "zeros", const=bytes(20)),
         Field("crc", "u32", "CRC-32C of 0..59"),
@@ -49,7 +49,7 @@ LOG_RECORD = Layout(
         Field("action_count", "u32", "number of actions"),
         Field("action_bytes", "u32", "bytes of the actions"),
         Field("tx_id", "u64", "transaction"),
-        Field("synced", "u64", "end of the log that was on the disk when this record was written"),
+        Field("synced", "u64", "the log was on the disk up to this offset when this record was written"),
         Field("crc", "u32", "CRC-32C of the salt, the offset of this record (u64), the fields above, "
               "and of the actions"),
     ),

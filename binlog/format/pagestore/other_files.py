@@ -37,7 +37,7 @@ PAGESTORE_DELIVERIES = Layout(
         Field("magic", "bytes:8", "`BINLOGPV`", const=_MAGIC),
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
         Field("reserved", "u64", "0", const=0),
-        Field("salt", f"bytes:{SALT_BYTES}", "random, of this file; part of the CRCs of its records"),
+        Field("salt", f"bytes:{SALT_BYTES}", "random bytes of this file; the CRC of each record includes them"),
         Field("crc", "u32", "CRC-32C of 0..27"),
     ),
 )

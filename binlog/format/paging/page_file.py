@@ -27,7 +27,7 @@ PAGE_HEADER = Layout(
         Field("version", "u32", "a reader refuses a version it does not know", const=VERSION),
         Field("reserved", "u32", "0", const=0),
         Field("page_id", "u64", "number in the file's name"),
-        Field("salt", f"bytes:{SALT_BYTES}", "random, of this file; part of the CRCs of its records"),
+        Field("salt", f"bytes:{SALT_BYTES}", "random bytes of this file; the CRC of each record includes them"),
         Field("reserved_2", "u32", "0", const=0),
         Field("crc", "u32", "CRC-32C of 0..35"),
     ),

@@ -37,7 +37,7 @@ PAGE_REFERENCE = Layout(
     "page_reference",
     "The start of the body of a record of type 36 or 42; the address follows, in UTF-8",
     size=8,
-    fields=(Field("page_id", "i64", "36: last page that was depaged; 42: page that is complete"),),
+    fields=(Field("page_id", "i64", "36: last page that was depaged; 42: page whose messages are all acknowledged"),),
 )
 
 COMMIT_MARKER = Layout(
