@@ -15,7 +15,8 @@ LOG = f"{OURS}'s log"
 
 _BYTES_A_SECOND = 1 << 29
 _MANY_BYTES_A_SECOND = our_queue.MANY_A_SECOND * (BODY_BYTES + 64)
-_MANY = f"{our_queue.MANY_A_SECOND / 1e6:g} million messages of {BODY_BYTES} bytes for each second of a measurement"
+_MILLIONS_A_SECOND = f"{our_queue.MANY_A_SECOND / 1e6:g} million"
+_MANY = f"millions of messages of {BODY_BYTES} bytes ({_MILLIONS_A_SECOND} times the seconds of a measurement)"
 _WAITING = f"{our_queue.WAITING_BYTES >> 20} MiB of older messages wait in pages"
 
 
@@ -41,9 +42,7 @@ def rows() -> list[Row]:
                 ),
             ),
         ),
-        _memory(
-            MEMORY, f"this queue, above that with an empty one, while {_WAITING}", _BYTES_A_SECOND, alternating_figures
-        ),
+        _memory(MEMORY, f"the queue of `{RATE}`, in which {_WAITING}", _BYTES_A_SECOND, alternating_figures),
         Row(
             name=MANY,
             title=f"A queue of {_MANY}: all are put, not synced, and then all are got and acknowledged",
@@ -63,14 +62,14 @@ def rows() -> list[Row]:
                 ),
             ),
         ),
-        _memory(MANY_MEMORY, f"a queue of {_MANY}, above that with an empty queue", _MANY_BYTES_A_SECOND, many),
+        _memory(MANY_MEMORY, f"a queue of {_MANY}", _MANY_BYTES_A_SECOND, many),
     ]
 
 
 def _memory(name: str, of: str, disk_bytes: int, figures: our_queue.Figures) -> Row:
     return Row(
         name=name,
-        title=f"Peak memory of a process with {of}",
+        title=f"Peak memory of a process with {of}, less that of a process with an empty queue",
         unit=Unit.MEBIBYTES,
         disk_bytes=disk_bytes,
         contestants=(

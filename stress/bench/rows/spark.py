@@ -60,7 +60,7 @@ def _latency() -> Row:
             "Spark's own settings",
             "foreach",
             ("--default",),
-            "To the `foreach` sink, with the settings of `binlog.spark.session`.",
+            "To the `foreach` sink, with the settings of `binlog.spark.session`, without `LOW_LATENCY`.",
         ),
     )
     return Row(
