@@ -63,10 +63,12 @@ class Audit:
             raise ViolationError(f"delivery {held.delivery} of {body!r}: the limit is {limit}")
         if self._world.only_poison_kills and held.counted > 2 and not body.startswith(b"poison"):
             raise ViolationError(f"delivery {held.delivery} of {body!r}, which killed no member")
-        if key is not None and self._world.settings.order is not Order.NONE and process not in self._released:
-            self._check_key(process, body, key)
         item = process.member.state.find(held.sequence)
-        self._in_hand[body] = _Hand(process, key, item.due_ns if item is not None else 1)
+        hand = _Hand(process, key, item.due_ns if item is not None else 1)
+        # A member that was stopped between getting the item and this step may not have it any more.
+        if key is not None and self._world.settings.order is not Order.NONE and self._has(hand, process):
+            self._check_key(process, body, key)
+        self._in_hand[body] = hand
         self._deliveries[body] = held.delivery
 
     def _has(self, owner: _Hand, other: Process) -> bool:
