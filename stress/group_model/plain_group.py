@@ -129,6 +129,10 @@ class PlainGroup(GroupState):
         return len(self.plain.items)
 
     @property
+    def scheduled_count(self) -> int:
+        return self.plain.scheduled_count
+
+    @property
     def floor(self) -> int:
         return self.plain.floor
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from binlog.consumers.state.group_state import Assigned, ItemState, Outcome
-from binlog.consumers.state.settings import OnExpiry, Order, Settings
+from binlog.consumers.state.settings import OUTSTANDING_MAX, OnExpiry, Order, Settings
 from binlog.format.consumers.operation import (
     NO_SEAT,
     START_FIRST,
@@ -140,6 +140,7 @@ class PlainState:
         self._facts: deque[MessageFacts] = deque()  # of the last messages before `known_end`
         self._ready = _Ready()
         self._suspects = _Ready()
+        self._scheduled: set[int] = set()  # those that wait for their due time and were never delivered
         self._timed: list[tuple[int, int]] = []
         self._dying: list[tuple[int, int]] = []
         self._keys: dict[int, list[int]] = {}
@@ -155,6 +156,11 @@ class PlainState:
     def in_hand(self) -> int:
         """How many items members have."""
         return self._in_hand
+
+    @property
+    def scheduled_count(self) -> int:
+        """How many items were never delivered and wait for their due time."""
+        return len(self._scheduled)
 
     @property
     def next_due_ns(self) -> int | None:
@@ -469,6 +475,8 @@ class PlainState:
         self.items[item.sequence] = item
         if item.state is ItemState.DELAYED:
             heapq.heappush(self._timed, (item.due_ns, item.sequence))
+            if not item.delivery:
+                self._scheduled.add(item.sequence)
             if self.settings.order is Order.STRICT:
                 self._queue_by_key(item)
         elif item.letter and item.state is ItemState.READY:
@@ -488,6 +496,7 @@ class PlainState:
         """Take an item from its member, or from the items that a member may get."""
         self._ready.discard(item.sequence)
         self._suspects.discard(item.sequence)
+        self._scheduled.discard(item.sequence)
         if item.seat != NO_SEAT:
             if (seat := self.seats.get(item.seat)) is not None:
                 seat.held.discard(item.sequence)
@@ -566,7 +575,9 @@ class PlainState:
 
     def _may_take_new(self) -> bool:
         """Rule 9."""
-        return len(self.items) < self.settings.outstanding_max
+        return (
+            len(self.items) - len(self._scheduled) < self.settings.outstanding_max and len(self.items) < OUTSTANDING_MAX
+        )
 
     def _assign(self, operation: Operation) -> list[Assigned]:
         """Rule 7."""

@@ -4,7 +4,8 @@ An operation is decided by its place in the log: `submit` appends it and then ap
 append side by side, so that they share a sync, and apply one at a time.
 
 The first member that appends to a new file of the log marks a place there, and then appends a checkpoint: the state at
-that place.  So older files may be removed.
+that place.  So older files may be removed.  A checkpoint that is larger than a file is followed by as many bytes of
+operations before the next one.
 """
 
 from __future__ import annotations
@@ -157,7 +158,8 @@ class GroupLog:
                 # An operator released the member, and another thread has joined again: it lost its items by then.
                 return Outcome(False, [], [], [])
             raise UnknownOutcomeError(f"{self.path}: the operation at {ref} was applied, and its effect is not known")
-        if ref.number != NUMBER_FIRST and ref.number > self._reader.checkpoint_number:
+        reader = self._reader
+        if ref.number > max(NUMBER_FIRST, reader.checkpoint_number + reader.checkpoint_bytes // _FILE_BYTES):
             self._write_checkpoint(ref.number)
         return outcome
 

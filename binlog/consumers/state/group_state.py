@@ -16,7 +16,8 @@ applied in C (native/codec/consumers); each has a test:
     a member that has items gets no more, and one that has none gets a suspect, alone.  Then come returned and new items
     in turn, oldest first.
  8. In an ordered group an item waits until all earlier outstanding items with its key are done.
- 9. New items are assigned only while fewer than `outstanding_max` are outstanding; returned ones always.
+ 9. New items are assigned only while fewer than `outstanding_max` are outstanding, and returned ones always.  Messages
+    that were never delivered and wait for their due time do not count; but there are never many more than 2**20 items.
 10. A window counts from the end of the known messages on.  A message with a later due time waits for it; one that has
     expired is dying, or dropped.
 11. Only acknowledgements, drops of expired messages, and `gone` end a message.
@@ -154,7 +155,8 @@ class GroupState(_Compiled):
     known_end: the sequence after the last message that a window named.
     floor: the smallest sequence that is not done.
     member_count: how many members are alive.  in_hand: how many items members have.
-    outstanding_count: how many items are outstanding.  available: how many items members may get now.
+    outstanding_count: how many items are outstanding.  scheduled_count: how many of them were never delivered and wait
+    for their due time.  available: how many items members may get now.
     next_due_ns: the group time at which the next item becomes ready, or None.
     witness: the end of the last window and the CRC-32C of its last message; None if there is none since a reset.
     """

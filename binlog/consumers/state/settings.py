@@ -16,7 +16,7 @@ RULES = 1
 """The version of the rules of binlog/consumers/state/group_state.py."""
 
 OUTSTANDING_MAX = 1 << 20
-"""The largest limit of outstanding items."""
+"""The largest limit of outstanding items, and how many items a group has at most before new ones wait in the log."""
 
 _NS = 10**9
 _SECONDS_MAX = 10**9

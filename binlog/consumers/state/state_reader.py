@@ -72,8 +72,8 @@ class StateReader:
     """Applies the operations of a group's log, in order.
 
     uuid: of the log.  limit: operations from this place on are not applied.
-    state: after the operations up to `applied`.  marked: the own state at the last mark.
-    checkpoint_number: the newest file in which a checkpoint was seen.
+    state: after the operations up to `applied`.  marked: the own state at a mark, until its checkpoint.
+    checkpoint_number: the newest file in which a checkpoint was seen.  checkpoint_bytes: the size of that checkpoint.
     restarts: how often the state was taken from a checkpoint again.
     """
 
@@ -87,7 +87,7 @@ class StateReader:
         self.state = state or GroupState(self.seed)
         self.applied = Ref(0, 0)
         self.marked: Checkpoint | None = None
-        self.checkpoint_number = 0
+        self.checkpoint_number = self.checkpoint_bytes = 0
         self.restarts = 0
         self._reader = reader
 
@@ -184,7 +184,7 @@ class StateReader:
             raise GoneError(f"{self.path}: the group was deleted") from None
         self._reader.close()
         self._reader, self.applied, self.marked = fresh._reader, fresh.applied, fresh.marked
-        self.checkpoint_number = fresh.checkpoint_number
+        self.checkpoint_number, self.checkpoint_bytes = fresh.checkpoint_number, fresh.checkpoint_bytes
         self.state.load(fresh.state.pack())
         return applied
 
@@ -242,6 +242,7 @@ class StateReader:
         if applied.checkpoint is not None:
             checkpoint = Checkpoint.parse(applied.checkpoint)
             self.checkpoint_number = max(self.checkpoint_number, checkpoint.mark.number)
+            self.checkpoint_bytes = len(checkpoint.data)
             self._compare(ref, checkpoint)
 
     def _no_operation(self, ref: Ref) -> CorruptError:
@@ -249,7 +250,10 @@ class StateReader:
 
     def _compare(self, ref: Ref, checkpoint: Checkpoint) -> None:
         ours = self.marked
-        if ours is not None and ours.mark == checkpoint.mark and ours.data != checkpoint.data:
+        if ours is None or ours.mark != checkpoint.mark:
+            return
+        self.marked = None
+        if ours.data != checkpoint.data:
             text = f"the checkpoint at {ref} is another state than this process has"
             hashes = f"CRC-32C {crc32c(checkpoint.data):08x} and {crc32c(ours.data):08x}"
             raise CorruptError(self.path, ref.offset, "group_state", f"{text} ({hashes})")

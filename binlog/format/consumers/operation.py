@@ -75,7 +75,7 @@ class Setting(enum.IntEnum):
     MOST_NS = 5  # the longest wait
     ORDER = 6  # of messages with the same key: 0 none, 1 strict, 2 relaxed
     ON_EXPIRY = 7  # a message that expired: 0 becomes a dead letter, 1 is dropped
-    OUTSTANDING_MAX = 8  # no new message is delivered while this many are outstanding
+    OUTSTANDING_MAX = 8  # no new message is delivered while this many are outstanding, except for scheduled ones
     IN_HAND_MAX = 9  # no message is delivered while members have this many; 0 for no limit
     FACTOR_PERCENT = 10  # how much longer each later wait after a failure is; after a death it is twice as long
     JITTER_PERCENT = 11  # by how much a wait after a failure may be longer or shorter

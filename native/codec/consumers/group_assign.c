@@ -37,9 +37,10 @@ struct facts facts_pop(struct group_state *state)
 
 /* ---- */
 
+/* Rule 9. */
 static int may_take_new(const struct group_state *state)
 {
-    return state->item_count < state->settings[OUTSTANDING_MAX];
+    return state->item_count - state->scheduled_count < state->settings[OUTSTANDING_MAX] && state->item_count < ITEMS_MAX;
 }
 
 uint64_t group_available(struct group_state *state)

@@ -119,7 +119,7 @@ static void leave_seat(struct group_state *state, struct item *item)
     item->seat = NO_SEAT;
 }
 
-/* ---- ready and suspects ---- */
+/* ---- ready, suspects and scheduled ---- */
 
 static void enqueue(struct group_state *state, struct item *item)
 {
@@ -136,6 +136,7 @@ static void dequeue(struct group_state *state, struct item *item)
 {
     state->ready_count -= item->queued == AMONG_READY;
     state->suspect_count -= item->queued == AMONG_SUSPECTS;
+    state->scheduled_count -= item->queued == AMONG_SCHEDULED;
     item->queued = NOT_QUEUED;
 }
 
@@ -378,6 +379,10 @@ void item_place(struct group_state *state, uint32_t index)
 
     if (item->state == ITEM_DELAYED) {
         push_timed(state, item->due_ns, item->sequence);
+        if (!item->delivery) {
+            item->queued = AMONG_SCHEDULED;
+            state->scheduled_count++;
+        }
         if (state->settings[ORDER] == ORDER_STRICT)
             item_queue_by_key(state, index);
     } else if (item->letter && item->state == ITEM_READY) {

@@ -12,6 +12,7 @@
 #define SEATS_MAX 256
 #define NO_ITEM UINT32_MAX
 #define COUNTERS 8
+#define ITEMS_MAX (1 << 20) /* of a group: a checkpoint of as many is a record that readers accept */
 
 enum section_kind {
     SETTINGS = 1, CLOCK, JOIN, LEAVE, DEATH, DONE, START, BACK, RETRY, REJECT, EXTEND, WINDOW, GONE, PAUSE, RESUME, RESET,
@@ -25,7 +26,7 @@ enum setting {
 enum order { ORDER_NONE, ORDER_STRICT, ORDER_RELAXED };
 enum counter { COUNT_DONE, COUNT_STARTED, COUNT_FAILED, COUNT_DIED, COUNT_EXPIRED, COUNT_DEAD, COUNT_GONE, COUNT_VOID };
 enum item_state { ITEM_READY, ITEM_DELAYED, ITEM_BLOCKED, ITEM_HELD, ITEM_STARTED };
-enum queued { NOT_QUEUED, AMONG_READY, AMONG_SUSPECTS };
+enum queued { NOT_QUEUED, AMONG_READY, AMONG_SUSPECTS, AMONG_SCHEDULED };
 
 /* An outstanding item.  Links are indexes of items, NO_ITEM for none. */
 struct item {
@@ -74,6 +75,7 @@ struct group_state {
     struct id_table by_key;
     struct heap ready, suspects, timed, dying; /* with entries of the past, which are skipped */
     uint32_t ready_count, suspect_count;
+    uint32_t scheduled_count; /* items that wait for their due time and were never delivered */
     struct facts *facts; /* of the last messages before `known_end`: a ring */
     size_t facts_first, facts_count, facts_capacity;
 };

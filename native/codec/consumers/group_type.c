@@ -502,6 +502,7 @@ static PyMemberDef group_members[] = {
     STATE_MEMBER("in_hand", in_hand, T_UINT),
     STATE_MEMBER("member_count", living, T_UINT),
     STATE_MEMBER("outstanding_count", item_count, T_UINT),
+    STATE_MEMBER("scheduled_count", scheduled_count, T_UINT),
     STATE_MEMBER("is_paused", is_paused, T_BOOL),
     STATE_MEMBER("is_deleted", is_deleted, T_BOOL),
     STATE_MEMBER("is_created", is_created, T_BOOL),

@@ -44,10 +44,13 @@ def test_both_states_do_the_same(settings: Settings, steps: list[tuple[str, int,
         assert data == pack_state(group.state)
         assert group.compiled.floor == group.state.floor
         assert group.compiled.available == group.state.assignable
+        assert group.compiled.outstanding_count == len(group.state.items)
+        assert group.compiled.scheduled_count == group.state.scheduled_count
         assert group.compiled.next_due_ns == group.state.next_due_ns
         again = GroupState(SEED)
         again.load(data)
         assert again.pack() == data
+        assert again.scheduled_count == group.state.scheduled_count
         group.compiled = again if step[3] == 1 else group.compiled
 
 

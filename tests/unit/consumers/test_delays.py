@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import time
 from collections.abc import Callable
@@ -46,6 +47,38 @@ def test_a_message_with_a_delay_is_not_delivered_before(tmp_path: Path, figure: 
         assert (item.data, item.delivery) == (b"later", 1)
         assert waited >= delay
     figure(f"a message with a delay of {delay} s: {waited:.3f} s")
+
+
+@pytest.mark.parametrize(("count", "limit"), [(3_000, 10), pytest.param(100_000, None, marks=pytest.mark.slow)])
+def test_messages_with_a_long_delay_do_not_keep_others_from_being_delivered(
+    tmp_path: Path, count: int, limit: int | None, figure: Callable[[str], None]
+) -> None:
+    later = Message(body=b"later", due_ns=time.time_ns() + _HOUR_NS)
+    with Producer(tmp_path, mode="flush") as producer:
+        for first in range(0, count, 1000):
+            producer.append_many([later] * min(1000, count - first))
+        producer.append(b"now")
+    before = _memory_bytes()
+    with ConsumerGroup(tmp_path, GROUP, outstanding_max=limit) as group:
+        assert [item.data for item in group.consume(timeout=0) if item.ack() is None] == [b"now"]
+        figure(f"{count} messages that wait for an hour: {(_memory_bytes() - before) / count:.0f} bytes of memory each")
+        with Producer(tmp_path, mode="flush") as producer:
+            producer.append(b"again")
+        item = group.get(timeout=60)
+        assert item is not None
+        assert item.data == b"again"
+        item.ack()
+        assert group.stat().delayed == group.stat().lag == count
+    with ConsumerGroup(tmp_path, GROUP) as group:
+        with Producer(tmp_path, mode="flush") as producer:
+            producer.append(b"again")
+        item = group.get(timeout=60)
+        assert item is not None
+        assert item.data == b"again"
+
+
+def _memory_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 @pytest.mark.parametrize("on_expiry", ["dead-letter", "drop"])

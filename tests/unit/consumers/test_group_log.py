@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from binlog import CorruptError, VersionError, Writer, stat
+from binlog import CorruptError, Reader, VersionError, Writer, stat
 from binlog.consumers.state import group_log
 from binlog.consumers.state.clock import GroupClock
 from binlog.consumers.state.group_log import GroupLog
 from binlog.consumers.state.settings import Settings
-from binlog.format.consumers.operation import Kind, Operation, Setting, Window, group_seed, pack_operation
+from binlog.format.consumers.operation import (
+    Kind,
+    MessageFacts,
+    Operation,
+    Setting,
+    Window,
+    group_seed,
+    pack_operation,
+)
 
 
 def _open(path: Path) -> GroupLog:
@@ -50,6 +58,27 @@ def test_a_process_begins_with_the_newest_checkpoint(tmp_path: Path, monkeypatch
     assert again.state.pack() == log.state.pack() == beside.state.pack()
     for each in (log, beside, again):
         each.close()
+
+
+def test_checkpoints_that_are_larger_than_a_file_do_not_fill_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_log, "_FILE_BYTES", 4096)
+    log = _open(tmp_path)
+    facts = (MessageFacts(due_ns=(1 << 64) - 1),) * 1000
+    log.submit([(Kind.WINDOW, Window(0, len(facts), (1, 256), 0, facts))], anonymous=True)
+    for _ in range(5000):
+        log.submit([(Kind.PAUSE, None)], anonymous=True)
+    sizes = [len(record.data) for record in Reader(tmp_path)]
+    checkpoint_bytes = len(log.state.pack())
+    assert checkpoint_bytes > 10 * 4096
+    checkpoints = [size for size in sizes if size >= checkpoint_bytes]
+    assert len(checkpoints) > 1
+    assert sum(checkpoints) < 2 * (sum(sizes) - sum(checkpoints))
+    log.close()
+    again = _open(tmp_path)
+    assert again.state.scheduled_count == 1000
+    again.close()
 
 
 def test_a_checkpoint_that_differs_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

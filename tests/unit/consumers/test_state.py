@@ -276,6 +276,28 @@ def test_9_new_items_stop_at_the_limit_and_returned_ones_do_not() -> None:
     assert group.take(0) == [2]
 
 
+def test_9_messages_that_wait_for_their_due_time_are_not_counted_until_it_comes() -> None:
+    group = GroupOperations(Settings(outstanding_max=2))
+    group.join(0)
+    group.produce(5, due_ns=SECOND)
+    group.produce(3)
+    assert group.take(0, 3) == [5, 6]
+    assert (len(group.state.items), group.state.scheduled_count) == (7, 5)
+    group.fail(0, 5, after_ns=2 * SECOND)  # it waits for a retry, and counts
+    assert group.take(0) == []
+    group.again(0)
+    assert group.state.scheduled_count == 4
+    assert group.take(0) == [0]
+    group.start(0, 6)
+    group.ack(0, 0, 6)
+    assert group.take(0, 3) == [7]
+    group.ack(0, 7)
+    group.now_ns = SECOND
+    group.produce(1)
+    assert group.state.scheduled_count == 0
+    assert group.take(0, 9) == [1, 2, 3, 4]  # although there are more than two, and so without the new one
+
+
 def test_10_a_window_counts_from_the_known_end_on() -> None:
     group = GroupOperations()
     group.join(0)
