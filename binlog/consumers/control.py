@@ -9,7 +9,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Self
 
-from binlog.consumers.group_folder import finish_deletion, open_existing
+from binlog.consumers.group_folder import (
+    close_opened,
+    finish_deletion,
+    gone_if_deleted,
+    open_existing,
+    quiet_if_deleted,
+)
 from binlog.consumers.item import text_of
 from binlog.consumers.members.letter_log import last_deliveries
 from binlog.consumers.members.message_source import LogOnDisk, MessageSource, facts_of, sequence_at
@@ -53,12 +59,12 @@ class GroupControl:
         self._is_closed = False
         with ExitStack() as undoing:
             self._folder, self._log = open_existing(self.path, name, self._clock)
-            undoing.callback(self._folder.close)
-            undoing.callback(self._log.close)
-            self._waiting = Waiting(self._folder)
-            undoing.callback(self._waiting.close)
-            self._seats = FifoSeats(self._folder)
-            undoing.callback(self._seats.close)
+            undoing.callback(close_opened, self._folder, self._log)
+            with gone_if_deleted(self._folder):
+                self._waiting = Waiting(self._folder)
+                undoing.callback(self._waiting.close)
+                self._seats = FifoSeats(self._folder)
+                undoing.callback(self._seats.close)
             self._undoing = undoing.pop_all()
 
     # --- the group
@@ -71,8 +77,9 @@ class GroupControl:
     def state(self) -> GroupState:
         """Return the state of the group now; it changes with the next call."""
         self._check()
-        self._log.catch_up()
-        self._log.check_usable()
+        with gone_if_deleted(self._folder):
+            self._log.catch_up()
+            self._log.check_usable()
         return self._log.state
 
     def pause(self) -> None:
@@ -149,7 +156,8 @@ class GroupControl:
         self._apply((Kind.DELETED, None))
         seats = list(self._log.state.seats)
         try:
-            self._log.close()
+            with quiet_if_deleted(self._folder):
+                self._log.close()
             finish_deletion(self.path, self.name)
         finally:
             for seat in seats:
@@ -247,20 +255,22 @@ class GroupControl:
     def _apply(self, section: Section) -> Outcome:
         """Append an operation durably, until it counts, and wake members for items."""
         self._check()
-        self._set_clock()
-        while not (outcome := self._log.submit([section], anonymous=True, mode=Mode.SYNC)).counted:
-            self._log.check_usable()  # otherwise the group was reset meanwhile
+        with gone_if_deleted(self._folder):
+            self._set_clock()
+            while not (outcome := self._log.submit([section], anonymous=True, mode=Mode.SYNC)).counted:
+                self._log.check_usable()  # otherwise the group was reset meanwhile
         self._waiting.wake_for_items(self._log.state, but=NO_SEAT)
         self._waiting.wake_listener()  # for messages that no member has read yet, and for due times
         return outcome
 
     def _end(self, section: Section, token: Token) -> None:
         """End a delivery.  Raises: LeaseLostError."""
-        self._set_clock()
-        due_ns = self._log.state.next_due_ns
-        outcome = self._log.submit([section], anonymous=True, mode=self._mode, epoch=token.epoch)
-        if not outcome.counted:
-            self._log.check_usable()
+        with gone_if_deleted(self._folder):
+            self._set_clock()
+            due_ns = self._log.state.next_due_ns
+            outcome = self._log.submit([section], anonymous=True, mode=self._mode, epoch=token.epoch)
+            if not outcome.counted:
+                self._log.check_usable()
         if not outcome.counted or outcome.refused:
             text = "it is done, or another member has it"
             raise LeaseLostError(f"message {token.sequence}, token {token}: {text}")
@@ -271,9 +281,10 @@ class GroupControl:
 
     def _set_clock(self) -> None:
         """Set group time if no member has in this boot: otherwise the operation would have the time of the last one."""
-        self._log.catch_up()
-        if not self._log.state.is_deleted:
-            self._log.set_clock(self._seats.is_gone)
+        with gone_if_deleted(self._folder):
+            self._log.catch_up()
+            if not self._log.state.is_deleted:
+                self._log.set_clock(self._seats.is_gone)
 
     def _check(self) -> None:
         if self._is_closed:

@@ -4,6 +4,9 @@ A group is deleted once its log says so.  Then its directory gets a name that no
 may have the old name, and is removed.  If a process dies in between, the next process that creates a group of that name
 finishes the deletion, and so does `finish_deletions`.
 
+A member that uses the group meanwhile may fail in any way, because files of the group are missing.  Its caller gets a
+GoneError instead, and closing says nothing.
+
 A directory is renamed only under the lock of `groups`, by a process that has read in it that its group is deleted.  So
 a new group that got the name in the meantime stays.
 """
@@ -50,7 +53,7 @@ def open_or_create(path: str, name: str, clock: GroupClock) -> tuple[Directory, 
             if not opened[1].state.is_created:
                 _remove_leftovers(path)
             return opened
-        _close(*opened)
+        close_opened(*opened)
         finish_deletion(path, name)
 
 
@@ -72,7 +75,7 @@ def open_existing(path: str, name: str, clock: GroupClock) -> tuple[Directory, G
         raise NotFoundError(text) from None
     state = opened[1].state
     if state.is_deleted or not state.is_created:
-        _close(*opened)
+        close_opened(*opened)
         raise NotFoundError(text)
     return opened
 
@@ -81,22 +84,43 @@ def _open(folder: Directory, clock: GroupClock) -> tuple[Directory, GroupLog]:
     """Raises: GoneError if the directory was renamed meanwhile; the log may be of another one then."""
     with ExitStack() as undoing:
         undoing.enter_context(folder)
-        try:
+        with gone_if_deleted(folder):
             group_log = GroupLog.open(folder.path, clock)
-        except BinlogError:
-            folder.check()  # what else fails while the directory is removed says nothing
-            raise
         undoing.callback(group_log.close)
         folder.check()
         undoing.pop_all()
     return folder, group_log
 
 
-def _close(folder: Directory, group_log: GroupLog) -> None:
+@contextmanager
+def gone_if_deleted(folder: Directory) -> Iterator[None]:
+    """Raise GoneError in place of an error in a block if the group was deleted."""
     try:
+        yield
+    except BinlogError as error:
+        check_folder(folder, error)
+        raise
+
+
+def check_folder(folder: Directory, error: BinlogError) -> None:
+    """Raise GoneError in place of an error if the group was deleted."""
+    try:
+        folder.check()
+    except GoneError:
+        raise GoneError(f"{folder.path}: the group was deleted") from error
+
+
+@contextmanager
+def quiet_if_deleted(folder: Directory) -> Iterator[None]:
+    """End a block without an error if the group was deleted: there is nothing left to close properly."""
+    with suppress(GoneError), gone_if_deleted(folder):
+        yield
+
+
+def close_opened(folder: Directory, group_log: GroupLog) -> None:
+    """Close the directory and the log of a group."""
+    with folder, quiet_if_deleted(folder):
         group_log.close()
-    finally:
-        folder.close()
 
 
 def finish_deletion(path: str, name: str) -> None:
@@ -173,6 +197,6 @@ def _remove_renamed(groups: Directory) -> None:
                 try:
                     shutil.rmtree(name, dir_fd=groups.fd)
                 except OSError as error:
-                    # A member may have made a file in the meantime; the next process removes it.
-                    if error.errno != errno.ENOTEMPTY:
+                    # A member may have made or removed a file in the meantime; the next process removes the rest.
+                    if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
                         raise

@@ -10,12 +10,19 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING, NoReturn
 
-from binlog.consumers.group_folder import open_existing, open_or_create
+from binlog.consumers.group_folder import (
+    check_folder,
+    close_opened,
+    gone_if_deleted,
+    open_existing,
+    open_or_create,
+    quiet_if_deleted,
+)
 from binlog.consumers.item import Item
 from binlog.consumers.members.letter_log import DeadLetters, LettersOnDisk
 from binlog.consumers.members.member import Member
@@ -28,7 +35,7 @@ from binlog.consumers.tokens import Token
 from binlog.consumers.waking.seats import FifoSeats
 from binlog.consumers.waking.waiting import Waiting
 from binlog.consumers.waking.watcher import Watcher
-from binlog.errors import ClosedError, LeaseLostError, StateError
+from binlog.errors import BinlogError, ClosedError, GoneError, LeaseLostError, StateError
 from binlog.format.consumers.operation import Delivery, Section
 from binlog.log.read.start import StartPosition
 from binlog.storage.mode import Mode
@@ -84,10 +91,11 @@ class OpenGroup:
         with ExitStack() as undoing:
             opens = open_or_create if options.create else open_existing
             self._folder, self._log = opens(options.path, options.name, self._clock)
-            undoing.callback(self._folder.close)
-            undoing.callback(self._log.close)
+            undoing.callback(close_opened, self._folder, self._log)
             if not self._log.state.is_created:
-                self._log.set_up(options.settings, sequence_at(options.path, options.start))
+                start = sequence_at(options.path, options.start)
+                with gone_if_deleted(self._folder):
+                    self._log.set_up(options.settings, start)
             self._check_settings()
             self._undoing = undoing.pop_all()
         atexit.register(self.close)
@@ -139,6 +147,7 @@ class OpenGroup:
             undoing.callback(member.leave)
             self._watcher = Watcher(seats, member.membership, self.close)
             undoing.callback(self._watcher.stop)
+            self._undoing.enter_context(quiet_if_deleted(self._folder))
             self._undoing.push(undoing.pop_all())
         self._member = member
         member.is_closing = self._is_closed  # another thread may have closed the group meanwhile
@@ -161,11 +170,14 @@ class OpenGroup:
 
     @contextmanager
     def _call(self) -> Iterator[Member]:
-        """Hold the member open for a block.  Raises: ClosedError, StateError."""
+        """Hold the member open for a block.  Raises: ClosedError, StateError; GoneError if the group was deleted."""
         me = self._begin()
         try:
             self._callers.add(me)
             yield self._joined()
+        except BinlogError as error:
+            check_folder(self._folder, error)
+            raise
         finally:
             self._callers.discard(me)  # in one call of C: Ctrl-C may strike before the first line of a function
             self._ended()
@@ -203,6 +215,9 @@ class OpenGroup:
             self._callers.add(me)
             member = self._joined()
             held = member.take(count, timeout, is_wanted)
+        except BinlogError as error:
+            check_folder(self._folder, error)
+            raise
         finally:
             self._callers.discard(me)  # in one call of C: Ctrl-C may strike before the first line of a function
             if self._late_ends or self._is_closed:
@@ -238,7 +253,8 @@ class OpenGroup:
 
     def end_taking(self, ahead: int) -> None:
         """End a loop; the last one gives back the items that it has not handed out."""
-        with self._call() as member:
+        # If the group was deleted, there is nothing to give back, and the loop's caller may be the garbage collector.
+        with suppress(GoneError), self._call() as member:
             member.end_taking(ahead)
 
     def wake(self) -> None:
@@ -260,6 +276,9 @@ class OpenGroup:
         try:
             self._callers.add(me)
             counts = self._joined().ack(sequence, delivery, epoch)
+        except BinlogError as error:
+            check_folder(self._folder, error)
+            raise
         finally:
             self._callers.discard(me)  # in one call of C: Ctrl-C may strike before the first line of a function
             if self._late_ends or self._is_closed:
@@ -290,6 +309,9 @@ class OpenGroup:
             self._callers.add(me)
             ended = [item.this for item in items] if is_end else []
             return self._joined().finish(sections, ended, items[0].epoch, batch=batch)
+        except BinlogError as error:
+            check_folder(self._folder, error)
+            raise
         finally:
             self._callers.discard(me)  # in one call of C: Ctrl-C may strike before the first line of a function
             self._ended()
