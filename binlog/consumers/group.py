@@ -161,7 +161,8 @@ class ConsumerGroup:
 
         The item is acknowledged if the handler returns, unless it has ended it; an Exception is logged, and is a
         failure of the item.  At SIGTERM (in the main thread) each thread finishes its item, and the call returns how
-        many items it acknowledged.  Ctrl-C gives the item in hand back, and raises KeyboardInterrupt.
+        many items it acknowledged; meanwhile signal.set_wakeup_fd is in use.  Ctrl-C gives the item in hand back, and
+        raises KeyboardInterrupt.
         prefetch: as in `consume`.
         """
         _check_prefetch(prefetch)

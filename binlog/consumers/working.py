@@ -1,12 +1,19 @@
-"""The loop of a worker: takes items, calls a handler, and ends cleanly at SIGTERM."""
+"""The loop of a worker: takes items, calls a handler, and ends cleanly at SIGTERM.
+
+Python calls the handler of a signal in the main thread, between two of its steps.  If a signal comes just before the
+main thread sleeps, or if the kernel gives it to another thread, it does not end the sleep.  So a thread reads the
+signals (signal.set_wakeup_fd), and wakes the main thread.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -26,6 +33,7 @@ class WorkLoop:
     def __init__(self, opened: OpenGroup, handler: Callable[[Item], object], prefetch: int) -> None:
         self._opened, self._handler, self._prefetch = opened, handler, prefetch
         self._is_stopped = False
+        self._noticed: queue.SimpleQueue[None] = queue.SimpleQueue()  # a signal handler may put into it
         self._mutex = threading.Lock()
         self._handled = 0
         self._failure: BaseException | None = None
@@ -44,15 +52,20 @@ class WorkLoop:
     def stop(self) -> None:
         """Let each thread end after its item.  A signal handler may call it."""
         self._is_stopped = True
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let all threads check whether they are to end."""
         self._opened.wake()
+        self._noticed.put(None)
 
     def _run_threads(self, count: int) -> None:
         threads = [threading.Thread(target=self._take_items_in_thread, name="binlog-worker") for _ in range(count)]
         try:
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join()
+            while not self._is_stopped:
+                self._noticed.get()
         finally:
             self.stop()
             for thread in threads:
@@ -112,6 +125,33 @@ class WorkLoop:
 
         before = signal.signal(signal.SIGTERM, handle)
         try:
-            yield
+            with _called_after_signals(self._wake):
+                yield
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _called_after_signals(call: Callable[[], None]) -> Iterator[None]:
+    """In a block, call a function in another thread after each signal of the process."""
+    signals_fd, wake_fd = os.pipe2(os.O_CLOEXEC)
+    is_ended = False
+
+    def listen() -> None:
+        while os.read(signals_fd, 1) and not is_ended:
+            call()
+
+    thread = threading.Thread(target=listen, name="binlog-signals", daemon=True)
+    thread.start()
+    os.set_blocking(wake_fd, False)
+    before = signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        is_ended = True
+        with suppress(BlockingIOError):  # then it is full, and the thread has something to read
+            os.write(wake_fd, b"\0")
+        thread.join()
+        for fd in (signals_fd, wake_fd):
+            os.close(fd)
