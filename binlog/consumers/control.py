@@ -35,7 +35,6 @@ from binlog.storage.mode import Mode, waits_for_sync
 from binlog.storage.native import fork_generation
 
 _NS = 10**9
-_DELIVERY_MAX = 0xFFFF_FFFF
 
 
 class GroupControl:
@@ -198,9 +197,7 @@ class GroupControl:
                 if sequence < state.next and state.find(sequence) is None:
                     key_hash = _key_hash(self.path, source, sequence)
                     if key_hash is not None:
-                        # No delivery has a larger number than there were starts, also none after an earlier retry.
-                        number = max(delivery + 1, state.counters.started)
-                        again.append(Again(sequence, min(number, _DELIVERY_MAX), key_hash))
+                        again.append(Again(sequence, max(delivery, 1), key_hash))
         finally:
             source.close()
         self._deliver_again(again)

@@ -37,6 +37,7 @@ LEASE_ENDED = "lease ended"
 _NO_FACTS = MessageFacts()
 _FIXED = frozenset((Setting.RULES, Setting.ORDER))
 _NUMBER_MAX = (1 << 64) - 1
+DELIVERY_MAX = (1 << 32) - 1
 
 
 @dataclass(slots=True)
@@ -350,7 +351,7 @@ class PlainState:
                 self._make_ready(item)
         elif again.delivery and again.sequence < self.next:
             item = Item(again.sequence, ItemState.READY, again.key_hash)
-            item.delivery = item.uncounted = again.delivery
+            item.delivery = item.uncounted = max(again.delivery, min(self.counters.started + 1, DELIVERY_MAX))
             self._add(item)
 
     # --- operations of members

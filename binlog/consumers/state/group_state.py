@@ -25,7 +25,8 @@ applied in C (native/codec/consumers); each has a test:
 13. A reset raises the epoch.  Items from its sequence on are new again; earlier ones stay only if it keeps them,
     and then a delivery that a member had begun is not counted.
 14. `again` ends the wait of a delayed item.  It also makes a message that is done an item again, if it says so.  The
-    deliveries before that are not counted, and their acknowledgements do not count.
+    deliveries before that are not counted, and their acknowledgements do not count: the next delivery gets a larger
+    number than there were starts in the group, and than `again` says.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ GROUP_AGAIN = Layout(
         Field(
             "delivery",
             "u32",
-            "of a message that is done: its next delivery has this number plus one; 0 if it stays done",
+            "of a message that is done: the number of its next delivery is higher; 0 if it stays done",
         ),
         Field("key_hash", "u64", "of its key; 0 for none"),
     ),

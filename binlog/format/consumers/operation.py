@@ -173,7 +173,7 @@ class Reset(NamedTuple):
 class Again(NamedTuple):
     """A message to deliver now.
 
-    delivery: larger than the number of each delivery so far, if a message that is done is to be delivered again; 0 if
+    delivery: at least the number of its last delivery, and 1, if a message that is done is to be delivered again; 0 if
     it is to stay done, and only a delayed one is meant.  key_hash: of its key, 0 for none.
     """
 

@@ -300,7 +300,9 @@ static void deliver_again(struct group_state *state, uint64_t sequence, uint32_t
     }
     if (!delivery || sequence >= state->next || (index = item_new(state, sequence, key_hash, 0)) == NO_ITEM)
         return;
-    state->items[index].delivery = state->items[index].uncounted = delivery;
+    /* More than all starts: another operator may have sent the message back, and it was delivered meanwhile. */
+    uint64_t least = state->counters[COUNT_STARTED] < UINT32_MAX ? state->counters[COUNT_STARTED] + 1 : UINT32_MAX;
+    state->items[index].delivery = state->items[index].uncounted = delivery > least ? delivery : (uint32_t)least;
     item_make_ready(state, index);
 }
 

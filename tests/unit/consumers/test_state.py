@@ -436,7 +436,7 @@ def test_14_a_dead_letter_is_an_item_again_and_its_deliveries_begin_again() -> N
     group.again(0, delivery=3)
     assert group.state.floor == 0
     assert group.apply(NO_SEAT, (Kind.DONE, [Delivery(0, 2)])).refused == [(0, 2)]
-    assert group.assign(0)[0].delivery == 4  # although there is one outstanding item more than allowed
+    assert group.assign(0)[0].delivery == 6  # although there is one outstanding item more than allowed
     assert group.take(0) == []
     group.fail(0, 0)
     assert group.state.items[0].reason == ""  # of its new deliveries this was the first one
@@ -454,6 +454,24 @@ def test_14_a_message_that_is_new_or_held_is_not_delivered_twice() -> None:
         group.again(sequence, delivery=5)
     assert [group.state_of(each) for each in (0, 1, 2, 7)] == [ItemState.STARTED, ItemState.HELD, None, None]
     assert group.take(0) == [2]
+
+
+def test_14_two_operators_that_send_back_the_same_dead_letter_repeat_no_delivery_number() -> None:
+    group = GroupOperations(Settings(deliveries_max=1))
+    group.join(0)
+    group.produce(1)
+    group.take(0)
+    group.fail(0, 0)
+    (letter,) = group.assign(0)
+    assert letter.letter
+    group.ack(0, 0)
+    numbers = []
+    for _ in range(3):
+        group.again(0, delivery=1)  # all of them have read that the last delivery was the first one
+        (item,) = group.assign(0)
+        numbers.append(item.delivery)
+        group.ack(0, 0)
+    assert numbers == [3, 4, 5]
 
 
 @pytest.mark.parametrize("order", [Order.STRICT, Order.RELAXED])
