@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from binlog.errors import (
     AccessError,
@@ -41,6 +41,11 @@ from binlog.storage.descriptors import Descriptor
 from binlog.storage.locking.locks import lock
 from binlog.storage.mode import Mode
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from binlog.log.writer import Options
+
 _NS = 10**9
 _SECONDS_MAX = 10**9
 _ID_CHARACTERS_MAX = 255
@@ -55,6 +60,7 @@ class Producer:
     path: the log's directory; it is created if it is missing, in a parent that exists.
     id: a name of 1 to 255 characters, under which each message is appended once; None for a producer without one.
     mode: how far a message is when `append` returns.  With an id it is Mode.SYNC.
+    options: as of a Writer, for example `cutover_bytes="1G"`.
 
     Each message has an envelope of 24 bytes, and more for its key, headers and times; `Message.parse` reads it.
 
@@ -77,6 +83,7 @@ class Producer:
         id: str | None = None,  # noqa: A002 - the field's word
         *,
         mode: Mode | str = Mode.SYNC,
+        **options: Unpack[Options],
     ) -> None:
         mode = member(Mode, mode, "mode")
         if id is not None:
@@ -84,7 +91,7 @@ class Producer:
             if mode is not Mode.SYNC:
                 raise ValueError(f"a producer with an id has Mode.SYNC, because each message is durable; not {mode!r}")
         self.id = id
-        self._writer = Writer(path, mode=mode)
+        self._writer = Writer(path, mode=mode, **options)
         self._numbered: _NumberedMessages | None = None
         if id is not None:
             try:

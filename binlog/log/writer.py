@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
     _Place = TypeVar("_Place", default=Ref)
 
-    class _Options(TypedDict, total=False):
+    class Options(TypedDict, total=False):
+        """The options of a Writer, for functions that pass them on."""
+
         strict: bool
         background: Background | None
         record_bytes_max: int | str
@@ -87,15 +89,15 @@ class Writer(Generic[_Place]):
         path: str | os.PathLike[str],
         *,
         mode: Literal[Mode.SYNC, Mode.FLUSH] = Mode.SYNC,
-        **options: Unpack[_Options],
+        **options: Unpack[Options],
     ) -> None: ...
     @overload
     def __init__(
-        self: Writer[None], path: str | os.PathLike[str], *, mode: Literal[Mode.STAGE], **options: Unpack[_Options]
+        self: Writer[None], path: str | os.PathLike[str], *, mode: Literal[Mode.STAGE], **options: Unpack[Options]
     ) -> None: ...
     @overload
     def __init__(
-        self: Writer[Ref | None], path: str | os.PathLike[str], *, mode: Mode | str, **options: Unpack[_Options]
+        self: Writer[Ref | None], path: str | os.PathLike[str], *, mode: Mode | str, **options: Unpack[Options]
     ) -> None: ...
     def __init__(
         self,

@@ -379,3 +379,15 @@ def test_ctrl_c_while_a_producer_opens_or_closes_leaves_no_lock(log: Path) -> No
 def test_a_program_that_uses_no_messages_does_not_wait_for_their_modules() -> None:
     script = "import sys, binlog; print([name for name in sys.modules if 'binlog.consumers.producer' in name])"
     assert run_script(script).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("producer_id", [None, ID])
+def test_a_producer_takes_the_options_of_a_writer(tmp_path: Path, producer_id: str | None) -> None:
+    with Producer(tmp_path, producer_id, cutover_bytes=300, record_bytes_max="1KiB", permissions=0o600) as producer:
+        refs = [producer.append(b"%d" % number * 100) for number in range(3)]
+        with pytest.raises(FullError):
+            producer.append(bytes(2000))
+    assert [ref.number for ref in refs if ref is not None] == [1, 2, 3]
+    assert (tmp_path / "00000003.dat").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(TypeError, match="no_such_option"):
+        Producer(tmp_path, producer_id, no_such_option=1)  # type: ignore[call-arg]
