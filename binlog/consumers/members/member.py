@@ -209,8 +209,10 @@ class Member:
         outcome = self._submit(messages, want=count, flags=START_FIRST)
         self._asked_at = Ref(0, 0) if outcome.assigned else self.log.own_position
         self._after()
-        if self._items.has_any or not outcome.counted:
-            return True  # also items of an earlier operation, whose outcome was not known
+        if self._items.has_any or outcome.assigned or not outcome.counted:
+            # Also items of an earlier operation, whose outcome was not known.  Those that were assigned may all be dead
+            # letters by now, and others wait behind them.
+            return True
         # If new messages were blocked, delayed or dropped, there may be others after them.
         return self.state.next != next_before
 

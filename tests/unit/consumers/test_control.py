@@ -369,3 +369,18 @@ def test_a_control_belongs_to_its_process(control: GroupControl) -> None:
     control.close()
     with pytest.raises(ClosedError):
         control.resume()
+
+
+def test_a_call_that_does_not_wait_goes_on_after_any_number_of_dead_letters(
+    log: Path, group: ConsumerGroup, control: GroupControl
+) -> None:
+    """A member that asks for one item gets one dying item after the other first."""
+    assert [item.sequence for _ in range(4) if (item := group.get()) is not None] == [0, 1, 2, 3]
+    for sequence in range(4):
+        control.reject(_token(control, sequence), error="no")
+    with ConsumerGroup(log, GROUP) as another:
+        item = another.get(timeout=0)
+        assert item is not None
+        assert item.sequence == 4
+        item.ack()
+    assert control.state().counters.dead == 4
