@@ -211,7 +211,7 @@ class Member:
         self._after()
         if self._items.has_any or outcome.assigned or not outcome.counted:
             # Also items of an earlier operation, whose outcome was not known.  Those that were assigned may all be dead
-            # letters by now, and others wait behind them.
+            # letters by now, and there may be others after them.
             return True
         # If new messages were blocked, delayed or dropped, there may be others after them.
         return self.state.next != next_before

@@ -84,7 +84,7 @@ def test_workers_of_a_group_that_is_deleted_again_and_again_learn_it_and_end_qui
     assert all(each.strip().isdigit() for each in said), f"seed {seed}: {said}"
     assert [worker.returncode for worker in workers] == [0, 0, 0], f"seed {seed}"
     assert sum(map(int, said)) > 0
-    groups(log)  # removes what deletions left behind
+    groups(log)  # removes what deletions left
     assert set(os.listdir(log / "groups")) <= {".lock", GROUP}
     figure(f"a group deleted {deleted_count} times: workers learned it {sum(map(int, said))} times")
 
