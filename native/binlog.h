@@ -185,6 +185,7 @@ void binlog_append_record(struct binlog_file *file, struct binlog_area *area, st
 int binlog_stage_record(struct binlog_area *area, const uint8_t *data, size_t bytes);
 int64_t binlog_stage(struct binlog_area *area, struct binlog_append *request, int awaited);
 int binlog_await_outcome(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request);
+int binlog_await_staged(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request);
 int binlog_outcome(struct binlog_area *area, struct binlog_append *request);
 int binlog_abandon(struct binlog_area *area, struct binlog_append *request);
 int binlog_append_locked(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request);

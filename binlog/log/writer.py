@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, overload
 
 from binlog._codec import frame_records
 from binlog.errors import ClosedError, FullError
 from binlog.format.record import COUNT_MAX, LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref, frame
-from binlog.format.values import byte_count, member, plain_bytes, seconds_of
+from binlog.format.values import byte_count, duration_of, member, plain_bytes, seconds_of
 from binlog.log.append.background import BackgroundThread
+from binlog.log.append.leading_thread import LeadingThread, Place
 from binlog.log.append.producers import ProducerBatch
 from binlog.log.append.session import Session
 from binlog.log.batch import Batch, Refs
@@ -54,6 +56,7 @@ _DEFAULTS = WriterOptions()
 _SYNC, _FLUSH, _STAGE = Mode.SYNC, Mode.FLUSH, Mode.STAGE
 
 Record = bytes | bytearray | memoryview
+Timeout = float | timedelta | str | None
 
 _SECONDS_MAX = 10**9
 
@@ -157,27 +160,31 @@ class Writer(Generic[_Place]):
         make_directory(path)
         self._directory = LogDirectory(path)
         self._background: BackgroundThread | None = None
+        self._leading: LeadingThread | None = None
         self._begin_session()
 
     @overload
-    def append(self, record: Record, *, mode: None = None) -> _Place: ...
+    def append(self, record: Record, *, mode: None = None, timeout: Timeout = None) -> _Place: ...
     @overload
-    def append(self, record: Record, *, mode: Literal[Mode.SYNC, Mode.FLUSH]) -> Ref: ...
+    def append(self, record: Record, *, mode: Literal[Mode.SYNC, Mode.FLUSH], timeout: Timeout = None) -> Ref: ...
     @overload
-    def append(self, record: Record, *, mode: Literal[Mode.STAGE]) -> None: ...
+    def append(self, record: Record, *, mode: Literal[Mode.STAGE], timeout: Timeout = None) -> None: ...
     @overload
-    def append(self, record: Record, *, mode: Mode | str | None) -> Ref | _Place | None: ...
-    def append(self, record: Record, *, mode: Mode | str | None = None) -> object:
+    def append(self, record: Record, *, mode: Mode | str | None, timeout: Timeout = None) -> Ref | _Place | None: ...
+    def append(self, record: Record, *, mode: Mode | str | None = None, timeout: Timeout = None) -> object:
         """Append one record and return its ref; None in Mode.STAGE, because a staged record has no place yet.
 
         record: 0 to record_bytes_max bytes, stored exactly as given.
         Durable on return in Mode.SYNC; see docs/durability.md for the other modes.
         Blocks until the current group has committed, then for one sync.  Ctrl-C ends the call; the record may still
         appear.
+        timeout: seconds, after which the call ends whatever it waits for: a lock, a stopped process, a sync, or in
+            Mode.STAGE room in shared memory.  None waits forever, or for the writer's `lock_timeout`.  Then BusyError
+            means that the record will not be in the log, so that a retry cannot repeat it, and UnknownOutcomeError
+            that it may be.  Another thread of the writer commits such a record, which takes some 30 us longer.
         Raises: FullError, ClosedError, BusyError, PoisonedError, CorruptError, AccessError, UnknownOutcomeError.
         """
-        quickly = self._append_quickly
-        begun = quickly(record, mode)
+        begun = self._append_quickly(record, mode, timeout)
         if begun is None:
             return None  # it is staged
         if type(begun) is Ref:
@@ -185,12 +192,20 @@ class Writer(Generic[_Place]):
                 self._session.cut_over_at_limit(begun, len(record) + LENGTH_BYTES)
             return None if (mode or self._mode) is _STAGE else begun
         if type(record) is not bytes:
-            return self.append(plain_bytes(record), mode=mode)
-        return self._append_slowly(record, mode, begun)
+            return self.append(plain_bytes(record), mode=mode, timeout=timeout)
+        return self._append_slowly(record, mode, timeout, begun)
 
-    def _append_slowly(self, record: bytes, mode: Mode | str | None, begun: Append | Literal[False]) -> Ref | None:
+    def _append_slowly(
+        self, record: bytes, mode: Mode | str | None, timeout: Timeout, begun: Append | Literal[False]
+    ) -> Ref | None:
         """Finish the append that FastPath.append began, or do one that it could not do."""
         mode = self._mode if mode is None else member(Mode, mode, "mode")
+        if timeout is not None:
+            limit = duration_of(timeout, "timeout")
+            if mode is _STAGE and self._append_quickly(record, mode, float(limit)) is None:
+                return None
+            place = self._append_within(self._checked(record), 1, mode, limit, framed=False)
+            return None if mode is _STAGE else Ref(*place)
         if begun is not False:
             place = self._session.finish(begun, record)
             return None if mode is _STAGE else Ref(*place)
@@ -203,6 +218,33 @@ class Writer(Generic[_Place]):
         data = frame(record) if large else record
         place = session.append(data, 1, _SYNC if mode is _SYNC else _FLUSH, framed=large)
         return None if mode is _STAGE else Ref(*place)
+
+    def _append_within(self, data: bytes, record_count: int, mode: Mode, timeout: float, *, framed: bool) -> Place:
+        """Append within a time limit in seconds; Mode.STAGE counts as Mode.FLUSH."""
+        session = self._session
+        if session.closed:
+            raise ClosedError("the writer is closed")
+        if self._leading is None or self._leading.generation != fork_generation():
+            self._leading = LeadingThread(self._opener())
+        return self._leading.append(
+            session if session.generation == fork_generation() else None,
+            data, record_count, _SYNC if mode is _SYNC else _FLUSH, framed=framed, timeout=timeout,
+        )  # fmt: skip
+
+    def _opener(self) -> Callable[[bool], Session]:
+        """Return a function that opens the session, and starts the background thread if told."""
+        here = weakref.ref(self)
+
+        def open_session(needs_background: bool) -> Session:
+            writer = here()
+            if writer is None:
+                raise ClosedError("the writer was dropped")
+            session = writer._open_session()
+            if needs_background:
+                writer._start_background(session)
+            return session
+
+        return open_session
 
     def append_many(self, records: Iterable[Record], *, mode: Mode | str | None = None) -> Refs:
         """Append records together and return their refs; Mode.STAGE counts as Mode.FLUSH.
@@ -325,6 +367,8 @@ class Writer(Generic[_Place]):
             if self._session.closed:
                 if self._background is not None:
                     self._background.stop()
+                if self._leading is not None:
+                    self._leading.stop()
                 self._directory.close()
 
     def __enter__(self) -> Self:

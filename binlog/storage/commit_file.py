@@ -55,11 +55,12 @@ class Append:
         request.framed = framed
         request.mode = mode
 
-    def stage(self, area: StagingArea | None) -> None:
-        """Copy the records to the writer's ring, if it has one and there is room, for the next leader to commit."""
-        if area is not None and area.has_ring:
-            self.set_area(area)
-            lib.binlog_stage(area.core, self.request, 1)
+    def stage(self, area: StagingArea | None) -> bool:
+        """Copy the records to the writer's ring, for the next leader to commit; return False if there is no room."""
+        if area is None or not area.has_ring:
+            return False
+        self.set_area(area)
+        return bool(lib.binlog_stage(area.core, self.request, 1) >= 0)
 
     def set_area(self, area: StagingArea | None) -> None:
         """Set the staging area before staging, so that an exception that ends the staging call can withdraw it."""
@@ -76,9 +77,18 @@ class Append:
 
     def done(self) -> bool:
         """Return whether it was staged and a leader has committed it."""
+        return self.has_outcome() and self.request.outcome == 0
+
+    def has_outcome(self) -> bool:
+        """Return whether it was staged and a leader has committed it, or failed to.  True once."""
         if self._area is None or self.request.ticket < 0:
             return False
-        return bool(lib.binlog_outcome(self._area.core, self.request)) and self.request.outcome == 0
+        return bool(lib.binlog_outcome(self._area.core, self.request))
+
+    def check_outcome(self, path: str) -> None:
+        """Raise the error of the commit, if it failed, after `has_outcome`.  path: the log's, for the message."""
+        if self.request.outcome != 0:
+            raise commit_failure(-self.request.outcome, self.request.step, path)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -168,6 +178,17 @@ class CommitFile:
         else:
             result = lib.binlog_append(self.core, shared, request)
         return self._answer(result, request.step)
+
+    def await_staged(self, area: StagingArea, timeout: float) -> bool:
+        """Wait until everything that this writer has staged has its outcome, and lead if necessary.
+
+        Returns False if the caller must first check the file under its lock.  After `timeout` seconds it returns
+        True in any case.  Raises: as `append`, but BusyError.
+        """
+        waiting = Append(timeout=timeout)
+        while (result := lib.binlog_await_staged(self.core, area.core, waiting.request)) == -errno.EINTR:
+            pass
+        return True if result == -errno.EBUSY else bool(self._answer(result, self.core.step))
 
     def arm(self, fast_path: FastPath, append: Append, area: StagingArea | None) -> None:
         """Let the fast path append to this file, with `append` as the request that it fills in."""

@@ -105,19 +105,27 @@ static int mode_of(const struct fast_path *self, PyObject *mode)
     return 0;
 }
 
+/* Whether the fast path takes this time limit: an append with a limit may only stage, which waits for nothing. */
+static int is_plain_timeout(PyObject *timeout)
+{
+    return PyFloat_CheckExact(timeout) && PyFloat_AsDouble(timeout) >= 0;
+}
+
 static PyObject *fast_append(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
     struct fast_path *self = (struct fast_path *)object;
-    int mode = count == 2 && PyBytes_CheckExact(args[0]) ? mode_of(self, args[1]) : 0;
+    int mode = count == 3 && PyBytes_CheckExact(args[0]) ? mode_of(self, args[1]) : 0;
     char *data;
     Py_ssize_t size;
 
     if (!mode || PyBytes_AsStringAndSize(args[0], &data, &size) != 0 || size > self->bytes_max ||
         (mode != BINLOG_SYNC && !self->has_background))
         Py_RETURN_FALSE;
-    if (mode == BINLOG_STAGE && self->area && binlog_stage_record(self->area, (uint8_t *)data, (size_t)size) == 0)
+    int limited = args[2] != Py_None;
+    if (mode == BINLOG_STAGE && self->area && (!limited || is_plain_timeout(args[2])) &&
+        binlog_stage_record(self->area, (uint8_t *)data, (size_t)size) == 0)
         Py_RETURN_NONE;
-    if (self->generation != binlog_fork_generation())
+    if (limited || self->generation != binlog_fork_generation())
         Py_RETURN_FALSE;
     if (self->owner || !self->file || binlog_is_holding())
         Py_RETURN_FALSE;
@@ -260,8 +268,8 @@ static void fast_dealloc(PyObject *object)
 
 static PyMethodDef fast_methods[] = {
     {"append", (PyCFunction)(void (*)(void))fast_append, METH_FASTCALL,
-     "append(record, mode): a Ref; None if the record is staged; False if Python must append it; or the Append that `arm`\n"
-     "was given, which was begun and which Python must finish."},
+     "append(record, mode, timeout): a Ref; None if the record is staged; False if Python must append it; or the Append that\n"
+     "`arm` was given, which was begun and which Python must finish.  With a timeout, the call only stages."},
     {"arm", fast_arm, METH_VARARGS,
      "arm(file, request, append): append to this file; addresses of a binlog_file and a binlog_append, and their owner."},
     {"disarm", fast_disarm, METH_NOARGS, "Append to no file."},

@@ -11,6 +11,8 @@
  * A waiter with a time limit does the same, and withdraws its record when the time is up.  If a leader has taken the record by
  * then, the waiter waits for the outcome, as it would for a sync of its own.
  *
+ * binlog_await_staged waits in the same way for all records of the writer's ring, on behalf of callers that wait elsewhere.
+ *
  * A writer makes every call but staging from one thread at a time, and no call returns with a lock that it took.
  */
 #include <errno.h>
@@ -274,6 +276,8 @@ static int check_deadline(struct binlog_area *area, struct binlog_append *reques
 {
     if (area_now_ns() < request->deadline_ns)
         return 0;
+    if (request->ticket < 0) /* binlog_await_staged; whoever staged the records withdraws them */
+        return -EBUSY;
     int withdrawn = area_withdraw(area, request);
     if (!withdrawn && !request->is_past_deadline) {
         request->is_past_deadline = 1;
@@ -301,16 +305,20 @@ static int sleep_in_ring(struct binlog_area *area, struct binlog_append *request
     return *timed_out ? 0 : result;
 }
 
-/* Waits until the staged request has its outcome, and leads if necessary.  0 or -errno according to the outcome; -EBUSY at the
- * deadline, with nothing appended; BINLOG_NEEDS_SLOW_PATH or -EINTR with the ticket still valid. */
-int binlog_await_outcome(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request)
+/* Whether the request has its outcome, or, without a ticket, everything that was staged before `head`. */
+static int is_resolved(struct binlog_area *area, struct binlog_append *request, uint64_t head)
+{
+    return request->ticket >= 0 ? binlog_outcome(area, request) : area_is_resolved(area, head);
+}
+
+static int await(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request, uint64_t head)
 {
     int timed_out = 0; /* the last sleep */
     request->step = 0;
     for (;;) {
         /* Read before the outcome: a process that changes the outcome increases wake_seq afterwards. */
         uint32_t wake_seq = area_wake_seq(area);
-        if (binlog_outcome(area, request))
+        if (is_resolved(area, request, head))
             return request->outcome;
         atomic_thread_fence(memory_order_seq_cst); /* the record must be visible before the check for a deputy */
         int result = -EAGAIN;
@@ -325,15 +333,33 @@ int binlog_await_outcome(struct binlog_file *file, struct binlog_area *area, str
         }
         if (result != 0)
             return result;
-        if (binlog_outcome(area, request)) {
+        if (is_resolved(area, request, head)) {
             release_lock(file, area);
             return request->outcome;
         }
-        /* If the commit fails, the outcomes of its records say so. */
         result = lead(file, area, NULL, 0);
-        if (result != 0 && file->step == 0)
+        /* If the commit fails, the outcomes of its records say so; but one in Mode.STAGE is then staged again. */
+        if (result != 0 && (file->step == 0 || request->ticket < 0))
             return result;
     }
+}
+
+/* Waits until the staged request has its outcome, and leads if necessary.  0 or -errno according to the outcome; -EBUSY at the
+ * deadline, with nothing appended; BINLOG_NEEDS_SLOW_PATH or -EINTR with the ticket still valid. */
+int binlog_await_outcome(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request)
+{
+    return await(file, area, request, 0);
+}
+
+/* As binlog_await_outcome, for everything that this writer has staged by now; the request has only the time limit.  0; -EBUSY at
+ * the deadline; BINLOG_NEEDS_SLOW_PATH; -EINTR; or -errno with the step of the commit in `file->step`. */
+int binlog_await_staged(struct binlog_file *file, struct binlog_area *area, struct binlog_append *request)
+{
+    file->step = 0;
+    request->ticket = -1;
+    request->outcome = 0;
+    start_waiting(request);
+    return area->ring < 0 ? 0 : await(file, area, request, area_head(area));
 }
 
 /* Appends, alone or in a group.  0 with the place in the request; BINLOG_NEEDS_SLOW_PATH or -EINTR, with the record staged if the

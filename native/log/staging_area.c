@@ -159,6 +159,18 @@ int area_withdraw(struct binlog_area *area, const struct binlog_append *request)
     return atomic_compare_exchange_strong(&entry->state, &staged, ENTRY_WITHDRAWN);
 }
 
+/* The end of what this writer has staged. */
+uint64_t area_head(const struct binlog_area *area)
+{
+    return atomic_load(&own_ring(area)->head);
+}
+
+/* Whether everything that this writer staged before `head` has its outcome. */
+int area_is_resolved(const struct binlog_area *area, uint64_t head)
+{
+    return atomic_load_explicit(&own_ring(area)->resolved, memory_order_acquire) >= head;
+}
+
 /* For a caller that stops waiting: 1 if the record was withdrawn, 0 if a leader has taken it. */
 int binlog_abandon(struct binlog_area *area, struct binlog_append *request)
 {

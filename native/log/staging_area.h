@@ -108,6 +108,8 @@ void area_wake_staged(struct binlog_area *area);
 void area_wake(struct binlog_area *area);
 void area_let_stage(const struct binlog_area *area, int has_request);
 void area_remember(struct binlog_area *area, int synced);
+uint64_t area_head(const struct binlog_area *area);
+int area_is_resolved(const struct binlog_area *area, uint64_t head);
 uint32_t area_wake_seq(const struct binlog_area *area);
 int area_await(struct binlog_area *area, uint32_t seen, int64_t timeout_ns);
 int area_withdraw(struct binlog_area *area, const struct binlog_append *request);

@@ -197,14 +197,17 @@ class Session:
 
     def cut_over_at_limit(self, place: tuple[int, int], size: int) -> tuple[int, int]:
         """Return the place of an append, after a cutover if the append brought the file to a limit."""
-        limits = self._limits
-        if limits is not None and place[1] + size >= limits.offset:
-            limits.disarm()
+        if self._limits is not None and self.is_at_limit(place, size):
+            self._limits.disarm()
             # The append is done, so an error of the cutover must not hide its place.  The next call meets the same
             # error.
             with suppress(BinlogError):
                 self.cutover(place[0])
         return place
+
+    def is_at_limit(self, place: tuple[int, int], size: int) -> bool:
+        """Whether an append brought the file to a limit."""
+        return self._limits is not None and place[1] + size >= self._limits.offset
 
     @property
     def limits_check_seconds(self) -> float:
@@ -348,6 +351,32 @@ class Session:
             except PoisonedError as error:
                 self._poison_session(error)
                 raise
+
+    def stage(self, append: Append) -> bool:
+        """Stage an append for the next leader, in any thread; return False if there is no room."""
+        return append.stage(self._area)
+
+    @property
+    def can_stage(self) -> bool:
+        """Whether this writer has a ring, which leaders of the open file gather."""
+        file, area = self._file, self._area
+        return file is not None and file.is_native and area is not None and area.has_ring
+
+    def lead(self, timeout: float) -> None:
+        """Commit what this writer has staged, or wait until another one has; at most `timeout` seconds for a lock."""
+
+        def lead() -> None:
+            file, area = self._file, self._area
+            if file is None or not file.is_native or area is None or not file.commits.await_staged(area, timeout):
+                self._run(lambda file, header: file.drain(self._area, confirm=False), None)
+            elif not self._closing:
+                area.arm(self.fast_path)  # the background thread may have disabled staging
+
+        self._entered(lead)
+
+    def append_if(self, append: Append, begin: Callable[[], bool]) -> tuple[int, int] | None:
+        """Append under the file's lock if `begin` then returns True; otherwise return None."""
+        return self.run(lambda file, header: file.append(header, append, self._area) if begin() else None)
 
     def _poison_session(self, error: PoisonedError) -> None:
         # Kept in the session as well as in the file: a file that another program made has no field for it.

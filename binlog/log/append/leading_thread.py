@@ -1,0 +1,179 @@
+"""Appends with a time limit: the caller waits for an outcome, and a thread leads.
+
+Nothing can interrupt a sync that hangs in the kernel.  So the caller of an append with a time limit makes no system
+call on the log's file, and takes no lock of the writer.  It stages its record in the writer's ring, notifies the
+thread, and waits with a time limit.  The thread leads, or waits until another writer has led.  When the time is up, the
+caller withdraws its record from the ring, unless a leader has taken it.
+
+A record that cannot be staged (too large, no shared memory, a file of another program, or a forked child that has not
+opened the log yet) is appended by the thread, under the file's lock.  Then the thread, just before it appends, and the
+caller, when it gives up, both try to claim the call, and only the first one succeeds.
+
+docs/decisions/0049 has the alternatives, and what this costs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+
+from binlog.errors import BusyError, ClosedError, StateError, UnknownOutcomeError
+from binlog.format.record import LENGTH_BYTES, frame
+from binlog.log.append.session import Session
+from binlog.storage.commit_file import RECORD_BYTES_COPIED, Append
+from binlog.storage.mode import Mode
+from binlog.storage.native import fork_generation, lib
+from binlog.storage.waiting.worker import Worker
+
+Place = tuple[int, int]
+
+
+class _Call:
+    """An append that a caller waits for.
+
+    is_direct: the thread appends it, because it cannot be staged.
+    place: where the thread has appended it.  error: why the thread could not lead, or not append it.
+    """
+
+    def __init__(self, append: Append, mode: Mode, deadline: float, *, is_direct: bool) -> None:
+        self.append = append
+        self.mode = mode
+        self.deadline = deadline
+        self.is_direct = is_direct
+        self.place: Place | None = None
+        self.error: Exception | None = None
+        self._claim = threading.Lock()
+        self._until_woken = threading.Lock()
+        self._until_woken.acquire()
+
+    def claim(self) -> bool:
+        """Claim a direct call; return False if the other thread has.  It is claimed for good."""
+        return self._claim.acquire(blocking=False)
+
+    def wait(self) -> bool:
+        """Wait until `wake`, and return True; return False after the deadline."""
+        return self._until_woken.acquire(timeout=max(self.deadline - time.monotonic(), 0))
+
+    def wake(self) -> None:
+        """Let `wait` return, now or when it is next called."""
+        with suppress(RuntimeError):  # it was woken before
+            self._until_woken.release()
+
+
+class LeadingThread:
+    """Leads for the calls of one writer that have a time limit.
+
+    open_session: returns the session after opening the log, if necessary, and starting the background thread, if its
+        argument is true.  It must not keep the writer alive.
+    """
+
+    def __init__(self, open_session: Callable[[bool], Session]) -> None:
+        self.generation = fork_generation()
+        self._open_session = open_session
+        self._calls: set[_Call] = set()
+        self._last: tuple[Place, int] | None = None  # the append that may have brought the file to a limit
+        here = weakref.ref(self)  # while the thread waits, it must not keep a dropped writer alive
+
+        def work() -> None:
+            leading = here()
+            if leading is not None:
+                leading._work()
+
+        self._worker = Worker(work)
+        self._worker.start()
+
+    def append(
+        self, session: Session | None, data: bytes, record_count: int, mode: Mode, *, framed: bool, timeout: float
+    ) -> Place:
+        """Append, and return the place of the first record, in at most `timeout` seconds.
+
+        session: None if it is not open in this process.
+        Raises: BusyError if the time is up, and the records will not be in the log; UnknownOutcomeError if they may be;
+        otherwise as Session.append.
+        """
+        deadline = time.monotonic() + timeout
+        if lib.binlog_is_holding() or (session is not None and session.fast_path.owner == threading.get_ident()):
+            raise StateError("the writer was entered again from within one of its own calls")
+        size = len(data) + (0 if framed else LENGTH_BYTES)
+        can_stage = session is not None and session.can_stage and size <= RECORD_BYTES_COPIED + LENGTH_BYTES
+        append = Append()
+        if can_stage or framed:
+            append.fill(data, record_count, mode, framed=framed)
+        else:
+            append.fill(frame(data), record_count, mode, framed=True)
+        call = _Call(append, mode, deadline, is_direct=not can_stage)
+        self._calls.add(call)
+        try:
+            place = self._finish(call, session)
+        finally:
+            self._calls.discard(call)
+            if not call.is_direct:
+                append.withdraw()  # after Ctrl-C, unless a leader has taken it
+        if session is not None and session.is_at_limit(place, size):
+            self._last = place, size
+            self._worker.notify()
+        return place
+
+    def _finish(self, call: _Call, session: Session | None) -> Place:
+        append, is_staged = call.append, False
+        while True:
+            if not is_staged:
+                is_staged = not call.is_direct and session is not None and session.stage(append)
+                self._worker.notify()
+            is_woken = call.wait()
+            if is_staged and append.has_outcome():
+                append.check_outcome(session.directory.path if session is not None else "")
+                return append.place
+            if call.place is not None:
+                return call.place
+            if call.error is None and is_woken:
+                continue  # there may be room in the ring now
+            if call.error is None or is_staged:
+                given_up = append.withdraw() if not call.is_direct else call.claim()
+                if not given_up:
+                    text = "a write or sync that may include this record has not ended in time"
+                    raise UnknownOutcomeError(f"{text}; read the log before you append it again") from call.error
+            if call.error is not None:
+                raise call.error
+            raise BusyError("the log was locked, or a write or sync took too long; the record was not appended")
+
+    def stop(self) -> None:
+        """Stop the thread, after the session was closed; the calls that still wait raise ClosedError."""
+        if self.generation == fork_generation():
+            self._worker.stop()
+            self._end(list(self._calls), ClosedError("the writer is closed"))
+
+    def _work(self) -> None:
+        """Lead for the calls that wait now.  In the thread."""
+        calls = list(self._calls)
+        staged = [call for call in calls if not call.is_direct]
+        try:
+            session = self._open_session(any(call.mode is not Mode.SYNC for call in calls))
+            if staged:
+                session.lead(max(call.deadline for call in staged) - time.monotonic())
+        except Exception as error:  # noqa: BLE001 - a caller raises it
+            self._end(calls, error)
+            return
+        self._end(staged)
+        for call in calls:
+            if call.is_direct:
+                self._append(session, call)
+        last, self._last = self._last, None
+        if last is not None:
+            session.cut_over_at_limit(*last)
+
+    def _append(self, session: Session, call: _Call) -> None:
+        error: Exception | None = None
+        try:
+            call.place = session.append_if(call.append, call.claim)
+        except Exception as failure:  # noqa: BLE001 - the caller raises it
+            error = failure
+        self._end([call], error)
+
+    def _end(self, calls: list[_Call], error: Exception | None = None) -> None:
+        for call in calls:
+            call.error = error
+            call.wake()
