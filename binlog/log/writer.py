@@ -246,12 +246,14 @@ class Writer(Generic[_Place]):
 
         return open_session
 
-    def append_many(self, records: Iterable[Record], *, mode: Mode | str | None = None) -> Refs:
+    def append_many(
+        self, records: Iterable[Record], *, mode: Mode | str | None = None, timeout: Timeout = None
+    ) -> Refs:
         """Append records together and return their refs; Mode.STAGE counts as Mode.FLUSH.
 
         The records are contiguous, in one file, and become visible at once.  After a crash all of them are in the log
         or none.  Durable on return in Mode.SYNC.
-        Blocks and raises: as `append`.
+        Blocks and raises: as `append`; so does its timeout.
         """
         if isinstance(records, bytes | bytearray | memoryview | str):
             raise TypeError("append_many takes several records, as a list of them; append takes one")
@@ -261,6 +263,10 @@ class Writer(Generic[_Place]):
             framed = frame_records([self._checked(record) for record in copied], self._record_bytes_max)
         assert framed is not None
         data, starts = framed
+        if timeout is not None and copied:
+            mode = self._mode if mode is None else member(Mode, mode, "mode")
+            limit = duration_of(timeout, "timeout")
+            return Refs(*self._append_within(data, len(copied), mode, limit, framed=True), starts)
         session = self._open_session()
         if not copied:
             return Refs(0, 0, starts)

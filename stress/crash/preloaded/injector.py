@@ -44,6 +44,8 @@ class Action(enum.IntEnum):
     FAIL = 3
     SHORT = 4
     KILL_WITHIN = 5
+    STOP = 6
+    HANG = 7
 
 
 # The rest changes no byte and no name.

@@ -123,6 +123,10 @@ struct injection injection_begin(enum call_kind kind, bool ours)
     atomic_fetch_add(&slot->hits, 1);
     if (order.action == INJECT_KILL_BEFORE)
         die();
+    if (order.action == INJECT_STOP)
+        kill(getpid(), SIGSTOP);
+    while (order.action == INJECT_HANG && armed)
+        usleep(1000);
     injection.action = order.action;
     injection.error = order.error;
     return injection;

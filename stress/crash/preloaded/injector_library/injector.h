@@ -1,6 +1,6 @@
 /*
  * A library to preload (ld.so(8), LD_PRELOAD) that injects a fault into a chosen system call: the process dies before
- * or after it, or the call fails, or returns short.
+ * or after it, or the call fails, or returns short, or is delayed.
  *
  * It counts the calls of libc's functions on files under one path, which is a prefix of the log's and of its shared
  * memory's.  It is preloaded after the recorder, which therefore records the result.  Nothing is injected before
@@ -42,7 +42,9 @@ enum injection_action {
     INJECT_KILL_AFTER,
     INJECT_FAIL,
     INJECT_SHORT,
-    INJECT_KILL_WITHIN /* after whole pages of its write, or half of its store; after any other call */
+    INJECT_KILL_WITHIN, /* after whole pages of its write, or half of its store; after any other call */
+    INJECT_STOP, /* the process stops before the call, until SIGCONT */
+    INJECT_HANG  /* the thread waits before the call, until binlog_injector_disarm */
 };
 
 /* A fault to inject.  kinds: bit i for call kind i.  first: the first of those calls that is affected, from 0.
