@@ -202,6 +202,7 @@ class Writer(Generic[_Place]):
         mode = self._mode if mode is None else member(Mode, mode, "mode")
         if timeout is not None:
             limit = duration_of(timeout, "timeout")
+            self._session_now(mode)
             if mode is _STAGE and self._append_quickly(record, mode, float(limit)) is None:
                 return None
             place = self._append_within(self._checked(record), 1, mode, limit, framed=False)
@@ -221,15 +222,22 @@ class Writer(Generic[_Place]):
 
     def _append_within(self, data: bytes, record_count: int, mode: Mode, timeout: float, *, framed: bool) -> Place:
         """Append within a time limit in seconds; Mode.STAGE counts as Mode.FLUSH."""
+        session = self._session_now(mode)
+        if self._leading is None or self._leading.generation != fork_generation():
+            self._leading = LeadingThread(self._opener())
+        mode = _SYNC if mode is _SYNC else _FLUSH
+        return self._leading.append(session, data, record_count, mode, framed=framed, timeout=timeout)
+
+    def _session_now(self, mode: Mode) -> Session | None:
+        """Return the session, None if this process is a forked child that has not opened the log yet."""
         session = self._session
         if session.closed:
             raise ClosedError("the writer is closed")
-        if self._leading is None or self._leading.generation != fork_generation():
-            self._leading = LeadingThread(self._opener())
-        return self._leading.append(
-            session if session.generation == fork_generation() else None,
-            data, record_count, _SYNC if mode is _SYNC else _FLUSH, framed=framed, timeout=timeout,
-        )  # fmt: skip
+        if session.generation != fork_generation():
+            return None
+        if mode is not _SYNC:
+            self._start_background(session)
+        return session
 
     def _opener(self) -> Callable[[bool], Session]:
         """Return a function that opens the session, and starts the background thread if told."""

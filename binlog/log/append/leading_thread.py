@@ -41,7 +41,7 @@ class _Call:
     def __init__(self, append: Append, mode: Mode, deadline: float, *, is_direct: bool) -> None:
         self.append = append
         self.mode = mode
-        self.deadline = deadline
+        self._deadline = deadline
         self.is_direct = is_direct
         self.place: Place | None = None
         self.error: Exception | None = None
@@ -53,9 +53,14 @@ class _Call:
         """Claim a direct call; return False if the other thread has.  It is claimed for good."""
         return self._claim.acquire(blocking=False)
 
+    @property
+    def seconds_left(self) -> float:
+        """The time until its deadline, 0 after it."""
+        return max(self._deadline - time.monotonic(), 0)
+
     def wait(self) -> bool:
         """Wait until `wake`, and return True; return False after the deadline."""
-        return self._until_woken.acquire(timeout=max(self.deadline - time.monotonic(), 0))
+        return self._until_woken.acquire(timeout=self.seconds_left)
 
     def wake(self) -> None:
         """Let `wait` return, now or when it is next called."""
@@ -149,31 +154,38 @@ class LeadingThread:
     def _work(self) -> None:
         """Lead for the calls that wait now.  In the thread."""
         calls = list(self._calls)
-        staged = [call for call in calls if not call.is_direct]
         try:
             session = self._open_session(any(call.mode is not Mode.SYNC for call in calls))
-            if staged:
-                session.lead(max(call.deadline for call in staged) - time.monotonic())
-        except Exception as error:  # noqa: BLE001 - a caller raises it
+        except Exception as error:  # noqa: BLE001 - the callers raise it
             self._end(calls, error)
             return
-        self._end(staged)
+        staged = [call for call in calls if not call.is_direct]
+        if staged:
+            seconds = max(call.seconds_left for call in staged)
+            self._end(staged, _failure(lambda: session.lead(seconds)))
         for call in calls:
-            if call.is_direct:
+            if call.is_direct and call in self._calls:
                 self._append(session, call)
         last, self._last = self._last, None
         if last is not None:
             session.cut_over_at_limit(*last)
 
     def _append(self, session: Session, call: _Call) -> None:
-        error: Exception | None = None
-        try:
-            call.place = session.append_if(call.append, call.claim)
-        except Exception as failure:  # noqa: BLE001 - the caller raises it
-            error = failure
-        self._end([call], error)
+        def append() -> None:
+            call.place = session.append_if(call.append, call.claim, call.seconds_left)
 
-    def _end(self, calls: list[_Call], error: Exception | None = None) -> None:
+        self._end([call], _failure(append))
+
+    def _end(self, calls: list[_Call], error: Exception | None) -> None:
         for call in calls:
             call.error = error
             call.wake()
+
+
+def _failure(work: Callable[[], None]) -> Exception | None:
+    """Return the exception that ended the work, for a caller to raise."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - see above
+        return error
+    return None

@@ -302,12 +302,19 @@ class Session:
 
         return self.run(close, prepare=prepare)
 
-    def run(self, action: _Action[_Result], *, prepare: Callable[[WritableFile], None] | None = None) -> _Result:
+    def run(
+        self,
+        action: _Action[_Result],
+        *,
+        prepare: Callable[[WritableFile], None] | None = None,
+        timeout: float | None = None,
+    ) -> _Result:
         """Call `action` with the open file, its lock held, and its header; then wake the file's readers.
 
         prepare: called before the lock is taken, with each file that may be the open one.
+        timeout: seconds to wait for the lock; None for those of the writer.
         """
-        return self._entered(lambda: self._run(action, prepare))
+        return self._entered(lambda: self._run(action, prepare, timeout))
 
     def close(self) -> None:
         """Commit and sync the records that no caller waits for, and release everything but the directory."""
@@ -368,15 +375,19 @@ class Session:
         def lead() -> None:
             file, area = self._file, self._area
             if file is None or not file.is_native or area is None or not file.commits.await_staged(area, timeout):
-                self._run(lambda file, header: file.drain(self._area, confirm=False), None)
+                self._run(lambda file, header: file.drain(self._area, confirm=False), timeout=timeout)
             elif not self._closing:
                 area.arm(self.fast_path)  # the background thread may have disabled staging
 
         self._entered(lead)
 
-    def append_if(self, append: Append, begin: Callable[[], bool]) -> tuple[int, int] | None:
-        """Append under the file's lock if `begin` then returns True; otherwise return None."""
-        return self.run(lambda file, header: file.append(header, append, self._area) if begin() else None)
+    def append_if(self, append: Append, begin: Callable[[], bool], timeout: float) -> tuple[int, int] | None:
+        """Append under the file's lock if `begin` then returns True; otherwise return None.  timeout: as in `run`."""
+
+        def act(file: WritableFile, header: LogHeader) -> tuple[int, int] | None:
+            return file.append(header, append, self._area) if begin() else None
+
+        return self.run(act, timeout=timeout)
 
     def _poison_session(self, error: PoisonedError) -> None:
         # Kept in the session as well as in the file: a file that another program made has no field for it.
@@ -393,9 +404,14 @@ class Session:
                 done = file.commits.append(append, self._area)  # a signal came, and its handlers have run
             if done:
                 return append.place
-        return self._run(lambda file, header: file.append(header, append, self._area), None)
+        return self._run(lambda file, header: file.append(header, append, self._area))
 
-    def _run(self, action: _Action[_Result], prepare: Callable[[WritableFile], None] | None) -> _Result:
+    def _run(
+        self,
+        action: _Action[_Result],
+        prepare: Callable[[WritableFile], None] | None = None,
+        timeout: float | None = None,
+    ) -> _Result:
         while True:
             self._drop_closed_descriptors()
             file = self._file = self._file or self._finder.find(reopen=self._reopen)
@@ -405,7 +421,7 @@ class Session:
             removed = recovered = False
             try:
                 hold()
-                lock(fd, file.path, self._options.lock_timeout)
+                lock(fd, file.path, self._options.lock_timeout if timeout is None else timeout)
                 self._check_failed(file)
                 header = file.recover(reopen=self._reopen)
                 recovered = True
