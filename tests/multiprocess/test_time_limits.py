@@ -113,7 +113,7 @@ def _taken_by_a_stopped_leader(log: Path) -> None:
             os.write(go[1], b".")
             until(lambda: _is_blocked(leader))
             thread.start()
-            until(lambda: writer._session.pending_bytes()[0] > 20)
+            until(lambda: any(call.append.request.ticket >= 0 for call in list(writer._leading._calls)))
         _until_stopped(leader)
         thread.join()
         assert outcomes

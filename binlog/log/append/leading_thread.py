@@ -50,8 +50,20 @@ class _Call:
         self._until_woken.acquire()
 
     def claim(self) -> bool:
-        """Claim a direct call; return False if the other thread has.  It is claimed for good."""
+        """Claim a direct call for good; return False if it is claimed already."""
         return self._claim.acquire(blocking=False)
+
+    def begin(self) -> bool:
+        """Claim a direct call for the thread that appends it; return False if its caller has given up."""
+        begun = self.claim()
+        if begun:
+            self.error = None  # of an earlier attempt, which had not begun
+        return begun
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether the thread must not append it, or not again."""
+        return self._claim.locked()
 
     @property
     def seconds_left(self) -> float:
@@ -115,35 +127,41 @@ class LeadingThread:
             place = self._finish(call, session)
         finally:
             self._calls.discard(call)
-            if not call.is_direct:
-                append.withdraw()  # after Ctrl-C, unless a leader has taken it
+            # After Ctrl-C, unless the record was taken or begun.
+            if call.is_direct:
+                call.claim()
+            else:
+                append.withdraw()
         if session is not None and session.is_at_limit(place, size):
             self._last = place, size
             self._worker.notify()
         return place
 
     def _finish(self, call: _Call, session: Session | None) -> Place:
-        append, is_staged = call.append, False
-        while True:
-            if not is_staged:
-                is_staged = not call.is_direct and session is not None and session.stage(append)
+        if call.is_direct or session is None:
+            return self._finish_direct(call)
+        append, is_staged, is_woken = call.append, False, True
+        while is_woken and call.error is None:
+            if not is_staged:  # or there was no room in the ring, and the thread has made some since
+                is_staged = session.stage(append)
                 self._worker.notify()
             is_woken = call.wait()
-            if is_staged and append.has_outcome():
-                append.check_outcome(session.directory.path if session is not None else "")
+            if append.has_outcome():
+                append.check_outcome(session.directory.path)
                 return append.place
-            if call.place is not None:
-                return call.place
-            if call.error is None and is_woken:
-                continue  # there may be room in the ring now
-            if call.error is None or is_staged:
-                given_up = append.withdraw() if not call.is_direct else call.claim()
-                if not given_up:
-                    text = "a write or sync that may include this record has not ended in time"
-                    raise UnknownOutcomeError(f"{text}; read the log before you append it again") from call.error
-            if call.error is not None:
-                raise call.error
-            raise BusyError("the log was locked, or a write or sync took too long; the record was not appended")
+        if not append.withdraw():
+            raise _unknown() from call.error
+        raise call.error or _busy()
+
+    def _finish_direct(self, call: _Call) -> Place:
+        self._worker.notify()
+        while call.wait() and call.place is None and call.error is None:
+            pass
+        if call.place is None and call.claim():
+            raise call.error or _busy()
+        if call.place is not None:
+            return call.place
+        raise call.error or _unknown()
 
     def stop(self) -> None:
         """Stop the thread, after the session was closed; the calls that still wait raise ClosedError."""
@@ -164,15 +182,15 @@ class LeadingThread:
             seconds = max(call.seconds_left for call in staged)
             self._end(staged, _failure(lambda: session.lead(seconds)))
         for call in calls:
-            if call.is_direct and call in self._calls:
+            if call.is_direct and not call.is_claimed:
                 self._append(session, call)
         last, self._last = self._last, None
         if last is not None:
-            session.cut_over_at_limit(*last)
+            _failure(lambda: session.cut_over_at_limit(*last))  # the next call meets the same error
 
     def _append(self, session: Session, call: _Call) -> None:
         def append() -> None:
-            call.place = session.append_if(call.append, call.claim, call.seconds_left)
+            call.place = session.append_if(call.append, call.begin, call.seconds_left)
 
         self._end([call], _failure(append))
 
@@ -189,3 +207,12 @@ def _failure(work: Callable[[], None]) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - see above
         return error
     return None
+
+
+def _busy() -> BusyError:
+    return BusyError("the log was locked, or a write or sync took too long; the record was not appended")
+
+
+def _unknown() -> UnknownOutcomeError:
+    text = "a write or sync that may include this record has not ended in time"
+    return UnknownOutcomeError(f"{text}; read the log before you append it again")

@@ -213,6 +213,20 @@ def test_threads_with_limits_share_commits(log: Path) -> None:
     assert jobs_by_writer(read_all(log)) == {number: list(range(100)) for number in range(9)}
 
 
+def test_threads_with_limits_append_large_records(log: Path) -> None:
+    with Writer(log) as writer:
+
+        def append(number: int) -> Callable[[], None]:
+            def run() -> None:
+                for sequence in range(30):
+                    writer.append(job(number, sequence, 70_000), mode=Mode.FLUSH, timeout=60)
+
+            return run
+
+        at_once(*[append(number) for number in range(8)])
+    assert jobs_by_writer(read_all(log)) == {number: list(range(30)) for number in range(8)}
+
+
 def test_a_file_of_another_program_is_appended_to_in_time(log: Path) -> None:
     log.mkdir()
     jpos_file(log, [b"theirs"])
