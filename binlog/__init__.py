@@ -31,6 +31,7 @@ from binlog.format.problem import Problem
 from binlog.format.record import Ref
 from binlog.format.values import parse_bytes, parse_seconds
 from binlog.log.append.producers import ProducerBatch
+from binlog.log.append.writer_stat import WriterStat
 from binlog.log.archive.archive import Archived, archive
 from binlog.log.batch import Batch, Entry, Refs
 from binlog.log.index.index_check import DamagedRange
@@ -114,6 +115,7 @@ __all__ = [
     "UnknownOutcomeError",
     "VersionError",
     "Writer",
+    "WriterStat",
     "archive",
     "backup",
     "check",

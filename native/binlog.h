@@ -130,6 +130,14 @@ void binlog_reading_close_index(struct binlog_reading *reading);
 enum binlog_read_outcome { BINLOG_READ_NO_INDEX = 0, BINLOG_READ_DAMAGED, BINLOG_READ_CUT };
 
 /* An open log file, as its writers in one process know it.  Python fills it in under the file's lock. */
+/* The leading and waiting of one writer in this process; the thread that is in a call changes it. */
+struct binlog_counters {
+    uint64_t groups;       /* it has led, with records */
+    uint64_t records;      /* in those groups */
+    uint64_t syncs;        /* it has made, one for each commit slot */
+    uint64_t waits;        /* of appends that found the lock taken */
+    uint64_t wait_ns, wait_ns_max;
+};
 struct binlog_file {
     int fd;
     uint32_t number;
@@ -148,6 +156,7 @@ struct binlog_file {
     uint8_t *buffer;        /* the group: the bytes that are checked are the bytes that are written */
     struct binlog_place place;
     struct binlog_index index;
+    struct binlog_counters *counters; /* or NULL */
 };
 int binlog_index_flush(struct binlog_file *file); /* index.c */
 int binlog_file_init(struct binlog_file *file);

@@ -9,13 +9,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Self, TypedDict, overload
 
 from binlog._codec import frame_records
-from binlog.errors import ClosedError, FullError
+from binlog.errors import BinlogError, BusyError, ClosedError, FullError, UnknownOutcomeError
 from binlog.format.record import COUNT_MAX, LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref, frame
 from binlog.format.values import byte_count, duration_of, member, plain_bytes, seconds_of
 from binlog.log.append.background import BackgroundThread
+from binlog.log.append.batch_appends import BatchAppends
 from binlog.log.append.leading_thread import LeadingThread, Place
 from binlog.log.append.producers import ProducerBatch
 from binlog.log.append.session import Session
+from binlog.log.append.writer_stat import WriterStat, writer_stat
 from binlog.log.batch import Batch, Refs
 from binlog.log.directory import LogDirectory
 from binlog.log.ingest.external_file import ExternalFile
@@ -200,16 +202,26 @@ class Writer(Generic[_Place]):
     ) -> Ref | None:
         """Finish the append that FastPath.append began, or do one that it could not do."""
         mode = self._mode if mode is None else member(Mode, mode, "mode")
+        try:
+            place = self._place_of(record, mode, timeout, begun)
+        except (BusyError, UnknownOutcomeError) as error:
+            self._count_failure(error)
+            raise
+        if place is None:
+            return None
+        self._session.fast_path.count_append(mode, 1, len(record))
+        return None if mode is _STAGE else Ref(*place)
+
+    def _place_of(self, record: bytes, mode: Mode, timeout: Timeout, begun: Append | Literal[False]) -> Place | None:
+        """Append, and return the place; None if the fast path has staged the record after all."""
         if timeout is not None:
             limit = duration_of(timeout, "timeout")
             self._session_now(mode)
             if mode is _STAGE and self._append_quickly(record, mode, float(limit)) is None:
                 return None
-            place = self._append_within(self._checked(record), 1, mode, limit, framed=False)
-            return None if mode is _STAGE else Ref(*place)
+            return self._append_within(self._checked(record), 1, mode, limit, framed=False)
         if begun is not False:
-            place = self._session.finish(begun, record)
-            return None if mode is _STAGE else Ref(*place)
+            return self._session.finish(begun, record)
         if len(record) > self._record_bytes_max:
             self._refuse_size(len(record))
         session = self._open_session()
@@ -217,10 +229,15 @@ class Writer(Generic[_Place]):
             self._start_background(session)
         large = len(record) > RECORD_BYTES_COPIED
         data = frame(record) if large else record
-        place = session.append(data, 1, _SYNC if mode is _SYNC else _FLUSH, framed=large)
-        return None if mode is _STAGE else Ref(*place)
+        return session.append(data, 1, _SYNC if mode is _SYNC else _FLUSH, framed=large)
 
-    def _append_within(self, data: bytes, record_count: int, mode: Mode, timeout: float, *, framed: bool) -> Place:
+    def _count_failure(self, error: BinlogError) -> None:
+        counters = self._session.fast_path
+        (counters.count_busy if isinstance(error, BusyError) else counters.count_unknown)()
+
+    def _append_within(
+        self, data: bytes | memoryview, record_count: int, mode: Mode, timeout: float, *, framed: bool
+    ) -> Place:
         """Append within a time limit in seconds; Mode.STAGE counts as Mode.FLUSH."""
         session = self._session_now(mode)
         if self._leading is None or self._leading.generation != fork_generation():
@@ -271,15 +288,10 @@ class Writer(Generic[_Place]):
             framed = frame_records([self._checked(record) for record in copied], self._record_bytes_max)
         assert framed is not None
         data, starts = framed
-        if timeout is not None and copied:
-            mode = self._mode if mode is None else member(Mode, mode, "mode")
-            limit = duration_of(timeout, "timeout")
-            return Refs(*self._append_within(data, len(copied), mode, limit, framed=True), starts)
-        session = self._open_session()
         if not copied:
+            self._open_session()
             return Refs(0, 0, starts)
-        number, offset = session.append(data, len(copied), self._group_mode(mode, session), framed=True)
-        return Refs(number, offset, starts)
+        return Refs(*self._append_together(data, len(copied), mode, timeout), starts)
 
     def append_batch(self, batch: Batch, *, mode: Mode | str | None = None) -> Ref:
         """Append the records of a batch together, like `append_many`, without a Python object for each record.
@@ -290,8 +302,7 @@ class Writer(Generic[_Place]):
         data = batch.framed(record_bytes_max=self._record_bytes_max)
         if not len(batch):
             raise ValueError("a batch without records has no ref")
-        session = self._open_session()
-        return Ref(*session.append(data, len(batch), self._group_mode(mode, session), framed=True))
+        return Ref(*self._append_together(data, len(batch), mode, None))
 
     def append_batches(self, batches: Iterable[Batch]) -> Ref | None:
         """Append the records of batches, all or none of them, even gigabytes.
@@ -302,7 +313,7 @@ class Writer(Generic[_Place]):
         Raises: StateError if another program made the open file; ValueError if a batch's offsets do not match its data;
         otherwise as `append`.
         """
-        found = self._open_session().append_batches(batches)
+        found = self._counted(BatchAppends(self._open_session()).append_batches(batches))
         return found.ref if found is not None and found.record_count else None
 
     def append_idempotent(self, batches: Iterable[Batch], *, producer: str, sequence: int) -> ProducerBatch | None:
@@ -315,7 +326,8 @@ class Writer(Generic[_Place]):
         as `append_batches`.
         """
         _check_sequence(sequence)
-        return self._open_session().append_batches(batches, producer=producer, sequence=sequence)
+        appends = BatchAppends(self._open_session())
+        return self._counted(appends.append_batches(batches, producer=producer, sequence=sequence))
 
     def ingest(
         self, files: Iterable[ExternalFile], *, producer: str | None = None, sequence: int = 0
@@ -336,18 +348,39 @@ class Writer(Generic[_Place]):
         """
         if producer is not None:
             _check_sequence(sequence)
-        return self._open_session().ingest(list(files), producer=producer, sequence=sequence)
+        return self._counted(
+            BatchAppends(self._open_session()).ingest(list(files), producer=producer, sequence=sequence)
+        )
 
     def last_producer_batch(self, producer: str) -> ProducerBatch | None:
         """Return the last batch of a producer that is in the log, or None.  Blocks and raises as `append`."""
-        return self._open_session().last_producer_batch(producer)
+        return BatchAppends(self._open_session()).last_producer_batch(producer)
 
-    def _group_mode(self, mode: Mode | str | None, session: Session) -> Mode:
-        """Return the mode for records that are appended together."""
-        if (self._mode if mode is None else member(Mode, mode, "mode")) is _SYNC:
-            return _SYNC
-        self._start_background(session)
-        return _FLUSH
+    def _append_together(
+        self, data: bytes | memoryview, record_count: int, mode: Mode | str | None, timeout: Timeout
+    ) -> Place:
+        """Append framed records together; Mode.STAGE counts as Mode.FLUSH."""
+        mode = self._mode if mode is None else member(Mode, mode, "mode")
+        mode = _SYNC if mode is _SYNC else _FLUSH
+        try:
+            if timeout is not None:
+                place = self._append_within(data, record_count, mode, duration_of(timeout, "timeout"), framed=True)
+            else:
+                session = self._open_session()
+                if mode is not _SYNC:
+                    self._start_background(session)
+                place = session.append(data, record_count, mode, framed=True)
+        except (BusyError, UnknownOutcomeError) as error:
+            self._count_failure(error)
+            raise
+        self._session.fast_path.count_append(mode, record_count, len(data) - record_count * LENGTH_BYTES)
+        return place
+
+    def _counted(self, batch: ProducerBatch | None) -> ProducerBatch | None:
+        if batch is not None:
+            size = batch.end - batch.start - batch.record_count * LENGTH_BYTES
+            self._session.fast_path.count_append(_SYNC, batch.record_count, size)
+        return batch
 
     def cutover(self, *, expected: int | None = None) -> int:
         """Close the open file, continue in the next one, and return the number of the open file.
@@ -363,6 +396,11 @@ class Writer(Generic[_Place]):
         Raises: as `append`.
         """
         self._open_session().drain(confirm=True)
+
+    def stat(self) -> WriterStat:
+        """Return the counters of this writer in this process.  Takes no lock, and works on a closed writer too."""
+        is_here = self._session.generation == fork_generation()
+        return writer_stat(self._session) if is_here else WriterStat()
 
     @property
     def path(self) -> str:

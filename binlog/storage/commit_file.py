@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Any
 
 from binlog.errors import BinlogError, UnknownOutcomeError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader, block_seed
@@ -140,6 +141,11 @@ class CommitFile:
         core.boot_id = boot_id()
         core.must_queue = bool(header.flags & Flag.FOREIGN_WRITERS)
         core.bell = doorbell.address() or ffi.NULL
+
+    def count_in(self, counters: Any) -> None:
+        """Count what this writer leads, and its waits, in a `struct binlog_counters`."""
+        self._counters = counters  # keeps it alive
+        self.core.counters = counters
 
     def write_index_to(self, index_fd: int) -> None:
         """Write the index with each commit from now on.  index_fd: its descriptor, which the caller closes; -1 for

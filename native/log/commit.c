@@ -205,6 +205,15 @@ static int write_data(struct binlog_file *file, const struct group *group, uint6
     return result == 0 ? binlog_write(file->fd, group->data, group->bytes, (int64_t)start) : result;
 }
 
+static void count_group(struct binlog_counters *counters, const struct group *group, int synced)
+{
+    if (!counters)
+        return;
+    counters->groups += group->bytes > 0;
+    counters->records += group->record_count;
+    counters->syncs += (uint64_t)synced;
+}
+
 int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, const struct group *group, int *step)
 {
     uint64_t start = live->tail;
@@ -238,6 +247,7 @@ int commit_group(struct binlog_file *file, uint8_t *header, struct live *live, c
         return result;
     if (!group->written) /* Python writes the index, which needs the bytes */
         index_follow(file, live, &indexed);
+    count_group(file->counters, group, indexed.confirmed != 0);
     return 0;
 }
 

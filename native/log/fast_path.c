@@ -37,6 +37,10 @@ struct fast_path {
     struct binlog_area *area;
     Py_ssize_t bytes_max;
     unsigned long owner; /* the thread that is in a call, 0 for none */
+    /* Counters, which change with the interpreter's lock. */
+    uint64_t records[BINLOG_STAGE + 1], bytes[BINLOG_STAGE + 1]; /* appended, by mode */
+    uint64_t waits, wait_ns, wait_ns_max; /* for another thread of the writer */
+    uint64_t busy, unknown; /* appends that ended with such an error */
     uint32_t generation;
     int mode;
     char has_background; /* a thread handles records that no caller waits for */
@@ -68,9 +72,18 @@ static void set_area(struct fast_path *self, unsigned long long area, PyObject *
     Py_XDECREF(before);
 }
 
+static void count_append(struct fast_path *self, int mode, uint64_t records, uint64_t bytes)
+{
+    self->records[mode] += records;
+    self->bytes[mode] += bytes;
+}
+
 /* Appends while this thread is in a call; returns a Ref, the append that was begun, or False with nothing done. */
 static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size, int mode)
 {
+    int counted = mode;
+    if (mode == BINLOG_STAGE)
+        mode = BINLOG_FLUSH;
     struct binlog_file *file = self->file;
     struct binlog_append *request = self->request;
     struct binlog_area *area = self->area;
@@ -84,6 +97,8 @@ static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size
     uint64_t offset = request->offset;
     if (!done && !untouched && self->begun == begun) /* the next append needs another request */
         set_file(self, 0, 0, NULL);
+    if (done)
+        count_append(self, counted, 1, size);
     leave(self);
     /* Releasing objects may run any code, and so may creating one, which may collect garbage. */
     Py_XDECREF(area_kept);
@@ -123,8 +138,10 @@ static PyObject *fast_append(PyObject *object, PyObject *const *args, Py_ssize_t
         Py_RETURN_FALSE;
     int limited = args[2] != Py_None;
     if (mode == BINLOG_STAGE && self->area && (!limited || is_plain_timeout(args[2])) &&
-        binlog_stage_record(self->area, (uint8_t *)data, (size_t)size) == 0)
+        binlog_stage_record(self->area, (uint8_t *)data, (size_t)size) == 0) {
+        count_append(self, mode, 1, (size_t)size);
         Py_RETURN_NONE;
+    }
     if (limited || self->generation != binlog_fork_generation())
         Py_RETURN_FALSE;
     if (self->owner || !self->file || binlog_is_holding())
@@ -138,7 +155,7 @@ static PyObject *fast_append(PyObject *object, PyObject *const *args, Py_ssize_t
         Py_RETURN_FALSE;
     self->owner = PyThread_get_thread_ident();
     Py_INCREF(object);
-    PyObject *answer = commit(self, (uint8_t *)data, (size_t)size, mode == BINLOG_SYNC ? BINLOG_SYNC : BINLOG_FLUSH);
+    PyObject *answer = commit(self, (uint8_t *)data, (size_t)size, mode);
     Py_DECREF(object);
     return answer;
 }
@@ -201,6 +218,44 @@ static PyObject *fast_stage_in(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "KO:stage_in", &area, &kept))
         return NULL;
     set_area((struct fast_path *)object, area, kept);
+    Py_RETURN_NONE;
+}
+
+static PyObject *fast_count_append(PyObject *object, PyObject *args)
+{
+    int mode;
+    unsigned long long records, bytes;
+    if (!PyArg_ParseTuple(args, "iKK:count_append", &mode, &records, &bytes))
+        return NULL;
+    if (mode >= BINLOG_SYNC && mode <= BINLOG_STAGE)
+        count_append((struct fast_path *)object, mode, records, bytes);
+    Py_RETURN_NONE;
+}
+
+static PyObject *fast_count_wait(PyObject *object, PyObject *args)
+{
+    struct fast_path *self = (struct fast_path *)object;
+    unsigned long long wait_ns;
+    if (!PyArg_ParseTuple(args, "K:count_wait", &wait_ns))
+        return NULL;
+    self->waits++;
+    self->wait_ns += wait_ns;
+    if (wait_ns > self->wait_ns_max)
+        self->wait_ns_max = wait_ns;
+    Py_RETURN_NONE;
+}
+
+static PyObject *fast_count_busy(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ((struct fast_path *)object)->busy++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *fast_count_unknown(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ((struct fast_path *)object)->unknown++;
     Py_RETURN_NONE;
 }
 
@@ -275,6 +330,10 @@ static PyMethodDef fast_methods[] = {
     {"disarm", fast_disarm, METH_NOARGS, "Append to no file."},
     {"stage_in", fast_stage_in, METH_VARARGS,
      "stage_in(area, kept): stage in this area; its address, 0 for none, and its owner."},
+    {"count_append", fast_count_append, METH_VARARGS, "count_append(mode, records, bytes): count an append that Python made."},
+    {"count_wait", fast_count_wait, METH_VARARGS, "count_wait(nanoseconds): count a wait for another thread of the writer."},
+    {"count_busy", fast_count_busy, METH_NOARGS, "Count a BusyError."},
+    {"count_unknown", fast_count_unknown, METH_NOARGS, "Count an UnknownOutcomeError."},
     {"__enter__", fast_enter, METH_NOARGS, "Enter a call, as the one thread of the writer.  Raises: StateError."},
     {"__exit__", fast_exit, METH_VARARGS, "End the call."},
     {NULL, NULL, 0, NULL},
@@ -284,6 +343,17 @@ static PyMemberDef fast_members[] = {
     {"owner", T_ULONG, offsetof(struct fast_path, owner), READONLY, "The thread that is in a call, 0 for none."},
     {"has_background", T_BOOL, offsetof(struct fast_path, has_background), 0,
      "Whether a thread handles records that no caller waits for."},
+    {"records_sync", T_ULONGLONG, offsetof(struct fast_path, records[BINLOG_SYNC]), READONLY, "Appended in Mode.SYNC."},
+    {"records_flush", T_ULONGLONG, offsetof(struct fast_path, records[BINLOG_FLUSH]), READONLY, "In Mode.FLUSH."},
+    {"records_stage", T_ULONGLONG, offsetof(struct fast_path, records[BINLOG_STAGE]), READONLY, "In Mode.STAGE."},
+    {"bytes_sync", T_ULONGLONG, offsetof(struct fast_path, bytes[BINLOG_SYNC]), READONLY, "Of those records."},
+    {"bytes_flush", T_ULONGLONG, offsetof(struct fast_path, bytes[BINLOG_FLUSH]), READONLY, "Of those records."},
+    {"bytes_stage", T_ULONGLONG, offsetof(struct fast_path, bytes[BINLOG_STAGE]), READONLY, "Of those records."},
+    {"waits", T_ULONGLONG, offsetof(struct fast_path, waits), READONLY, "For another thread of the writer."},
+    {"wait_ns", T_ULONGLONG, offsetof(struct fast_path, wait_ns), READONLY, "Their time."},
+    {"wait_ns_max", T_ULONGLONG, offsetof(struct fast_path, wait_ns_max), READONLY, "The longest of them."},
+    {"busy", T_ULONGLONG, offsetof(struct fast_path, busy), READONLY, "Appends that ended with BusyError."},
+    {"unknown", T_ULONGLONG, offsetof(struct fast_path, unknown), READONLY, "Appends that ended with UnknownOutcomeError."},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -99,6 +99,18 @@ static void frame(uint8_t *to, const struct binlog_append *request)
     memcpy(to, request->data, request->bytes);
 }
 
+static void count_wait(const struct binlog_file *file, int64_t begun_ns)
+{
+    struct binlog_counters *counters = file->counters;
+    if (!counters)
+        return;
+    uint64_t wait_ns = (uint64_t)(area_now_ns() - begun_ns);
+    counters->waits++;
+    counters->wait_ns += wait_ns;
+    if (wait_ns > counters->wait_ns_max)
+        counters->wait_ns_max = wait_ns;
+}
+
 /* Commits the group, and tells every process if the commit poisons the file. */
 static int commit(struct binlog_file *file, struct binlog_area *area, uint8_t *header, struct live *live,
                   const struct group *group, int *step)
@@ -376,11 +388,16 @@ int binlog_append(struct binlog_file *file, struct binlog_area *area, struct bin
     int taken = file->must_queue || (can_stage && atomic_load_explicit(&area->shared->led, memory_order_relaxed));
     int result = taken ? -EAGAIN : binlog_try_lock(file->fd);
     if (is_busy(result)) {
-        if (can_stage && binlog_stage(area, request, 1) >= 0)
-            return binlog_await_outcome(file, area, request);
+        int64_t begun_ns = area_now_ns();
+        if (can_stage && binlog_stage(area, request, 1) >= 0) {
+            result = binlog_await_outcome(file, area, request);
+            count_wait(file, begun_ns);
+            return result;
+        }
         request->ticket = -1;
         start_waiting(request);
         result = lock_queued(file, request);
+        count_wait(file, begun_ns);
         if (is_busy(result))
             return -EBUSY;
     }

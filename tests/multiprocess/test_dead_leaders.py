@@ -72,7 +72,7 @@ def test_after_a_leader_died_while_it_reported_refs_the_rest_got_wrong_refs(log:
             while struct.unpack_from("=Q", memory, ring)[0] < HEAD_OF_TWO:
                 os.sched_yield()
             session = writer._open_session()
-            file.drain(session._area, confirm=True)
+            file.drain(session.area, confirm=True)
             first_bytes = struct.unpack_from("=I", memory, entries + 4)[0]
             second = entries + 32 + -(-first_bytes // 32) * 32
             memory[second : second + 4] = struct.pack("=I", TAKEN)

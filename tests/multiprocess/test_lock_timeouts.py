@@ -184,7 +184,7 @@ def test_a_writer_waits_for_a_record_that_a_leader_has_taken_despite_a_timeout(l
             memory[_ENTRY : _ENTRY + 4] = struct.pack("=I", _TAKEN)
             assert not select.select([told], [], [], 0.5)[0]
             memory[_ENTRY : _ENTRY + 4] = struct.pack("=I", _STAGED)
-            file.drain(writer._open_session()._area, confirm=True)
+            file.drain(writer._open_session().area, confirm=True)
 
         writer._open_session().run(lead)
         assert os.read(told, 100) == b"1 256"

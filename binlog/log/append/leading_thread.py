@@ -103,7 +103,14 @@ class LeadingThread:
         self._worker.start()
 
     def append(
-        self, session: Session | None, data: bytes, record_count: int, mode: Mode, *, framed: bool, timeout: float
+        self,
+        session: Session | None,
+        data: bytes | memoryview,
+        record_count: int,
+        mode: Mode,
+        *,
+        framed: bool,
+        timeout: float,
     ) -> Place:
         """Append, and return the place of the first record, in at most `timeout` seconds.
 
@@ -111,6 +118,7 @@ class LeadingThread:
         Raises: BusyError if the time is up, and the records will not be in the log; UnknownOutcomeError if they may be;
         otherwise as Session.append.
         """
+        begun_ns = time.monotonic_ns()
         deadline = time.monotonic() + timeout
         if lib.binlog_is_holding() or (session is not None and session.fast_path.owner == threading.get_ident()):
             raise StateError("the writer was entered again from within one of its own calls")
@@ -120,13 +128,15 @@ class LeadingThread:
         if can_stage or framed:
             append.fill(data, record_count, mode, framed=framed)
         else:
-            append.fill(frame(data), record_count, mode, framed=True)
+            append.fill(frame(bytes(data)), record_count, mode, framed=True)
         call = _Call(append, mode, deadline, is_direct=not can_stage)
         self._calls.add(call)
         try:
             place = self._finish(call, session)
         finally:
             self._calls.discard(call)
+            if session is not None:
+                session.fast_path.count_wait(time.monotonic_ns() - begun_ns)
             # After Ctrl-C, unless the record was taken or begun.
             if call.is_direct:
                 call.claim()
@@ -200,7 +210,7 @@ class LeadingThread:
             call.wake()
 
 
-def _failure(work: Callable[[], None]) -> Exception | None:
+def _failure(work: Callable[[], object]) -> Exception | None:
     """Return the exception that ended the work, for a caller to raise."""
     try:
         work()

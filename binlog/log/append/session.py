@@ -16,7 +16,8 @@ from __future__ import annotations
 import errno
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -31,49 +32,40 @@ from binlog.errors import (
 from binlog.format.log_header import LogHeader
 from binlog.format.record import LENGTH_BYTES, Ref
 from binlog.log.append.open_file import OpenFileFinder
-from binlog.log.append.producers import ProducerBatch
 from binlog.log.append.writable_file import WritableFile, write_close
-from binlog.log.batch import Batch, CallerError, framed_all
 from binlog.log.directory import LogDirectory
 from binlog.log.files.cutover import Cutover
-from binlog.log.ingest.external_file import ExternalFile, consumed
-from binlog.log.ingest.ingestion import Ingestion, unknown_outcome
+from binlog.log.ingest.ingestion import Ingestion
 from binlog.log.options import WriterOptions
 from binlog.log.recovery.dead_leader import resolve_dead_leader, resolve_group_of_other_log
 from binlog.storage.commit_file import RECORD_BYTES_COPIED, Append
 from binlog.storage.files import FileSystem
 from binlog.storage.locking.locks import hold, let_go, lock
 from binlog.storage.mode import Mode
-from binlog.storage.native import FastPath, fork_generation
+from binlog.storage.native import FastPath, ffi, fork_generation
 from binlog.storage.staging_area import StagingArea
 
 _Result = TypeVar("_Result")
 _Action = Callable[[WritableFile, LogHeader], _Result]
-
-# Returned instead of a batch: this call closed the open file, so retry with the next one.
-_CUT_OVER = ProducerBatch("", 0, 0, 0, 0, 0, 0)
-
-
-def _check_room(file: WritableFile, header: LogHeader) -> None:
-    """Raise StateError if the open file cannot take a group that is appended all or none."""
-    if not header.is_native:
-        raise StateError(f"{file.path} was made by another program, and has no room for this; cut over first")
 
 
 class Session:
     """A writer's hold on a log, in one process.
 
     fast_path: appends in the common case, and knows which thread is in a call.
+    counters: of what this session has led, and of its waits for other writers; see WriterStat.
+    area: the staging area, None before the log is open, or without shared memory.  ingestion: see there.
     closed: the session appends nothing more, and has released everything but the directory.
     """
 
     def __init__(self, directory: LogDirectory, options: WriterOptions) -> None:
         self.directory = directory
         self.generation = fork_generation()
-        self._options = options
+        self.options = options
         self._mutex = threading.RLock()
         bytes_max = min(options.record_bytes_max, RECORD_BYTES_COPIED)
         self.fast_path = FastPath(self._mutex, Ref, options.mode, bytes_max)
+        self.counters = ffi.new("struct binlog_counters *")
         self.closed = self._closing = False
         self._reopen = True
         if not directory.intact:
@@ -81,11 +73,11 @@ class Session:
             directory.check_path()
         self._poison: PoisonedError | None = None
         self._file: WritableFile | None = None
-        self._area: StagingArea | None = None
+        self.area: StagingArea | None = None
         self._area_tried = False
         self._limits = options.limits()
         self._cutover = Cutover(directory, file_bytes=options.file_bytes_first, permissions=options.permissions)
-        self._ingestion = Ingestion(directory, self._cutover, permissions=options.permissions)
+        self.ingestion = Ingestion(directory, self._cutover, permissions=options.permissions)
         self._finder = OpenFileFinder(directory, options, self._cutover)
         if options.file_system is FileSystem.LOCAL:
             directory.refuse_remote()
@@ -111,89 +103,17 @@ class Session:
         self, data: bytes | bytearray | memoryview, record_count: int, mode: Mode, *, framed: bool
     ) -> tuple[int, int]:
         """Append, and return the file's number and the offset of the first record."""
-        append = Append(timeout=self._options.lock_timeout)
+        append = Append(timeout=self.options.lock_timeout)
         append.fill(data, record_count, mode, framed=framed)
-        if self.fast_path.owner not in (0, threading.get_ident()):
+        waits = self.fast_path.owner not in (0, threading.get_ident())
+        begun_ns = time.monotonic_ns()
+        if waits:
             # Another thread of this writer is in a call: stage the record, so that the next group includes it.
-            append.stage(self._area)
+            append.stage(self.area)
         place = self._outcome(append, lambda: self._entered(lambda: self._append(append)))
+        if waits:
+            self.fast_path.count_wait(time.monotonic_ns() - begun_ns)
         return self.cut_over_at_limit(place, len(data) + (0 if framed else LENGTH_BYTES))
-
-    def append_batches(
-        self, batches: Iterable[Batch], *, producer: str | None = None, sequence: int = 0
-    ) -> ProducerBatch | None:
-        """See Writer.append_batches and Writer.append_idempotent; None if the batch is in the log already."""
-
-        def append(file: WritableFile, header: LogHeader) -> ProducerBatch | None:
-            if self._is_in_log(file, header, producer, sequence):
-                return None
-            _check_room(file, header)
-            runs = framed_all(batches, self._options.record_bytes_max)
-            return file.append_together(runs, self._area, producer=producer, sequence=sequence)
-
-        return self._append_all(append)
-
-    def ingest(
-        self, files: Sequence[ExternalFile], *, producer: str | None = None, sequence: int = 0
-    ) -> ProducerBatch | None:
-        """See Writer.ingest; None if the batch is in the log already."""
-        files = [each for each in files if each.record_count]
-        if len({each.path for each in files}) < len(files):
-            raise ValueError("an external file is given twice")
-
-        decided = False
-
-        def append(file: WritableFile, header: LogHeader) -> ProducerBatch | None:
-            nonlocal decided
-            if self._is_in_log(file, header, producer, sequence):
-                return None
-            if not self._ingestion.can_take(files):
-                _check_room(file, header)
-                runs = framed_all(consumed(files), self._options.record_bytes_max)
-                return file.append_together(runs, self._area, producer=producer, sequence=sequence)
-            if not self._ingestion.ensure_last(file, header):
-                return _CUT_OVER
-            file.drain(self._area, confirm=True)
-            found = self._ingestion.begin(file, file.header(), files, producer=producer, sequence=sequence)
-            decided = True
-            return found
-
-        while (found := self._append_all(append)) is _CUT_OVER:
-            pass
-        if decided:
-            self._place_remaining()
-        return found
-
-    def _place_remaining(self) -> None:
-        """Finish a decided ingest.  Raises: UnknownOutcomeError, whatever the reason; PoisonedError."""
-        try:
-            self.run(lambda file, header: None)
-        except PoisonedError:
-            raise
-        except BinlogError as error:
-            raise unknown_outcome(self.directory, error) from error
-
-    def _is_in_log(self, file: WritableFile, header: LogHeader, producer: str | None, sequence: int) -> bool:
-        """Whether a producer's batch is in the log."""
-        last = None if producer is None else self._last_batch(file, header, producer)
-        return last is not None and last.sequence >= sequence
-
-    def _append_all(self, append: _Action[ProducerBatch | None]) -> ProducerBatch | None:
-        try:
-            found = self.run(append)
-        except CallerError as given:
-            raise given.error from given.error.__cause__
-        if found is not None:
-            self.cut_over_at_limit((found.number, found.start), found.end - found.start)
-        return found
-
-    def last_producer_batch(self, producer: str) -> ProducerBatch | None:
-        """See Writer.last_producer_batch."""
-        return self.run(lambda file, header: self._last_batch(file, header, producer))
-
-    def _last_batch(self, file: WritableFile, header: LogHeader, producer: str) -> ProducerBatch | None:
-        recorded, unrecorded = file.last_batch(header, producer), self._ingestion.unrecorded_batch(producer)
-        return max(filter(None, (recorded, unrecorded)), key=lambda batch: batch.sequence, default=None)
 
     def cut_over_at_limit(self, place: tuple[int, int], size: int) -> tuple[int, int]:
         """Return the place of an append, after a cutover if the append brought the file to a limit."""
@@ -253,7 +173,7 @@ class Session:
 
     def drain(self, *, confirm: bool) -> None:
         """Commit everything staged, in all processes; with `confirm` also sync all of the open file."""
-        self.run(lambda file, header: file.drain(self._area, confirm=confirm))
+        self.run(lambda file, header: file.drain(self.area, confirm=confirm))
 
     def stop_staging(self) -> None:
         """Disable staging until a call of the writer succeeds: staged records would not reach the file.
@@ -268,7 +188,7 @@ class Session:
         append."""
 
         def action(file: WritableFile, header: LogHeader) -> _Result:
-            file.drain(self._area, confirm=True)
+            file.drain(self.area, confirm=True)
             return read(file)
 
         return self.run(action)
@@ -276,7 +196,7 @@ class Session:
     def pending_bytes(self) -> tuple[int, int]:
         """Return the bytes staged in all processes, and the unsynced bytes in the open file, read without the lock."""
         with self._mutex:
-            staged = self._area.staged_bytes() if self._area is not None else 0
+            staged = self.area.staged_bytes() if self.area is not None else 0
             first, end = self._file.unconfirmed() if self._file is not None else (0, 0)
             return staged, end - first
 
@@ -339,9 +259,9 @@ class Session:
     def _release(self) -> None:
         """Close.  If a signal handler raises in the middle, the next call continues."""
         self.closed = True
-        if self._area is not None:
-            self._area.retire()
-            self._area = None
+        if self.area is not None:
+            self.area.retire()
+            self.area = None
         self.fast_path.stage_in(0, None)
         self._close_file()
         self._cutover.discard()
@@ -361,21 +281,21 @@ class Session:
 
     def stage(self, append: Append) -> bool:
         """Stage an append for the next leader, in any thread; return False if there is no room."""
-        return append.stage(self._area)
+        return append.stage(self.area)
 
     @property
     def can_stage(self) -> bool:
         """Whether this writer has a ring, which leaders of the open file gather."""
-        file, area = self._file, self._area
+        file, area = self._file, self.area
         return file is not None and file.is_native and area is not None and area.has_ring
 
     def lead(self, timeout: float) -> None:
         """Commit what this writer has staged, or wait until another one has; at most `timeout` seconds for a lock."""
 
         def lead() -> None:
-            file, area = self._file, self._area
+            file, area = self._file, self.area
             if file is None or not file.is_native or area is None or not file.commits.await_staged(area, timeout):
-                self._run(lambda file, header: file.drain(self._area, confirm=False), timeout=timeout)
+                self._run(lambda file, header: file.drain(self.area, confirm=False), timeout=timeout)
             elif not self._closing:
                 area.arm(self.fast_path)  # the background thread may have disabled staging
 
@@ -385,7 +305,7 @@ class Session:
         """Append under the file's lock if `begin` then returns True; otherwise return None.  timeout: as in `run`."""
 
         def act(file: WritableFile, header: LogHeader) -> tuple[int, int] | None:
-            return file.append(header, append, self._area) if begin() else None
+            return file.append(header, append, self.area) if begin() else None
 
         return self.run(act, timeout=timeout)
 
@@ -393,18 +313,18 @@ class Session:
         # Kept in the session as well as in the file: a file that another program made has no field for it.
         self._poison = error
         self.fast_path.disarm()
-        if self._area is not None:
-            self._area.retire()
+        if self.area is not None:
+            self.area.retire()
 
     def _append(self, append: Append) -> tuple[int, int]:
         file = self._file
         if file is not None and file.is_native:
-            done = file.commits.append(append, self._area)
+            done = file.commits.append(append, self.area)
             while done is None:
-                done = file.commits.append(append, self._area)  # a signal came, and its handlers have run
+                done = file.commits.append(append, self.area)  # a signal came, and its handlers have run
             if done:
                 return append.place
-        return self._run(lambda file, header: file.append(header, append, self._area))
+        return self._run(lambda file, header: file.append(header, append, self.area))
 
     def _run(
         self,
@@ -415,13 +335,14 @@ class Session:
         while True:
             self._drop_closed_descriptors()
             file = self._file = self._file or self._finder.find(reopen=self._reopen)
+            file.commits.count_in(self.counters)
             if prepare is not None:
                 prepare(file)
             fd = file.fd
             removed = recovered = False
             try:
                 hold()
-                lock(fd, file.path, self._options.lock_timeout if timeout is None else timeout)
+                lock(fd, file.path, self.options.lock_timeout if timeout is None else timeout)
                 self._check_failed(file)
                 header = file.recover(reopen=self._reopen)
                 recovered = True
@@ -431,7 +352,7 @@ class Session:
                 elif header.closed:
                     # The process that closed it may have died before the sync, or the sync failed.
                     write_close(fd, header.next_number, file.path)
-                elif (found := self._ingestion.resume(file, header)) is not None:
+                elif (found := self.ingestion.resume(file, header)) is not None:
                     if self._limits is not None:
                         self._limits.track(found)
                     result = action(file, self._enter_area(file, found))
@@ -445,8 +366,8 @@ class Session:
                 if recovered:
                     file.mark_poisoned(error)
                     cause = error.__cause__
-                    if self._area is not None and isinstance(cause, OSError):
-                        self._area.fail(file.number, cause.errno or errno.EIO)  # a failed disk may not take the mark
+                    if self.area is not None and isinstance(cause, OSError):
+                        self.area.fail(file.number, cause.errno or errno.EIO)  # a failed disk may not take the mark
                 raise
             finally:
                 let_go(fd)
@@ -457,25 +378,25 @@ class Session:
             file.wake()
             self._close_file()
             self._file = following
-        if self._area is not None:
-            self._area.wake()
+        if self.area is not None:
+            self.area.wake()
             if not self._closing:
-                self._area.arm(self.fast_path)
+                self.area.arm(self.fast_path)
         file.wake()
         self._arm(file)
         return result
 
     def _arm(self, file: WritableFile) -> None:
         if file.is_native:
-            file.commits.arm(self.fast_path, Append(timeout=self._options.lock_timeout), self._area)
+            file.commits.arm(self.fast_path, Append(timeout=self.options.lock_timeout), self.area)
 
     def _drop_closed_descriptors(self) -> None:
         """Release descriptors that a program closed, as a daemon closes them all, so that they are opened again."""
         if self._file is not None and not self._file.intact:
             self._close_file()
-        if self._area is not None and not self._area.intact:
+        if self.area is not None and not self.area.intact:
             self.fast_path.stage_in(0, None)
-            self._area, self._area_tried = None, False
+            self.area, self._area_tried = None, False
 
     def _check_failed(self, file: WritableFile) -> None:
         """Refuse a file whose failed disk could not take the poison flag; if the writer reopens, set the flag now."""
@@ -483,24 +404,24 @@ class Session:
             header = file.header()
             area = self._join_area(file, header) if header.is_native and not header.closed else None
         else:
-            area = self._area
+            area = self.area
         number = area.failed(file.number) if area is not None else 0
         if number:
             file.handle_failure(number, reopen=self._reopen)
 
     def _join_area(self, file: WritableFile, header: LogHeader) -> StagingArea | None:
         if not self._area_tried:
-            self._area = StagingArea.join(self.directory.fd, header.uuid, file.access())
+            self.area = StagingArea.join(self.directory.fd, header.uuid, file.access())
             self._area_tried = True
-        return self._area
+        return self.area
 
     def _enter_area(self, file: WritableFile, header: LogHeader) -> LogHeader:
         """Join the staging area, or resolve the group that a dead leader left in it; return the header as it is
         then."""
         if not header.is_native:
             return header
-        if self._area is not None and self._area.uuid != header.uuid:
-            header = self._leave_area(self._area, file)
+        if self.area is not None and self.area.uuid != header.uuid:
+            header = self._leave_area(self.area, file)
         area = self._join_area(file, header)
         if area is None:
             return header
@@ -514,7 +435,7 @@ class Session:
             header = file.header()
             if not claimed and not area.has_name:
                 # No process would find records staged there after this one died.
-                self._area, self._area_tried = None, False
+                self.area, self._area_tried = None, False
                 return self._enter_area(file, header)
         return header
 
@@ -525,7 +446,7 @@ class Session:
         area.wake()
         area.retire()
         self.fast_path.stage_in(0, None)
-        self._area, self._area_tried = None, False
+        self.area, self._area_tried = None, False
         return file.header()
 
     def _close_file(self) -> None:

@@ -24,7 +24,7 @@ _NEVER = Background(flush_seconds=600, sync_seconds=600)
 
 
 def _area(writer: Writer) -> StagingArea | None:
-    return writer._open_session()._area
+    return writer._open_session().area
 
 
 def _name(writer: Writer) -> Path:

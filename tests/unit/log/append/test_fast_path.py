@@ -378,7 +378,7 @@ def test_closing_while_others_append_keeps_what_was_acknowledged_and_refuses_the
 
 def test_a_failed_file_is_refused_from_then_on_in_every_mode(log: Path) -> None:
     with _warm(log) as writer:
-        writer._session._area.fail(1, 5)
+        writer._session.area.fail(1, 5)
         for mode in [*_REFS, Mode.STAGE]:
             with pytest.raises(PoisonedError):
                 writer.append(b"x", mode=mode)
@@ -413,7 +413,7 @@ def test_an_append_keeps_no_reference_to_its_record(log: Path) -> None:
 
         def counts() -> list[int]:
             gc.collect()
-            kept = (record, array, Ref, *Mode, Mode, Watched, writer, writer._session, writer._session._area)
+            kept = (record, array, Ref, *Mode, Mode, Watched, writer, writer._session, writer._session.area)
             return list(map(sys.getrefcount, kept))
 
         go(1000)
@@ -428,7 +428,7 @@ def test_an_append_keeps_no_reference_to_its_record(log: Path) -> None:
 def test_a_dropped_writer_is_freed_at_once_with_its_session(log: Path) -> None:
     writer = Watched(log)
     writer.append(b"1")
-    gone = [weakref.ref(writer), weakref.ref(writer._session), weakref.ref(writer._session._area)]
+    gone = [weakref.ref(writer), weakref.ref(writer._session), weakref.ref(writer._session.area)]
     gc.disable()
     try:
         del writer
