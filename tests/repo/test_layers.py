@@ -28,6 +28,7 @@ LAYERS: dict[str, frozenset[str]] = {
     "binlog.queue": frozenset({*BELOW, "binlog._codec", "binlog.paging"}),
     "binlog": frozenset({*BELOW, *(f"binlog.{name}" for name in ENGINES), "binlog.queue", "binlog.consumers"}),
     # The others see only public names: those of binlog, and those of PUBLIC.
+    "binlog.logging": frozenset({"binlog", "binlog.errors", "binlog.format"}),
     "binlog.spark": frozenset({"binlog", "binlog.errors"}),
     "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
     "pyspark_binlog": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
@@ -114,7 +115,7 @@ def test_a_circle_is_found() -> None:
 
 @pytest.mark.slow
 def test_importing_binlog_needs_neither_spark_nor_the_command_lines_libraries() -> None:
-    optional = ("pyspark", "pyarrow", "click", "rich")
+    optional = ("pyspark", "pyarrow", "click", "rich", "structlog", "loguru")
     below = [path for module, path in _modules() if module.split(".")[1:2] not in (["spark"], ["cli"])]
     for path in below:
         if "pyspark_binlog" not in path.parts:

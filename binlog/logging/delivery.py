@@ -1,0 +1,350 @@
+"""Delivers encoded records to a writer, within a time limit, and by a policy if the writer cannot take them.
+
+Any thread, signal handler and finalizer may deliver.  There is no lock here, because a signal handler could wait for
+its own thread, and a forked child for a thread that it does not have.  Instead, each shared value changes in one call
+of C: a counter, a deque, or a list that only one thread can pop.
+
+Invariants
+- A record is counted once: as written, dropped or uncertain, or in the end as one of them if it was deferred.
+- `_told` is empty while one thread reports dropped records; no other thread does so meanwhile.
+"""
+
+from __future__ import annotations
+
+import _thread
+import enum
+import itertools
+import os
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from binlog import Mode, Writer
+from binlog.errors import (
+    BinlogError,
+    BusyError,
+    ClosedError,
+    PoisonedError,
+    StateError,
+    TimedOutError,
+    UnknownOutcomeError,
+)
+from binlog.format.values import duration_of, member
+
+DEFERRED_MAX = 1000
+"""How many records may wait until the call that they interrupted has ended."""
+
+_REOPEN_SECONDS = 1.0
+_PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 0.01, 1.0
+
+
+class Full(enum.Enum):
+    """What happens to a record that the log cannot take in time: the disk is full, the log is busy or poisoned."""
+
+    DROP = "drop"  # count it, and report the number in one record afterwards
+    BLOCK = "block"  # wait for as long as it takes
+    RAISE = "raise"  # raise the error to the code that logs
+    FALLBACK = "fallback"  # count it, and write it to another stream
+
+
+class Counter:
+    """A number that any thread or signal handler can increment without a lock."""
+
+    def __init__(self) -> None:
+        self._count = itertools.count()
+        self.increment = self._count.__next__
+
+    @property
+    def value(self) -> int:
+        """The present number."""
+        return int(repr(self._count)[len("count(") : -1])
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The number of records of a handler, in this process.
+
+    written: the log has them.  dropped: the log does not have them.  uncertain: the log may have them, because the
+    outcome was unknown when the time was over.  deferred: logged within a logging call, and appended after it.
+    cut: longer than record_bytes_max.
+    """
+
+    written: int
+    dropped: int
+    uncertain: int
+    deferred: int
+    cut: int
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What a report says about records that the log did not take.  since: seconds since 1970, of the first one."""
+
+    dropped: int
+    uncertain: int
+    since: float
+    reason: str
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.since))
+        parts = []
+        if self.dropped:
+            parts.append(f"{_records(self.dropped)} dropped")
+        if self.uncertain:
+            parts.append(f"{_records(self.uncertain)} of unknown outcome")
+        return f"{' and '.join(parts)} since {since}"
+
+
+def _records(count: int) -> str:
+    return f"{count} record{'s' if count != 1 else ''}"
+
+
+class Delivery:
+    """Appends to a log.
+
+    wait: seconds after which `append` gives up; None for no limit.  full: see Full.  fallback: a stream for text; None
+    for sys.stderr.  report: encodes the record that says how many were dropped.  writer_options: of binlog.Writer.
+    Raises: as binlog.Writer, except BusyError: then the first append opens the log.
+    """
+
+    _append: Callable[..., object]
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        wait: object,
+        full: Full | str,
+        fallback: TextIO | None,
+        report: Callable[[Losses], bytes],
+        writer_options: Mapping[str, Any],
+    ) -> None:
+        self._path = path
+        self._full = member(Full, full, "full")
+        self._fallback = fallback
+        self._report = report
+        self.wait = None if wait is None or self._full is Full.BLOCK else duration_of(wait, "wait")
+        self._writer_options = {"lock_timeout": self.wait, **writer_options}
+        self._closed = False
+        self._reopen_at, self._open_error = 0.0, BinlogError("the log is not open")
+        self._begin_process()
+        self._writer: Writer[Any] | None = None
+        self._append = self._append_after_opening
+        with suppress(BusyError):
+            self._open()
+        _deliveries.add(self)
+
+    def _begin_process(self) -> None:
+        """Start with nothing counted and nothing deferred, as also a forked child does."""
+        self._written, self._dropped, self._uncertain = Counter(), Counter(), Counter()
+        self.deferred, self.cut = Counter(), Counter()
+        self._later: deque[tuple[bytes, Mode]] = deque()
+        self._since: deque[float] = deque()
+        self._told = [(0, 0)]
+        self._reason = ""
+        self._needs_attention = False
+
+    @property
+    def counters(self) -> Counters:
+        """The numbers of records so far."""
+        return Counters(
+            self._written.value, self._dropped.value, self._uncertain.value, self.deferred.value, self.cut.value
+        )
+
+    def append(self, data: bytes, mode: Mode) -> None:
+        """Append a record; if that fails, do what the policy says.
+
+        Blocks: for `wait` seconds at most.  Raises: BinlogError with Full.RAISE only.
+        """
+        if self._closed:
+            mode = Mode.SYNC  # the interpreter ends: no thread would sync it later
+        try:
+            self._append(data, mode=mode, timeout=self.wait)
+        except StateError:
+            self._defer(data, mode)
+        except BinlogError as error:
+            self._handle(data, mode, error)
+        else:
+            self._written.increment()
+            if self._needs_attention:
+                self._attend()
+
+    def drop(self, count: int, reason: str) -> None:
+        """Count records that were not even encoded."""
+        for _ in range(count):
+            self._count(self._dropped, reason)
+
+    def flush(self) -> None:
+        """Sync everything appended so far, in any mode.
+
+        Blocks: until it is durable.  Raises: as binlog.Writer.sync.
+        """
+        self._append_deferred()
+        writer = self._writer
+        if writer is not None:
+            writer.sync()
+
+    def close(self) -> None:
+        """Make everything durable, and close the log.  A later append opens it again, and is synced.
+
+        Raises nothing: a failure is written to the fallback stream, because `logging.shutdown` would stop at it.
+        """
+        self._closed = True
+        try:
+            self._append_deferred()
+            if self._since:
+                self._tell()
+            writer, self._writer = self._writer, None
+            self._append = self._append_after_opening
+            if writer is not None:
+                writer.close()
+        except BinlogError as error:
+            self.write_to_fallback(f"binlog: {os.fspath(self._path)}: {error}")
+        if self._since:
+            self.write_to_fallback(f"binlog: {os.fspath(self._path)}: {self._losses()}")
+
+    def _open(self) -> None:
+        writer = Writer(self._path, **self._writer_options)
+        self._writer = writer
+        self._append = writer.append
+
+    def _append_after_opening(self, data: bytes, *, mode: Mode, timeout: float | None = None) -> None:
+        """Open the log, but not more often than once a second, and append."""
+        if time.monotonic() < self._reopen_at:
+            raise self._open_error
+        try:
+            self._open()
+        except BinlogError as error:
+            self._reopen_at, self._open_error = time.monotonic() + _REOPEN_SECONDS, error
+            raise
+        self._append(data, mode=mode, timeout=self.wait)
+
+    def _handle(self, data: bytes, mode: Mode, error: BinlogError) -> None:
+        if isinstance(error, PoisonedError | ClosedError):
+            self._append = self._append_after_opening
+            # If the writer was poisoned before, or closed by another thread, it has not tried to append the record.
+            if isinstance(error, ClosedError) or isinstance(error.__cause__, PoisonedError):
+                try:
+                    self._append(data, mode=mode, timeout=self.wait)
+                except BinlogError as second:
+                    error = second
+                else:
+                    self._written.increment()
+                    return
+        is_certain = not isinstance(error, PoisonedError | UnknownOutcomeError | TimedOutError)
+        if self._full is Full.BLOCK and is_certain:
+            self._retry(data, mode)
+            return
+        if self._full is Full.RAISE:
+            raise error
+        self._count(self._dropped if is_certain else self._uncertain, f"{type(error).__name__}: {error}")
+        if self._full is Full.FALLBACK:
+            self.write_to_fallback(data.decode("utf-8", "backslashreplace"))
+
+    def _retry(self, data: bytes, mode: Mode) -> None:
+        pause = _PAUSE_SECONDS_MIN
+        while True:
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+            try:
+                self._append(data, mode=mode, timeout=self.wait)
+            except (UnknownOutcomeError, TimedOutError) as error:
+                self._count(self._uncertain, f"{type(error).__name__}: {error}")
+                return
+            except (PoisonedError, ClosedError):
+                self._append = self._append_after_opening
+            except BinlogError:
+                continue
+            else:
+                self._written.increment()
+                return
+
+    def _defer(self, data: bytes, mode: Mode) -> None:
+        """Keep a record that a signal handler or finalizer logs within a call of a writer, until that call ends."""
+        if len(self._later) >= DEFERRED_MAX:
+            self._count(self._dropped, "too many records were deferred")
+            return
+        self.deferred.increment()
+        self._later.append((data, mode))
+        self._needs_attention = True
+        with suppress(RuntimeError):  # the interpreter ends: `close` appends it
+            _thread.start_new_thread(self._append_deferred, ())
+
+    def _append_deferred(self) -> None:
+        while self._later:
+            try:
+                data, mode = self._later.popleft()
+            except IndexError:
+                return  # another thread took the last one
+            try:
+                self._append(data, mode=mode, timeout=self.wait)
+            except StateError:
+                self._later.appendleft((data, mode))
+                return
+            except BinlogError as error:
+                self._count(self._dropped, f"{type(error).__name__}: {error}")
+            else:
+                self._written.increment()
+
+    def _count(self, counter: Counter, reason: str) -> None:
+        if not self._since:
+            self._since.append(time.time())
+        self._reason = reason
+        counter.increment()
+        self._needs_attention = True
+
+    def _attend(self) -> None:
+        """Append deferred records, and report dropped ones."""
+        self._needs_attention = False
+        self._append_deferred()
+        if self._since:
+            self._tell()
+        if self._since or self._later:
+            self._needs_attention = True
+
+    def _losses(self) -> Losses:
+        dropped, uncertain = self._told[0] if self._told else (0, 0)
+        since = self._since[0] if self._since else time.time()
+        return Losses(self._dropped.value - dropped, self._uncertain.value - uncertain, since, self._reason)
+
+    def _tell(self) -> None:
+        """Append the record that says how many were dropped."""
+        losses = self._losses()
+        try:
+            dropped, uncertain = self._told.pop()
+        except IndexError:
+            return  # another thread reports them
+        try:
+            self._since.clear()
+            losses = Losses(
+                self._dropped.value - dropped, self._uncertain.value - uncertain, losses.since, self._reason
+            )
+            if losses.dropped or losses.uncertain:
+                self._append(self._report(losses), mode=Mode.FLUSH, timeout=self.wait)
+                dropped, uncertain = dropped + losses.dropped, uncertain + losses.uncertain
+        except BinlogError:
+            self._since.appendleft(losses.since)
+        finally:
+            self._told.append((dropped, uncertain))
+
+    def write_to_fallback(self, text: str) -> None:
+        stream = self._fallback if self._fallback is not None else sys.stderr
+        with suppress(Exception):  # a closed stream, or none: there is no other place
+            stream.write(text + "\n")
+            stream.flush()
+
+
+_deliveries: weakref.WeakSet[Delivery] = weakref.WeakSet()
+
+
+def _begin_child() -> None:
+    for delivery in list(_deliveries):
+        delivery._begin_process()
+
+
+os.register_at_fork(after_in_child=_begin_child)

@@ -1,0 +1,265 @@
+"""The handler: records of `logging` into a log that many processes share.
+
+`logging` puts a lock around each handler, and keeps it while the handler formats and writes.  This handler has none,
+because a writer has its own, and because that lock can hang in a signal handler, a finalizer or a forked child.
+
+A thread that handles a record is marked.  What it logs meanwhile, from a `__str__`, a filter, a signal handler or a
+finalizer, is deferred: it is handled after the record is appended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from binlog import Mode
+from binlog.errors import BinlogError
+from binlog.format.values import count_of, member
+from binlog.logging.delivery import DEFERRED_MAX, Counters, Delivery, Full, Losses
+from binlog.logging.json_formatter import JsonFormatter
+from binlog.logging.rendering import message_of, to_bytes
+from binlog.logging.truncation import RECORD_BYTES_MIN, cut
+
+MODES: Mapping[int | str, Mode | str] = {
+    logging.NOTSET: Mode.STAGE,
+    logging.WARNING: Mode.FLUSH,
+    logging.CRITICAL: Mode.SYNC,
+}
+"""The mode of a record by its level: that of the highest level which the record reaches."""
+
+# A record that is logged while one is rendered that was itself deferred has depth 2, and so on.
+_DEPTH_MAX = 8
+
+
+class _ThreadState(threading.local):
+    """depth: 0 if the thread handles no record.  deferred: what it logged meanwhile, and at which depth."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.deferred: deque[tuple[logging.LogRecord, int]] = deque()
+
+
+class Handler(logging.Handler):
+    """Appends records of `logging` to the log in a directory.  Any number of processes may do so.
+
+    path: the directory; it is created if it is missing, in a parent that exists.
+    level: the least level, as a number or a name.
+    modes: how far a record is when the call that logs it returns, by level: {"NOTSET": "stage", "CRITICAL": "sync"};
+        by default MODES.
+    wait: seconds that a call may wait for a full ring, another process or the disk; None for no limit.
+    full: what happens to a record that the log cannot take in time: "drop", "block", "raise" or "fallback"; see Full.
+        Afterwards one record says how many were dropped.
+    formatter: by default JsonFormatter(static=static).
+    record_bytes_max: a longer record is cut, and says how long it was.
+    in_loop: the strongest mode within a running event loop of asyncio, whose other tasks would wait as well.
+    fallback: a stream of text for Full.FALLBACK and for failures at the end; None for sys.stderr.
+    writer_options: of binlog.Writer, such as cutover_bytes="100M".
+
+    A record survives the death of the process as soon as the call that logs it has returned, in every mode.
+    A handler is pickled as its arguments, and both sides of a fork may use it.
+    Raises: as binlog.Writer; TypeError and ValueError.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        level: int | str = logging.NOTSET,
+        modes: Mapping[Any, Mode | str] | None = None,
+        wait: object = 0.25,
+        full: Full | str = Full.DROP,
+        formatter: logging.Formatter | None = None,
+        static: Mapping[str, object] | None = None,
+        record_bytes_max: int = 65536,
+        in_loop: Mode | str = Mode.FLUSH,
+        fallback: TextIO | None = None,
+        **writer_options: Any,
+    ) -> None:
+        super().__init__(level)
+        self._arguments: dict[str, Any] = {
+            **writer_options,
+            "path": path,
+            "modes": modes,
+            "wait": wait,
+            "full": full,
+            "static": static,
+            "record_bytes_max": record_bytes_max,
+            "in_loop": in_loop,
+            "fallback": fallback,
+        }
+        self.formatter = formatter if formatter is not None else JsonFormatter(static=static)
+        self._bytes_max = count_of(record_bytes_max, "record_bytes_max", RECORD_BYTES_MIN, 1 << 30)
+        self._in_loop = member(Mode, in_loop, "in_loop")
+        self._modes = _by_level(MODES if modes is None else modes)
+        self._modes_of_levels: dict[int, tuple[Mode, Mode]] = {}
+        self._state = _ThreadState()
+        self._delivery = Delivery(
+            path, wait=wait, full=full, fallback=fallback, report=self._encode_losses, writer_options=writer_options
+        )
+
+    def createLock(self) -> None:  # noqa: N802 - a name of logging
+        """Create no lock: see the module."""
+        self.lock = None
+
+    def handle(self, record: logging.LogRecord) -> Any:
+        """Append a record, if the filters let it pass; return whether they did.
+
+        Blocks: for `wait` seconds at most.  Raises: BinlogError with Full.RAISE, and what a filter raises.
+        """
+        state = self._state
+        if state.depth:
+            return self._defer(state, record)
+        state.depth = 1
+        try:
+            if self.filters:
+                passed: Any = self.filter(record)
+                if not passed:
+                    return passed
+                if isinstance(passed, logging.LogRecord):
+                    record = passed
+            self._append(record)
+        finally:
+            state.depth = 0
+        if state.deferred:
+            self._handle_deferred(state)
+        return True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append a record, without the filters.  Blocks and raises: as `handle`."""
+        state = self._state
+        if state.depth:
+            self._defer(state, record)
+            return
+        state.depth = 1
+        try:
+            self._append(record)
+        finally:
+            state.depth = 0
+        if state.deferred:
+            self._handle_deferred(state)
+
+    def flush(self) -> None:
+        """Make everything logged so far durable; a failure is written to the fallback stream.
+
+        Blocks: until it is durable.
+        """
+        try:
+            self._delivery.flush()
+        except BinlogError as error:
+            self._delivery.write_to_fallback(f"binlog: {error}")
+
+    async def synced(self) -> None:
+        """Wait until everything logged so far is durable, without blocking the event loop.
+
+        Raises: as binlog.Writer.sync.
+        """
+        await asyncio.get_running_loop().run_in_executor(None, self._delivery.flush)
+
+    def close(self) -> None:
+        """Make everything durable, and close the log.  What is logged later is still appended, and synced."""
+        state = self._state
+        if state.deferred and not state.depth:
+            self._handle_deferred(state)
+        self._delivery.close()
+        super().close()
+
+    @property
+    def counters(self) -> Counters:
+        """The numbers of records written, dropped, of unknown outcome, deferred and cut, in this process."""
+        return self._delivery.counters
+
+    def __reduce__(self) -> tuple[object, ...]:
+        own = (self.level, self.name, self.filters)
+        return _handler, ({**self._arguments, "formatter": self.formatter}, own)
+
+    def __repr__(self) -> str:
+        return f"<binlog.logging.Handler {os.fspath(self._arguments['path'])!r} ({logging.getLevelName(self.level)})>"
+
+    def _append(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.formatter.format(record)  # type: ignore[union-attr]
+        except Exception as error:  # noqa: BLE001 - a formatter of the caller may raise anything
+            text = self._format_in_spite_of(error, record)
+        data = text.encode("utf-8", "backslashreplace")
+        if len(data) > self._bytes_max:
+            data = cut(data, self._bytes_max)
+            self._delivery.cut.increment()
+        modes = self._modes_of_levels.get(record.levelno) or self._modes_of(record.levelno)
+        mode, in_loop = modes
+        if mode is not in_loop and _is_in_loop():
+            mode = in_loop
+        self._state.depth = 1  # what is logged from here on was not caused by the record
+        self._delivery.append(data, mode)
+
+    def _format_in_spite_of(self, error: Exception, record: logging.LogRecord) -> str:
+        plain = logging.LogRecord(
+            record.name, record.levelno, record.pathname, record.lineno, message_of(record), (), None
+        )
+        plain.created = record.created
+        plain.format_error = f"{type(error).__name__}: {error}"
+        return JsonFormatter(static=self._arguments["static"]).format(plain)
+
+    def _modes_of(self, level: int) -> tuple[Mode, Mode]:
+        """Return the modes of a level, outside and inside of an event loop."""
+        reached = [mode for least, mode in self._modes if least <= level]
+        mode = reached[-1] if reached else self._modes[0][1]
+        found = self._modes_of_levels[level] = (mode, max(mode, self._in_loop))
+        return found
+
+    def _defer(self, state: _ThreadState, record: logging.LogRecord) -> bool:
+        if len(state.deferred) >= DEFERRED_MAX or state.depth > _DEPTH_MAX:
+            self._delivery.drop(1, "too many records were logged within a logging call")
+            return False
+        self._delivery.deferred.increment()
+        state.deferred.append((record, state.depth))
+        return True
+
+    def _handle_deferred(self, state: _ThreadState) -> None:
+        while state.deferred and not state.depth:
+            record, depth = state.deferred.popleft()
+            state.depth = depth + 1
+            try:
+                if not self.filters or self.filter(record):
+                    self._append(record)
+            finally:
+                state.depth = 0
+
+    def _encode_losses(self, losses: Losses) -> bytes:
+        record = logging.LogRecord("binlog.logging", logging.WARNING, __file__, 0, str(losses), (), None)
+        record.event = "binlog.losses"
+        record.dropped, record.uncertain, record.reason = losses.dropped, losses.uncertain, losses.reason
+        assert self.formatter is not None
+        return to_bytes(self.formatter.format(record))
+
+
+def _handler(arguments: dict[str, Any], own: tuple[int, str | None, list[Any]]) -> Handler:
+    handler = Handler(**arguments)
+    handler.level, handler.name, handler.filters = own
+    return handler
+
+
+def _by_level(modes: Mapping[Any, Mode | str]) -> list[tuple[int, Mode]]:
+    """Return the modes by rising level.  Raises: TypeError, ValueError."""
+    if not modes:
+        raise ValueError("modes is empty; it is a mode for each level, such as {'NOTSET': 'stage'}")
+    return sorted((_level(level), member(Mode, mode, "a mode")) for level, mode in modes.items())
+
+
+def _level(level: object) -> int:
+    if isinstance(level, int) and not isinstance(level, bool):
+        return level
+    names = logging.getLevelNamesMapping()
+    if isinstance(level, str) and level.upper() in names:
+        return names[level.upper()]
+    raise ValueError(f"a level is a number, or one of {', '.join(names)}, not {level!r}")
+
+
+def _is_in_loop() -> bool:
+    events = sys.modules.get("asyncio.events")
+    return events is not None and events._get_running_loop() is not None

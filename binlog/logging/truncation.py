@@ -1,0 +1,57 @@
+"""Cuts a record that is too long, so that it still is what it was: a JSON object stays one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from binlog.logging.rendering import json_text, to_bytes
+
+RECORD_BYTES_MIN = 1024
+"""The shortest limit: the fields that are never cut fit."""
+
+_ATTRIBUTES = "attributes"
+_STACKS = frozenset({"exception.stacktrace", "stack"})
+_CHARACTERS_MIN = 16
+
+
+def cut(data: bytes, bytes_max: int) -> bytes:
+    """Return a record with at most this many bytes, and with its former length.
+
+    In an event, the longest texts are cut, and `"truncated"` is the former length in bytes; a stack trace keeps its
+    end.  Text that is no JSON object ends with the former length.
+    """
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        return _cut_text(data, bytes_max)
+    characters = bytes_max
+    while characters >= _CHARACTERS_MIN:
+        shorter = to_bytes(json_text(_shorter(event, characters) | {"truncated": len(data)}))
+        if len(shorter) <= bytes_max:
+            return shorter
+        characters //= 2
+    # Many short attributes.
+    rest = {name: value for name, value in event.items() if name != _ATTRIBUTES}
+    shorter = to_bytes(json_text(_shorter(rest, _CHARACTERS_MIN) | {"truncated": len(data)}))
+    return shorter if len(shorter) <= bytes_max else _cut_text(data, bytes_max)
+
+
+def _cut_text(data: bytes, bytes_max: int) -> bytes:
+    end = b" [truncated: %d bytes]" % len(data)
+    return data[: bytes_max - len(end)].decode("utf-8", "ignore").encode() + end
+
+
+def _shorter(value: Any, characters: int, *, keep_end: bool = False) -> Any:
+    """Return a value whose texts have at most this many characters."""
+    if isinstance(value, str):
+        if len(value) <= characters:
+            return value
+        return "..." + value[-characters:] if keep_end else value[:characters] + "..."
+    if isinstance(value, list):
+        return [_shorter(each, characters) for each in value]
+    if isinstance(value, dict):
+        return {name: _shorter(each, characters, keep_end=name in _STACKS) for name, each in value.items()}
+    return value

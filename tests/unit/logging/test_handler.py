@@ -1,0 +1,467 @@
+"""The handler in one process: modes, filters, recursion, deferral, truncation, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import logging
+import logging.config
+import logging.handlers
+import pickle
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import binlog
+from binlog import Mode
+from binlog.logging import Handler, JsonFormatter
+from tests.support.children import run_script
+from tests.support.events import bodies, event_of, events, logger_of
+from tests.support.logs import read_all
+
+
+class _RecordedModes:
+    """Records the mode of each append, which goes on to the real writer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.modes: list[Mode] = []
+        plain = binlog.Writer.append
+
+        def append(writer: Any, record: bytes, *, mode: Mode, **options: Any) -> Any:
+            self.modes.append(mode)
+            return plain(writer, record, mode=mode, **options)
+
+        monkeypatch.setattr(binlog.Writer, "append", append)
+
+
+def test_records_are_in_the_log_in_order(log: Path) -> None:
+    with logger_of(Handler(log)) as logger:
+        for number in range(100):
+            logger.log(1 + number % 50, "record %d", number)
+    assert bodies(log) == [f"record {number}" for number in range(100)]
+
+
+def test_the_mode_depends_on_the_level(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = _RecordedModes(monkeypatch)
+    with logger_of(Handler(log)) as logger:
+        for level in (5, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL, 60):
+            logger.log(level, "x")
+    assert recorded.modes == [Mode.STAGE, Mode.STAGE, Mode.FLUSH, Mode.FLUSH, Mode.SYNC, Mode.SYNC]
+
+
+def test_modes_may_be_names_and_start_at_any_level(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = _RecordedModes(monkeypatch)
+    with logger_of(Handler(log, modes={"ERROR": "sync", 20: Mode.FLUSH})) as logger:
+        for level in (5, 20, 40):
+            logger.log(level, "x")
+    assert recorded.modes == [Mode.FLUSH, Mode.FLUSH, Mode.SYNC]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"modes": {}},
+        {"modes": {"LOUD": "sync"}},
+        {"modes": {0: "quick"}},
+        {"full": "explode"},
+        {"wait": -1},
+        {"record_bytes_max": 10},
+        {"in_loop": "never"},
+        {"level": "LOUD"},
+        {"cutover_bytes": "many"},
+    ],
+)
+def test_wrong_options_are_refused(log: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Handler(log, **options)
+
+
+def test_an_option_that_no_writer_has_is_refused(log: Path) -> None:
+    with pytest.raises(TypeError, match="colour"):
+        Handler(log, colour=True)
+
+
+def test_a_directory_that_cannot_be_used_is_reported_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(binlog.AccessError):
+        Handler(tmp_path / "file")
+
+
+def test_filters_and_levels_apply(log: Path) -> None:
+    handler = Handler(log, level="WARNING")
+    handler.addFilter(lambda record: "secret" not in record.getMessage())
+    with logger_of(handler) as logger:
+        logger.info("too low")
+        logger.warning("secret")
+        logger.warning("shown")
+    assert bodies(log) == ["shown"]
+
+
+def test_another_formatter_makes_the_text(log: Path) -> None:
+    handler = Handler(log, formatter=logging.Formatter("%(levelname)s %(message)s"))
+    with logger_of(handler) as logger:
+        logger.info("first")
+        handler.setFormatter(logging.Formatter("%(message)s!"))
+        logger.info("second é\udc80")
+    assert read_all(log) == [b"INFO first", "second é\\udc80!".encode()]
+
+
+def test_a_formatter_that_raises_does_not_lose_the_record(log: Path) -> None:
+    with logger_of(Handler(log, formatter=logging.Formatter("%(order)d %(message)s"))) as logger:
+        logger.info("number %d", 7)
+    (event,) = events(log)
+    assert event["body"] == "number 7"
+    assert "order" in event["attributes"]["format_error"]
+
+
+class _Talkative:
+    """Logs when it is printed."""
+
+    def __init__(self, logger: logging.Logger, *, itself: bool = False) -> None:
+        self._logger, self._itself = logger, itself
+
+    def __str__(self) -> str:
+        self._logger.info("printed %s", self if self._itself else "it")
+        return "text"
+
+    __repr__ = __str__
+
+
+def test_what_is_logged_while_a_record_is_formatted_follows_it(log: Path) -> None:
+    handler = Handler(log)
+    with logger_of(handler) as logger:
+        logger.info("value: %s", _Talkative(logger))
+        logger.info("attribute", extra={"value": _Talkative(logger)})
+        assert handler.counters.deferred == 2
+    assert bodies(log) == ["value: text", "printed it", "attribute", "printed it"]
+
+
+def test_an_object_that_logs_itself_ends(log: Path) -> None:
+    handler = Handler(log)
+    with logger_of(handler) as logger:
+        logger.info("value: %s", _Talkative(logger, itself=True))
+        logger.info("next")
+        counters = handler.counters
+    assert counters.deferred == 8
+    assert counters.dropped == 1
+    found = bodies(log)
+    assert found[:9] == ["value: text", *["printed text"] * 8]
+    assert "1 record dropped" in found[9] or "1 record dropped" in found[10]
+    assert "next" in found[9:]
+
+
+def test_a_filter_that_logs_ends(log: Path) -> None:
+    handler = Handler(log)
+    with logger_of(handler) as logger:
+
+        def noisy(record: logging.LogRecord) -> bool:
+            if not record.getMessage().startswith("filtered"):
+                logger.info("filtered %s", record.getMessage())
+            return True
+
+        handler.addFilter(noisy)
+        logger.info("one")
+    assert bodies(log) == ["one", "filtered one"]
+
+
+def test_more_than_a_thousand_deferred_records_are_counted(log: Path) -> None:
+    handler = Handler(log)
+    with logger_of(handler) as logger:
+
+        class Noisy:
+            def __str__(self) -> str:
+                for number in range(1200):
+                    logger.info("%d", number)
+                return "noisy"
+
+        logger.info("%s", Noisy())
+        assert (handler.counters.deferred, handler.counters.dropped) == (1000, 200)
+    assert [body for body in bodies(log) if body.isdigit()] == [str(number) for number in range(1000)]
+    (report,) = [event for event in events(log) if event.get("event") == "binlog.losses"]
+    assert report["attributes"]["dropped"] == 200
+
+
+def test_two_handlers_may_log_into_each_other(tmp_path: Path) -> None:
+    first, second = Handler(tmp_path / "first"), Handler(tmp_path / "second")
+    with logger_of(first) as one, logger_of(second) as two:
+        one.info("%s", _Talkative(two))
+        two.info("%s", _Talkative(one))
+    assert sorted(bodies(tmp_path / "first")) == ["printed it", "text"]
+    assert sorted(bodies(tmp_path / "second")) == ["printed it", "text"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_signal_handler_at_1_khz_loses_nothing_and_hangs_nothing(log: Path, mode: Mode) -> None:
+    handler = Handler(log, modes={0: mode})
+    received = []
+    with logger_of(handler) as logger:
+
+        def log_signal(number: int, frame: object) -> None:
+            received.append(number)
+            logger.info("signal")
+
+        before = signal.signal(signal.SIGALRM, log_signal)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        try:
+            count, end = 0, time.monotonic() + 2
+            while time.monotonic() < end:
+                logger.info("plain %s", "x" * 200)
+                count += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        counters = handler.counters
+    found = bodies(log)
+    assert len(received) > 100
+    assert found.count("signal") == len(received)
+    assert len(found) == count + len(received) == counters.written
+    assert counters.dropped == counters.uncertain == 0
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_signal_handler_logs_within_an_append_of_another_writer(log: Path, mode: Mode) -> None:
+    """The thread is within a call of that writer, so this one defers the record, and appends it when the call ends."""
+    handler = Handler(log.with_name("other"), modes={0: mode})
+    received = []
+    with logger_of(handler) as logger, binlog.Writer(log) as writer:
+
+        def log_signal(number: int, frame: object) -> None:
+            received.append(number)
+            logger.info("signal")
+
+        before = signal.signal(signal.SIGALRM, log_signal)
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        try:
+            while len(received) < 50:
+                writer.append_many([b"x"] * 10)
+                writer.sync()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    assert bodies(log.with_name("other")) == ["signal"] * len(received)
+    assert binlog.check(log.with_name("other")) == []
+
+
+def test_a_finalizer_logs(log: Path) -> None:
+    handler = Handler(log)
+    with logger_of(handler) as logger:
+
+        class Collected:
+            def __init__(self) -> None:
+                self.cycle = self
+
+            def __del__(self) -> None:
+                logger.info("collected")
+
+        class Collecting:
+            def __str__(self) -> str:
+                Collected()
+                gc.collect()
+                return "collecting"
+
+        logger.info("%s", Collecting())
+    assert bodies(log) == ["collecting", "collected"]
+
+
+def test_threads_share_a_handler(log: Path) -> None:
+    handler = Handler(log)
+    with logger_of(handler) as logger:
+
+        def work(thread: int) -> None:
+            for number in range(500):
+                logger.info("%d %d", thread, number)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert handler.counters.written == 4000
+    found = bodies(log)
+    for thread in range(8):
+        assert [body for body in found if body.startswith(f"{thread} ")] == [f"{thread} {n}" for n in range(500)]
+
+
+@pytest.mark.parametrize("bytes_max", [1024, 5000, 65536])
+def test_a_long_record_is_cut_and_marked(log: Path, bytes_max: int) -> None:
+    handler = Handler(log, record_bytes_max=bytes_max)
+    with logger_of(handler) as logger:
+        logger.info("é" * 10_000_000)
+        logger.info("many", extra={f"name-{number}": "x" * 20 for number in range(10_000)})
+        logger.info("one", extra={"value": ["x" * 100_000, {"y": "z" * 100_000}]})
+        logger.info("whole")
+    *cut, whole = read_all(log)
+    assert [len(data) <= bytes_max for data in cut] == [True] * 3
+    first, second, third = (event_of(data) for data in cut)
+    assert first["truncated"] > 20_000_000
+    assert first["body"].startswith("éééé")
+    assert second["body"] == "many"
+    assert third["attributes"]["value"][1]["y"].startswith("zzzz")
+    assert "truncated" not in event_of(whole)
+    assert handler.counters.cut == 3
+
+
+def test_the_end_of_a_long_stack_trace_is_kept(log: Path) -> None:
+    with logger_of(Handler(log, record_bytes_max=2000)) as logger:
+        try:
+            raise ValueError("cause " + "x" * 100_000 + " end")
+        except ValueError:
+            logger.exception("failed")
+    (event,) = events(log)
+    assert event["attributes"]["exception.stacktrace"].endswith(" end")
+    assert event["attributes"]["exception.message"].startswith("cause ")
+
+
+def test_text_that_is_not_json_is_cut_too(log: Path) -> None:
+    with logger_of(Handler(log, record_bytes_max=1024, formatter=logging.Formatter("%(message)s"))) as logger:
+        logger.info("é" * 1000)
+    (data,) = read_all(log)
+    assert len(data) <= 1024
+    assert data.decode().endswith("é [truncated: 2000 bytes]")
+
+
+def test_a_handler_is_pickled_as_its_arguments(log: Path) -> None:
+    handler = Handler(log, level="INFO", static={"service.name": "shop"}, modes={"NOTSET": "flush"})
+    copied = pickle.loads(pickle.dumps(handler))
+    with logger_of(handler) as first, logger_of(copied) as second:
+        first.info("first")
+        second.info("second")
+    assert copied.level == logging.INFO
+    assert bodies(log) == ["first", "second"]
+    assert {event["resource"]["service.name"] for event in events(log)} == {"shop"}
+
+
+def test_records_after_close_are_appended_and_durable(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = Handler(log)
+    with logger_of(handler) as logger:
+        logger.info("before")
+        handler.close()
+        recorded = _RecordedModes(monkeypatch)
+        logger.info("after")
+    assert recorded.modes == [Mode.SYNC]
+    assert bodies(log) == ["before", "after"]
+
+
+_AT_EXIT = """
+import atexit, logging, sys
+class Late:
+    def __del__(self):
+        logging.info("finalizer")
+sys.modules["late"] = Late()  # collected when the interpreter ends
+atexit.register(lambda: logging.info("registered before logging"))
+import logging, logging.config
+atexit.register(lambda: logging.info("registered after logging"))
+import binlog.logging
+logging.config.dictConfig({
+    "version": 1,
+    "handlers": {"log": {"class": "binlog.logging.Handler", "path": sys.argv[1]}},
+    "root": {"handlers": ["log"], "level": "INFO"},
+})
+atexit.register(lambda: logging.info("registered last"))
+logging.info("staged")
+logging.shutdown()
+logging.info("after shutdown")
+"""
+
+
+def test_everything_logged_until_the_interpreter_ends_is_in_the_file(log: Path) -> None:
+    done = run_script(_AT_EXIT, log)
+    assert (done.returncode, done.stderr) == (0, "")
+    # Read the file before a writer opens the log, which would commit what was left in shared memory.
+    assert bodies(log)[:5] == [
+        "staged", "after shutdown", "registered last", "registered after logging", "registered before logging",
+    ]  # fmt: skip
+
+
+def test_flush_makes_everything_durable_and_visible(log: Path) -> None:
+    with logger_of(Handler(log, background=binlog.Background(flush_seconds=600, sync_seconds=600))) as logger:
+        logger.info("first")  # starts the background thread, and is flushed
+        logger.info("staged")
+        assert bodies(log) == ["first"]
+        logger.handlers[0].flush()
+        assert bodies(log) == ["first", "staged"]
+
+
+def test_a_memory_handler_and_a_queue_listener_pass_records_on(log: Path) -> None:
+    import queue
+
+    handler = Handler(log)
+    records: queue.Queue[Any] = queue.Queue()
+    listener = logging.handlers.QueueListener(records, handler)
+    with logger_of(logging.handlers.MemoryHandler(10, target=handler)) as logger:
+        logger.info("memory")
+    listener.start()
+    with logger_of(logging.handlers.QueueHandler(records)) as logger:
+        logger.info("queue")
+    listener.stop()
+    handler.close()
+    assert bodies(log) == ["memory", "queue"]
+
+
+def test_dict_config_takes_everything_as_text(log: Path) -> None:
+    stream = io.StringIO()
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "formatters": {"json": {"()": JsonFormatter, "static": {"service.name": "shop"}, "code": True}},
+            "handlers": {
+                "log": {
+                    "class": "binlog.logging.Handler",
+                    "path": str(log),
+                    "level": "INFO",
+                    "modes": {"NOTSET": "flush", "ERROR": "sync"},
+                    "wait": "100ms",
+                    "full": "fallback",
+                    "fallback": stream,
+                    "formatter": "json",
+                    "cutover_bytes": "10M",
+                }
+            },
+            "loggers": {"configured": {"handlers": ["log"], "propagate": False, "level": "DEBUG"}},
+        }
+    )
+    logger = logging.getLogger("configured")
+    logger.error("configured")
+    logger.handlers[0].close()
+    (event,) = events(log)
+    assert event["code"]["function"] == "test_dict_config_takes_everything_as_text"
+
+
+def test_nothing_waits_for_a_disk_in_an_event_loop(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = _RecordedModes(monkeypatch)
+    handler = Handler(log, background=binlog.Background(flush_seconds=600, sync_seconds=600))
+
+    def durable() -> bool:
+        (file,) = binlog.stat(log).files
+        return file.durable_end == file.tail
+
+    async def work() -> tuple[bool, bool]:
+        logger.critical("in the loop")
+        before = durable()
+        await handler.synced()
+        return before, durable()
+
+    with logger_of(handler) as logger:
+        logger.critical("outside")
+        assert asyncio.run(work()) == (False, True)
+    assert recorded.modes == [Mode.SYNC, Mode.FLUSH]
+
+
+def test_in_loop_may_be_weaker_or_sync(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = _RecordedModes(monkeypatch)
+
+    async def work(logger: logging.Logger) -> None:
+        logger.info("info")
+        logger.critical("critical")
+
+    for mode in ("stage", "sync"):
+        with logger_of(Handler(log, in_loop=mode)) as logger:
+            asyncio.run(work(logger))
+    assert recorded.modes == [Mode.STAGE, Mode.STAGE, Mode.STAGE, Mode.SYNC]
