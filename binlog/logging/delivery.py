@@ -35,6 +35,7 @@ from binlog.errors import (
     UnknownOutcomeError,
 )
 from binlog.format.values import duration_of, member
+from binlog.logging.rendering import to_bytes
 
 DEFERRED_MAX = 1000
 """How many records may wait until the call that they interrupted has ended."""
@@ -90,6 +91,11 @@ class Losses:
     since: float
     reason: str
 
+    @property
+    def attributes(self) -> dict[str, object]:
+        """The attributes of the report."""
+        return {"dropped": self.dropped, "uncertain": self.uncertain, "reason": self.reason}
+
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.since))
         parts = []
@@ -121,14 +127,15 @@ class Delivery:
         wait: object,
         full: Full | str,
         fallback: TextIO | None,
-        report: Callable[[Losses], bytes],
+        report: Callable[[Losses], str],
         writer_options: Mapping[str, Any],
     ) -> None:
         self._path = path
         self._full = member(Full, full, "full")
         self._fallback = fallback
         self._report = report
-        self.wait = None if wait is None or self._full is Full.BLOCK else duration_of(wait, "wait")
+        # A float, because the writer appends fastest with one.
+        self.wait = None if wait is None or self._full is Full.BLOCK else float(duration_of(wait, "wait"))
         self._writer_options = {"lock_timeout": self.wait, **writer_options}
         self._closed = False
         self._reopen_at, self._open_error = 0.0, BinlogError("the log is not open")
@@ -162,7 +169,7 @@ class Delivery:
         Blocks: for `wait` seconds at most.  Raises: BinlogError with Full.RAISE only.
         """
         if self._closed:
-            mode = Mode.SYNC  # the interpreter ends: no thread would sync it later
+            mode = Mode.SYNC  # the interpreter may be ending: no thread would sync the record later
         try:
             self._append(data, mode=mode, timeout=self.wait)
         except StateError:
@@ -174,12 +181,11 @@ class Delivery:
             if self._needs_attention:
                 self._attend()
 
-    def drop(self, count: int, reason: str) -> None:
-        """Count records that were not even encoded."""
-        for _ in range(count):
-            self._count(self._dropped, reason)
+    def drop(self, reason: str) -> None:
+        """Count a record that was not even encoded."""
+        self._count(self._dropped, reason)
 
-    def flush(self) -> None:
+    def sync(self) -> None:
         """Sync everything appended so far, in any mode.
 
         Blocks: until it is durable.  Raises: as binlog.Writer.sync.
@@ -195,6 +201,7 @@ class Delivery:
         Raises nothing: a failure is written to the fallback stream, because `logging.shutdown` would stop at it.
         """
         self._closed = True
+        self.wait = None  # an append with a time limit needs a thread, which no longer starts
         try:
             self._append_deferred()
             if self._since:
@@ -204,9 +211,13 @@ class Delivery:
             if writer is not None:
                 writer.close()
         except BinlogError as error:
-            self.write_to_fallback(f"binlog: {os.fspath(self._path)}: {error}")
+            self.complain(error)
         if self._since:
-            self.write_to_fallback(f"binlog: {os.fspath(self._path)}: {self._losses()}")
+            self.complain(self._losses())
+
+    def complain(self, about: object) -> None:
+        """Write a line to the fallback stream."""
+        self._write_to_fallback(f"binlog: {os.fspath(self._path)}: {about}")
 
     def _open(self) -> None:
         writer = Writer(self._path, **self._writer_options)
@@ -244,7 +255,7 @@ class Delivery:
             raise error
         self._count(self._dropped if is_certain else self._uncertain, f"{type(error).__name__}: {error}")
         if self._full is Full.FALLBACK:
-            self.write_to_fallback(data.decode("utf-8", "backslashreplace"))
+            self._write_to_fallback(data.decode("utf-8", "backslashreplace"))
 
     def _retry(self, data: bytes, mode: Mode) -> None:
         pause = _PAUSE_SECONDS_MIN
@@ -325,14 +336,14 @@ class Delivery:
                 self._dropped.value - dropped, self._uncertain.value - uncertain, losses.since, self._reason
             )
             if losses.dropped or losses.uncertain:
-                self._append(self._report(losses), mode=Mode.FLUSH, timeout=self.wait)
+                self._append(to_bytes(self._report(losses)), mode=Mode.FLUSH, timeout=self.wait)
                 dropped, uncertain = dropped + losses.dropped, uncertain + losses.uncertain
         except BinlogError:
             self._since.appendleft(losses.since)
         finally:
             self._told.append((dropped, uncertain))
 
-    def write_to_fallback(self, text: str) -> None:
+    def _write_to_fallback(self, text: str) -> None:
         stream = self._fallback if self._fallback is not None else sys.stderr
         with suppress(Exception):  # a closed stream, or none: there is no other place
             stream.write(text + "\n")

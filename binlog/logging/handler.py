@@ -12,26 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, TextIO
 
 from binlog import Mode
-from binlog.errors import BinlogError
-from binlog.format.values import count_of, member
-from binlog.logging.delivery import DEFERRED_MAX, Counters, Delivery, Full, Losses
+from binlog.logging.delivery import DEFERRED_MAX, Counters, Full, Losses
 from binlog.logging.json_formatter import JsonFormatter
-from binlog.logging.rendering import message_of, to_bytes
-from binlog.logging.truncation import RECORD_BYTES_MIN, cut
-
-MODES: Mapping[int | str, Mode | str] = {
-    logging.NOTSET: Mode.STAGE,
-    logging.WARNING: Mode.FLUSH,
-    logging.CRITICAL: Mode.SYNC,
-}
-"""The mode of a record by its level: that of the highest level which the record reaches."""
+from binlog.logging.rendering import message_of
+from binlog.logging.sink import LOSSES_EVENT, Sink
 
 # A record that is logged while one is rendered that was itself deferred has depth 2, and so on.
 _DEPTH_MAX = 8
@@ -94,13 +84,17 @@ class Handler(logging.Handler):
             "fallback": fallback,
         }
         self.formatter = formatter if formatter is not None else JsonFormatter(static=static)
-        self._bytes_max = count_of(record_bytes_max, "record_bytes_max", RECORD_BYTES_MIN, 1 << 30)
-        self._in_loop = member(Mode, in_loop, "in_loop")
-        self._modes = _by_level(MODES if modes is None else modes)
-        self._modes_of_levels: dict[int, tuple[Mode, Mode]] = {}
         self._state = _ThreadState()
-        self._delivery = Delivery(
-            path, wait=wait, full=full, fallback=fallback, report=self._encode_losses, writer_options=writer_options
+        self._sink = Sink(
+            path,
+            modes=modes,
+            wait=wait,
+            full=full,
+            record_bytes_max=record_bytes_max,
+            in_loop=in_loop,
+            fallback=fallback,
+            report=self._format_losses,
+            **writer_options,
         )
 
     def createLock(self) -> None:  # noqa: N802 - a name of logging
@@ -149,30 +143,27 @@ class Handler(logging.Handler):
 
         Blocks: until it is durable.
         """
-        try:
-            self._delivery.flush()
-        except BinlogError as error:
-            self._delivery.write_to_fallback(f"binlog: {error}")
+        self._sink.flush()
 
     async def synced(self) -> None:
         """Wait until everything logged so far is durable, without blocking the event loop.
 
         Raises: as binlog.Writer.sync.
         """
-        await asyncio.get_running_loop().run_in_executor(None, self._delivery.flush)
+        await asyncio.get_running_loop().run_in_executor(None, self._sink.sync)
 
     def close(self) -> None:
         """Make everything durable, and close the log.  What is logged later is still appended, and synced."""
         state = self._state
         if state.deferred and not state.depth:
             self._handle_deferred(state)
-        self._delivery.close()
+        self._sink.close()
         super().close()
 
     @property
     def counters(self) -> Counters:
         """The numbers of records written, dropped, of unknown outcome, deferred and cut, in this process."""
-        return self._delivery.counters
+        return self._sink.counters
 
     def __reduce__(self) -> tuple[object, ...]:
         own = (self.level, self.name, self.filters)
@@ -186,16 +177,8 @@ class Handler(logging.Handler):
             text = self.formatter.format(record)  # type: ignore[union-attr]
         except Exception as error:  # noqa: BLE001 - a formatter of the caller may raise anything
             text = self._format_in_spite_of(error, record)
-        data = text.encode("utf-8", "backslashreplace")
-        if len(data) > self._bytes_max:
-            data = cut(data, self._bytes_max)
-            self._delivery.cut.increment()
-        modes = self._modes_of_levels.get(record.levelno) or self._modes_of(record.levelno)
-        mode, in_loop = modes
-        if mode is not in_loop and _is_in_loop():
-            mode = in_loop
         self._state.depth = 1  # what is logged from here on was not caused by the record
-        self._delivery.append(data, mode)
+        self._sink.append(text, record.levelno)
 
     def _format_in_spite_of(self, error: Exception, record: logging.LogRecord) -> str:
         plain = logging.LogRecord(
@@ -205,24 +188,20 @@ class Handler(logging.Handler):
         plain.format_error = f"{type(error).__name__}: {error}"
         return JsonFormatter(static=self._arguments["static"]).format(plain)
 
-    def _modes_of(self, level: int) -> tuple[Mode, Mode]:
-        """Return the modes of a level, outside and inside of an event loop."""
-        reached = [mode for least, mode in self._modes if least <= level]
-        mode = reached[-1] if reached else self._modes[0][1]
-        found = self._modes_of_levels[level] = (mode, max(mode, self._in_loop))
-        return found
-
     def _defer(self, state: _ThreadState, record: logging.LogRecord) -> bool:
         if len(state.deferred) >= DEFERRED_MAX or state.depth > _DEPTH_MAX:
-            self._delivery.drop(1, "too many records were logged within a logging call")
+            self._sink.drop("too many records were logged within a logging call")
             return False
-        self._delivery.deferred.increment()
+        self._sink.count_deferred()
         state.deferred.append((record, state.depth))
         return True
 
     def _handle_deferred(self, state: _ThreadState) -> None:
         while state.deferred and not state.depth:
-            record, depth = state.deferred.popleft()
+            try:
+                record, depth = state.deferred.popleft()
+            except IndexError:
+                return  # a signal handler has logged since, and its call has handled the last one
             state.depth = depth + 1
             try:
                 if not self.filters or self.filter(record):
@@ -230,36 +209,15 @@ class Handler(logging.Handler):
             finally:
                 state.depth = 0
 
-    def _encode_losses(self, losses: Losses) -> bytes:
+    def _format_losses(self, losses: Losses) -> str:
         record = logging.LogRecord("binlog.logging", logging.WARNING, __file__, 0, str(losses), (), None)
-        record.event = "binlog.losses"
-        record.dropped, record.uncertain, record.reason = losses.dropped, losses.uncertain, losses.reason
+        record.event = LOSSES_EVENT
+        record.__dict__.update(losses.attributes)
         assert self.formatter is not None
-        return to_bytes(self.formatter.format(record))
+        return self.formatter.format(record)
 
 
 def _handler(arguments: dict[str, Any], own: tuple[int, str | None, list[Any]]) -> Handler:
     handler = Handler(**arguments)
     handler.level, handler.name, handler.filters = own
     return handler
-
-
-def _by_level(modes: Mapping[Any, Mode | str]) -> list[tuple[int, Mode]]:
-    """Return the modes by rising level.  Raises: TypeError, ValueError."""
-    if not modes:
-        raise ValueError("modes is empty; it is a mode for each level, such as {'NOTSET': 'stage'}")
-    return sorted((_level(level), member(Mode, mode, "a mode")) for level, mode in modes.items())
-
-
-def _level(level: object) -> int:
-    if isinstance(level, int) and not isinstance(level, bool):
-        return level
-    names = logging.getLevelNamesMapping()
-    if isinstance(level, str) and level.upper() in names:
-        return names[level.upper()]
-    raise ValueError(f"a level is a number, or one of {', '.join(names)}, not {level!r}")
-
-
-def _is_in_loop() -> bool:
-    events = sys.modules.get("asyncio.events")
-    return events is not None and events._get_running_loop() is not None

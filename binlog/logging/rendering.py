@@ -24,7 +24,8 @@ _INT_MAX = 1 << 63
 quote: Callable[[str], str] = json.encoder.encode_basestring
 """Return a text as JSON, in quotes; only what JSON demands is escaped."""
 
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+"""Return a value in the types of JSON as JSON, in one line; NaN is refused."""
 
 
 def to_bytes(text: str) -> bytes:
@@ -96,7 +97,7 @@ def _safe_argument(value: object) -> object:
 
 def json_text(value: object) -> str:
     """Return a value as JSON in one line: a value that JSON does not have as its `repr`, NaN as null."""
-    return _encode(json_value(value))
+    return encode(json_value(value))
 
 
 def json_value(value: object, *, depth: int = DEPTH_MAX, above: tuple[int, ...] = ()) -> Any:

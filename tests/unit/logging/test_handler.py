@@ -218,6 +218,7 @@ def test_a_signal_handler_at_1_khz_loses_nothing_and_hangs_nothing(log: Path, mo
             signal.signal(signal.SIGALRM, before)
         counters = handler.counters
     found = bodies(log)
+    assert [event["attributes"] for event in events(log) if event.get("event") == "binlog.losses"] == []
     assert len(received) > 100
     assert found.count("signal") == len(received)
     assert len(found) == count + len(received) == counters.written
