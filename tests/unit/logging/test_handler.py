@@ -198,7 +198,7 @@ def test_two_handlers_may_log_into_each_other(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_signal_handler_at_1_khz_loses_nothing_and_hangs_nothing(log: Path, mode: Mode) -> None:
-    handler = Handler(log, modes={0: mode})
+    handler = Handler(log, modes={0: mode}, wait=60)
     received = []
     with logger_of(handler) as logger:
 
@@ -228,7 +228,7 @@ def test_a_signal_handler_at_1_khz_loses_nothing_and_hangs_nothing(log: Path, mo
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_signal_handler_logs_within_an_append_of_another_writer(log: Path, mode: Mode) -> None:
     """The thread is within a call of that writer, so this one defers the record, and appends it when the call ends."""
-    handler = Handler(log.with_name("other"), modes={0: mode})
+    handler = Handler(log.with_name("other"), modes={0: mode}, wait=60)
     received = []
     with logger_of(handler) as logger, binlog.Writer(log) as writer:
 
