@@ -10,11 +10,15 @@ import runpy
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +28,7 @@ import pytest
 import binlog
 from binlog.consumers import GroupStat, read_dead_letters, stat_group
 from tests.support.checkout import ROOT
+from tests.support.events import bodies, events
 from tests.support.waiting import until
 
 EXAMPLES = ROOT / "examples"
@@ -249,6 +254,58 @@ def test_the_round_trip_of_a_dead_letter(tmp_path: Path) -> None:
     assert "delivering 1 message again" in second
     assert "EUR 3.00" in second.splitlines()
     assert re.search(r"lag 0 messages", second)
+
+
+def _request(port: int, path: str, method: str) -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method, headers={"X-User": "ann"})
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_the_web_application_logs_each_request_once_although_its_workers_are_replaced(tmp_path: Path) -> None:
+    """Four prefork workers; the server reloads, and one worker is killed, while requests are answered."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    logs = tmp_path / "logs"
+    command = [sys.executable, "-m", "gunicorn", "-c", EXAMPLES / "web_gunicorn.py", "web_application:application"]
+    environment = {**_ENVIRONMENT, "LOGS": str(logs), "BIND": f"127.0.0.1:{port}"}
+    answered: Counter[int] = Counter()
+    with subprocess.Popen(command, cwd=EXAMPLES, env=environment, stderr=subprocess.PIPE, text=True) as server:
+
+        def booted() -> list[int]:
+            found = [re.fullmatch(r"Booting worker with pid: (\d+)", body) for body in bodies(logs / "application")]
+            return [int(match[1]) for match in found if match]
+
+        until(lambda: (logs / "application").exists() and len(booted()) >= 4)
+
+        def ask(first: int) -> None:
+            for number in range(first, first + 50):
+                answered[_request(port, f"/orders/{number}", "DELETE" if number % 5 == 0 else "GET")] += 1
+            answered[_request(port, "/orders/none", "GET")] += 1
+
+        with ThreadPoolExecutor(4) as threads:
+            asking = [threads.submit(ask, first) for first in range(0, 400, 50)]
+            until(lambda: len(bodies(logs / "access")) > 50)
+            server.send_signal(signal.SIGHUP)
+            for each in asking:
+                each.result()
+        # Idle workers: a request that a killed worker had accepted would fail.
+        os.kill(booted()[-1], signal.SIGKILL)
+        answered[_request(port, "/orders/400", "DELETE")] += 1
+        errors = _stopped(server)
+    assert errors == ""
+    assert answered == {200: 401, 404: 8}
+    access, application, audits = (events(logs / name) for name in ("access", "application", "audit"))
+    assert len(access) == 409
+    assert Counter(event.get("event") for event in application)["order.sold"] == 320
+    assert sorted(event["attributes"]["target"] for event in audits) == [*range(0, 401, 5)]
+    assert {event["attributes"]["actor"] for event in audits} == {"ann"}
+    assert len({event["resource"]["process.pid"] for event in access}) > 1
+    assert len([event for event in application if event.get("attributes", {}).get("path") == "/orders/none"]) == 8
 
 
 def test_the_list_of_examples_names_each_of_them() -> None:

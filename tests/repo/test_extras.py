@@ -15,7 +15,13 @@ pytestmark = pytest.mark.slow
 EXTRAS = ("spark", "java", "test", "lint", "bench")
 
 # The import names that differ from the name of their distribution.
-IMPORTED_AS = {"persist-queue": "persistqueue", "pytest-xdist": "xdist"}
+IMPORTED_AS = {
+    "persist-queue": "persistqueue",
+    "pytest-xdist": "xdist",
+    "opentelemetry-sdk": "opentelemetry",
+    "opentelemetry-proto": "opentelemetry",
+    "concurrent-log-handler": "concurrent_log_handler",
+}
 
 # The commands that install some of the extras.
 COMMANDS = (
