@@ -1,4 +1,4 @@
-"""Audit events: who did what to what, from where, and with which outcome."""
+"""Audit events: an actor, an action, its target, its origin and its outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from binlog.errors import StateError
 from binlog.logging.rendering import safe_text
 
 REQUIRED = ("actor", "action", "outcome", "target", "origin")
-"""What an audit event must say; the time is added."""
+"""The fields that an audit event must have; the time is added."""
 
 
 class Audit:
@@ -32,7 +32,7 @@ class Audit:
         """Log an audit event, whatever the logger's level is.
 
         actor: the user or program that acted.  action: the kind of event, such as "user.login"; it is also the event's
-        name.  outcome: such as "success".  target: what was affected.  origin: from where, such as an address.
+        name.  outcome: such as "success".  target: the thing that was affected.  origin: such as a network address.
         more: further attributes.
         Durable on return, if the handler's mode for the level is Mode.SYNC.
         Raises: ValueError if one of the five is missing, None or empty; StateError if no handler would get the event;

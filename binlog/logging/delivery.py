@@ -45,7 +45,7 @@ _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 0.01, 1.0
 
 
 class Full(enum.Enum):
-    """What happens to a record that the log cannot take in time: the disk is full, the log is busy or poisoned."""
+    """The policy for a record that the log cannot take in time: the disk is full, the log is busy or poisoned."""
 
     DROP = "drop"  # count it, and report the number in one record afterwards
     BLOCK = "block"  # wait for as long as it takes
@@ -84,7 +84,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class Losses:
-    """What a report says about records that the log did not take.  since: seconds since 1970, of the first one."""
+    """The contents of a report about losses.  since: when the first one was, in seconds since 1970."""
 
     dropped: int
     uncertain: int
@@ -164,7 +164,7 @@ class Delivery:
         )
 
     def append(self, data: bytes, mode: Mode) -> None:
-        """Append a record; if that fails, do what the policy says.
+        """Append a record; if that fails, apply the policy.
 
         Blocks: for `wait` seconds at most.  Raises: BinlogError with Full.RAISE only.
         """
@@ -213,7 +213,7 @@ class Delivery:
         except BinlogError as error:
             self.complain(error)
         if self._since:
-            self.complain(self._losses())
+            self.complain(self._losses(self._told[0]))
 
     def complain(self, about: object) -> None:
         """Write a line to the fallback stream."""
@@ -303,10 +303,11 @@ class Delivery:
                 self._written.increment()
 
     def _count(self, counter: Counter, reason: str) -> None:
+        # In this order, and the opposite one in `_tell`: no loss is counted without a report that follows.
+        counter.increment()
+        self._reason = reason
         if not self._since:
             self._since.append(time.time())
-        self._reason = reason
-        counter.increment()
         self._needs_attention = True
 
     def _attend(self) -> None:
@@ -318,30 +319,32 @@ class Delivery:
         if self._since or self._later:
             self._needs_attention = True
 
-    def _losses(self) -> Losses:
-        dropped, uncertain = self._told[0] if self._told else (0, 0)
-        since = self._since[0] if self._since else time.time()
-        return Losses(self._dropped.value - dropped, self._uncertain.value - uncertain, since, self._reason)
+    def _losses(self, told: tuple[int, int]) -> Losses:
+        """Return the losses after those that were reported."""
+        try:
+            since = self._since[0]
+            self._since.clear()
+        except IndexError:
+            since = time.time()
+        return Losses(self._dropped.value - told[0], self._uncertain.value - told[1], since, self._reason)
 
     def _tell(self) -> None:
         """Append the record that says how many were dropped."""
-        losses = self._losses()
         try:
-            dropped, uncertain = self._told.pop()
+            told = self._told.pop()
         except IndexError:
             return  # another thread reports them
         try:
-            self._since.clear()
-            losses = Losses(
-                self._dropped.value - dropped, self._uncertain.value - uncertain, losses.since, self._reason
-            )
+            losses = self._losses(told)
             if losses.dropped or losses.uncertain:
-                self._append(to_bytes(self._report(losses)), mode=Mode.FLUSH, timeout=self.wait)
-                dropped, uncertain = dropped + losses.dropped, uncertain + losses.uncertain
-        except BinlogError:
-            self._since.appendleft(losses.since)
+                try:
+                    self._append(to_bytes(self._report(losses)), mode=Mode.FLUSH, timeout=self.wait)
+                except BinlogError:
+                    self._since.appendleft(losses.since)
+                else:
+                    told = (told[0] + losses.dropped, told[1] + losses.uncertain)
         finally:
-            self._told.append((dropped, uncertain))
+            self._told.append(told)
 
     def _write_to_fallback(self, text: str) -> None:
         stream = self._fallback if self._fallback is not None else sys.stderr

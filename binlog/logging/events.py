@@ -6,7 +6,7 @@
 
 `event`, `attributes`, `trace_id` with `span_id`, and `code` are present only if there is something in them.  All lines
 of one log begin with the same fields in the same order, so a program that filters can find the level and the logger in
-the bytes, and parse only what passes.
+the bytes, and parse only the lines that pass.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from binlog.logging.rendering import json_text, quote, safe_text
 
 TRACE_MAX, SEVERITY_MAX = 4, 24
 
-_HEADS_MAX = 4096  # a program may make a logger for each of its requests
+_NAMES_MAX = 4096  # names to keep: a program may make a logger for each of its requests
 _INT_MAX = 1 << 63
 _NO_ATTRIBUTES: dict[str, object] = {}
 
@@ -122,7 +122,7 @@ class EventEncoder:
         name = _level_name(level) if level_name is None else level_name
         text = f'Z","severity":{number},"level":{quote(name)},"logger":{quote(logger)},"body":'
         if severity_number is None:
-            if len(self._heads) >= _HEADS_MAX:
+            if len(self._heads) >= _NAMES_MAX:
                 self._heads = {}
             self._heads[level_name or level, logger] = text
         return text
@@ -146,5 +146,15 @@ def _object(fields: Mapping[str, Any]) -> str:
             text = repr(value)
         else:
             text = json_text(value)
-        parts.append(f"{quote(name if type(name) is str else safe_text(name))}:{text}")
+        parts.append((_names.get(name) or _name(name)) + text)
     return f"{{{','.join(parts)}}}"
+
+
+_names: dict[object, str] = {}  # of fields, as JSON with a colon
+
+
+def _name(name: object) -> str:
+    text = f"{quote(name if type(name) is str else safe_text(name))}:"
+    if type(name) is str and len(_names) < _NAMES_MAX:
+        _names[name] = text
+    return text

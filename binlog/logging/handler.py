@@ -3,8 +3,8 @@
 `logging` puts a lock around each handler, and keeps it while the handler formats and writes.  This handler has none,
 because a writer has its own, and because that lock can hang in a signal handler, a finalizer or a forked child.
 
-A thread that handles a record is marked.  What it logs meanwhile, from a `__str__`, a filter, a signal handler or a
-finalizer, is deferred: it is handled after the record is appended.
+A thread that handles a record is marked.  A record that it logs meanwhile, from a `__str__`, a filter, a signal handler
+or a finalizer, is deferred: it is handled after the first one is appended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DEPTH_MAX = 8
 
 
 class _ThreadState(threading.local):
-    """depth: 0 if the thread handles no record.  deferred: what it logged meanwhile, and at which depth."""
+    """depth: 0 if the thread handles no record.  deferred: records logged meanwhile, with their depths."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -43,11 +43,11 @@ class Handler(logging.Handler):
     modes: how far a record is when the call that logs it returns, by level: {"NOTSET": "stage", "CRITICAL": "sync"};
         by default MODES.
     wait: seconds that a call may wait for a full ring, another process or the disk; None for no limit.
-    full: what happens to a record that the log cannot take in time: "drop", "block", "raise" or "fallback"; see Full.
+    full: the policy for a record that the log cannot take in time: "drop", "block", "raise" or "fallback"; see Full.
         Afterwards one record says how many were dropped.
     formatter: by default JsonFormatter(static=static).
     record_bytes_max: a longer record is cut, and says how long it was.
-    in_loop: the strongest mode within a running event loop of asyncio, whose other tasks would wait as well.
+    in_loop: the strongest mode within a running event loop of asyncio, because its other tasks would wait as well.
     fallback: a stream of text for Full.FALLBACK and for failures at the end; None for sys.stderr.
     writer_options: of binlog.Writer, such as cutover_bytes="100M".
 
@@ -104,7 +104,7 @@ class Handler(logging.Handler):
     def handle(self, record: logging.LogRecord) -> Any:
         """Append a record, if the filters let it pass; return whether they did.
 
-        Blocks: for `wait` seconds at most.  Raises: BinlogError with Full.RAISE, and what a filter raises.
+        Blocks: for `wait` seconds at most.  Raises: BinlogError with Full.RAISE, and the errors of filters.
         """
         state = self._state
         if state.depth:
@@ -153,7 +153,7 @@ class Handler(logging.Handler):
         await asyncio.get_running_loop().run_in_executor(None, self._sink.sync)
 
     def close(self) -> None:
-        """Make everything durable, and close the log.  What is logged later is still appended, and synced."""
+        """Make everything durable, and close the log.  A later record is still appended, and synced."""
         state = self._state
         if state.deferred and not state.depth:
             self._handle_deferred(state)
@@ -177,7 +177,7 @@ class Handler(logging.Handler):
             text = self.formatter.format(record)  # type: ignore[union-attr]
         except Exception as error:  # noqa: BLE001 - a formatter of the caller may raise anything
             text = self._format_in_spite_of(error, record)
-        self._state.depth = 1  # what is logged from here on was not caused by the record
+        self._state.depth = 1  # a record that is logged from here on was not caused by this one
         self._sink.append(text, record.levelno)
 
     def _format_in_spite_of(self, error: Exception, record: logging.LogRecord) -> str:

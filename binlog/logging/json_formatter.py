@@ -11,7 +11,7 @@ from binlog.logging.rendering import exception_fields, message_of
 
 _STANDARD = tuple(logging.LogRecord("", 0, "", 0, "", None, None).__dict__)
 _STANDARD_COUNT = len(_STANDARD)
-# `message` and `asctime` are what formatters of the standard library leave in a record.
+# Formatters of the standard library leave `message` and `asctime` in a record.
 _RESERVED = frozenset({*_STANDARD, "message", "asctime", "taskName"})
 
 

@@ -22,7 +22,7 @@ class LoguruSink:
     """A sink for `loguru.logger.add`.  loguru closes it when the sink is removed.
 
     It takes the message, the level, the time, `extra` and the exception from loguru's record; loguru's `format` only
-    decides what `str(message)` is, which is not used.
+    makes `str(message)`, which is not used.
     """
 
     def __init__(self, sink: Sink, encoder: EventEncoder, *, code: bool) -> None:

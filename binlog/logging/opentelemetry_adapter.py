@@ -3,7 +3,7 @@
     provider.add_log_record_processor(SimpleLogRecordProcessor(binlog.logging.Exporter("app")))
 
 Use the simple processor: an append in Mode.STAGE takes less time than the queue of the batch processor, which loses
-what it holds at a SIGKILL, and has no thread in a forked child.
+its records at a SIGKILL, and has no thread in a forked child.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Renders values of any kind as text and as JSON, and never fails.
 
-A logging call must not fail because of what it logs.  So a `__str__` that raises becomes a text that names the error, a
-value that JSON does not have becomes its `repr`, and a structure that contains itself ends where it repeats.
+A logging call must not fail because of the values in it.  So a `__str__` that raises becomes a text that names the
+error, a value that JSON does not have becomes its `repr`, and a structure that contains itself ends if it repeats.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import Any
 
 DEPTH_MAX = 16
-"""How deep lists and mappings may be nested; what is deeper becomes its `repr`."""
+"""How deep lists and mappings may be nested; a deeper one becomes its `repr`."""
 
 ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 _INT_MAX = 1 << 63
 
 quote: Callable[[str], str] = json.encoder.encode_basestring
-"""Return a text as JSON, in quotes; only what JSON demands is escaped."""
+"""Return a text as JSON, in quotes, with the escapes that JSON demands and no others."""
 
 encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
 """Return a value in the types of JSON as JSON, in one line; NaN is refused."""
@@ -54,7 +54,7 @@ def _unprintable(value: object, error: Exception) -> str:
 
 
 class _Printable:
-    """Stands for an argument of a message: its texts never fail."""
+    """Replaces an argument of a message, with texts that never fail."""
 
     def __init__(self, value: object) -> None:
         self._value = value
@@ -68,6 +68,11 @@ class _Printable:
 
 def message_of(record: logging.LogRecord) -> str:
     """Return the message of a record, with its arguments."""
+    if type(record) is not logging.LogRecord:  # a subclass may format in another way
+        try:
+            return safe_text(record.getMessage())
+        except Exception:  # noqa: BLE001 - the arguments' code may raise anything
+            pass
     message: object = record.msg
     text: str = message if type(message) is str else safe_text(message)
     args = record.args

@@ -1,4 +1,4 @@
-"""Appends texts with a level, for the handler and all adapters: chooses the mode, and cuts what is too long."""
+"""Appends texts with a level, for the handler and all adapters: chooses the mode, and cuts long ones."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Sink:
             self._delivery.complain(error)
 
     def close(self) -> None:
-        """Make everything durable, and close the log.  What is appended later is synced.  Raises: nothing."""
+        """Make everything durable, and close the log.  A later record is synced.  Raises: nothing."""
         self._delivery.close()
 
     def _modes_of(self, level: int) -> tuple[Mode, Mode]:

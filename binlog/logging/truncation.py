@@ -1,4 +1,4 @@
-"""Cuts a record that is too long, so that it still is what it was: a JSON object stays one."""
+"""Cuts a record that is too long; a JSON object remains one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _cut_text(data: bytes, bytes_max: int) -> bytes:
 
 
 def _shorter(value: Any, characters: int, *, keep_end: bool = False) -> Any:
-    """Return a value whose texts have at most this many characters."""
+    """Return a value with texts of at most this many characters."""
     if isinstance(value, str):
         if len(value) <= characters:
             return value

@@ -1,4 +1,4 @@
-"""Events of a log, and loggers whose only handler is one under test."""
+"""Events of a log, and loggers with only the handler under test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def events(log: Path) -> list[dict[str, Any]]:
 
 
 def event_of(line: bytes | str) -> dict[str, Any]:
-    """Parse a line, and refuse what is no JSON, as NaN and a line feed."""
+    """Parse a line, and refuse NaN and a line feed, which JSON does not have."""
     assert not {"\n", b"\n"[0]} & set(line)
     event = json.loads(line, parse_constant=_refuse)
     assert isinstance(event, dict)

@@ -1,4 +1,4 @@
-"""What other handlers lose while eight processes log and files are rotated, beside what binlog loses: nothing."""
+"""The losses of other handlers while eight processes log and files are rotated; binlog has none."""
 
 from __future__ import annotations
 

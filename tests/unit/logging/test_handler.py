@@ -10,6 +10,8 @@ import logging.config
 import logging.handlers
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -26,7 +28,7 @@ from tests.support.logs import read_all
 
 
 class _RecordedModes:
-    """Records the mode of each append, which goes on to the real writer."""
+    """Records the mode of each append, which the real writer then makes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.modes: list[Mode] = []
@@ -374,7 +376,7 @@ logging.info("after shutdown")
 def test_everything_logged_until_the_interpreter_ends_is_in_the_file(log: Path) -> None:
     done = run_script(_AT_EXIT, log)
     assert (done.returncode, done.stderr) == (0, "")
-    # Read the file before a writer opens the log, which would commit what was left in shared memory.
+    # Read the file before a writer opens the log, which would commit the rest from shared memory.
     assert bodies(log)[:5] == [
         "staged", "after shutdown", "registered last", "registered after logging", "registered before logging",
     ]  # fmt: skip
@@ -382,7 +384,8 @@ def test_everything_logged_until_the_interpreter_ends_is_in_the_file(log: Path) 
 
 def test_flush_makes_everything_durable_and_visible(log: Path) -> None:
     with logger_of(Handler(log, background=binlog.Background(flush_seconds=600, sync_seconds=600))) as logger:
-        logger.info("first")  # starts the background thread, and is flushed
+        logger.info("first")
+        logger.handlers[0].flush()
         logger.info("staged")
         assert bodies(log) == ["first"]
         logger.handlers[0].flush()
@@ -433,6 +436,27 @@ def test_dict_config_takes_everything_as_text(log: Path) -> None:
     logger.handlers[0].close()
     (event,) = events(log)
     assert event["code"]["function"] == "test_dict_config_takes_everything_as_text"
+
+
+def test_odd_records_are_lines_for_the_command_line(log: Path) -> None:
+    odd = [
+        "line\nfeed",
+        "\x1b[31mred",
+        "\x00",
+        "\u2028\x85",
+        "\udc80",
+        float("nan"),
+        {1: {2}},
+        object,
+        b"\xff",
+        10**400,
+    ]
+    with logger_of(Handler(log)) as logger:
+        for value in odd:
+            logger.info("odd: %s", value, extra={"value": value, "": value, "a\nb": value})
+    command = [sys.executable, "-m", "binlog.cli", "tail", "-n", "100", str(log)]
+    lines = subprocess.run(command, capture_output=True, check=True).stdout.split(b"\n")[:-1]
+    assert [event_of(line)["body"][:5] for line in lines] == ["odd: "] * len(odd)
 
 
 def test_nothing_waits_for_a_disk_in_an_event_loop(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

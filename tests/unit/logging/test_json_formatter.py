@@ -213,6 +213,16 @@ def test_a_message_is_made_whatever_its_arguments_are(message: object, args: tup
     assert _event(_record(message, *args))["body"] == expected
 
 
+class _BraceRecord(logging.LogRecord):
+    def getMessage(self) -> str:  # noqa: N802 - a name of logging
+        return str(self.msg).format(*self.args)  # type: ignore[misc]
+
+
+def test_a_record_of_another_class_formats_its_own_message() -> None:
+    assert _event(_BraceRecord("app", 20, "", 0, "{} is {}", ("x", 1), None))["body"] == "x is 1"
+    assert _event(_BraceRecord("app", 20, "", 0, "{} %s", (), None))["body"] == "{} %s"
+
+
 class _UnpicklableError(Exception):
     def __init__(self, first: object, second: object) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from tests.support.logging_workers import log_until_killed, numbers_by_writer
 
 
 def _kill_one(log: Path, mode: Mode, chance: random.Random) -> None:
-    """Start a process that logs, kill it, and compare the log with what the process has reported."""
+    """Start a process that logs, kill it, and compare the log with the numbers that the process has reported."""
     reports, theirs = os.pipe()
     child = os.fork()
     if child == 0:

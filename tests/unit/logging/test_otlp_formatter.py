@@ -1,4 +1,4 @@
-"""OTLP lines: the protocol's own messages accept them, and they say what was logged."""
+"""OTLP lines: the protocol's own messages accept them, and they have all values."""
 
 from __future__ import annotations
 
