@@ -9,7 +9,6 @@ or a finalizer, is deferred: it is handled after the first one is appended.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
@@ -19,8 +18,8 @@ from typing import Any, TextIO
 
 from binlog import Mode
 from binlog.logging.delivery import DEFERRED_MAX, Counters, Full, Losses
-from binlog.logging.json_formatter import JsonFormatter
-from binlog.logging.rendering import message_of
+from binlog.logging.json_formatter import JsonFormatter, attributes_of
+from binlog.logging.rendering import message_of, safe_text
 from binlog.logging.sink import LOSSES_EVENT, Sink
 
 # A record that is logged while one is rendered that was itself deferred has depth 2, and so on.
@@ -111,18 +110,12 @@ class Handler(logging.Handler):
             return self._defer(state, record)
         state.depth = 1
         try:
-            if self.filters:
-                passed: Any = self.filter(record)
-                if not passed:
-                    return passed
-                if isinstance(passed, logging.LogRecord):
-                    record = passed
-            self._append(record)
+            passed = self._append_filtered(record)
         finally:
             state.depth = 0
         if state.deferred:
             self._handle_deferred(state)
-        return True
+        return passed
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append a record, without the filters.  Blocks and raises: as `handle`."""
@@ -150,6 +143,8 @@ class Handler(logging.Handler):
 
         Raises: as binlog.Writer.sync.
         """
+        import asyncio  # takes longer to import than the rest of this package
+
         await asyncio.get_running_loop().run_in_executor(None, self._sink.sync)
 
     def close(self) -> None:
@@ -172,20 +167,35 @@ class Handler(logging.Handler):
     def __repr__(self) -> str:
         return f"<binlog.logging.Handler {os.fspath(self._arguments['path'])!r} ({logging.getLevelName(self.level)})>"
 
+    def _append_filtered(self, record: logging.LogRecord) -> Any:
+        """Append a record, if the filters let it pass; return whether they did."""
+        if self.filters:
+            passed: Any = self.filter(record)
+            if not passed:
+                return passed
+            if isinstance(passed, logging.LogRecord):  # from Python 3.12 on a filter may replace it
+                record = passed
+        self._append(record)
+        return True
+
     def _append(self, record: logging.LogRecord) -> None:
-        try:
-            text = self.formatter.format(record)  # type: ignore[union-attr]
-        except Exception as error:  # noqa: BLE001 - a formatter of the caller may raise anything
-            text = self._format_in_spite_of(error, record)
+        text = self._format(record)
         self._state.depth = 1  # a record that is logged from here on was not caused by this one
         self._sink.append(text, record.levelno)
+
+    def _format(self, record: logging.LogRecord) -> str:
+        try:
+            return self.formatter.format(record)  # type: ignore[union-attr]
+        except Exception as error:  # noqa: BLE001 - a formatter of the caller may raise anything
+            return self._format_in_spite_of(error, record)
 
     def _format_in_spite_of(self, error: Exception, record: logging.LogRecord) -> str:
         plain = logging.LogRecord(
             record.name, record.levelno, record.pathname, record.lineno, message_of(record), (), None
         )
         plain.created = record.created
-        plain.format_error = f"{type(error).__name__}: {error}"
+        plain.__dict__.update(attributes_of(record))
+        plain.format_error = f"{type(error).__name__}: {safe_text(error)}"
         return JsonFormatter(static=self._arguments["static"]).format(plain)
 
     def _defer(self, state: _ThreadState, record: logging.LogRecord) -> bool:
@@ -204,8 +214,7 @@ class Handler(logging.Handler):
                 return  # a signal handler has logged since, and its call has handled the last one
             state.depth = depth + 1
             try:
-                if not self.filters or self.filter(record):
-                    self._append(record)
+                self._append_filtered(record)
             finally:
                 state.depth = 0
 
@@ -213,8 +222,7 @@ class Handler(logging.Handler):
         record = logging.LogRecord("binlog.logging", logging.WARNING, __file__, 0, str(losses), (), None)
         record.event = LOSSES_EVENT
         record.__dict__.update(losses.attributes)
-        assert self.formatter is not None
-        return self.formatter.format(record)
+        return self._format(record)
 
 
 def _handler(arguments: dict[str, Any], own: tuple[int, str | None, list[Any]]) -> Handler:

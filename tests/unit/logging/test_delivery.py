@@ -22,7 +22,8 @@ from binlog.errors import BinlogError, BusyError, FullError
 from binlog.logging import Counters, Handler
 from stress.crash.preloaded.injector import Action, Injection, Kind, arm
 from tests.support.children import Child
-from tests.support.events import bodies, events, logger_of
+from tests.support.events import bodies, event_of, events, logger_of
+from tests.support.logs import read_all
 from tests.support.obstacles import foreign_lock, stopped_leader
 from tests.support.preloaded import run_preloaded
 from tests.support.waiting import until
@@ -252,6 +253,19 @@ def test_losses_that_cannot_be_reported_are_written_to_the_stream(log: Path) -> 
         logger.info("lost")
         handler.close()
     assert "1 record dropped since" in stream.getvalue()
+
+
+def test_a_formatter_that_cannot_format_the_report_loses_no_record(log: Path) -> None:
+    handler = Handler(log, wait=_WAIT, modes={0: "flush"}, formatter=logging.Formatter("%(order)d %(message)s"))
+    with logger_of(handler) as logger:
+        logger.info("before", extra={"order": 1})
+        with foreign_lock(log):
+            logger.info("lost", extra={"order": 2})
+        handler._sink._delivery.wait = 60.0
+        logger.info("after", extra={"order": 3})
+    before, *_, report = read_all(log)
+    assert before == b"1 before"
+    assert event_of(report)["attributes"]["dropped"] + event_of(report)["attributes"]["uncertain"] == 1
 
 
 def test_a_forked_child_counts_from_zero(log: Path) -> None:
