@@ -51,8 +51,9 @@ def test_a_logger_without_a_handler_is_refused() -> None:
 
 
 def test_an_event_that_is_not_in_the_log_is_an_error(log: Path) -> None:
-    with logger_of(Handler(log, modes={"NOTSET": "sync"}, full="raise", wait=0.1)) as logger:
+    with logger_of(Handler(log, modes={"NOTSET": "sync"}, full="raise", wait=60)) as logger:
         audit(logger)(**_COMPLETE)
+        logger.handlers[0]._sink._delivery.wait = 0.1  # type: ignore[attr-defined]
         with foreign_lock(log), pytest.raises(BusyError):
             audit(logger)(**_COMPLETE)
     assert len(events(log)) == 1

@@ -44,21 +44,29 @@ def _in_time() -> Iterator[None]:
     assert time.monotonic() - begun < _WAIT + _LATE
 
 
+def _set_wait(logger: logging.Logger, seconds: float) -> None:
+    """Change the time limit: patient calls must succeed on a busy machine, impatient ones meet an obstacle."""
+    (handler,) = logger.handlers
+    assert isinstance(handler, Handler)
+    handler._sink._delivery.wait = seconds
+
+
 @pytest.mark.parametrize("obstacle", [foreign_lock, stopped_leader])
 @pytest.mark.parametrize("mode", ["flush", "sync"])
 def test_a_record_that_cannot_be_appended_in_time_is_counted_and_reported(
     log: Path, obstacle: Callable[[Path], AbstractContextManager[None]], mode: str
 ) -> None:
-    handler = Handler(log, wait=_WAIT, modes={0: mode})
+    handler = Handler(log, wait=60, modes={0: mode})
     with logger_of(handler) as logger:
         logger.info("before")
+        _set_wait(logger, _WAIT)
         with obstacle(log):
             for number in range(3):
                 with _in_time():
                     logger.info("lost %d", number)
             counters = handler.counters
             assert (counters.written, counters.dropped + counters.uncertain) == (1, 3)
-        handler._sink._delivery.wait = 60.0
+        _set_wait(logger, 60.0)
         logger.info("after")
         logger.info("last")
     found = bodies(log)
@@ -75,9 +83,10 @@ def test_a_record_that_cannot_be_appended_in_time_is_counted_and_reported(
 
 
 def test_stage_waits_for_nothing_until_the_ring_is_full(log: Path) -> None:
-    handler = Handler(log, wait=_WAIT)
+    handler = Handler(log, wait=60)
     with logger_of(handler) as logger:
         logger.info("first")
+        _set_wait(logger, _WAIT)
         with foreign_lock(log):
             count = 0
             while not handler.counters.dropped:
@@ -91,9 +100,10 @@ def test_stage_waits_for_nothing_until_the_ring_is_full(log: Path) -> None:
 
 def test_fallback_writes_the_record_to_the_stream(log: Path) -> None:
     stream = io.StringIO()
-    handler = Handler(log, wait=_WAIT, modes={0: "flush"}, full="fallback", fallback=stream)
+    handler = Handler(log, wait=60, modes={0: "flush"}, full="fallback", fallback=stream)
     with logger_of(handler) as logger:
         logger.info("before")
+        _set_wait(logger, _WAIT)
         with foreign_lock(log):
             logger.info("refused")
     assert '"body":"refused"' in stream.getvalue()
@@ -101,19 +111,22 @@ def test_fallback_writes_the_record_to_the_stream(log: Path) -> None:
 
 
 def test_fallback_without_a_stream_is_standard_error(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with logger_of(Handler(log, wait=_WAIT, modes={0: "flush"}, full="fallback")) as logger:
+    with logger_of(Handler(log, wait=60, modes={0: "flush"}, full="fallback")) as logger:
         logger.info("before")
+        _set_wait(logger, _WAIT)
         with foreign_lock(log):
             logger.info("refused")
     assert '"body":"refused"' in capsys.readouterr().err
 
 
 def test_raise_raises_to_the_code_that_logs(log: Path) -> None:
-    handler = Handler(log, wait=_WAIT, modes={0: "sync"}, full="raise")
+    handler = Handler(log, wait=60, modes={0: "sync"}, full="raise")
     with logger_of(handler) as logger:
         logger.info("before")
+        _set_wait(logger, _WAIT)
         with foreign_lock(log), _in_time(), pytest.raises(BusyError):
             logger.info("refused")
+        _set_wait(logger, 60.0)
         logger.info("after")
         assert handler.counters == Counters(written=2, dropped=0, uncertain=0, deferred=0, cut=0)
     assert bodies(log) == ["before", "after"]
@@ -256,12 +269,13 @@ def test_losses_that_cannot_be_reported_are_written_to_the_stream(log: Path) -> 
 
 
 def test_a_formatter_that_cannot_format_the_report_loses_no_record(log: Path) -> None:
-    handler = Handler(log, wait=_WAIT, modes={0: "flush"}, formatter=logging.Formatter("%(order)d %(message)s"))
+    handler = Handler(log, wait=60, modes={0: "flush"}, formatter=logging.Formatter("%(order)d %(message)s"))
     with logger_of(handler) as logger:
         logger.info("before", extra={"order": 1})
+        _set_wait(logger, _WAIT)
         with foreign_lock(log):
             logger.info("lost", extra={"order": 2})
-        handler._sink._delivery.wait = 60.0
+        _set_wait(logger, 60.0)
         logger.info("after", extra={"order": 3})
     before, *_, report = read_all(log)
     assert before == b"1 before"
@@ -269,21 +283,22 @@ def test_a_formatter_that_cannot_format_the_report_loses_no_record(log: Path) ->
 
 
 def test_a_forked_child_counts_from_zero(log: Path) -> None:
-    handler = Handler(log, wait=0.05, modes={0: "flush"})
+    handler = Handler(log, wait=60, modes={0: "flush"})
     with logger_of(handler) as logger:
         logger.info("parent")
+        _set_wait(logger, 0.05)
         with foreign_lock(log):
             logger.info("lost")
 
         def work() -> None:
             assert handler.counters == Counters(0, 0, 0, 0, 0)
-            handler._sink._delivery.wait = 60.0
+            _set_wait(logger, 60.0)
             logger.info("child")
             assert handler.counters.written == 1
             handler.close()
 
         Child(work).join()
-        handler._sink._delivery.wait = 60.0
+        _set_wait(logger, 60.0)
         logger.info("parent again")
     found = bodies(log)
     assert found[:2] == ["parent", "child"]
@@ -291,9 +306,10 @@ def test_a_forked_child_counts_from_zero(log: Path) -> None:
 
 
 def test_threads_that_drop_records_are_all_counted(log: Path) -> None:
-    handler = Handler(log, wait=0.01, modes={0: "flush"})
+    handler = Handler(log, wait=60, modes={0: "flush"})
     with logger_of(handler) as logger:
         logger.info("first")
+        _set_wait(logger, 0.01)
         with foreign_lock(log):
             threads = [threading.Thread(target=lambda: [logger.info("lost") for _ in range(5)]) for _ in range(8)]
             for thread in threads:
@@ -302,7 +318,7 @@ def test_threads_that_drop_records_are_all_counted(log: Path) -> None:
                 thread.join()
         counters = handler.counters
         assert counters.dropped + counters.uncertain == 40
-        handler._sink._delivery.wait = 60.0
+        _set_wait(logger, 60.0)
         logger.info("after")
     assert sum(event["attributes"]["dropped"] for event in _losses(log)) == counters.dropped
 

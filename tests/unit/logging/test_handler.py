@@ -42,7 +42,7 @@ class _RecordedModes:
 
 
 def test_records_are_in_the_log_in_order(log: Path) -> None:
-    with logger_of(Handler(log)) as logger:
+    with logger_of(Handler(log, wait=60)) as logger:
         for number in range(100):
             logger.log(1 + number % 50, "record %d", number)
     assert bodies(log) == [f"record {number}" for number in range(100)]
@@ -50,7 +50,7 @@ def test_records_are_in_the_log_in_order(log: Path) -> None:
 
 def test_the_mode_depends_on_the_level(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = _RecordedModes(monkeypatch)
-    with logger_of(Handler(log)) as logger:
+    with logger_of(Handler(log, wait=60)) as logger:
         for level in (5, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL, 60):
             logger.log(level, "x")
     assert recorded.modes == [Mode.STAGE, Mode.STAGE, Mode.FLUSH, Mode.FLUSH, Mode.SYNC, Mode.SYNC]
@@ -58,7 +58,7 @@ def test_the_mode_depends_on_the_level(log: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_modes_may_be_names_and_start_at_any_level(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = _RecordedModes(monkeypatch)
-    with logger_of(Handler(log, modes={"ERROR": "sync", 20: Mode.FLUSH})) as logger:
+    with logger_of(Handler(log, wait=60, modes={"ERROR": "sync", 20: Mode.FLUSH})) as logger:
         for level in (5, 20, 40):
             logger.log(level, "x")
     assert recorded.modes == [Mode.FLUSH, Mode.FLUSH, Mode.SYNC]
@@ -95,7 +95,7 @@ def test_a_directory_that_cannot_be_used_is_reported_at_once(tmp_path: Path) -> 
 
 
 def test_filters_and_levels_apply(log: Path) -> None:
-    handler = Handler(log, level="WARNING")
+    handler = Handler(log, wait=60, level="WARNING")
     handler.addFilter(lambda record: "secret" not in record.getMessage())
     with logger_of(handler) as logger:
         logger.info("too low")
@@ -105,7 +105,7 @@ def test_filters_and_levels_apply(log: Path) -> None:
 
 
 def test_another_formatter_makes_the_text(log: Path) -> None:
-    handler = Handler(log, formatter=logging.Formatter("%(levelname)s %(message)s"))
+    handler = Handler(log, wait=60, formatter=logging.Formatter("%(levelname)s %(message)s"))
     with logger_of(handler) as logger:
         logger.info("first")
         handler.setFormatter(logging.Formatter("%(message)s!"))
@@ -114,7 +114,7 @@ def test_another_formatter_makes_the_text(log: Path) -> None:
 
 
 def test_a_formatter_that_raises_does_not_lose_the_record(log: Path) -> None:
-    with logger_of(Handler(log, formatter=logging.Formatter("%(order)d %(message)s"))) as logger:
+    with logger_of(Handler(log, wait=60, formatter=logging.Formatter("%(order)d %(message)s"))) as logger:
         logger.info("number %d", 7)
     (event,) = events(log)
     assert event["body"] == "number 7"
@@ -135,7 +135,7 @@ class _Talkative:
 
 
 def test_what_is_logged_while_a_record_is_formatted_follows_it(log: Path) -> None:
-    handler = Handler(log)
+    handler = Handler(log, wait=60)
     with logger_of(handler) as logger:
         logger.info("value: %s", _Talkative(logger))
         logger.info("attribute", extra={"value": _Talkative(logger)})
@@ -144,7 +144,7 @@ def test_what_is_logged_while_a_record_is_formatted_follows_it(log: Path) -> Non
 
 
 def test_an_object_that_logs_itself_ends(log: Path) -> None:
-    handler = Handler(log)
+    handler = Handler(log, wait=60)
     with logger_of(handler) as logger:
         logger.info("value: %s", _Talkative(logger, itself=True))
         logger.info("next")
@@ -158,7 +158,7 @@ def test_an_object_that_logs_itself_ends(log: Path) -> None:
 
 
 def test_a_filter_that_logs_ends(log: Path) -> None:
-    handler = Handler(log)
+    handler = Handler(log, wait=60)
     with logger_of(handler) as logger:
 
         def noisy(record: logging.LogRecord) -> bool:
@@ -172,7 +172,7 @@ def test_a_filter_that_logs_ends(log: Path) -> None:
 
 
 def test_more_than_a_thousand_deferred_records_are_counted(log: Path) -> None:
-    handler = Handler(log)
+    handler = Handler(log, wait=60)
     with logger_of(handler) as logger:
 
         class Noisy:
@@ -252,7 +252,7 @@ def test_a_signal_handler_logs_within_an_append_of_another_writer(log: Path, mod
 
 
 def test_a_finalizer_logs(log: Path) -> None:
-    handler = Handler(log)
+    handler = Handler(log, wait=60)
     with logger_of(handler) as logger:
 
         class Collected:
@@ -273,7 +273,7 @@ def test_a_finalizer_logs(log: Path) -> None:
 
 
 def test_threads_share_a_handler(log: Path) -> None:
-    handler = Handler(log)
+    handler = Handler(log, wait=60)
     with logger_of(handler) as logger:
 
         def work(thread: int) -> None:
@@ -293,7 +293,7 @@ def test_threads_share_a_handler(log: Path) -> None:
 
 @pytest.mark.parametrize("bytes_max", [1024, 5000, 65536])
 def test_a_long_record_is_cut_and_marked(log: Path, bytes_max: int) -> None:
-    handler = Handler(log, record_bytes_max=bytes_max)
+    handler = Handler(log, wait=60, record_bytes_max=bytes_max)
     with logger_of(handler) as logger:
         logger.info("é" * 80 * bytes_max)  # 10 MB with the default limit
         logger.info("many", extra={f"name-{number}": "x" * 20 for number in range(3_000)})
@@ -311,7 +311,7 @@ def test_a_long_record_is_cut_and_marked(log: Path, bytes_max: int) -> None:
 
 
 def test_the_end_of_a_long_stack_trace_is_kept(log: Path) -> None:
-    with logger_of(Handler(log, record_bytes_max=2000)) as logger:
+    with logger_of(Handler(log, wait=60, record_bytes_max=2000)) as logger:
         try:
             raise ValueError("cause " + "x" * 100_000 + " end")
         except ValueError:
@@ -322,7 +322,7 @@ def test_the_end_of_a_long_stack_trace_is_kept(log: Path) -> None:
 
 
 def test_text_that_is_not_json_is_cut_too(log: Path) -> None:
-    with logger_of(Handler(log, record_bytes_max=1024, formatter=logging.Formatter("%(message)s"))) as logger:
+    with logger_of(Handler(log, wait=60, record_bytes_max=1024, formatter=logging.Formatter("%(message)s"))) as logger:
         logger.info("é" * 1000)
     (data,) = read_all(log)
     assert len(data) <= 1024
@@ -330,7 +330,7 @@ def test_text_that_is_not_json_is_cut_too(log: Path) -> None:
 
 
 def test_a_handler_is_pickled_as_its_arguments(log: Path) -> None:
-    handler = Handler(log, level="INFO", static={"service.name": "shop"}, modes={"NOTSET": "flush"})
+    handler = Handler(log, wait=60, level="INFO", static={"service.name": "shop"}, modes={"NOTSET": "flush"})
     copied = pickle.loads(pickle.dumps(handler))
     with logger_of(handler) as first, logger_of(copied) as second:
         first.info("first")
@@ -341,7 +341,7 @@ def test_a_handler_is_pickled_as_its_arguments(log: Path) -> None:
 
 
 def test_records_after_close_are_appended_and_durable(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    handler = Handler(log)
+    handler = Handler(log, wait=60)
     with logger_of(handler) as logger:
         logger.info("before")
         handler.close()
@@ -383,7 +383,7 @@ def test_everything_logged_until_the_interpreter_ends_is_in_the_file(log: Path) 
 
 
 def test_flush_makes_everything_durable_and_visible(log: Path) -> None:
-    with logger_of(Handler(log, background=binlog.Background(flush_seconds=600, sync_seconds=600))) as logger:
+    with logger_of(Handler(log, wait=60, background=binlog.Background(flush_seconds=600, sync_seconds=600))) as logger:
         logger.info("first")
         logger.handlers[0].flush()
         logger.info("staged")
@@ -395,7 +395,7 @@ def test_flush_makes_everything_durable_and_visible(log: Path) -> None:
 def test_a_memory_handler_and_a_queue_listener_pass_records_on(log: Path) -> None:
     import queue
 
-    handler = Handler(log)
+    handler = Handler(log, wait=60)
     records: queue.Queue[Any] = queue.Queue()
     listener = logging.handlers.QueueListener(records, handler)
     with logger_of(logging.handlers.MemoryHandler(10, target=handler)) as logger:
@@ -421,7 +421,7 @@ def test_dict_config_takes_everything_as_text(log: Path) -> None:
                     "path": str(log),
                     "level": "INFO",
                     "modes": {"NOTSET": "flush", "ERROR": "sync"},
-                    "wait": "100ms",
+                    "wait": "1m",
                     "full": "fallback",
                     "fallback": stream,
                     "formatter": "json",
@@ -451,7 +451,7 @@ def test_odd_records_are_lines_for_the_command_line(log: Path) -> None:
         b"\xff",
         10**400,
     ]
-    with logger_of(Handler(log)) as logger:
+    with logger_of(Handler(log, wait=60)) as logger:
         for value in odd:
             logger.info("odd: %s", value, extra={"value": value, "": value, "a\nb": value})
     command = [sys.executable, "-m", "binlog.cli", "tail", "-n", "100", str(log)]
@@ -461,7 +461,7 @@ def test_odd_records_are_lines_for_the_command_line(log: Path) -> None:
 
 def test_nothing_waits_for_a_disk_in_an_event_loop(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = _RecordedModes(monkeypatch)
-    handler = Handler(log, background=binlog.Background(flush_seconds=600, sync_seconds=600))
+    handler = Handler(log, wait=60, background=binlog.Background(flush_seconds=600, sync_seconds=600))
 
     def durable() -> bool:
         (file,) = binlog.stat(log).files
@@ -487,6 +487,6 @@ def test_in_loop_may_be_weaker_or_sync(log: Path, monkeypatch: pytest.MonkeyPatc
         logger.critical("critical")
 
     for mode in ("stage", "sync"):
-        with logger_of(Handler(log, in_loop=mode)) as logger:
+        with logger_of(Handler(log, wait=60, in_loop=mode)) as logger:
             asyncio.run(work(logger))
     assert recorded.modes == [Mode.STAGE, Mode.STAGE, Mode.STAGE, Mode.SYNC]
