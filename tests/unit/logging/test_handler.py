@@ -199,7 +199,7 @@ def test_two_handlers_may_log_into_each_other(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", list(Mode))
-def test_a_signal_handler_at_1_khz_loses_nothing_and_hangs_nothing(log: Path, mode: Mode) -> None:
+def test_a_signal_handler_at_1_khz_hangs_nothing_and_each_record_is_appended_or_counted(log: Path, mode: Mode) -> None:
     handler = Handler(log, modes={0: mode}, wait=60)
     received = []
     with logger_of(handler) as logger:
@@ -220,11 +220,14 @@ def test_a_signal_handler_at_1_khz_loses_nothing_and_hangs_nothing(log: Path, mo
             signal.signal(signal.SIGALRM, before)
         counters = handler.counters
     found = bodies(log)
-    assert [event["attributes"] for event in events(log) if event.get("event") == "binlog.losses"] == []
-    assert len(received) > 100
-    assert found.count("signal") == len(received)
-    assert len(found) == count + len(received) == counters.written
-    assert counters.dropped == counters.uncertain == 0
+    reports = [event for event in events(log) if event.get("event") == "binlog.losses"]
+    assert len(received) > 20
+    assert found.count("signal") == len(received) - counters.dropped
+    assert counters.written == count + found.count("signal") == len(found) - len(reports)
+    assert sum(event["attributes"]["dropped"] for event in reports) == counters.dropped
+    assert counters.uncertain == 0
+    # While the disk takes a second for a sync, a thousand signals arrive, and no more than that may wait.
+    assert counters.dropped == 0 or mode is not Mode.STAGE
 
 
 @pytest.mark.parametrize("mode", list(Mode))
