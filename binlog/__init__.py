@@ -33,7 +33,7 @@ from binlog.format.values import parse_bytes, parse_seconds
 from binlog.log.append.producers import ProducerBatch
 from binlog.log.append.writer_stat import WriterStat
 from binlog.log.archive.archive import Archived, archive
-from binlog.log.batch import Batch, Entry, Refs
+from binlog.log.batch import Batch, Entry, JsonMember, Refs
 from binlog.log.index.index_check import DamagedRange
 from binlog.log.ingest.external_file import ExternalFile, ExternalFileWriter
 from binlog.log.maintain.backup import Backup, backup
@@ -42,6 +42,7 @@ from binlog.log.maintain.prune import Pruned
 from binlog.log.maintain.repair import Repair, repair
 from binlog.log.maintain.stat import FileStat, LogStat, stat
 from binlog.log.options import Background
+from binlog.log.read.batch_times import timed_batch
 from binlog.log.read.lag import Lag, lag
 from binlog.log.read.range_reader import RangeReader, TimedBatch
 from binlog.log.read.ranges import limit_range, narrow_range, split_range
@@ -86,6 +87,7 @@ __all__ = [
     "InternalError",
     "Item",
     "ItemBatch",
+    "JsonMember",
     "Lag",
     "LeaseLostError",
     "LogStat",
@@ -133,6 +135,7 @@ __all__ = [
     "repair",
     "split_range",
     "stat",
+    "timed_batch",
 ]
 
 

@@ -12,6 +12,17 @@ def build_ranges(
 def verify_ranges(
     entries: _Data, data: bytes | None, size: int, state: tuple[int, int, bool, int, int], /
 ) -> tuple[int, int, int, int, int, int]: ...
+def find_json_members(
+    data: _Data,
+    offsets: memoryview,
+    first: int,
+    last: int,
+    among: bytes | None,
+    key: bytes,
+    starts: tuple[bytes, ...],
+    top_level: bool,
+    /,
+) -> bytes: ...
 def frame_values(values: Any, bounds: Any, /) -> tuple[bytes, bytes] | None: ...
 def unframe_values(data: Any, offsets: Any, /) -> tuple[bytes, bytes] | None: ...
 def pack_messages(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 import binlog
+from binlog.cli.looking.times import parse_moment
+from binlog.errors import BinlogError
 
 _T = TypeVar("_T")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -63,18 +64,81 @@ def ref_from(context: click.Context, parameter: click.Parameter, value: str | No
         raise click.BadParameter(str(error)) from error
 
 
-def pattern_from(context: click.Context, parameter: click.Parameter, value: str | None) -> re.Pattern[bytes] | None:
-    """Parse a regular expression that matches bytes."""
-    try:
-        # fsencode gives the bytes of the argument as they were passed, whatever the locale.
-        return None if value is None else re.compile(os.fsencode(value))
-    except re.error as error:
-        raise click.BadParameter(f"not a regular expression: {error}") from error
-
-
 def directory_argument(command: _Command) -> _Command:
     """Add DIR, the log's directory."""
-    return click.argument("directory", metavar="DIR", type=path_type())(command)
+    return click.argument("directory", metavar="DIR", type=DirectoryPath(), cls=DirectoryArgument)(command)
+
+
+def directories_argument(command: _Command) -> _Command:
+    """Add DIR..., the directories of one or more logs."""
+    return click.argument(
+        "directories", metavar="DIR...", nargs=-1, required=True, type=DirectoryPath(), cls=DirectoryArgument
+    )(command)
+
+
+class DirectoryPath(click.Path):
+    """A path that a shell completes to directories.  It checks nothing, as `path_type` does not."""
+
+    def __init__(self) -> None:
+        super().__init__(readable=False, allow_dash=True)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="dir")]
+
+
+class DirectoryArgument(click.Argument):
+    """The first argument, DIR.  If a command gets fewer words than it needs, the variable BINLOG_DIR is DIR."""
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        directory = os.environ.get(DIRECTORY_VARIABLE)
+        if directory and not ctx.resilient_parsing:
+            assert isinstance(opts, dict)  # of what the parser found; the next arguments are taken from it too
+            _insert(directory, [each for each in ctx.command.params if isinstance(each, click.Argument)], opts)
+        return super().consume_value(ctx, opts)
+
+
+DIRECTORY_VARIABLE = "BINLOG_DIR"
+
+
+def _insert(directory: str, arguments: Sequence[click.Argument], opts: dict[str, Any]) -> None:
+    """Put a directory before the words that the parser gave to the arguments, if they are too few."""
+    words: list[str] = []
+    for argument in arguments:
+        value = opts.get(argument.name or "")
+        words += value if isinstance(value, tuple) else [value] if isinstance(value, str) else []
+    if len(words) >= sum(1 for argument in arguments if argument.required):
+        return
+    words.insert(0, directory)
+    for argument in arguments:
+        if argument.nargs == 1:
+            opts[argument.name or ""] = words.pop(0) if words else None
+        else:
+            opts[argument.name or ""] = tuple(words)
+            words = []
+
+
+def complete_start(*starts: binlog.Start) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return a completion of positions: these names, and the first ref of each file."""
+
+    def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+        refs = [str(binlog.Ref(file.number, file.first_offset)) for file in _files(context)]
+        return [word for word in (*(start.value for start in starts), *refs) if word.startswith(begun)]
+
+    return complete
+
+
+def complete_file_number(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    """Complete the number of a file of the log in DIR."""
+    return [str(file.number) for file in _files(context) if str(file.number).startswith(begun)]
+
+
+def _files(context: click.Context) -> Sequence[binlog.FileStat]:
+    given = context.params.get("directories") or context.params.get("directory") or os.environ.get(DIRECTORY_VARIABLE)
+    directories = [given] if isinstance(given, str) else list(given or ())
+    try:
+        return binlog.stat(directories[0]).files if directories else []
+    except BinlogError:
+        return []
 
 
 def need_log(directory: str) -> None:
@@ -125,39 +189,6 @@ def file_system_option(command: _Command) -> _Command:
     )(command)
 
 
-# A bare number is refused: it could be a year or a time ago.
-_NUMBER = re.compile(r"[0-9.]+", re.ASCII)
-
-
 def parse_since(text: str) -> binlog.Since:
-    """Parse a time: `2025-01-31T12:00:00Z`, UTC if it has no offset; or `5m`, `2h ago`, `1.5d`, counted back from now.
-
-    Raises: ValueError.
-    """
-    ago = text.strip().removesuffix("ago").rstrip()
-    if not _NUMBER.fullmatch(ago):
-        with suppress(ValueError):
-            return binlog.Since(timedelta(seconds=binlog.parse_seconds(ago)))
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise ValueError(f"not a time such as 2025-01-31T12:00:00Z or 5m, 2h, 1d ago: {text!r}") from None
-    return binlog.Since(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
-
-
-def since_option(command: _Command) -> _Command:
-    """Add --since, the time to start at."""
-    return click.option(
-        "--since",
-        metavar="TIME",
-        callback=_since,
-        help="Start with the records appended at this time or later: 2025-01-31T12:00:00Z (UTC if it has no offset), "
-        "or 5m, 2h, 1d ago. Up to a second or 64 KiB of earlier records may come first.",
-    )(command)
-
-
-def _since(_: click.Context, __: click.Parameter, value: str | None) -> binlog.Since | None:
-    try:
-        return None if value is None else parse_since(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+    """Parse a time, as `parse_moment` does; UTC if it has no offset.  Raises: ValueError."""
+    return binlog.Since(parse_moment(text, utc=True))

@@ -45,7 +45,15 @@ def write(data: bytes) -> None:
 
     data: whole lines.  Raises: BrokenPipeError; OSError that names standard output.
     """
-    view = memoryview(terminal_bytes(data) if os.isatty(STANDARD_OUTPUT) else data)
+    write_printable(terminal_bytes(data) if os.isatty(STANDARD_OUTPUT) else data)
+
+
+def write_printable(data: bytes) -> None:
+    """Write all of `data` to standard output as it is: text made `printable`, with colours of our own.
+
+    Raises: as `write`.
+    """
+    view = memoryview(data)
     try:
         while view:
             try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol, overload
 
-from binlog._codec import frame_records
+from binlog._codec import find_json_members, frame_records
 from binlog.errors import BinlogError, FullError, StateError
 from binlog.format.checksums import crc32c
 from binlog.format.record import LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref, Stop, frame_column, scan, unframe_column
@@ -74,6 +74,19 @@ class Entry(NamedTuple):
         if records is None:
             raise StateError("this entry is not from a Reader, so its log is not known")
         return records
+
+
+class JsonMember(NamedTuple):
+    """A member of a JSON object, to find the records that may have it.
+
+    key: the text of its key with the quotes, as `"level"`; without the opening quote, any key that ends so.
+    starts: the value begins with one of these, as `"WARN`; with anything if there are none.
+    top_level: only a member of the record's own object counts, and not one of an object in it.
+    """
+
+    key: bytes
+    starts: tuple[bytes, ...] = ()
+    top_level: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +187,18 @@ class Batch:
         if found.count != len(self) or found.consumed != len(data):
             raise ValueError("the batch's offsets are not those of the records in its data")
         return data
+
+    def json_candidates(self, members: Iterable[JsonMember], start: int = 0, end: int | None = None) -> memoryview:
+        """Return the indexes of the records that may have all of these members, by their bytes; uint32, ascending.
+
+        Each record that is a JSON object in UTF-8 with the members is among them.  Others may be; parse them to know.
+        Takes some 0.1 µs a record, where parsing takes microseconds.  If an object has a key twice, either may count.
+        start, end: of the records to choose from; all by default.
+        """
+        last, found = len(self) if end is None else end, None
+        for key, starts, top_level in members:
+            found = find_json_members(self.data, self.offsets, start, last, found, key, starts, top_level)
+        return memoryview(array("I", range(start, last)) if found is None else found).cast("B").cast("I")
 
     def crc32c(self, before: int = 0) -> int:
         """Return the CRC-32C of the records with their lengths.  before: the CRC of the bytes before, to continue."""

@@ -9,7 +9,7 @@
 /* clang-format off */
 #define FUNCTIONS(F) \
     F(scan_records) F(frame_records) F(frame_values) F(unframe_values) F(some_record_starts_with) \
-    F(build_ranges) F(verify_ranges) \
+    F(build_ranges) F(verify_ranges) F(find_json_members) \
     F(pack_messages) F(stamp_messages) F(walk_messages) F(message_columns) \
     F(pack_journal) F(join_fragments) F(scan_journal_columns) F(gather_bodies) \
     F(journal_states) \

@@ -1,30 +1,23 @@
-"""`binlog tail`: print the last records, and follow."""
+"""`binlog tail`: print the last records, and those that are appended."""
 
 from __future__ import annotations
 
 import os
-import re
 import time
+from collections.abc import Sequence
 
 import click
 
 import binlog
-from binlog.cli.exits import CommandError, ExitCode, opening, print_error
+from binlog.cli.exits import opening
 from binlog.cli.log.followers import Position
-from binlog.cli.log.last_records import find_last, matching
-from binlog.cli.options import (
-    directory_argument,
-    json_option,
-    need_log,
-    no_verify_option,
-    path_type,
-    pattern_from,
-    since_option,
-    start_from,
-)
-from binlog.cli.output import raise_without_reader, write
-from binlog.cli.records import Form, batch_bytes, entries_bytes, form_of, null_option
-from binlog.errors import GoneError
+from binlog.cli.looking.following import Follower
+from binlog.cli.looking.merging import MergedBackwards, Waiters, by_time
+from binlog.cli.looking.options import LookingOptions, looking_options
+from binlog.cli.looking.printing import Printer, print_count, print_window
+from binlog.cli.looking.sources import LogSource
+from binlog.cli.options import complete_start, directories_argument, need_log, path_type, start_from
+from binlog.cli.output import raise_without_reader
 
 _COUNT = 10
 
@@ -34,13 +27,14 @@ _WAIT_SECONDS = 0.1
 
 
 @click.command("tail", short_help="Print the last records, and follow.")
-@directory_argument
+@directories_argument
 @click.option(
     "-n",
     "count",
     type=click.IntRange(min=0),
     metavar="N",
-    help=f"Print the last N records; with --grep, the last N that match. [default: {_COUNT}]",
+    help=f"Print the last N records; with conditions, the last N that match. [default: {_COUNT}; with --since, --until "
+    "or --count, all]",
 )
 @click.option("-f", "--follow", is_flag=True, help="Print records as they are appended, until Ctrl-C.")
 @click.option("-F", "retry", is_flag=True, help="As -f; if DIR does not exist, wait until a writer creates it.")
@@ -49,15 +43,8 @@ _WAIT_SECONDS = 0.1
     "start",
     metavar="REF|beginning|end",
     callback=start_from(binlog.Start.BEGINNING, binlog.Start.END),
+    shell_complete=complete_start(binlog.Start.BEGINNING, binlog.Start.END),
     help="Start at this ref, at the beginning, or at the end (new records only), instead of the last N records.",
-)
-@since_option
-@click.option(
-    "--grep",
-    "pattern",
-    callback=pattern_from,
-    metavar="REGEX",
-    help="Print only records that match. The pattern matches bytes; start it with '(?i)' to ignore case.",
 )
 @click.option(
     "--position",
@@ -78,151 +65,127 @@ _WAIT_SECONDS = 0.1
     help="If retention removed records before they were printed, exit with an error, or report the loss and continue "
     "with the oldest record.",
 )
-@no_verify_option
-@null_option("End each record with a NUL byte instead of a newline, for 'xargs -0', 'binlog append -0' and others.")
-@json_option('Print a JSON object for each record: ref, number, offset, and "text", or "base64" if it is not UTF-8.')
+@looking_options
 def command(
-    directory: str,
+    directories: tuple[str, ...],
     count: int | None,
     follow: bool,
+    retry: bool,
     start: binlog.Ref | binlog.Start | None,
-    since: binlog.Since | None,
-    pattern: re.Pattern[bytes] | None,
     position_path: str | None,
     if_pruned: str,
-    retry: bool,
-    verify: bool,
-    as_null: bool,
-    as_json: bool,
+    options: LookingOptions,
 ) -> None:
     """Print the last records of the log in DIR, one on each line; with -f, also each record that is appended.
 
-    Only published records are printed. -f continues across cutovers.
+    Only published records are printed. -f continues across cutovers. If there are several logs, their records are
+    printed in the order of the times at which they were appended, new ones as they arrive, and each line names its log.
     """
-    if [count, start, since].count(None) < 2:
-        raise click.UsageError("use only one of -n, --from and --since")
-    form = form_of(as_json=as_json, as_null=as_null)
     follow = follow or retry
-    while retry and not os.path.isdir(directory):
+    _check_usage(directories, count, start, position_path, options, follow=follow)
+    printer = Printer(options, named=len(directories) > 1)
+    sources = options.sources(directories, first=start if isinstance(start, binlog.Ref) else None)
+    while retry and not all(os.path.isdir(directory) for directory in directories):
         raise_without_reader()
         time.sleep(_WAIT_SECONDS)
     if not follow:
         with opening():
-            need_log(directory)
-    printer = _Printer(directory, pattern, position_path, if_pruned, form, verify=verify)
+            for directory in directories:
+                need_log(directory)
+    if count is None and start is None and not (options.is_timed or options.count_only):
+        count = _COUNT
+    if start is not binlog.Start.END and not (follow or position_path):
+        _print_without_following(printer, sources, count, options)
+        return
+    position = None if position_path is None else Position(position_path)
+    followers = [Follower(source, position, if_pruned) for source in sources]
+    printer.begin()
     try:
-        printer.start(start or since, _COUNT if count is None else count)
-        printer.print_all()
-        while follow:
-            raise_without_reader()
-            if printer.wait(_POLL_SECONDS):
-                printer.print_all()
+        _start(printer, followers, start, count)
+        _print_new(printer, followers)
+        if follow:
+            _follow(printer, followers)
     finally:
-        printer.close()
+        for follower in followers:
+            follower.close()
 
 
-class _Printer:
-    """Prints the records that match, and then stores the position after them."""
+def _check_usage(
+    directories: Sequence[str],
+    count: int | None,
+    start: binlog.Ref | binlog.Start | None,
+    position_path: str | None,
+    options: LookingOptions,
+    *,
+    follow: bool,
+) -> None:
+    if start is not None and (count is not None or options.is_timed):
+        raise click.UsageError("--from cannot be used with -n, --since or --until: use only one of them")
+    if options.until is not None or options.reverse or options.count_only:
+        if follow:
+            raise click.UsageError("-f cannot be used with --until, --reverse or --count")
+        if position_path is not None:
+            raise click.UsageError("--position cannot be used with --until, --reverse or --count")
+    if len(directories) > 1 and (position_path is not None or isinstance(start, binlog.Ref)):
+        raise click.UsageError("--position, and --from with a ref, need a single DIR")
 
-    def __init__(
-        self,
-        directory: str,
-        pattern: re.Pattern[bytes] | None,
-        position_path: str | None,
-        if_pruned: str,
-        form: Form,
-        *,
-        verify: bool,
-    ) -> None:
-        self._directory = directory
-        self._pattern = pattern
-        self._position = None if position_path is None else Position(position_path)
-        self._if_pruned = if_pruned
-        self._form = form
-        self._verify = verify
-        self._reader: binlog.Reader | None = None
 
-    def start(self, start: binlog.Ref | binlog.Since | binlog.Start | None, count: int) -> None:
-        """Start at the stored position; else at `start`; else print the last `count` records and start after them."""
-        stored = None if self._position is None else self._position.start
-        if stored is not None:
-            self._resume(stored)
-            return
-        problem = None
-        with opening():
-            if start is None:
-                found = find_last(self._directory, count, self._pattern, verify=self._verify)
-                start, problem = found.after, found.problem
-                write(entries_bytes(found.entries, self._form))
-            elif start is binlog.Start.END:
-                # A reader at the end of a log without files would skip the first records of the first file.
-                start = binlog.stat(self._directory).tail or binlog.Start.BEGINNING
-            if problem is None:
-                self._reader = binlog.Reader(self._directory, start, verify=self._verify)
-                return
-        raise problem
+def _print_without_following(
+    printer: Printer, sources: list[LogSource], count: int | None, options: LookingOptions
+) -> None:
+    with opening():
+        for source in sources:
+            source.reader().close()  # an error of the start has another exit code than one on the way
+    if options.count_only:
+        print_count(sources, last=count)
+        return
+    printer.begin()
+    print_window(printer, sources, last=count, reverse=options.reverse)
 
-    def print_all(self) -> None:
-        """Print all new records."""
-        reader = self._opened()
-        try:
-            while batch := reader.read_batch():
-                write(self._bytes(batch))
-                self._store(reader.next_ref)
-            self._store(reader.next_ref)
-        except GoneError as error:
-            self._continue_at_oldest(reader.next_ref, error, ExitCode.FAILED)
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for records, and return whether there are any, or an error that `print_all` will meet."""
-        try:
-            return self._opened().wait(seconds)
-        except GoneError:
-            return True
+def _start(
+    printer: Printer, followers: list[Follower], start: binlog.Ref | binlog.Start | None, count: int | None
+) -> None:
+    """Open each log at the stored position; else at `start`; else print the last `count` records, and open it there."""
+    if followers[0].stored is not None:
+        followers[0].resume()
+        return
+    if count is None:
+        for follower in followers:
+            follower.start(start)
+        return
+    with opening():
+        logs = [binlog.stat(follower.source.directory) for follower in followers]
+    sources = [follower.source for follower in followers]
+    if len(sources) == 1:
+        backwards = sources[0].backwards(logs[0])
+        printer.matches(sources[0], backwards.last(count))
+        backwards.check()
+    else:
+        all_backwards = MergedBackwards(sources, parse=printer.format.needs_event, logs=logs)
+        printer.views(all_backwards.last(count))
+        all_backwards.check()
+    for follower, log in zip(followers, logs, strict=True):
+        follower.start(log.tail or binlog.Start.BEGINNING)
 
-    def close(self) -> None:
-        """Close the reader."""
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.close()
 
-    def _resume(self, stored: binlog.Ref) -> None:
-        """Open the log at the stored position."""
-        assert self._position is not None
-        try:
-            with opening():
-                self._reader = binlog.Reader(self._directory, stored, verify=self._verify)
-        except CommandError as error:
-            if isinstance(error.__cause__, GoneError):
-                self._continue_at_oldest(stored, error.__cause__, error.code)
-                return
-            if isinstance(error.__cause__, ValueError):
-                text = f"{error}; the position is not of this log: remove {self._position.path} to start over"
-                raise CommandError(text, error.code) from error
-            raise
+def _print_new(printer: Printer, followers: Sequence[Follower]) -> None:
+    """Print all new records, by time if there are several logs."""
+    if len(followers) == 1:
+        printer.matches(followers[0].source, followers[0].new())
+        return
+    parse = printer.format.needs_event
+    printer.views(by_time([each.source.views(each.new(), parse=parse) for each in followers]))
 
-    def _continue_at_oldest(self, ref: binlog.Ref, error: GoneError, code: ExitCode) -> None:
-        """Continue with the oldest record, and report what was missed."""
-        if self._if_pruned == "fail":
-            text = f"{error}; use '--if-pruned oldest' to continue with the oldest record"
-            raise CommandError(text, code) from error
-        self.close()
-        with opening():
-            reader = self._reader = binlog.Reader(self._directory, verify=self._verify)
-        oldest = reader.next_ref
-        last = oldest.number - 1
-        files = f"file {ref.number}" if last == ref.number else f"files {ref.number} to {last}"
-        print_error(f"skipped the records from {ref} up to {oldest}: retention removed {files}")
 
-    def _opened(self) -> binlog.Reader:
-        assert self._reader is not None
-        return self._reader
-
-    def _bytes(self, batch: binlog.Batch) -> bytes:
-        if self._pattern is None:
-            return batch_bytes(batch, self._form)
-        return entries_bytes(matching(batch, self._pattern), self._form)
-
-    def _store(self, ref: binlog.Ref) -> None:
-        if self._position is not None:
-            self._position.store(ref)
+def _follow(printer: Printer, followers: list[Follower]) -> None:
+    """Print records as they are appended."""
+    waiters = Waiters(followers) if len(followers) > 1 else None
+    while True:
+        raise_without_reader()
+        if waiters is not None:
+            ready = [followers[index] for index in waiters.wait(_POLL_SECONDS)]
+        else:
+            ready = followers if followers[0].wait(_POLL_SECONDS) else []
+        if ready:
+            _print_new(printer, ready)

@@ -27,6 +27,7 @@ from binlog.format.index_file import (
     IndexEntry,
     Ranges,
     RangeStop,
+    entry_columns,
     entry_count,
     entry_offset,
     entry_seed,
@@ -222,6 +223,26 @@ class IndexSearch:
         number = self._index.count_through(IndexKey.OFFSET, offset, count) - 1
         proven = self._proven(number) if number >= 0 else None
         return None if proven is None or offset >= proven[0].end else proven[0].time_ns
+
+    def range_times(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the end and the time of each range from the one with `start` on, up to `end`.
+
+        Empty if the index does not cover `start`.  The entries are proven by their checksums alone.
+        """
+        count = self._count()
+        first = -1 if self._index is None else self._index.count_through(IndexKey.OFFSET, start, count) - 1
+        if self._index is None or first < 0:
+            return []
+        data = self._index.entries(first, self._index.count_through(IndexKey.OFFSET, end - 1, count) - first)
+        _, offsets, times_ns, ends = entry_columns(data)
+        sound = Ranges(offsets[0], None, seed=self._index.seed).follow(data, self._header.tail)
+        return [] if not sound or ends[0] <= start else list(zip(ends[:sound], times_ns, strict=False))
+
+    def latest_time_ns(self) -> int | None:
+        """Return when the last range that the index covers was in the file, if the bytes prove it."""
+        count = self._count()
+        proven = self._proven(count - 1) if count else None
+        return None if proven is None else proven[0].time_ns
 
     def last_time_ns(self) -> int | None:
         """Return when the last range was in the file, if the index reaches the tail and the bytes prove it."""

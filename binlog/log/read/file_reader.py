@@ -212,6 +212,18 @@ class FileReader:
         """Return when the record at `offset` was in the file, or None if the index does not say."""
         return self._search(lambda search: search.time_ns_at(offset))
 
+    def range_times(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the end and the time of each range of the index from the one with `start` on, up to `end`.
+
+        Empty if the index does not cover `start`; it may end before `end`.
+        """
+        return self._search(lambda search: search.range_times(start, end)) or []
+
+    @property
+    def unindexed_time_ns(self) -> int:
+        """When the records that the index does not cover were in the file: at its last write, and after the others."""
+        return max(self.modified_ns, self._search(lambda search: search.latest_time_ns()) or 0)
+
     def last_time_ns(self) -> int | None:
         """Return when the file's last records were in it, or None if the index does not say."""
         return self._search(lambda search: search.last_time_ns())

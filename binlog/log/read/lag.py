@@ -49,12 +49,12 @@ class LogLookup:
     def time(self, ref: Ref) -> datetime:
         """Return when the record at a ref was in the file, by the index: a time of a commit, or of 64 KiB together.
 
-        If the index does not cover the record yet, or does not exist, it is the file's time of modification.
+        If the index does not cover the record yet, or does not exist, it is the time of the file's last write.
         Raises: as `sequence`.
         """
         with self._file(ref) as file:
             found = file.time_ns_at(ref.offset)
-            return _EPOCH + timedelta(microseconds=(file.modified_ns if found is None else found) // 1000)
+            return _EPOCH + timedelta(microseconds=(file.unindexed_time_ns if found is None else found) // 1000)
 
     @contextmanager
     def _file(self, ref: Ref) -> Iterator[FileReader]:

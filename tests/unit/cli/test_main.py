@@ -46,7 +46,7 @@ def test_the_version_is_that_of_the_package(capfd: pytest.CaptureFixture[str]) -
     ("arguments", "message"),
     [
         (["nonsense"], "No such command 'nonsense' (see 'binlog --help')"),
-        (["cat"], "cat: Missing argument 'DIR' (see 'binlog cat --help')"),
+        (["cat"], "cat: Missing argument 'DIR...' (see 'binlog cat --help')"),
         (["cat", "--nonsense", "x"], "cat: No such option"),
     ],
 )

@@ -26,7 +26,7 @@ def test_a_line_of_commands_for_cron(log: Path) -> None:
         ("nonsense; cutover", 2, ""),
         ("tail --grep 'a; b", 2, ""),
         ("tail --grep 'a; b' ;; ; tail -n 1 --from end; cutover", 2, "a; b\n"),
-        ("tail -n 1 # cutover", 2, ""),
+        ("tail -n 1 # cutover", 3, ""),
         ("", 0, ""),
         ("EOF", 0, ""),
     ],

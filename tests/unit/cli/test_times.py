@@ -37,7 +37,7 @@ def test_a_time_ago_is_parsed(text: str, seconds: int) -> None:
     assert before - 10**6 <= out <= time.time_ns() + 10**6
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "5", "5y", "-5m", "2025-13-01", "1" * 400 + "d"])
+@pytest.mark.parametrize("text", ["", "someday", "5", "5y", "-5", "2025-13-01", "1" * 400 + "d"])
 def test_other_times_are_wrong_usage(text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["tail", "--since", text, str(tmp_path)]) == 2
     assert "--since" in capfd.readouterr().err
@@ -71,10 +71,9 @@ def test_tail_follows_from_a_time(log: Path) -> None:
 def test_since_conflicts_with_other_starts(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"record"])
     for arguments in (
-        ["tail", "-n", "1"],
         ["tail", "--from", "1:256"],
         ["cat", "--from", "1:256"],
         ["cat", "--file", "1"],
     ):
         assert main([*arguments, "--since", "1h", os.fspath(log)]) == 2
-    assert capfd.readouterr().err.count("--since") >= 4
+    assert capfd.readouterr().err.count("--since") >= 3

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog import Writer
+from binlog import Reader, Writer
 from tests.unit.cli.run_command import ended, fill, read_lines, run, started
 
 
@@ -23,10 +23,12 @@ def test_records_come_as_lines_through_all_files(log: Path) -> None:
 
 def test_json_has_text_or_base64(log: Path) -> None:
     fill(log, ['a "b"\n\u00fc'.encode(), b"\xff"])
-    lines = run("cat", "--json", log).stdout.splitlines()
-    assert [json.loads(line) for line in lines] == [
-        {"ref": "1:256", "number": 1, "offset": 256, "text": 'a "b"\nü'},
-        {"ref": "1:268", "number": 1, "offset": 268, "base64": "/w=="},
+    lines = [json.loads(line) for line in run("cat", "--json", log).stdout.splitlines()]
+    with Reader(log) as reader:
+        times = [entry.time.isoformat(timespec="microseconds").replace("+00:00", "Z") for entry in reader]
+    assert lines == [
+        {"ref": "1:256", "number": 1, "offset": 256, "sequence": 0, "time": times[0], "text": 'a "b"\nü'},
+        {"ref": "1:268", "number": 1, "offset": 268, "sequence": 1, "time": times[1], "base64": "/w=="},
     ]
 
 

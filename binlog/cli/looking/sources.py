@@ -1,0 +1,123 @@
+"""LogSource: the records of one log that match, forwards, backwards, or the last of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import binlog
+from binlog.cli.looking.filters import Filters, Matches
+from binlog.cli.looking.views import RecordView, views_of
+from binlog.cli.looking.window import BackwardBatches, Window, ranges_of, read_range
+from binlog.errors import BinlogError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """A log to print.
+
+    directory: of the log.  name: shown if there are several logs.  window: the part to print.
+    verify: as of a Reader.  bytes_max: backwards, read no more than this.
+    """
+
+    directory: str
+    name: str
+    window: Window = field(default_factory=Window)
+    filters: Filters = field(default_factory=Filters)
+    verify: bool = True
+    bytes_max: int | None = None
+
+    def matches(self, batch: binlog.Batch) -> Iterator[Matches]:
+        """Yield the records of a batch that are in the window in time, and match."""
+        for span in self.window.spans(self.directory, batch):
+            found = self.filters.matches(batch, span)
+            if len(found):
+                yield found
+
+    def forwards(self) -> Iterator[Matches]:
+        """Yield all records that match, in order, up to the end of the log.
+
+        Raises: as binlog.Reader, after the records before the damage.
+        """
+        for batch in self._batches():
+            yield from self.matches(batch)
+
+    def backwards(self, log: binlog.LogStat | None = None) -> BackwardMatches:
+        """Return all records that match, the last ones first.
+
+        log: the state of the log up to which it is read; the present one by default.
+        Raises: as binlog.stat.
+        """
+        return BackwardMatches(self, log)
+
+    def views(self, found: Iterable[Matches], *, parse: bool, reverse: bool = False) -> Iterator[RecordView]:
+        """Yield a view of each record.  parse: whether events are needed.  reverse: within each of `found`."""
+        for matches in found:
+            views = views_of(self.name, self.directory, matches, parse=parse)
+            yield from reversed(list(views)) if reverse else views
+
+    def _batches(self) -> Iterator[binlog.Batch]:
+        window = self.window
+        if window.until_ns is not None:
+            for part in ranges_of(self.directory, window):
+                yield from read_range(self.directory, part, verify=self.verify)
+            return
+        with self.reader() as reader:
+            while batch := reader.read_batch():
+                yield batch
+
+    def reader(self) -> binlog.Reader:
+        """Return a reader at the start of the window.  Raises: as binlog.Reader."""
+        window = self.window
+        start: binlog.Ref | binlog.Since | binlog.Start = binlog.Start.BEGINNING
+        if window.first is not None:
+            start = window.first
+        elif window.since_ns is not None:
+            start = since(window.since_ns)
+        return binlog.Reader(self.directory, start, follow=window.number is None, verify=self.verify)
+
+
+def since(time_ns: int) -> binlog.Since:
+    """Return a reader's start at a time.  A float would not hold the time exactly."""
+    return binlog.Since(_EPOCH + timedelta(microseconds=time_ns // 1000))
+
+
+class BackwardMatches:
+    """The records of a log that match, the last ones first; in each of these, they are in order.
+
+    The iteration ends at damage, after the records before it in its range; `check` then raises the error.
+    """
+
+    def __init__(self, source: LogSource, log: binlog.LogStat | None) -> None:
+        self._source = source
+        ranges = ranges_of(source.directory, source.window, log)
+        self._batches = BackwardBatches(source.directory, ranges, verify=source.verify, bytes_max=source.bytes_max)
+
+    @property
+    def problem(self) -> BinlogError | None:
+        """The error that ended the iteration, or will end it after the next records."""
+        return self._batches.problem
+
+    def __iter__(self) -> Iterator[Matches]:
+        for batch in self._batches:
+            yield from reversed(list(self._source.matches(batch)))
+
+    def last(self, count_max: int) -> list[Matches]:
+        """Return the last `count_max` records that match, in order."""
+        found: list[Matches] = []
+        left = count_max
+        if left > 0:
+            for matches in self:
+                found.append(matches.last(left))
+                left -= len(found[-1])
+                if left <= 0:
+                    break
+        return found[::-1]
+
+    def check(self) -> None:
+        """Raise the error that ended the iteration, if any."""
+        if self.problem is not None:
+            raise self.problem

@@ -1,0 +1,86 @@
+"""RecordView: a record with everything that an output can show of it, and its fields by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import binlog
+from binlog.cli.looking.event_fields import MISSING, Event, field_of, parse_event, time_ns_of
+from binlog.cli.looking.filters import LENGTH_BYTES, Matches
+
+# Fields that the log knows of a record.  No key of an event takes their place.
+LOG_FIELDS = ("log", "ref", "number", "offset", "sequence", "appended", "text")
+
+
+@dataclass(slots=True)
+class RecordView:
+    """A record.
+
+    log: the name of its log, as the user gave it.  sequence: None if another program made the file.
+    appended_ns: when it was in the file, nanoseconds since 1970 UTC.
+    event: None if the record is not a JSON object.
+    """
+
+    log: str
+    ref: binlog.Ref
+    sequence: int | None
+    appended_ns: int
+    data: bytes
+    event: Event | None
+
+    @property
+    def time_ns(self) -> int:
+        """The event's own time; for a record without one, the time at which it was in the file."""
+        own = None if self.event is None else time_ns_of(self.event)
+        return self.appended_ns if own is None else own
+
+    @property
+    def text(self) -> str:
+        """The record as text; bytes that are not UTF-8 are escaped."""
+        return self.data.decode("utf-8", "backslashreplace")
+
+    def field(self, name: str) -> Any:
+        """Return a field by its name, or MISSING; times as nanoseconds, under the names `time` and `appended`."""
+        if name == "time":
+            return self.time_ns
+        if name in LOG_FIELDS:
+            return self._log_field(name)
+        if self.event is None:
+            return self.text if name == "body" else MISSING
+        return field_of(self.event, name)
+
+    def _log_field(self, name: str) -> Any:
+        match name:
+            case "log":
+                return self.log
+            case "ref":
+                return str(self.ref)
+            case "number":
+                return self.ref.number
+            case "offset":
+                return self.ref.offset
+            case "sequence":
+                return self.sequence
+            case "appended":
+                return self.appended_ns
+        return self.text
+
+
+def views_of(log: str, directory: str, matches: Matches, *, parse: bool) -> Iterator[RecordView]:
+    """Yield a view of each record.  parse: whether events are needed.  Raises: as binlog.timed_batch."""
+    batch = matches.batch
+    if not len(matches):
+        return
+    timed = binlog.timed_batch(directory, batch)
+    data, offsets, number = bytes(batch.data), batch.offsets, batch.number
+    place, ends, times_ns = 0, timed.ends, timed.times_ns
+    for index in matches.indexes:
+        while index >= ends[place]:
+            place += 1
+        start, end = offsets[index], offsets[index + 1]
+        record = data[start + LENGTH_BYTES : end]
+        event = matches.events.get(index) or (parse_event(record) if parse else None)
+        ref = binlog.Ref(number, batch.offset + start)
+        yield RecordView(log, ref, matches.sequence(index), times_ns[place], record, event)
