@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+from typing import NoReturn
 
 import click
 
 _OF_A_LOG = (
     "append", "cat", "tail", "monitor", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
 )  # fmt: skip
-NAMES = (*_OF_A_LOG, "group", "shell", "commitlog", "journal", "paging", "pagestore", "spark")
+NAMES = (*_OF_A_LOG, "group", "shell", "commitlog", "journal", "paging", "pagestore", "spark", "completion")
+
+# The variable in which the script of a shell asks for the words that fit.
+COMPLETE_VARIABLE = "_BINLOG_COMPLETE"
 
 
-class OrderedGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """A click group that answers a wrong command with the nearest one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if (
+            args
+            and not ctx.resilient_parsing
+            and not args[0].startswith("-")
+            and args[0] not in self.list_commands(ctx)
+        ):
+            self._refuse(ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def _refuse(self, ctx: click.Context, name: str) -> NoReturn:
+        nearest = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+        hint = f", did you mean {nearest[0]!r}?" if nearest else ""
+        raise click.UsageError(f"No such command {name!r}{hint}", ctx)
+
+
+class OrderedGroup(SuggestingGroup):
     """A click group that lists its commands in the order of their definitions."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
 
-class Commands(click.Group):
+class Commands(SuggestingGroup):
     """A click group that imports its commands, one module each, from `package` when they are used."""
 
     package = "binlog.cli"

@@ -15,11 +15,9 @@ import click
 from click.shell_completion import shell_complete
 
 import binlog
-from binlog.cli.commands import Commands
+from binlog.cli.commands import COMPLETE_VARIABLE, Commands
 from binlog.cli.exits import ExitCode, Signalled, die_by_signal, run
 from binlog.cli.output import guard_standard_descriptors
-
-_COMPLETE = "_BINLOG_COMPLETE"
 
 
 @click.group(
@@ -34,7 +32,8 @@ def binlog_command() -> None:
     """A durable log that many processes share through a directory, without a server.
 
     DIR is the log's directory. It holds files 00000001.dat, 00000002.dat, and so on; the newest is open, the others
-    are closed. Each record has a ref, such as 1:256: the number of its file, and its offset there in bytes.
+    are closed. Each record has a ref, such as 1:256: the number of its file, and its offset there in bytes. If the
+    variable BINLOG_DIR is set, DIR may be left out, unless the words that follow it are optional.
     """
 
 
@@ -43,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         guard_standard_descriptors()
-        if (asked := os.environ.get(_COMPLETE)) is not None:
-            # A shell asks for its completion script, or for the words that fit.
-            return shell_complete(binlog_command, {}, "binlog", _COMPLETE, asked)
+        if (asked := os.environ.get(COMPLETE_VARIABLE)) is not None:
+            # The script of `binlog completion` asks for the words that fit.
+            return shell_complete(binlog_command, {}, "binlog", COMPLETE_VARIABLE, asked)
         return run(lambda: _dispatch(given))
     except KeyboardInterrupt:
         return die_by_signal(signal.SIGINT)

@@ -12,6 +12,8 @@ import importlib
 
 import click
 
+from binlog.cli.commands import SuggestingGroup
+
 # The module of each command; imported on first use.
 _MODULES = {
     "ls": "overview",
@@ -36,7 +38,7 @@ _MODULES = {
 }
 
 
-class GroupCommands(click.Group):
+class GroupCommands(SuggestingGroup):
     """The subcommands, which are in the modules of this package."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

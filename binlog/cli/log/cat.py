@@ -60,7 +60,7 @@ def command(
             first = _first_of_file(directories[0], number)
         sources = options.sources(directories, first=first, number=number)
         for source in sources:
-            source.reader().close()  # an error of the start has another exit code than one on the way
+            source.check()  # an error of the start has another exit code than one on the way
     if options.count_only:
         print_count(sources, last=None)
         return

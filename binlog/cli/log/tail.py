@@ -135,7 +135,7 @@ def _print_without_following(
 ) -> None:
     with opening():
         for source in sources:
-            source.reader().close()  # an error of the start has another exit code than one on the way
+            source.check()  # an error of the start has another exit code than one on the way
     if options.count_only:
         print_count(sources, last=count)
         return

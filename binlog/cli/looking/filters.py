@@ -2,9 +2,9 @@
 
 Most records of a large log do not match, and parsing each of them would take minutes.  So a check of the bytes finds
 the records that may match (the candidates), and only these are parsed.  It may let a record through that does not
-match, but never drops one that does: see Batch.json_candidates.  A pattern that is plain text is searched in all bytes of a
-batch at once.  No match of it spans two records, because the length between them begins with a byte below 5 (a record
-has at most 64 MiB), which is in no such pattern.
+match, but never drops one that does: see Batch.json_candidates.  A pattern that is plain text is searched in all bytes
+of a batch at once.  No match of it spans two records, because the length between them begins with a byte below 5 (a
+record has at most 64 MiB), which is in no such pattern.
 """
 
 from __future__ import annotations

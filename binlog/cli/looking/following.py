@@ -8,7 +8,7 @@ import binlog
 from binlog.cli.exits import CommandError, ExitCode, opening, print_error
 from binlog.cli.log.followers import Position
 from binlog.cli.looking.filters import Matches
-from binlog.cli.looking.sources import LogSource, since
+from binlog.cli.looking.sources import LogSource
 from binlog.errors import ClosedError, GoneError
 
 FollowStart = binlog.Ref | binlog.Start | None
@@ -39,15 +39,12 @@ class Follower:
         return self._reader
 
     def start(self, start: FollowStart) -> None:
-        """Open the log at a start; None: at the window's first time, or at the beginning.  Raises: CommandError."""
+        """Open the log at a start; None: at that of the window.  Raises: CommandError."""
         with opening():
-            place: binlog.Ref | binlog.Since | binlog.Start | None = start
             if start is binlog.Start.END:
                 # A reader at the end of a log without files would skip the first records of the first file.
-                place = binlog.stat(self.source.directory).tail
-            elif start is None and self.source.window.since_ns is not None:
-                place = since(self.source.window.since_ns)
-            self._open(place or binlog.Start.BEGINNING)
+                start = binlog.stat(self.source.directory).tail or binlog.Start.BEGINNING
+            self._open(self.source.start() if start is None else start)
 
     def resume(self) -> None:
         """Open the log at the stored position.  Raises: CommandError."""
@@ -97,7 +94,7 @@ class Follower:
             except GoneError as error:
                 self._continue_at_oldest(self.reader.next_ref, error, ExitCode.FAILED)
 
-    def _open(self, start: binlog.Ref | binlog.Since | binlog.Start) -> None:
+    def _open(self, start: binlog.Ref | binlog.Start) -> None:
         self._reader = binlog.Reader(self.source.directory, start, verify=self.source.verify)
 
     def _continue_at_oldest(self, ref: binlog.Ref, error: GoneError, code: ExitCode) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 
 import binlog
 from binlog.cli.looking.filters import Filters, Matches
 from binlog.cli.looking.views import RecordView, views_of
 from binlog.cli.looking.window import BackwardBatches, Window, ranges_of, read_range
 from binlog.errors import BinlogError
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -59,30 +56,38 @@ class LogSource:
             views = views_of(self.name, self.directory, matches, parse=parse)
             yield from reversed(list(views)) if reverse else views
 
+    def start(self) -> binlog.Ref | binlog.Start:
+        """Return the place of the first record that may be in the window, or the end of the log.
+
+        Raises: as binlog.stat.
+        """
+        if self.window.first is not None:
+            return self.window.first
+        if self.window.since_ns is None:
+            return binlog.Start.BEGINNING
+        log = binlog.stat(self.directory)
+        ranges = ranges_of(self.directory, self.window, log)
+        # Not Start.END if the log has no files: a reader there would skip the first records of the first file.
+        return binlog.Ref(ranges[0].number, ranges[0].start) if ranges else log.tail or binlog.Start.BEGINNING
+
+    def check(self) -> None:
+        """Open the log at the window's start, so that an error of the options comes before any output.
+
+        Raises: as binlog.Reader.
+        """
+        self._reader().close()
+
     def _batches(self) -> Iterator[binlog.Batch]:
-        window = self.window
-        if window.until_ns is not None:
-            for part in ranges_of(self.directory, window):
+        if self.window.until_ns is not None:
+            for part in ranges_of(self.directory, self.window):
                 yield from read_range(self.directory, part, verify=self.verify)
             return
-        with self.reader() as reader:
+        with self._reader() as reader:
             while batch := reader.read_batch():
                 yield batch
 
-    def reader(self) -> binlog.Reader:
-        """Return a reader at the start of the window.  Raises: as binlog.Reader."""
-        window = self.window
-        start: binlog.Ref | binlog.Since | binlog.Start = binlog.Start.BEGINNING
-        if window.first is not None:
-            start = window.first
-        elif window.since_ns is not None:
-            start = since(window.since_ns)
-        return binlog.Reader(self.directory, start, follow=window.number is None, verify=self.verify)
-
-
-def since(time_ns: int) -> binlog.Since:
-    """Return a reader's start at a time.  A float would not hold the time exactly."""
-    return binlog.Since(_EPOCH + timedelta(microseconds=time_ns // 1000))
+    def _reader(self) -> binlog.Reader:
+        return binlog.Reader(self.directory, self.start(), follow=self.window.number is None, verify=self.verify)
 
 
 class BackwardMatches:

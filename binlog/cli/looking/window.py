@@ -73,15 +73,28 @@ def ranges_of(directory: str, window: Window, log: binlog.LogStat | None = None)
         start, end = file.first_offset, file.tail
         if window.first is not None and file.number <= window.first.number:
             start = end if file.number < window.first.number else window.first.offset
-        if window.is_timed:
-            last_ns = None if window.until_ns is None else window.until_ns - 1
-            with suppress(NotFoundError):  # retention removed it since the listing
-                start, end = binlog.narrow_range(
-                    directory, file.number, start, end, times_ns=(window.since_ns, last_ns)
-                )
+        with suppress(NotFoundError):  # retention removed it since the listing
+            start, end = _narrowed(directory, file.number, start, end, window)
         if start < end:
             ranges.append(Range(file.number, start, end))
     return ranges
+
+
+def _narrowed(directory: str, number: int, start: int, end: int, window: Window) -> tuple[int, int]:
+    """Return the bounds of the records in the window's time, by the index; others may be between them."""
+    if window.since_ns is not None:
+        start, _ = binlog.narrow_range(directory, number, start, end, times_ns=(window.since_ns, None))
+    if window.until_ns is not None and start < end:
+        beyond, _ = binlog.narrow_range(directory, number, start, end, times_ns=(window.until_ns, None))
+        # All records before it are earlier.  If the index ends there, the others have one time, which may be earlier.
+        if beyond < end and _time_ns(directory, number, beyond) >= window.until_ns:
+            end = beyond
+    return start, end
+
+
+def _time_ns(directory: str, number: int, offset: int) -> int:
+    with binlog.Reader(directory, binlog.Ref(number, offset), follow=False, verify=False) as reader:
+        return binlog.timed_batch(directory, reader.read_batch(records_max=1)).times_ns[0]
 
 
 def read_range(directory: str, part: Range, *, verify: bool) -> Iterator[binlog.Batch]:
