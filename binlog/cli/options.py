@@ -133,10 +133,10 @@ def complete_file_number(context: click.Context, parameter: click.Parameter, beg
 
 
 def _files(context: click.Context) -> Sequence[binlog.FileStat]:
-    given = context.params.get("directories") or context.params.get("directory") or os.environ.get(DIRECTORY_VARIABLE)
-    directories = [given] if isinstance(given, str) else list(given or ())
+    # While a shell completes an option's value, the words before it are not distributed to the arguments yet.
+    directory = next(iter(context.args), os.environ.get(DIRECTORY_VARIABLE))
     try:
-        return binlog.stat(directories[0]).files if directories else []
+        return binlog.stat(directory).files if directory else []
     except BinlogError:
         return []
 

@@ -31,6 +31,7 @@ LAYERS: dict[str, frozenset[str]] = {
     "binlog.logging": frozenset({"binlog", "binlog.errors", "binlog.format"}),
     "binlog.spark": frozenset({"binlog", "binlog.errors"}),
     "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
+    "binlog.__main__": frozenset({"binlog.cli"}),
     "pyspark_binlog": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
 }
 
@@ -116,7 +117,8 @@ def test_a_circle_is_found() -> None:
 @pytest.mark.slow
 def test_importing_binlog_needs_neither_spark_nor_the_command_lines_libraries() -> None:
     optional = ("pyspark", "pyarrow", "click", "rich", "structlog", "loguru")
-    below = [path for module, path in _modules() if module.split(".")[1:2] not in (["spark"], ["cli"])]
+    above = (["spark"], ["cli"], ["__main__"])
+    below = [path for module, path in _modules() if module.split(".")[1:2] not in above]
     for path in below:
         if "pyspark_binlog" not in path.parts:
             assert not {name.split(".")[0] for name in _imports(path.read_text())} & set(optional), path

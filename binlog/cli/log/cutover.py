@@ -6,7 +6,14 @@ import click
 
 import binlog
 from binlog.cli.exits import opening
-from binlog.cli.options import directory_argument, file_system_option, json_option, need_log, timeout_option
+from binlog.cli.options import (
+    complete_file_number,
+    directory_argument,
+    file_system_option,
+    json_option,
+    need_log,
+    timeout_option,
+)
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
 
@@ -17,6 +24,7 @@ from binlog.cli.records import object_line
     "--expected",
     type=click.IntRange(min=1),
     metavar="N",
+    shell_complete=complete_file_number,
     help="Cut over only if N is the number of the open file, so that only one of several concurrent cutovers is made.",
 )
 @timeout_option

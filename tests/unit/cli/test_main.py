@@ -46,6 +46,9 @@ def test_the_version_is_that_of_the_package(capfd: pytest.CaptureFixture[str]) -
     ("arguments", "message"),
     [
         (["nonsense"], "No such command 'nonsense' (see 'binlog --help')"),
+        (["tial"], "No such command 'tial', did you mean 'tail'? (see 'binlog --help')"),
+        (["group", "sat"], "group: No such command 'sat', did you mean 'stat'? (see 'binlog group --help')"),
+        (["journal", "exprot"], "journal: No such command 'exprot', did you mean 'export'?"),
         (["cat"], "cat: Missing argument 'DIR...' (see 'binlog cat --help')"),
         (["cat", "--nonsense", "x"], "cat: No such option"),
     ],
@@ -131,28 +134,6 @@ def test_a_directory_that_cannot_be_opened_exits_with_3(log: Path, capfd: pytest
         Path(log).unlink()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_gets_a_completion_script(
-    shell: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("_BINLOG_COMPLETE", f"{shell}_source")
-    assert main([]) == 0
-    assert f"_BINLOG_COMPLETE={shell}_complete" in capfd.readouterr().out
-
-
-def test_words_are_completed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("_BINLOG_COMPLETE", "bash_complete")
-    for words, found in (
-        ("binlog ta", ["plain,tail"]),
-        ("binlog journal st", ["plain,stat"]),
-        ("binlog group dead re", ["plain,retry"]),
-    ):
-        monkeypatch.setenv("COMP_WORDS", words)
-        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
-        assert main([]) == 0
-        assert capfd.readouterr().out.splitlines() == found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
@@ -180,3 +161,31 @@ def test_ctrl_c_kills_a_waiting_command_with_sigint(log: Path, arguments: list[s
         process.send_signal(signal.SIGINT)
         code, message = ended(process)
     assert (code, message) == (-signal.SIGINT, b"")
+
+
+def test_python_m_binlog_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "binlog", "--version"], env=ENVIRONMENT, capture_output=True, check=True
+    )
+    assert done.stdout == f"binlog {binlog.__version__}\n".encode()
+
+
+def test_a_variable_takes_the_place_of_the_directory(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(log, [b"one"])
+    monkeypatch.setenv("BINLOG_DIR", str(log))
+    for words, out in ((["cat"], "one\n"), (["tail", "-n", "1"], "one\n"), (["check"], "no problems found\n")):
+        assert main(words) == 0
+        assert capfd.readouterr().out == out
+    assert main(["backup", str(log.parent / "copy")]) == 0
+    assert main(["group", "create", "billing"]) == 0
+    assert main(["group", "stat", "billing"]) == 0
+    capfd.readouterr()
+    other = log.parent / "copy"
+    monkeypatch.setenv("BINLOG_DIR", "missing")
+    assert main(["cat", str(other)]) == 0  # a directory that is given counts
+    assert main(["group", "stat", str(log), "billing"]) == 0
+    assert main(["cat"]) == 3
+    monkeypatch.delenv("BINLOG_DIR")
+    assert main(["group", "stat", "billing"]) == 2

@@ -77,6 +77,7 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "spark follow": None,
     "spark verify": (),
     "spark stats": (),
+    "completion": None,
 }
 FUNCTIONS: list[Callable[[Path], object]] = [
     binlog.check,

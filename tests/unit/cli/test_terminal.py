@@ -185,6 +185,7 @@ CASES = {
     "spark follow": ["FOLDER/none", *OUT],
     "spark verify": ["FOLDER/none"],
     "spark stats": ["FOLDER/none"],
+    "completion": [NAME],
 }
 JSON_CASES = [
     "cat", "tail", "commitlog cat", "commitlog find", "journal print", "paging print", "pagestore print", "group peek",

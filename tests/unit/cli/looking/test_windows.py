@@ -142,6 +142,7 @@ def test_reading_backwards_holds_one_range_at_a_time(log: Path, capfd: pytest.Ca
     assert _out(capfd, "tail", "-n", last, log) == [record.decode() for record in records[-last:]]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(10), deadline=None)
 @given(st.data())
 def test_several_logs_are_merged_by_time(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
