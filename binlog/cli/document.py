@@ -19,7 +19,7 @@ _HEAD = """# The command line
 
 Generated from the commands by `python -m binlog.cli.document --write`; do not edit.
 
-`python -m binlog` is the same command. `binlog COMMAND --help` prints what is listed here.
+`python -m binlog` is the same command. The option `--help` of each command prints what is listed here.
 """
 _HELP_NAMES = ["-h", "--help"]
 

@@ -135,5 +135,5 @@ def judge(place: Place, stored: Counter[int]) -> list[str]:
 
 def list_dead_letters(place: Place) -> str:
     """Return the output of the command that lists the dead letters."""
-    command = [sys.executable, "-m", "binlog.cli", "group", "dead", "ls", str(place.messages), GROUP]
+    command = [sys.executable, "-m", "binlog", "group", "dead", "ls", str(place.messages), GROUP]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.rstrip()

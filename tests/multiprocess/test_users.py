@@ -36,7 +36,7 @@ def _owned(log: Path, owner: int = USER, group: int = GROUP, mode: int = 0o640) 
 
 
 def _command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "binlog.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "binlog", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -1,4 +1,4 @@
-"""Looking at logs: the records that `binlog tail` and `binlog cat` print, and how they print them.
+"""The records that `binlog tail` and `binlog cat` print, and how they print them.
 
 `options` has the options of both commands.  `window` reads the part of a log that is asked for, in batches, forwards or
 backwards; `filters` finds the records of a batch that match, by their bytes before it parses any; `sources` puts the

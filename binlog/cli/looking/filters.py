@@ -29,7 +29,7 @@ from binlog.cli.looking.event_fields import (
 # Of the length before each record in the data of a batch.
 LENGTH_BYTES = 4
 
-# Characters that JSON writes as they are, whoever writes it.
+# Characters that every writer of JSON writes as they are, or as \u00....
 _PLAIN = re.compile(r"[A-Za-z0-9_ :@=,;+-]*")
 _WHOLE_NUMBER = re.compile(r"[0-9]+")
 _LITERAL = re.compile(rb"[A-Za-z0-9_ :@=,;\"'/<>!%&-]+")

@@ -49,7 +49,7 @@ def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Run the command in a process group with its Java and its workers; the end of the block kills the group."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
-        [sys.executable, "-m", "binlog.cli", "spark", *arguments],
+        [sys.executable, "-m", "binlog", "spark", *arguments],
         cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     ) as process:  # fmt: skip
         try:

@@ -19,7 +19,7 @@ from typing import IO, Self
 import binlog
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMAND = (sys.executable, "-m", "binlog.cli")
+COMMAND = (sys.executable, "-m", "binlog")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
 
 SECONDS_MAX = 30.0

@@ -94,7 +94,7 @@ def test_the_environment_has_the_key_and_the_delivery(tmp_path: Path) -> None:
 
 
 def test_a_command_may_ack_by_its_token_itself(log: Path) -> None:
-    command = f"{sys.executable} -m binlog.cli group ack {log} {GROUP} $BINLOG_TOKEN"
+    command = f"{sys.executable} -m binlog group ack {log} {GROUP} $BINLOG_TOKEN"
     done = _work(log, shell=f'test "$BINLOG_SEQUENCE" != 0 || {command}')
     assert done.returncode == 0
     assert done.stderr.count(b"\n") == 1

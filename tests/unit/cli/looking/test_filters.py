@@ -87,7 +87,7 @@ def test_patterns_match_each_record_alone(records: list[bytes], greps: list[str]
 
 
 def test_most_records_that_do_not_match_are_never_parsed() -> None:
-    """A nested key that looks the same is no reason to parse a record whose own key came first."""
+    """An equal key of an object in the record is no reason to parse it, if the record's own key came first."""
     records = [
         json.dumps({"severity": 9, "logger": "web", "attributes": {"severity": 21, "logger": "db"}}).encode(),
         json.dumps({"attributes": {"severity": 21, "logger": "db"}, "severity": 9, "logger": "web"}).encode(),
