@@ -43,7 +43,7 @@ help:
 	@echo 'make asan         the tests that reach the C, under the address sanitizer (make ubsan: undefined behaviour)'
 	@echo 'make tsan         writers as threads, under the thread sanitizer'
 	@echo 'make lint         mypy --strict and ruff'
-	@echo 'make format-docs  generate docs/format.md and the C constants from the tables in binlog/format'
+	@echo 'make format-docs  generate docs/format.md and the C constants from the tables in binlog/format, docs/cli.md from the commands'
 	@echo 'make clean        remove .venv and all build products'
 
 demo:
@@ -130,6 +130,7 @@ lint:
 format-docs:
 	$(set_up) test lint
 	@.venv/bin/python -m binlog.format --write
+	@.venv/bin/python -m binlog.cli.document --write
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis binlog/_*.so
