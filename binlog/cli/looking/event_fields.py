@@ -37,6 +37,7 @@ SEVERITIES = {
     "fatal": 21,
 }  # fmt: skip
 SEVERITY_MAX = 24
+_TIME_NS_MAX = 2**63 - 1
 
 
 class Missing(enum.Enum):
@@ -79,14 +80,16 @@ def severity_of(event: Event) -> int | None:
 
 
 def time_ns_of(event: Event) -> int | None:
-    """Return the event's own time, or None if it has none with a zone."""
+    """Return the event's own time, or None if it has none with a zone, from 1970 to 2262."""
     text = event.get("time")
     if not isinstance(text, str):
         return None
     try:
-        return moment_ns(datetime.fromisoformat(text))
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
+    time_ns = -1 if moment.tzinfo is None else moment_ns(moment)
+    return time_ns if 0 <= time_ns <= _TIME_NS_MAX else None
 
 
 def field_of(event: Event, name: str) -> Any:

@@ -96,7 +96,7 @@ class LookingOptions:
         return self.since is not None or self.until is not None
 
     def _time_ns(self, name: str, text: str | None) -> int | None:
-        return None if text is None else moment_ns(self._moment(name, text))
+        return None if text is None else max(moment_ns(self._moment(name, text)), 0)
 
     def _moment(self, name: str, text: str) -> datetime:
         try:

@@ -16,6 +16,7 @@ import binlog
 _NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 _CACHED_MAX = 1024
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_moment(text: str, *, utc: bool) -> datetime:
@@ -46,8 +47,9 @@ def parse_moment(text: str, *, utc: bool) -> datetime:
 
 
 def moment_ns(moment: datetime) -> int:
-    """Return a time as nanoseconds since 1970."""
-    return binlog.Since(moment).time_ns
+    """Return a time with a zone as nanoseconds since 1970 UTC."""
+    since = moment - _EPOCH
+    return (since.days * 86400 + since.seconds) * 10**9 + since.microseconds * 1000
 
 
 @lru_cache(_CACHED_MAX)
@@ -64,7 +66,7 @@ def short_time(time_ns: int, *, utc: bool) -> str:
 
 
 def _moment(time_ns: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_ns // 1000)
+    return _EPOCH + timedelta(microseconds=time_ns // 1000)
 
 
 def _in_zone(moment: datetime, *, utc: bool) -> datetime:

@@ -201,6 +201,31 @@ def test_the_time_of_an_event_is_its_own(log: Path, capfd: pytest.CaptureFixture
     assert second == f"{time}|1|plain|   "
 
 
+@pytest.mark.parametrize(
+    "time",
+    [
+        "2026-01-02T03:04:05",
+        "9999-12-31T23:59:59-23:59",
+        "0001-01-01T00:00:00+23:59",
+        "1960-01-01T00:00:00Z",
+        "today",
+        "",
+        7,
+        None,
+        {"a": 1},
+    ],
+)
+def test_an_event_without_a_time_that_can_be_shown_has_that_of_the_log(
+    time: object, log: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(log, [json.dumps({"time": time, "severity": 9, "body": "b"}).encode()])
+    for words in (["--template", "{time}"], ["--template", "{appended}"]):
+        assert main(["cat", *words, str(log)]) == 0
+    shown, appended = capfd.readouterr().out.splitlines()
+    assert shown == appended
+    assert main(["cat", "-o", "short", str(log)]) == 0
+
+
 def test_raw_and_null_ends(log: Path) -> None:
     records = [event_record(number) for number in range(20)]
     fill(log, records)
