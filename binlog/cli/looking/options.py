@@ -22,6 +22,8 @@ from binlog.cli.looking.window import Window
 from binlog.cli.options import no_verify_option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+# An index has no later times; those before 1970 count as 1970.
+_TIME_NS_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +98,7 @@ class LookingOptions:
         return self.since is not None or self.until is not None
 
     def _time_ns(self, name: str, text: str | None) -> int | None:
-        return None if text is None else max(moment_ns(self._moment(name, text)), 0)
+        return None if text is None else min(max(moment_ns(self._moment(name, text)), 0), _TIME_NS_MAX)
 
     def _moment(self, name: str, text: str) -> datetime:
         try:

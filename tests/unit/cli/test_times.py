@@ -53,6 +53,8 @@ def test_only_records_since_the_time_are_printed(log: Path) -> None:
         assert run(command, "--since", now, log).stdout == b"new\n"
         assert run(command, "--since", "1h", log).stdout == b"old\nolder than now\nnew\n"
         assert run(command, "--since", "2100-01-01", log).stdout == b""
+        assert run(command, "--since", "9999-12-31T23:59:59Z", log).stdout == b""
+        assert run(command, "--until", "9999-12-31T23:59:59Z", "--since", "1960-01-01", log).stdout.endswith(b"new\n")
 
 
 def test_tail_follows_from_a_time(log: Path) -> None:
