@@ -8,7 +8,10 @@ import click
 
 _OF_A_LOG = (
     "append", "cat", "tail", "monitor", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
+    "import", "export", "ship",
 )  # fmt: skip
+# `import` is a keyword, so no module can have that name.
+_MODULES = {"import": "import_records", "export": "export_records"}
 NAMES = (*_OF_A_LOG, "group", "shell", "commitlog", "journal", "paging", "pagestore", "spark")
 
 
@@ -36,6 +39,6 @@ def load(name: str, package: str = "binlog.cli") -> click.Command:
     """Import a command by its name and return it."""
     if package == "binlog.cli" and name in _OF_A_LOG:
         package = "binlog.cli.log"
-    command = importlib.import_module(f"{package}.{name}").command
+    command = importlib.import_module(f"{package}.{_MODULES.get(name, name)}").command
     assert isinstance(command, click.Command)
     return command

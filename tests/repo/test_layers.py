@@ -28,8 +28,9 @@ LAYERS: dict[str, frozenset[str]] = {
     "binlog.queue": frozenset({*BELOW, "binlog._codec", "binlog.paging"}),
     "binlog": frozenset({*BELOW, *(f"binlog.{name}" for name in ENGINES), "binlog.queue", "binlog.consumers"}),
     # The others see only public names: those of binlog, and those of PUBLIC.
-    "binlog.spark": frozenset({"binlog", "binlog.errors"}),
-    "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
+    "binlog.spark": frozenset({"binlog", "binlog.errors", "binlog.moving"}),
+    "binlog.moving": frozenset({*BELOW, "binlog", "binlog.log"}),
+    "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.moving", "binlog.spark"}),
     "pyspark_binlog": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
 }
 
