@@ -6,6 +6,7 @@ store, where they can be read in place.  Each is the whole of a command of the s
 `shipping/` have their parts, and `remote_directory` the file systems that a URL names, also for Spark.
 """
 
-from binlog.moving.importing.importing import Form, Imported, import_records
+from binlog.moving.exporting.exporting import Exported, ExportForm, export_records
+from binlog.moving.importing.importing import Imported, ImportForm, import_records
 
-__all__ = ["Form", "Imported", "import_records"]
+__all__ = ["ExportForm", "Exported", "ImportForm", "Imported", "export_records", "import_records"]

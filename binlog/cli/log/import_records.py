@@ -10,7 +10,7 @@ from binlog.cli.options import directory_argument, json_option, path_type
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
 from binlog.errors import BinlogError
-from binlog.moving import Form, Imported, import_records
+from binlog.moving import Imported, ImportForm, import_records
 
 
 @click.command("import", short_help="Append the records of a file of another program, each once.")
@@ -19,7 +19,7 @@ from binlog.moving import Form, Imported, import_records
 @click.option(
     "--from",
     "form",
-    type=click.Choice([form.value for form in Form]),
+    type=click.Choice([form.value for form in ImportForm]),
     required=True,
     help="'jsonl': each line is a record, and must be JSON. 'csv': each row becomes a JSON object, with names from the "
     "first row. 'journald': what 'journalctl -o export' or 'journalctl -o json' prints, or a .journal file.",

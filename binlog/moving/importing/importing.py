@@ -31,7 +31,7 @@ _LOCK_NAME = ".import.lock"
 _JOURNAL_SUFFIXES = (".journal", ".journal~")
 
 
-class Form(enum.Enum):
+class ImportForm(enum.Enum):
     """The forms that can be imported."""
 
     JSONL = "jsonl"
@@ -59,7 +59,7 @@ class Imported:
 def import_records(
     path: str | os.PathLike[str],
     file: str | os.PathLike[str] | int,
-    form: Form | str,
+    form: ImportForm | str,
     *,
     name: str = "journald",
     lenient: bool = False,
@@ -85,13 +85,13 @@ def import_records(
     Raises: ValueError for input that is not of its form, after everything before it was appended; BusyError if another
     process imports; StateError if the file is truncated meanwhile; otherwise as a Writer.
     """
-    form = member(Form, form, "form")
+    form = member(ImportForm, form, "form")
     with ExitStack() as opened:
         source = opened.enter_context(_opened_input(file, form))
         writer = opened.enter_context(Writer(path, record_bytes_max=64 << 20))
         directory = opened.enter_context(LogDirectory(path))
         access = directory.access()
-        if form is Form.JOURNALD:
+        if form is ImportForm.JOURNALD:
             producer = f"import:journald:{name}"
             opened.enter_context(
                 hold_lock_file(directory, producer_lock_name(producer), f"imports the stream {name!r}", access)
@@ -114,7 +114,7 @@ class _Input:
 
 
 @contextmanager
-def _opened_input(file: str | os.PathLike[str] | int, form: Form) -> Iterator[_Input]:
+def _opened_input(file: str | os.PathLike[str] | int, form: ImportForm) -> Iterator[_Input]:
     if isinstance(file, int):
         yield _Input(file, "standard input" if file == 0 else f"descriptor {file}", is_file=False)
         return
@@ -122,7 +122,7 @@ def _opened_input(file: str | os.PathLike[str] | int, form: Form) -> Iterator[_I
     with own_errors(path, "opening the file"):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if form is Form.JOURNALD and path.endswith(_JOURNAL_SUFFIXES):
+        if form is ImportForm.JOURNALD and path.endswith(_JOURNAL_SUFFIXES):
             with _journalctl(path) as output:
                 yield _Input(output, path, is_file=False)
         else:
@@ -185,10 +185,10 @@ class _TextImport(_Import):
     """An import of JSON lines or CSV.  lenient: as of `import_records`."""
 
     def __init__(
-        self, writer: Writer, on_append: Callable[[Imported], None] | None, form: Form, *, lenient: bool
+        self, writer: Writer, on_append: Callable[[Imported], None] | None, form: ImportForm, *, lenient: bool
     ) -> None:
         super().__init__(writer, on_append)
-        self._rows = CsvRows() if form is Form.CSV else None
+        self._rows = CsvRows() if form is ImportForm.CSV else None
         self._lenient = lenient
 
     def run_pipe(self, source: _Input) -> Imported:

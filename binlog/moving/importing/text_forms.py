@@ -28,7 +28,7 @@ def json_lines(source: InputReader, *, lenient: bool) -> Iterator[bytes]:
 def _check_json(record: bytes, line_number: int) -> None:
     try:
         # Only whether it is JSON matters, and a float is made of any number of digits.
-        json.loads(record, parse_int=float, parse_constant=_refuse)
+        json.loads(record.decode(), parse_int=float, parse_constant=_refuse)
     except UnicodeDecodeError as error:
         raise InputError(line_number, "not JSON: it is not UTF-8") from error
     except RecursionError as error:

@@ -14,30 +14,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import binlog
-from binlog.moving import Form, Imported, import_records
+from binlog.moving import Imported, ImportForm, import_records
 from binlog.moving.importing import importing
 from binlog.moving.importing.text_forms import CsvRows
 from tests.support.logs import read_all
 from tests.support.waiting import until
 
 
-def _import(log: Path, text: str | bytes, form: Form, **options: bool) -> Imported:
+def _import(log: Path, text: str | bytes, form: ImportForm, **options: bool) -> Imported:
     path = log.parent / "input"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return import_records(log, path, form, **options)
 
 
 def test_lines_are_records_as_they_are(log: Path) -> None:
-    done = _import(log, '{"a": 1}\n[2,\t"\u00e9"]\r\n\n"three"\n', Form.JSONL)
+    done = _import(log, '{"a": 1}\n[2,\t"\u00e9"]\r\n\n"three"\n', ImportForm.JSONL)
     assert read_all(log) == [b'{"a": 1}', '[2,\t"\u00e9"]'.encode(), b'"three"']
     assert done == Imported(record_count=3, first=binlog.Ref(1, 256))
 
 
 def test_a_line_that_is_not_json_is_named_and_the_lines_before_it_are_imported(log: Path) -> None:
     with pytest.raises(ValueError, match="line 3: not JSON"):
-        _import(log, "1\n\nnonsense\n2\n", Form.JSONL)
+        _import(log, "1\n\nnonsense\n2\n", ImportForm.JSONL)
     assert read_all(log) == [b"1"]
-    done = _import(log, "1\n\nnonsense\n2\n", Form.JSONL, lenient=True)
+    done = _import(log, "1\n\nnonsense\n2\n", ImportForm.JSONL, lenient=True)
     assert read_all(log) == [b"1", b"nonsense", b"2"]
     assert done.skipped_bytes == len("1\n\n")
 
@@ -45,31 +45,31 @@ def test_a_line_that_is_not_json_is_named_and_the_lines_before_it_are_imported(l
 @pytest.mark.parametrize("line", [b"\xff", b"NaN", b"[" * 100_000, b'{"a":1', b"1 2"])
 def test_a_line_is_json_or_refused(log: Path, line: bytes) -> None:
     with pytest.raises(ValueError, match="line 1"):
-        _import(log, line + b"\n", Form.JSONL)
+        _import(log, line + b"\n", ImportForm.JSONL)
     assert read_all(log) == []
 
 
 def test_a_number_of_any_length_is_json(log: Path) -> None:
-    assert _import(log, b"9" * 10_000 + b"\n", Form.JSONL).record_count == 1
+    assert _import(log, b"9" * 10_000 + b"\n", ImportForm.JSONL).record_count == 1
 
 
 def test_a_last_line_without_newline_is_left_until_it_is_complete(log: Path) -> None:
-    assert _import(log, "1\n2", Form.JSONL).left_bytes == 1
+    assert _import(log, "1\n2", ImportForm.JSONL).left_bytes == 1
     assert read_all(log) == [b"1"]
     path = log.parent / "input"
     with path.open("a") as file:
         file.write("3\n")
-    assert import_records(log, path, Form.JSONL).left_bytes == 0
+    assert import_records(log, path, ImportForm.JSONL).left_bytes == 0
     assert read_all(log) == [b"1", b"23"]
 
 
 def test_the_last_line_of_a_file_that_is_whole_is_imported(log: Path) -> None:
-    assert _import(log, "1\n2", Form.JSONL, whole=True).left_bytes == 0
+    assert _import(log, "1\n2", ImportForm.JSONL, whole=True).left_bytes == 0
     assert read_all(log) == [b"1", b"2"]
 
 
 def test_each_row_is_an_object_with_the_names_of_the_first_row(log: Path) -> None:
-    _import(log, '\ufeffid,text\n1,"two\nlines"\n\n2,"a ""quote"""\n', Form.CSV)
+    _import(log, '\ufeffid,text\n1,"two\nlines"\n\n2,"a ""quote"""\n', ImportForm.CSV)
     assert [json.loads(record) for record in read_all(log)] == [
         {"id": "1", "text": "two\nlines"},
         {"id": "2", "text": 'a "quote"'},
@@ -77,11 +77,11 @@ def test_each_row_is_an_object_with_the_names_of_the_first_row(log: Path) -> Non
 
 
 def test_a_row_that_is_not_complete_is_left(log: Path) -> None:
-    assert _import(log, 'a,b\n1,2\n3,"x\n', Form.CSV).left_bytes == 5
+    assert _import(log, 'a,b\n1,2\n3,"x\n', ImportForm.CSV).left_bytes == 5
     path = log.parent / "input"
     with path.open("a") as file:
         file.write('y"\n')
-    import_records(log, path, Form.CSV)
+    import_records(log, path, ImportForm.CSV)
     assert [json.loads(record) for record in read_all(log)] == [{"a": "1", "b": "2"}, {"a": "3", "b": "x\ny"}]
 
 
@@ -91,12 +91,12 @@ def test_a_row_that_is_not_complete_is_left(log: Path) -> None:
 )
 def test_csv_that_is_not_regular_is_refused(log: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        _import(log, text, Form.CSV)
+        _import(log, text, ImportForm.CSV)
     assert read_all(log) == []
 
 
 def test_rows_of_other_lengths_are_taken_on_request(log: Path) -> None:
-    _import(log, "a,b\n1\n1,2,3\n", Form.CSV, lenient=True)
+    _import(log, "a,b\n1\n1,2,3\n", ImportForm.CSV, lenient=True)
     assert [json.loads(record) for record in read_all(log)] == [{"a": "1"}, {"a": "1", "b": "2", "3": "3"}]
 
 
@@ -130,7 +130,7 @@ def _send(fd: int, data: bytes, size: int) -> None:
 
 def test_the_records_of_a_pipe_are_durable_when_it_pauses(log: Path) -> None:
     reading, writing = os.pipe()
-    worker = threading.Thread(target=import_records, args=(log, reading, Form.JSONL))
+    worker = threading.Thread(target=import_records, args=(log, reading, ImportForm.JSONL))
     worker.start()
     os.write(writing, b"1\n2\n")
     until(lambda: (log / "00000001.dat").exists() and read_all(log) == [b"1", b"2"])
@@ -145,7 +145,7 @@ def test_a_long_line_is_refused_and_those_before_it_are_imported(log: Path, monk
     monkeypatch.setattr("binlog.moving.importing.input_reader.LINE_BYTES_MAX", 100)
     monkeypatch.setattr("binlog.moving.importing.input_reader._READ_BYTES", 10)
     with pytest.raises(ValueError, match="line 2: it is longer than 100"):
-        _import(log, "1\n" + "2" * 200, Form.JSONL)
+        _import(log, "1\n" + "2" * 200, ImportForm.JSONL)
     assert read_all(log) == [b"1"]
 
 
@@ -155,7 +155,7 @@ def test_many_batches_hold_all_records_in_order(log: Path, monkeypatch: pytest.M
     counts: list[int] = []
     path = log.parent / "input"
     path.write_text("".join(f"{number}\n" for number in range(100)))
-    done = import_records(log, path, Form.JSONL, on_append=lambda so_far: counts.append(so_far.record_count))
+    done = import_records(log, path, ImportForm.JSONL, on_append=lambda so_far: counts.append(so_far.record_count))
     assert counts == [*range(7, 100, 7), 100]
     assert done.record_count == 100
     assert read_all(log) == [b"%d" % number for number in range(100)]
@@ -163,5 +163,5 @@ def test_many_batches_hold_all_records_in_order(log: Path, monkeypatch: pytest.M
 
 def test_a_file_that_does_not_exist_leaves_no_log(tmp_path: Path) -> None:
     with pytest.raises(binlog.AccessError):
-        import_records(tmp_path / "log", tmp_path / "missing", Form.JSONL)
+        import_records(tmp_path / "log", tmp_path / "missing", ImportForm.JSONL)
     assert not (tmp_path / "log").exists()

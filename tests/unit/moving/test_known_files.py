@@ -144,14 +144,16 @@ def test_one_process_at_a_time_imports_files(log: Path, app: Path) -> None:
 @contextmanager
 def held_by_another_process(path: Path) -> Iterator[None]:
     """Hold the lock of a file, as an import in another process does."""
-    program = f"import fcntl, sys; fcntl.lockf(open({str(path)!r}, 'r+'), fcntl.LOCK_EX); print(flush=True); input()"
+    program = (
+        f"import fcntl; file = open({str(path)!r}, 'r+'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); input()"
+    )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
         yield
-        process.stdin.close()
+        process.communicate(b"\n")
 
 
 def _flip(path: Path) -> None:
