@@ -23,6 +23,7 @@ _INDEX_FILE = re.compile(r"([0-9]{8})\.idx", re.ASCII)
 _DAMAGED_FILE = re.compile(r"([0-9]{8})\.dat\.([0-9]{1,19})-([0-9]{1,19})\.damaged", re.ASCII)
 _PRODUCER_FILE = re.compile(r"[0-9a-f]{32}\.producer(\.pending)?", re.ASCII)
 _IMPORT_FILE = re.compile(r"[0-9a-f]{32}\.import", re.ASCII)
+_SHIPPED_FILE = re.compile(r"([0-9]{8})\.shipped", re.ASCII)
 _INGEST_PART = re.compile(r"\.ingest\.([0-9a-f]{16})\.([0-9]{8})", re.ASCII)
 _PREPARED_FILE = re.compile(r"\.([0-9]{8})\.dat\.[0-9a-f]{16}\.new", re.ASCII)
 
@@ -136,6 +137,17 @@ def import_file_name(producer: str) -> str:
 def is_import_file(name: str) -> bool:
     """Whether this is the name of a file with the place of an import."""
     return _IMPORT_FILE.fullmatch(name) is not None
+
+
+def shipped_file_name(number: int) -> str:
+    """Return `00000001.shipped` for 1: the receipt of a closed file that `binlog ship` copied to this directory."""
+    return f"{number:08d}.shipped"
+
+
+def shipped_file_number(name: str) -> int | None:
+    """Return the number in a receipt's name, or None for any other name."""
+    match = _SHIPPED_FILE.fullmatch(name)
+    return int(match[1]) or None if match else None
 
 
 def is_pending_file(name: str) -> bool:

@@ -8,5 +8,18 @@ store, where they can be read in place.  Each is the whole of a command of the s
 
 from binlog.moving.exporting.exporting import Exported, ExportForm, export_records
 from binlog.moving.importing.importing import Imported, ImportForm, import_records
+from binlog.moving.shipping.receipts import Receipt
+from binlog.moving.shipping.shipping import Shipped, follow, ship
 
-__all__ = ["ExportForm", "Exported", "ImportForm", "Imported", "export_records", "import_records"]
+__all__ = [
+    "ExportForm",
+    "Exported",
+    "ImportForm",
+    "Imported",
+    "Receipt",
+    "Shipped",
+    "export_records",
+    "follow",
+    "import_records",
+    "ship",
+]

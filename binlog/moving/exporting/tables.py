@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -24,6 +23,8 @@ def write_sqlite(fd: int, path: str, found: Iterable[Rows]) -> None:
 
     data: the record, as TEXT if it is UTF-8 without NUL, otherwise as BLOB.
     """
+    import sqlite3
+
     try:
         database = sqlite3.connect(path, isolation_level=None)
         try:

@@ -6,10 +6,10 @@ import base64
 import csv
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 
 from binlog.moving.exporting.rows import EVENT_COLUMNS, Rows, time_text
+from binlog.moving.exporting.unfinished_file import write_at
 
 _CSV_COLUMNS = ("number", "offset", "sequence", "appended", *EVENT_COLUMNS, "text", "base64")
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -71,10 +71,11 @@ def _content(record: bytes) -> tuple[str | None, str | None]:
 
 
 def _write(fd: int, texts: Iterable[str]) -> None:
+    at = 0
     for text in texts:
-        view = memoryview(text.encode())
-        while view:
-            view = view[os.write(fd, view) :]
+        data = text.encode()
+        write_at(fd, data, at)
+        at += len(data)
 
 
 Writer = Callable[[int, str, Iterable[Rows]], None]

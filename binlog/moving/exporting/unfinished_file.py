@@ -43,6 +43,14 @@ def unfinished_file(path: str) -> Iterator[tuple[int, str]]:
         os.close(fd)
 
 
+def write_at(fd: int, data: bytes, offset: int) -> None:
+    """Write all of the bytes at an offset.  Raises: OSError."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written
+
+
 def _locked(partial: str) -> int:
     """Open the file, alone and empty."""
     while True:
