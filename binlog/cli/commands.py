@@ -8,11 +8,10 @@ import click
 
 _OF_A_LOG = (
     "append", "cat", "tail", "monitor", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
-    "import", "export", "ship",
 )  # fmt: skip
-# `import` is a keyword, so no module can have that name.
-_MODULES = {"import": "import_records", "export": "export_records"}
-NAMES = (*_OF_A_LOG, "group", "shell", "commitlog", "journal", "paging", "pagestore", "spark")
+# The commands that move records, and their modules; `import` is a keyword.
+_MOVING = {"import": "import_records", "export": "export_records", "ship": "ship"}
+NAMES = (*_OF_A_LOG, *_MOVING, "group", "shell", "commitlog", "journal", "paging", "pagestore", "spark")
 
 
 class OrderedGroup(click.Group):
@@ -37,8 +36,11 @@ class Commands(click.Group):
 
 def load(name: str, package: str = "binlog.cli") -> click.Command:
     """Import a command by its name and return it."""
+    module = f"{package}.{name}"
     if package == "binlog.cli" and name in _OF_A_LOG:
-        package = "binlog.cli.log"
-    command = importlib.import_module(f"{package}.{_MODULES.get(name, name)}").command
+        module = f"binlog.cli.log.{name}"
+    elif package == "binlog.cli" and name in _MOVING:
+        module = f"binlog.cli.moving.{_MOVING[name]}"
+    command = importlib.import_module(module).command
     assert isinstance(command, click.Command)
     return command

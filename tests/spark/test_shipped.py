@@ -1,4 +1,4 @@
-"""Spark reads what `binlog ship` copied, in place, also from a URL, while files arrive."""
+"""Spark reads copies of `binlog ship` in place, also from a URL, while files arrive."""
 
 from __future__ import annotations
 

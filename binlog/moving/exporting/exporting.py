@@ -35,7 +35,7 @@ _WRITERS: dict[ExportForm, Writer] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What an export wrote.
+    """The result of an export.
 
     record_count: of the records, from `first` to `last`.  file_bytes: the size of the file.
     """

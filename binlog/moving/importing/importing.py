@@ -41,7 +41,7 @@ class ImportForm(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What an import did.
+    """The result of an import.
 
     record_count: of the records that it appended.  first: the ref of the first one.
     skipped_count: entries of the journal that the log had already.
@@ -76,9 +76,9 @@ def import_records(
     lenient: JSONL: a line that is not JSON is a record too.  CSV: a row may have fewer or more values than names.
     whole: a last line without newline is complete.  Otherwise it is left for the next import, because the file may be
         written still; that of a pipe is always complete.
-    on_append: called after each batch with what was done so far.
+    on_append: called after each batch with the result so far.
 
-    A file that grew is imported from its place on, also after it was renamed; see known_files.py for what makes it the
+    A file that grew is imported from its place on, also after it was renamed; known_files.py says when it is the
     same file.  Each record of it, and each entry of the journal, is appended once, even if this process is killed and
     another one imports the file again.  A pipe of JSONL or CSV has no place: all of it is appended each time.
     Records are durable, and readers see them, in batches of some 4 MiB, and whenever a pipe pauses.
@@ -192,7 +192,7 @@ class _TextImport(_Import):
         self._lenient = lenient
 
     def run_pipe(self, source: _Input) -> Imported:
-        """Append everything up to the end of a pipe, and what was read so far whenever it pauses."""
+        """Append everything up to the end of a pipe, and the records so far whenever it pauses."""
         self._append_all(InputReader(source.fd, whole=True, before_wait=self._append_plain), self._append_plain)
         return self.done
 
@@ -201,7 +201,7 @@ class _TextImport(_Import):
             self._note(len(records), self._writer.append_many(records)[0])
 
     def run_file(self, source: _Input, known: KnownFiles, *, whole: bool) -> Imported:
-        """Append what the log does not have yet of a file."""
+        """Append the records of a file that the log does not have yet."""
         file, prefix = known.find(source.fd, described_file(source.path, source.fd), self._writer)
         if self._rows is not None and prefix.offset:
             self._rows.read_names(InputReader(source.fd, whole=whole))

@@ -157,7 +157,7 @@ class InputReader:
             self._before_wait()
         self._hash_accepted()
         kept = self._data[self._accepted :]
-        # As many again, because what is kept is copied with each read.
+        # As many again, because the bytes that are kept are copied with each read.
         size = max(_READ_BYTES, len(kept))
         new = os.read(self._fd, size) if self._before_wait is not None else os.pread(self._fd, size, self.end)
         self._start += self._accepted

@@ -89,7 +89,7 @@ def _binary_value(source: InputReader) -> bytes | None:
     if len(value) <= size:
         return None
     if value[-1:] != b"\n":
-        raise InputError(source.line_number, "it is not what `journalctl -o export` prints")
+        raise InputError(source.line_number, "it is not output of `journalctl -o export`")
     return value[:-1]
 
 
@@ -97,7 +97,7 @@ def _add(fields: dict[str, object], name: bytes, value: bytes, line_number: int)
     try:
         key = name.rstrip(b"\n").decode("ascii")
     except UnicodeDecodeError as error:
-        raise InputError(line_number, "it is not what `journalctl -o export` prints") from error
+        raise InputError(line_number, "it is not output of `journalctl -o export`") from error
     try:
         shown: object = value.decode()
     except UnicodeDecodeError:

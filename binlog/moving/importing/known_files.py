@@ -74,7 +74,7 @@ class KnownFiles:
         self._access = access
 
     def store(self, file: KnownFile) -> None:
-        """Store what is known of a file, durably."""
+        """Store a known file, durably."""
         name = import_file_name(file.producer)
         text = json.dumps(asdict(file), separators=(",", ":")).encode()
         replace_file(self._directory, name, f".{name}", pack_text(text), self._access)

@@ -14,7 +14,7 @@ from binlog.errors import CorruptError
 from binlog.format.checksums import pack_text, parse_text
 from binlog.format.log_header import LogHeader
 from binlog.format.names import archive_file_number, log_file_number, shipped_file_name, shipped_file_number
-from binlog.moving.shipping.target import Content, Target
+from binlog.moving.shipping.target import Checksum, Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +22,13 @@ class Receipt:
     """A log file that has arrived.
 
     uuid: of the log; None if another program made the file.  tail: the end of its records.
-    copies: the content of each file that was copied for it, by name: the file or its archive, and its index.
+    copies: the checksum of each file that was copied for it, by name: the file or its archive, and its index.
     """
 
     number: int
     uuid: str | None
     tail: int
-    copies: dict[str, Content]
+    copies: dict[str, Checksum]
 
     def is_of(self, header: LogHeader) -> bool:
         """Return whether it is of this log file."""
@@ -41,14 +41,14 @@ class Receipt:
         return sum(content.bytes for content in self.copies.values())
 
 
-def receipt_of(header: LogHeader, copies: dict[str, Content]) -> Receipt:
+def receipt_of(header: LogHeader, copies: dict[str, Checksum]) -> Receipt:
     """Make the receipt of a log file."""
     uuid = header.uuid.hex() if header.is_native else None
     return Receipt(number=header.number, uuid=uuid, tail=header.tail, copies=copies)
 
 
 def arrived_numbers(sizes: dict[str, int]) -> set[int]:
-    """Return the numbers of the log files that are there with a receipt.  sizes: the files of the target."""
+    """Return the numbers of the log files that exist there with a receipt.  sizes: the files of the target."""
     receipts = {number for name in sizes if (number := shipped_file_number(name)) is not None}
     return receipts & {number for name in sizes if (number := log_file_number(name) or archive_file_number(name))}
 
@@ -66,7 +66,9 @@ def read_receipt(target: Target, number: int) -> Receipt:
     name = shipped_file_name(number)
     try:
         values = json.loads(parse_text(target.read(name))[0])
-        copies = {name: Content(int(each["bytes"]), int(each["crc32c"])) for name, each in values.pop("copies").items()}
+        copies = {
+            name: Checksum(int(each["bytes"]), int(each["crc32c"])) for name, each in values.pop("copies").items()
+        }
         receipt = Receipt(**values, copies=copies)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         text = f"it is not a receipt ({error}); without it, the file is copied again"

@@ -18,7 +18,7 @@ from binlog.log.files.closed_files import closed_files, is_written, list_files
 from binlog.log.index.index import opened_index
 from binlog.log.index.index_check import DamagedRange, IndexCheck
 from binlog.moving.shipping.receipts import Receipt, arrived_numbers, read_receipt, receipt_of, write_receipt
-from binlog.moving.shipping.target import PIECE_BYTES, Content, content_of, pieces_of, target_of
+from binlog.moving.shipping.target import PIECE_BYTES, Checksum, checksum_of, read_pieces, target_of
 from binlog.storage.files import read_at
 from binlog.storage.locking.locks import is_locked
 
@@ -29,7 +29,7 @@ _LOCK_POLL_SECONDS = 0.001
 
 @dataclass(frozen=True, kw_only=True)
 class Shipped:
-    """What a run did.
+    """The result of a run.
 
     files: the receipts of the log files that were copied.  pruned: the files that were removed.
     last_number: of the newest log file that has arrived without a gap before it; None if there is none.
@@ -48,9 +48,9 @@ def ship(path: str | os.PathLike[str], url: str | os.PathLike[str], *, prune_shi
         Before that, each is compared with its copy, byte for byte.
 
     An archive is copied as it is.  A file is copied only if its records match its index; the copy is read back and
-    compared, and only then gets its name and its receipt, `00000001.shipped`.  So a run that is killed leaves nothing
-    that looks complete, and the next one continues.  What arrives is a log without an open file.  It can be read, also
-    by followers, and checked in place; to append to it, `repair` it first.
+    compared, and only then gets its name and its receipt, `00000001.shipped`.  So a run that is killed leaves no
+    incomplete file under a file's name, and the next one continues.  The target is then a log without an open file.
+    It can be read, also by followers, and checked in place; to append to it, `repair` it first.
     Takes no lock, so writers are not delayed; needs permission to write to the log only for `prune_shipped`.
     Raises: NotFoundError if there is no log; CorruptError for a damaged file or a copy that differs, with the files
     before it shipped; StateError if the target holds another log; BusyError if a file is locked for ten seconds;
@@ -66,7 +66,7 @@ def follow(
     prune_shipped: bool = False,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> Iterator[Shipped]:
-    """Ship what there is, and then each file after its cutover; yield what each run did.
+    """Ship all closed files, and then each file after its cutover; yield the result of each run.
 
     is_wanted: called some times a second; ends the iteration if it returns False.
     Blocks and raises: as `ship`, and waits for cutovers.
@@ -80,7 +80,7 @@ def follow(
 
 
 class _Shipping:
-    """The runs of a process.  It remembers what has arrived, so that later runs read the target only once."""
+    """The runs of a process.  It remembers the files that have arrived, so the target is listed only once."""
 
     def __init__(self, path: str | os.PathLike[str], url: str | os.PathLike[str], *, prune_shipped: bool) -> None:
         self._path = os.fspath(path)
@@ -95,7 +95,7 @@ class _Shipping:
             return directory.log_numbers()[-1]
 
     def run(self) -> Shipped:
-        """Copy what is missing; then prune."""
+        """Copy the files that are missing; then prune."""
         receipts = []
         with LogDirectory(self._path) as directory:
             directory.log_numbers()
@@ -117,7 +117,7 @@ class _Shipping:
         return Shipped(files=tuple(receipts), pruned=tuple(pruned), last_number=last)
 
     def _check_target(self, directory: LogDirectory, sizes: dict[str, int]) -> None:
-        """Raise StateError if the target has files that are not of this log, as far as a look at the newest tells."""
+        """Raise StateError if the newest files of the target are not those of this log."""
         arrived = self._arrived or set()
         numbers = {number for name in sizes if (number := log_file_number(name) or archive_file_number(name))}
         if len(numbers - arrived) > 1:  # a run that was killed leaves one
@@ -135,7 +135,7 @@ class _Shipping:
         with directory.log_file(number) as file:
             header = _closed_header(directory, file, number)
             _check_records(directory, file, header)
-            copies: dict[str, Content] = {}
+            copies: dict[str, Checksum] = {}
             index_name = index_file_name(number)
             # It may have no index, or be pruned meanwhile.
             with suppress(NotFoundError), directory.opened(index_name) as fd:
@@ -152,18 +152,18 @@ class _Shipping:
         self._copied.add(number)
         return receipt
 
-    def _place(self, name: str, fd: int, path: str) -> Content:
+    def _place(self, name: str, fd: int, path: str) -> Checksum:
         """Copy a file, unless the target has it from a run that was killed before it wrote the receipt."""
         with suppress(NotFoundError):
-            found = self._target.content(name)
-            if found == content_of(pieces_of(fd, path)):
+            found = self._target.checksum(name)
+            if found == checksum_of(read_pieces(fd, path)):
                 return found
             # An index may have been completed since.
             if index_file_number(name) is None:
                 raise StateError(
                     f"{self._target.url} has another file {name}, without a receipt; remove it, or ship elsewhere"
                 )
-        return self._target.place(name, lambda: pieces_of(fd, path))
+        return self._target.place(name, lambda: read_pieces(fd, path))
 
     def _prune(self) -> Sequence[Pruned]:
         """Remove the oldest files, up to the first one that has not arrived."""
@@ -187,23 +187,23 @@ class _Shipping:
             if header.number in self._copied:
                 return receipt.is_of(header)
             with directory.log_file(header.number) as file:
-                is_same = receipt.is_of(header) and _is_content(file, header, receipt)
-            return is_same and all(self._target.content(name) == each for name, each in receipt.copies.items())
+                is_same = receipt.is_of(header) and _has_checksum(file, header, receipt)
+            return is_same and all(self._target.checksum(name) == each for name, each in receipt.copies.items())
         except NotFoundError:
             return False
 
 
-def _is_content(file: OpenedFile, header: LogHeader, receipt: Receipt) -> bool:
+def _has_checksum(file: OpenedFile, header: LogHeader, receipt: Receipt) -> bool:
     """Return whether a log file has the bytes of its receipt; it may have been archived since."""
     name = os.path.basename(file.path)
     expected = receipt.copies.get(name)
     if expected is not None:
-        return content_of(pieces_of(file.fd, file.path)) == expected
+        return checksum_of(read_pieces(file.fd, file.path)) == expected
     raw = receipt.copies.get(name.removesuffix(".zst"))
     if raw is None:
         return False
     starts = range(0, header.tail, PIECE_BYTES)
-    return raw == content_of(read_at(file.content, min(PIECE_BYTES, header.tail - at), at, file.path) for at in starts)
+    return raw == checksum_of(read_at(file.content, min(PIECE_BYTES, header.tail - at), at, file.path) for at in starts)
 
 
 def _shippable(directory: LogDirectory) -> Iterator[LogHeader]:
@@ -230,7 +230,7 @@ def _closed_header(directory: LogDirectory, file: OpenedFile, number: int) -> Lo
             time.sleep(_LOCK_POLL_SECONDS)
     header = directory.read_header(number)
     if not header.closed:
-        raise GoneError(f"{file.path} is not what it was when it was listed")
+        raise GoneError(f"{file.path} has changed since it was listed")
     return header
 
 

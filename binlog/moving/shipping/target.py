@@ -26,8 +26,8 @@ Pieces = Callable[[], Iterator[bytes]]
 """Reads a file from its beginning."""
 
 
-class Content(NamedTuple):
-    """What a file consists of: its size, and the CRC-32C of its bytes."""
+class Checksum(NamedTuple):
+    """The size of a file, and the CRC-32C of its bytes."""
 
     bytes: int
     crc: int
@@ -41,14 +41,14 @@ class Target(Protocol):
     def sizes(self) -> dict[str, int]:
         """Return the sizes of its files, by name."""
 
-    def content(self, name: str) -> Content:
-        """Return the content of a file, by reading it.  Raises: NotFoundError."""
+    def checksum(self, name: str) -> Checksum:
+        """Return the checksum of a file, by reading it.  Raises: NotFoundError."""
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a small file.  Raises: NotFoundError."""
 
-    def place(self, name: str, pieces: Pieces) -> Content:
-        """Copy a file, read it back, and give it its name; return its content.
+    def place(self, name: str, pieces: Pieces) -> Checksum:
+        """Copy a file, read it back, and give it its name; return its checksum.
 
         Raises: CorruptError if the bytes that were read back are others.
         """
@@ -67,23 +67,23 @@ def target_of(url: str | os.PathLike[str]) -> Target:
 
 
 class _Summing:
-    """Passes pieces on, and computes their content."""
+    """Passes pieces on, and computes their checksum."""
 
     def __init__(self) -> None:
-        self.content = Content(0, 0)
+        self.checksum = Checksum(0, 0)
 
     def passed(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
-            self.content = Content(self.content.bytes + len(piece), crc32c(piece, self.content.crc))
+            self.checksum = Checksum(self.checksum.bytes + len(piece), crc32c(piece, self.checksum.crc))
             yield piece
 
-    def sum(self, pieces: Iterator[bytes]) -> Content:
+    def sum(self, pieces: Iterator[bytes]) -> Checksum:
         for _ in self.passed(pieces):
             pass
-        return self.content
+        return self.checksum
 
 
-def pieces_of(fd: int, path: str) -> Iterator[bytes]:
+def read_pieces(fd: int, path: str) -> Iterator[bytes]:
     """Read a file in pieces, from its beginning."""
     at = 0
     with own_errors(path, "reading"):
@@ -92,8 +92,8 @@ def pieces_of(fd: int, path: str) -> Iterator[bytes]:
             at += len(data)
 
 
-def content_of(pieces: Iterator[bytes]) -> Content:
-    """Return what the pieces consist of."""
+def checksum_of(pieces: Iterator[bytes]) -> Checksum:
+    """Return the checksum of all pieces."""
     return _Summing().sum(pieces)
 
 
@@ -108,21 +108,21 @@ class LocalTarget:
             return {each.name: each.stat(follow_symlinks=False).st_size for each in found}
         return {}
 
-    def content(self, name: str) -> Content:
+    def checksum(self, name: str) -> Checksum:
         fd, path = self._open(name)
         try:
-            return content_of(pieces_of(fd, path))
+            return checksum_of(read_pieces(fd, path))
         finally:
             os.close(fd)
 
     def read(self, name: str) -> bytes:
         fd, path = self._open(name)
         try:
-            return b"".join(pieces_of(fd, path))
+            return b"".join(read_pieces(fd, path))
         finally:
             os.close(fd)
 
-    def place(self, name: str, pieces: Pieces) -> Content:
+    def place(self, name: str, pieces: Pieces) -> Checksum:
         with own_errors(self.url, "making the directory"):
             _make_folder(os.path.abspath(self.url))
         path = os.path.join(self.url, name)
@@ -130,12 +130,12 @@ class LocalTarget:
         with unfinished_file(path) as (fd, partial):
             with own_errors(partial, "writing"):
                 for piece in summing.passed(pieces()):
-                    write_at(fd, piece, summing.content.bytes - len(piece))
+                    write_at(fd, piece, summing.checksum.bytes - len(piece))
                 os.fsync(fd)
                 # So that the bytes are read from the disk.
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            _compare(summing.content, content_of(pieces_of(fd, partial)), path)
-        return summing.content
+            _compare(summing.checksum, checksum_of(read_pieces(fd, partial)), path)
+        return summing.checksum
 
     def _open(self, name: str) -> tuple[int, str]:
         path = os.path.join(self.url, name)
@@ -172,13 +172,13 @@ class RemoteTarget:
     def sizes(self) -> dict[str, int]:
         return self._directory.sizes()
 
-    def content(self, name: str) -> Content:
-        return content_of(self._pieces(name))
+    def checksum(self, name: str) -> Checksum:
+        return checksum_of(self._pieces(name))
 
     def read(self, name: str) -> bytes:
         return b"".join(self._pieces(name))
 
-    def place(self, name: str, pieces: Pieces) -> Content:
+    def place(self, name: str, pieces: Pieces) -> Checksum:
         if not self._made:
             self._directory.make()
             self._made = True
@@ -187,7 +187,7 @@ class RemoteTarget:
         try:
             self._directory.write(written, summing.passed(pieces()))
             self._directory.drop_cache()
-            _compare(summing.content, self.content(written), f"{self.url}/{written}")
+            _compare(summing.checksum, self.checksum(written), f"{self.url}/{written}")
             if written != name:
                 self._directory.move(written, name)
         except BaseException:
@@ -195,14 +195,14 @@ class RemoteTarget:
             with suppress(BinlogError):
                 self._directory.remove(written)
             raise
-        return summing.content
+        return summing.checksum
 
     def _pieces(self, name: str) -> Iterator[bytes]:
         file = self._directory.open(name)
         return (data for _, data in file.pieces(0, file.file_bytes))
 
 
-def _compare(written: Content, found: Content, path: str) -> None:
+def _compare(written: Checksum, found: Checksum, path: str) -> None:
     if written != found:
         text = (
             f"the copy has {found.bytes} bytes and the CRC {found.crc:08x}, not {written.bytes} and {written.crc:08x}"

@@ -1,4 +1,4 @@
-"""Records of JSON lines, CSV and pipes, and what happens to lines that are not of their form or not complete."""
+"""Records of JSON lines, CSV and pipes, and lines that are not of their form or not complete."""
 
 from __future__ import annotations
 

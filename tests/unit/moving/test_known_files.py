@@ -81,7 +81,7 @@ def test_a_truncated_file_begins_again(log: Path, app: Path) -> None:
 def test_a_file_that_gets_the_inode_of_an_earlier_one_begins_at_its_beginning(log: Path, app: Path) -> None:
     _imported(log, app)
     inode = app.stat().st_ino
-    # The same inode with other bytes: what a file system makes of it that gives a freed inode to the next file.
+    # The same inode with other bytes, as if the file system had given a freed inode to the next file.
     app.write_text("4\n5\n6\n7\n")
     other = app.rename(app.with_name("other.log"))
     assert other.stat().st_ino == inode

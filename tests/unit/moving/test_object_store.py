@@ -17,7 +17,7 @@ from binlog import AccessError, Mode, Writer
 from binlog.moving import ship
 from binlog.moving.remote_directory import RemoteDirectory
 from binlog.moving.shipping import shipping
-from binlog.moving.shipping.target import pieces_of
+from binlog.moving.shipping.target import read_pieces
 from tests.support.checkout import ROOT
 
 pytestmark = pytest.mark.slow
@@ -77,15 +77,15 @@ import os, signal, sys
 from binlog.moving import ship
 from binlog.moving.shipping import shipping
 count, end = 0, int(sys.argv[3])
-pieces_of = shipping.pieces_of
+read_pieces = shipping.read_pieces
 def pieces(fd, path):
     global count
-    for piece in pieces_of(fd, path):
+    for piece in read_pieces(fd, path):
         count += 1
         if count == end:
             os.kill(os.getpid(), signal.SIGKILL)
         yield piece
-shipping.pieces_of = pieces
+shipping.read_pieces = pieces
 ship(sys.argv[1], sys.argv[2])
 """
     killed = 0
@@ -107,13 +107,13 @@ def test_an_upload_that_fails_leaves_no_object(log: Path, url: str, monkeypatch:
     begun = []
 
     def failing(fd: int, path: str) -> Iterator[bytes]:
-        for at, piece in enumerate(pieces_of(fd, path)):
+        for at, piece in enumerate(read_pieces(fd, path)):
             if at == 1:
                 begun.append(path)
                 raise AccessError(f"{path}: Input/output error")
             yield piece
 
-    monkeypatch.setattr(shipping, "pieces_of", failing)
+    monkeypatch.setattr(shipping, "read_pieces", failing)
     with pytest.raises(AccessError, match="Input/output error"):
         ship(log, url)
     assert begun == [str(log / "00000001.dat")]

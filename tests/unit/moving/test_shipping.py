@@ -1,4 +1,4 @@
-"""Shipping: what arrives is a log; later runs copy what is missing; what is pruned; directories of other logs."""
+"""Shipping: copies are a log; later runs copy missing files; pruning of files that have arrived; other directories."""
 
 from __future__ import annotations
 

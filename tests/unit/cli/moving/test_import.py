@@ -1,4 +1,4 @@
-"""`binlog import`: what it prints, and its exit codes."""
+"""`binlog import`: its output, and its exit codes."""
 
 from __future__ import annotations
 

@@ -29,10 +29,10 @@ def command(directory: str, url: str, as_follower: bool, prune_shipped: bool, as
     """Copy the closed files of the log in DIR to URL, with their indexes.
 
     URL is the path of a directory, or names one that PyArrow or fsspec supports: s3://bucket/log, sftp://host/log.
-    Only files that are not there yet are copied. Each copy is read back and compared before it counts, so a run that is
-    killed leaves nothing that looks complete, and the next run continues.
+    Only files that have not arrived yet are copied. Each copy is read back and compared before it counts, so a run that
+    is killed leaves no incomplete file under a file's name, and the next run continues.
 
-    What arrives is a log without an open file: 'binlog cat', 'tail -f' and 'check' read it in place if URL is a
+    URL is then a log without an open file: 'binlog cat', 'tail -f' and 'check' read it in place if URL is a
     directory, and Spark reads it wherever it is. To append to it, run 'binlog repair' on it first.
 
     Writers, archives and prune may run meanwhile. A damaged file is not copied, and ends the command with 1.

@@ -22,7 +22,7 @@ from binlog.moving import Imported, ImportForm, import_records
     type=click.Choice([form.value for form in ImportForm]),
     required=True,
     help="'jsonl': each line is a record, and must be JSON. 'csv': each row becomes a JSON object, with names from the "
-    "first row. 'journald': what 'journalctl -o export' or 'journalctl -o json' prints, or a .journal file.",
+    "first row. 'journald': the output of 'journalctl -o export' or 'journalctl -o json', or a .journal file.",
 )
 @click.option(
     "--lenient",
@@ -48,7 +48,7 @@ def command(
 ) -> None:
     """Append the records of FILE to the log in DIR, which is created if it does not exist.
 
-    The log keeps the place in FILE up to which it has the records. So a later import appends only what is new, and an
+    The log keeps the place in FILE up to which it has the records. So a later import appends only new records, and an
     import that was killed continues: each record is in the log once. FILE is recognised by its device, its inode and
     the bytes before the place, also after it was renamed, or copied and truncated. A file that was written again, or
     that has the inode of an earlier one, is imported from its beginning.

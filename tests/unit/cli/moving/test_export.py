@@ -1,4 +1,4 @@
-"""`binlog export`: what it prints, its limits and its exit codes."""
+"""`binlog export`: its output, its limits and its exit codes."""
 
 from __future__ import annotations
 
