@@ -11,7 +11,9 @@ import click
 _OF_A_LOG = (
     "append", "cat", "tail", "monitor", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
 )  # fmt: skip
-NAMES = (*_OF_A_LOG, "group", "shell", "commitlog", "journal", "paging", "pagestore", "spark", "completion")
+# The commands that move records, and their modules; `import` is a keyword.
+_MOVING = {"import": "import_records", "export": "export_records", "ship": "ship"}
+NAMES = (*_OF_A_LOG, *_MOVING, "group", "shell", "commitlog", "journal", "paging", "pagestore", "spark", "completion")
 
 # The variable in which the script of a shell asks for the words that fit.
 COMPLETE_VARIABLE = "_BINLOG_COMPLETE"
@@ -60,8 +62,11 @@ class Commands(SuggestingGroup):
 
 def load(name: str, package: str = "binlog.cli") -> click.Command:
     """Import a command by its name and return it."""
+    module = f"{package}.{name}"
     if package == "binlog.cli" and name in _OF_A_LOG:
-        package = "binlog.cli.log"
-    command = importlib.import_module(f"{package}.{name}").command
+        module = f"binlog.cli.log.{name}"
+    elif package == "binlog.cli" and name in _MOVING:
+        module = f"binlog.cli.moving.{_MOVING[name]}"
+    command = importlib.import_module(module).command
     assert isinstance(command, click.Command)
     return command

@@ -22,6 +22,8 @@ _UNFINISHED_ARCHIVE = re.compile(r"\.([0-9]{8})\.dat\.zst\.new", re.ASCII)
 _INDEX_FILE = re.compile(r"([0-9]{8})\.idx", re.ASCII)
 _DAMAGED_FILE = re.compile(r"([0-9]{8})\.dat\.([0-9]{1,19})-([0-9]{1,19})\.damaged", re.ASCII)
 _PRODUCER_FILE = re.compile(r"[0-9a-f]{32}\.producer(\.pending)?", re.ASCII)
+_IMPORT_FILE = re.compile(r"[0-9a-f]{32}\.import", re.ASCII)
+_SHIPPED_FILE = re.compile(r"([0-9]{8})\.shipped", re.ASCII)
 _INGEST_PART = re.compile(r"\.ingest\.([0-9a-f]{16})\.([0-9]{8})", re.ASCII)
 _PREPARED_FILE = re.compile(r"\.([0-9]{8})\.dat\.[0-9a-f]{16}\.new", re.ASCII)
 
@@ -125,6 +127,27 @@ def pending_file_name(name: str) -> str:
 def producer_lock_name(producer: str) -> str:
     """Return `<32 hex digits>.producer.lock`, the file that is locked while a process has the producer open."""
     return f"{producer_file_name(producer)}.lock"
+
+
+def import_file_name(producer: str) -> str:
+    """Return `<32 hex digits>.import`, the file with the place of an import.  The digits are those of its producer."""
+    return producer_file_name(producer).replace(".producer", ".import")
+
+
+def is_import_file(name: str) -> bool:
+    """Whether this is the name of a file with the place of an import."""
+    return _IMPORT_FILE.fullmatch(name) is not None
+
+
+def shipped_file_name(number: int) -> str:
+    """Return `00000001.shipped` for 1: the receipt of a closed file that `binlog ship` copied to this directory."""
+    return f"{number:08d}.shipped"
+
+
+def shipped_file_number(name: str) -> int | None:
+    """Return the number in a receipt's name, or None for any other name."""
+    match = _SHIPPED_FILE.fullmatch(name)
+    return int(match[1]) or None if match else None
 
 
 def is_pending_file(name: str) -> bool:

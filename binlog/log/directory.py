@@ -23,6 +23,7 @@ from binlog.format.names import (
     damaged_file_range,
     log_file_name,
     log_file_number,
+    shipped_file_name,
 )
 from binlog.log.files.header import check_header, read_header, validated_header
 from binlog.log.recovery.evidence import FileEvidence, Following, believe_status, believe_tail
@@ -176,6 +177,13 @@ class LogDirectory(Directory):
                 if (status := self.status(name)) is not None:
                     return access_like(status)
         return access_of_directory(self.fd)
+
+    def ends_at(self, number: int) -> bool:
+        """Return whether a closed file may be the last one: it was shipped here, and the next one was not yet.
+
+        Its own receipt is written after it.
+        """
+        return self.has(shipped_file_name(number)) or self.has(shipped_file_name(number - 1))
 
     def log_path(self, number: int) -> str:
         """Return the path of a log file, for messages."""

@@ -12,7 +12,7 @@ from tests.support import checkout
 
 pytestmark = pytest.mark.slow
 
-EXTRAS = ("spark", "java", "test", "lint", "bench")
+EXTRAS = ("spark", "moving", "java", "test", "lint", "bench")
 
 # The import names that differ from the name of their distribution.
 IMPORTED_AS = {
@@ -50,8 +50,9 @@ def modules_of(extra: str) -> set[str]:
 
 
 def without(extras: set[str], program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process that cannot import these extras."""
-    hidden = sorted(set.union(set(), *map(modules_of, extras)))
+    """Run a program in a process that cannot import these extras, apart from what the others need too."""
+    others = set.union(set(), *map(modules_of, set(EXTRAS) - extras))
+    hidden = sorted(set.union(set(), *map(modules_of, extras)) - others)
     # None in sys.modules makes the import statement raise ModuleNotFoundError.
     start = f"import sys; sys.modules.update(dict.fromkeys({hidden}))\n{program}"
     command = [sys.executable, "-c", start]

@@ -20,6 +20,7 @@ from binlog.format.names import (
     INGEST_FILE,
     damaged_file_range,
     index_file_name,
+    is_import_file,
     is_producer_file,
     log_file_name,
 )
@@ -105,7 +106,7 @@ def _read_moment(directory: LogDirectory, file: WritableFile) -> _Moment:
     header = file.header()
     small = {}
     for name in directory.names():
-        if name == INGEST_FILE or is_producer_file(name) or name == index_file_name(file.number):
+        if name in (INGEST_FILE, index_file_name(file.number)) or is_producer_file(name) or is_import_file(name):
             small[name] = directory.read(name)
     data = read_at(file.fd, HEADER_BYTES, 0, file.path)
     return _Moment(file.number, directory.open(log_file_name(file.number)), data, header.tail, small)

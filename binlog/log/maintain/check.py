@@ -292,7 +292,8 @@ def _missing_between(before: LogHeader, header: LogHeader, directory: LogDirecto
 
 def _check_last(last: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
     """Report that the last file of the listing names a next file that does not exist."""
-    if last.closed and not directory.exists(last.next_number) and directory.exists(last.number):
+    is_lost = last.closed and not directory.exists(last.next_number) and directory.exists(last.number)
+    if is_lost and not directory.ends_at(last.number):
         yield _missing_next(last, directory)
 
 

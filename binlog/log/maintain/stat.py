@@ -26,6 +26,7 @@ class FileStat:
     known.
     has_foreign_writers: other programs write to the file too.
     archived: the file is an archive, with its own path and sizes; it is all durable, and offsets are the log file's.
+    shipped: the file was copied here by `binlog ship`, so it may be the last one although it is closed.
     """
 
     number: int
@@ -44,6 +45,7 @@ class FileStat:
     prepared_bytes: int = 0
     durable_end: int | None = None
     archived: bool = False
+    shipped: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,4 +185,5 @@ def _file_stat(directory: LogDirectory, number: int) -> tuple[LogHeader, FileSta
         prepared_bytes=0 if archived else max(disk_bytes - used_bytes, 0),
         durable_end=header.tail if archived else header.confirmed_end if is_native else None,
         archived=archived,
+        shipped=header.closed and directory.ends_at(number),
     )

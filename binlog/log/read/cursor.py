@@ -46,6 +46,7 @@ class Cursor:
         self._after_close = AfterCloseRecords()
         self._read_from: FilePosition | None = None
         self._checked = time.monotonic()
+        self._waited_for: FileReader | None = None
         self._is_intact = False  # the last `ready` saw that the descriptor still is the file's
         if not self._open_start() and not isinstance(start, Ref):
             # The end of a log without files is its beginning: every record comes after it, and after now.
@@ -178,23 +179,34 @@ class Cursor:
         it does not return records, pass its result to `end_wait`.
         """
         place = self._place
-        if place is None:
-            return partial(_sleep, timeout), 0, None  # no file exists yet whose doorbell would ring
+        self._waited_for = self._bell_file
+        if place is None or self._waited_for is None:
+            return partial(_sleep, timeout), 0, None
         self._read_from = place
         # If a program closed all descriptors, the number may now be of a copy of this log, with the same header.
         if not self._is_intact and not place.file.intact:
             self._reopen_lost()
+            self._waited_for = None
             return _nothing, 0, None
         return place.file.prepare_wait(timeout, place.offset), place.file.number, place.sequence
 
+    @property
+    def _bell_file(self) -> FileReader | None:
+        """The file whose doorbell would ring; None if there is none yet, or only closed ones that were shipped here."""
+        place = self._place
+        return None if place is None or (self.follow and place.file.header_cache.closed) else place.file
+
     def end_wait(self, result: int | None) -> None:
         """Take the result of a wait that returned no records."""
-        if self._place is not None:
-            self._place.file.end_wait(result)
+        file, self._waited_for = self._waited_for, None
+        if file is not None:
+            file.end_wait(result)
 
     def doorbell_and_seen(self) -> tuple[Doorbell, int] | None:
-        """Return the doorbell to wait on and its value, right after `ready` returned False; None without a file."""
-        return None if self._place is None else self._place.file.doorbell_and_seen()
+        """Return the doorbell to wait on and its value, right after `ready` returned False; None without an open
+        file."""
+        file = self._bell_file
+        return None if file is None else file.doorbell_and_seen()
 
     def wake(self) -> None:
         """End the wait of another thread.  If the thread is only about to wait, it takes another call."""
@@ -228,9 +240,8 @@ class Cursor:
                 if self._is_continued(place):
                     continue
                 return None
-            if not self.follow:
+            if not self.follow or not self._open_next(place, place.file.header_cache.next_number):
                 return None
-            self._open_next(place, place.file.header_cache.next_number)
 
     def _reopen_lost(self) -> bool:
         """Reopen descriptors that other code of this process closed, as a daemon does; return whether there were any.
@@ -308,15 +319,18 @@ class Cursor:
         if not (self.follow and header.is_native and following.is_native and header.uuid == following.uuid):
             return False
         # This file was copied just before the cutover: it has all records, but not the close.
-        self._open_next(place, number)
-        return True
+        return self._open_next(place, number)
 
     def _check_gap(self, file: FileReader, following: LogHeader) -> None:
         """Raise CorruptError if records between a file and the next one are missing."""
         if missing := missing_between(self.directory, file.header, file.content, following):
             raise gap_error(file.path, file.number, missing)
 
-    def _open_next(self, place: FilePosition, number: int) -> None:
+    def _open_next(self, place: FilePosition, number: int) -> bool:
+        """Move to the next file; return False if the log ends here, because the next one was not shipped yet.
+
+        Raises: GoneError; CorruptError.
+        """
         header = place.file.header
         try:
             file = self._open(number)
@@ -325,6 +339,8 @@ class Cursor:
             if not self.directory.exists(place.file.number):
                 text = f"file {number} and those before it were removed while they were being read"
                 raise GoneError(f"{place.file.path}: {text}") from None
+            if self.directory.ends_at(place.file.number):
+                return False
             raise missing_next_error(place.file.path, header) from None
         try:
             if file.header.is_native and header.is_native and file.header.uuid != header.uuid:
@@ -340,6 +356,7 @@ class Cursor:
         else:
             place.file.rest()
             self._after_close.add(place)
+        return True
 
     def _open(self, number: int) -> FileReader:
         return FileReader(self.directory, number, record_bytes_max=self._record_bytes_max, verify=self._verify)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from binlog.moving.remote_directory import redacted
 from binlog.spark.log.options import ReadOptions, is_url, parse_options
 from binlog.spark.log.reading import BatchReader, FilteringReader
 from binlog.spark.log.record_parser import schema_of
-from binlog.spark.remote.remote import redacted
 from binlog.spark.schema import Field, chosen_fields, columns, ddl
 
 

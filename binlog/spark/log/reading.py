@@ -11,13 +11,13 @@ from pyspark.sql.datasource import DataSourceReader
 
 from binlog import RangeReader, TimedBatch
 from binlog.errors import CorruptError, GoneError, NotFoundError
+from binlog.moving.remote_directory import redacted
 from binlog.spark.columns import Damage, arrow_schema, damage_batch, record_batch
 from binlog.spark.log.message_columns import message_types
 from binlog.spark.log.options import ReadOptions, is_url
 from binlog.spark.log.partitions import WantedRecords, plan
 from binlog.spark.log.record_parser import RecordParser, load_parser
 from binlog.spark.log.snapshot import FileRange
-from binlog.spark.remote.remote import redacted
 from binlog.spark.remote.remote_log import read_remote
 from binlog.spark.schema import Field
 from binlog.spark.shared_fs import retry_until_visible, this_machine

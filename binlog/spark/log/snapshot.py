@@ -82,7 +82,7 @@ def _missing_between(file: FileStat, after: FileStat) -> int:
 
 
 def _lost_end(files: Sequence[FileStat]) -> CorruptError | None:
-    return _missing_next(files[-1]) if files and files[-1].closed else None
+    return _missing_next(files[-1]) if files and files[-1].closed and not files[-1].shipped else None
 
 
 def _missing_next(file: FileStat) -> CorruptError:

@@ -26,7 +26,7 @@ from typing import Self, TypeVar, cast
 import binlog
 from binlog import FileStat
 from binlog.errors import AccessError, BinlogError, CorruptError, FullError, GoneError, NotFoundError, VersionError
-from binlog.spark.remote.remote import RemoteDirectory, RemoteFile
+from binlog.moving.remote_directory import RemoteDirectory, RemoteFile
 
 AROUND_BYTES = 4 << 16
 """How much is copied around a position: two ranges, and the same again."""

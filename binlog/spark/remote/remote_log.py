@@ -14,11 +14,11 @@ from functools import partial
 
 from binlog import FileStat, Reader, Ref, Since, TimedBatch, split_range
 from binlog.errors import GoneError, NotFoundError, StateError
+from binlog.moving.remote_directory import RemoteDirectory, redacted
 from binlog.spark.columns import Damage
 from binlog.spark.log.positions import Position, earliest, latest, resolve
 from binlog.spark.log.snapshot import FileRange, fault_between
 from binlog.spark.remote.file_copy import AROUND_BYTES, FileCopy, log_file_name
-from binlog.spark.remote.remote import RemoteDirectory, redacted
 
 _LOG_NAME = re.compile(r"([0-9]{8})\.dat(\.zst)?", re.ASCII)
 

@@ -101,7 +101,7 @@ def test_each_record_is_read_once_for_any_task_size(log: Path, bucket: Any, size
 def test_a_task_copies_its_part_of_a_file_and_little_more(
     log: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from binlog.spark.remote.remote import RemoteFile
+    from binlog.moving.remote_directory import RemoteFile
 
     upload(log, bucket)
     reader = reader_of(maxPartitionBytes="1m")
@@ -345,7 +345,7 @@ def test_a_damaged_archive_is_reported_with_its_url(log: Path, bucket: Any) -> N
 
 
 def test_unreachable_urls_are_errors(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from binlog.spark.remote.remote import RemoteDirectory
+    from binlog.moving.remote_directory import RemoteDirectory
 
     with pytest.raises(AccessError, match=r"^memory://none/here: No such file or directory"):
         RemoteDirectory("memory://none/here").names()
@@ -383,7 +383,7 @@ def test_a_read_of_local_and_remote_logs(log: Path, bucket: Any) -> None:
 
 
 def test_credentials_in_a_url_are_never_shown() -> None:
-    from binlog.spark.remote.remote import redacted
+    from binlog.moving.remote_directory import redacted
 
     assert redacted("s3://key:secret@bucket/log?region=eu-west-1&external_id=x") == "s3://bucket/log"
     assert redacted("https://host/a@b") == "https://host/a@b"

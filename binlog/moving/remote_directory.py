@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -31,17 +31,40 @@ _SECRETS = re.compile(r"://[^/@]*@")
 
 _READING = "reading"
 
+# By PyArrow's names and by those of fsspec.
+_OBJECT_STORES = frozenset(("s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "adl", "oss", "r2"))
+
 
 class FileSystem(Protocol):
-    """The operations that we need of a file system.  concurrency_max: how many threads may use it at once."""
+    """The operations that we need of a file system.
+
+    concurrency_max: how many threads may use it at once.
+    is_object_store: a file appears when all of it is written, and renaming it copies it.
+    """
 
     concurrency_max: int
+    is_object_store: bool
 
     def drop_cache(self) -> None:
         """Drop cached names and sizes."""
 
     def names(self) -> list[str]:
         """Return the names of the files in the directory."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of the files in the directory, by name; none if it does not exist."""
+
+    def make(self) -> None:
+        """Make the directory, if the file system has directories."""
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Write a file, or replace it."""
+
+    def move(self, old: str, new: str) -> None:
+        """Rename a file."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
 
     def file_bytes(self, name: str) -> int:
         """Return the size of a file."""
@@ -56,9 +79,10 @@ def redacted(url: str) -> str:
 
 
 class RemoteDirectory:
-    """A remote directory, whose files can be listed and read.
+    """A remote directory, whose files can be listed, read and written.
 
     url: its URL, redacted.  concurrency_max: how many threads may use it at once.
+    is_object_store: a file appears when all of it is written.
     Raises: ValueError for an unsupported URL, ImportError if the package for it is missing, AccessError.
     """
 
@@ -67,6 +91,7 @@ class RemoteDirectory:
         with _translated_errors(self.url, "connecting"):
             self._files = _file_system(url)
         self.concurrency_max = self._files.concurrency_max
+        self.is_object_store = self._files.is_object_store
 
     def names(self) -> list[str]:
         """Return the names of its files.  Raises: AccessError, also if the directory does not exist."""
@@ -76,6 +101,31 @@ class RemoteDirectory:
     def drop_cache(self) -> None:
         """Drop cached names and sizes."""
         self._files.drop_cache()
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of its files, by name; none if the directory does not exist.  Raises: AccessError."""
+        with _translated_errors(self.url, "listing it"):
+            return self._files.sizes()
+
+    def make(self) -> None:
+        """Make the directory, if the file system has directories.  Raises: AccessError."""
+        with _translated_errors(self.url, "making it"):
+            self._files.make()
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Write a file, or replace it.  If that fails, a part of it may be left.  Raises: AccessError."""
+        with _translated_errors(f"{self.url}/{name}", "writing"):
+            self._files.write(name, pieces)
+
+    def move(self, old: str, new: str) -> None:
+        """Rename a file.  Raises: NotFoundError, AccessError."""
+        with _translated_errors(f"{self.url}/{old}", "renaming"):
+            self._files.move(old, new)
+
+    def remove(self, name: str) -> None:
+        """Remove a file.  Raises: AccessError, also if it does not exist."""
+        with _translated_errors(f"{self.url}/{name}", "removing"):
+            self._files.remove(name)
 
     def open(self, name: str) -> RemoteFile:
         """Open a file.  Raises: NotFoundError, AccessError."""
@@ -120,6 +170,25 @@ class _Arrow:
     def __init__(self, files: Any, path: str) -> None:
         self._files = files
         self._path = path
+        self.is_object_store = files.type_name in _OBJECT_STORES
+
+    def sizes(self) -> dict[str, int]:
+        found = self._files.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
+        return {info.base_name: info.size for info in found if info.type == fs.FileType.File}
+
+    def make(self) -> None:
+        self._files.create_dir(self._path, recursive=True)
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+        with self._files.open_output_stream(f"{self._path}/{name}") as file:
+            for piece in pieces:
+                file.write(piece)
+
+    def move(self, old: str, new: str) -> None:
+        self._files.move(f"{self._path}/{old}", f"{self._path}/{new}")
+
+    def remove(self, name: str) -> None:
+        self._files.delete_file(f"{self._path}/{name}")
 
     def names(self) -> list[str]:
         found = self._files.get_file_info(fs.FileSelector(self._path))
@@ -142,6 +211,8 @@ class _Fsspec:
         self._path = path
         # The others may share one connection, on which concurrent answers get mixed up (seen with its ftp).
         self.concurrency_max = _CONCURRENCY_MAX if files.async_impl else 1
+        protocols = (files.protocol,) if isinstance(files.protocol, str) else files.protocol
+        self.is_object_store = not _OBJECT_STORES.isdisjoint(protocols)
 
     def drop_cache(self) -> None:
         # fsspec caches listings for the life of the process.
@@ -153,6 +224,30 @@ class _Fsspec:
         if found == [self._path]:
             raise NotADirectoryError(f"{self._path} is not a directory")
         return [name.rpartition("/")[2] for name in found]
+
+    def sizes(self) -> dict[str, int]:
+        self.drop_cache()
+        try:
+            found = self._files.ls(self._path, detail=True)
+        except FileNotFoundError:
+            return {}
+        files = [each for each in found if each["type"] == "file"]
+        return {str(each["name"]).rpartition("/")[2]: int(each["size"]) for each in files}
+
+    def make(self) -> None:
+        if not self.is_object_store:
+            self._files.makedirs(self._path, exist_ok=True)
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+        with self._files.open(self._of(name), "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+
+    def move(self, old: str, new: str) -> None:
+        self._files.mv(self._of(old), self._of(new))
+
+    def remove(self, name: str) -> None:
+        self._files.rm_file(self._of(name))
 
     def file_bytes(self, name: str) -> int:
         size = self._files.size(self._of(name))
