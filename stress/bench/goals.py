@@ -16,6 +16,7 @@ from stress.bench.rows import (
     group_rates,
     groups,
     journal,
+    log_handlers,
     pagestore,
     paging,
     reading,
@@ -52,6 +53,7 @@ def goals() -> list[Goal]:
         *_unsynced(),
         *_reading(),
         _waking(),
+        *_log_handlers(),
         *_group_rates(),
         *_groups(),
         *_commit_log(),
@@ -112,6 +114,27 @@ def _waking() -> Goal:
         return ratio(ours, floor)
 
     return Goal("waking a reader, to the floor", 2, reached, most=True)
+
+
+def _log_handlers() -> list[Goal]:
+    aims = ((log_handlers.TEXT, 0.95), (log_handlers.CONCURRENT, 2), (log_handlers.LOGURU_ENQUEUE, 5))
+    return [
+        *(
+            Goal(
+                f"logging, CPU time of a record, to {peer}",
+                round(1 / bound, 2),
+                _against(log_handlers.CPU, peer),
+                most=True,
+            )
+            for peer, bound in aims
+        ),
+        *(
+            Goal(f"logging, {count} process{'es' if count > 1 else ''}, to {peer}", bound, _against(row, peer))
+            for count in (1, 8)
+            for row in (log_handlers.row_name(count),)
+            for peer, bound in aims
+        ),
+    ]
 
 
 def _group_rates() -> list[Goal]:

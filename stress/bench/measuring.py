@@ -67,6 +67,17 @@ def measuring(prepare: Prepare, *, processes: int = 1, keep_waits: bool = False)
     return measure
 
 
+def cpu_time(prepare: Prepare) -> Measure:
+    """Measure the CPU time of a record in one process, in microseconds."""
+
+    def measure(directory: Path, seconds: float) -> Sample:
+        with prepare(directory, 1) as prepared:
+            run = run_processes(prepared.opener, processes=1, seconds=seconds, keep_waits=False)
+        return Sample(run.cpu_seconds * 1e6 / run.record_count)
+
+    return measure
+
+
 def waiting(prepare: Prepare, *, processes: int) -> Measure:
     """Measure the median of the waits that the processes note, in microseconds."""
 

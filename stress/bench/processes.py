@@ -63,11 +63,15 @@ Opener = Callable[[int], AbstractContextManager[Loop]]
 
 @dataclass(frozen=True)
 class Run:
-    """The totals of all processes.  seconds: from the first one's beginning to the last one's end."""
+    """The totals of all processes.
+
+    seconds: from the first one's beginning to the last one's end.  cpu_seconds: of all their threads meanwhile.
+    """
 
     record_count: int
     seconds: float
     waits: Waits | None
+    cpu_seconds: float
 
 
 def die_with_parent(parent: int) -> None:
@@ -132,18 +136,18 @@ class _Board:
         return self._view[first : first + self._waits_count * 8].cast("Q") if self._waits_count else None
 
     def results(self, index: int) -> memoryview:
-        """Return the room for the beginning and end of process `index`, in ns, and its count."""
+        """Return the room for the beginning and end of process `index`, in ns, its count, and its CPU time in ns."""
         first = (index + 1) * _RESULT_BYTES
-        return self._view[first : first + 3 * 8].cast("q")
+        return self._view[first : first + 4 * 8].cast("q")
 
     def result(self) -> Run:
         """Return the totals of all processes."""
         results = [tuple(self.results(index)) for index in range(self._processes)]
-        seconds = (max(end for _, end, _ in results) - min(begin for begin, _, _ in results)) / 1e9
-        count = sum(count for _, _, count in results)
-        if not count:
+        begins, ends, counts, cpu_ns = zip(*results, strict=True)
+        if not sum(counts):
             raise MeasureError("no record was written in time")
-        return Run(count, seconds, self._all_waits([count for _, _, count in results]))
+        seconds = (max(ends) - min(begins)) / 1e9
+        return Run(sum(counts), seconds, self._all_waits(list(counts)), sum(cpu_ns) / 1e9)
 
     def _all_waits(self, counts: list[int]) -> Waits | None:
         run: list[int] = []
@@ -217,9 +221,9 @@ def _work(opener: Opener, board: _Board, index: int, go: int, parent: int) -> No
             results = board.results(index)
             os.write(parent, b"\0")
             if os.read(go, 1):
-                results[0] = time.monotonic_ns()
+                results[0], cpu_ns = time.monotonic_ns(), time.process_time_ns()
                 results[2] = loop(work)
-                results[1] = time.monotonic_ns()
+                results[1], results[3] = time.monotonic_ns(), time.process_time_ns() - cpu_ns
         status = 0
     except BaseException as error:  # noqa: BLE001 - the table reports any error
         os.write(parent, f"{type(error).__name__}: {error}"[:1000].encode())

@@ -11,6 +11,7 @@ from stress.bench.rows import (
     group_rates,
     groups,
     journal,
+    log_handlers,
     pagestore,
     paging,
     reading,
@@ -22,7 +23,7 @@ from stress.bench.rows import (
 
 def all_rows() -> list[Row]:
     """Return all rows."""
-    logs = [*durable.rows(), *unsynced.rows(), *reading.rows(), *waking.rows()]
+    logs = [*durable.rows(), *unsynced.rows(), *reading.rows(), *waking.rows(), *log_handlers.rows()]
     consumers = [*group_rates.rows(), *groups.rows()]
     return [*logs, *consumers, *commit_log.rows(), *journal.rows(), *paging.rows(), *pagestore.rows(), *spark.rows()]
 
