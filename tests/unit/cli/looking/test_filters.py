@@ -15,8 +15,8 @@ from binlog import Batch
 from binlog.cli.looking.event_fields import MISSING, field_of, parse_event, parse_severity, text_of
 from binlog.cli.looking.filters import Filters
 from binlog.cli.main import main
-from tests.support.sample_events import event_record, plain_filter
 from tests.support.examples import examples
+from tests.support.sample_events import event_record, plain_filter
 from tests.unit.cli.run_command import fill
 
 _KEYS = st.sampled_from(["severity", "level", "logger", "order", "a.b", "attributes", "ключ", 'q"', "x/y"])

@@ -18,8 +18,8 @@ from binlog.cli.looking.formats import Csv, Form, Json, Named, Short, Templated
 from binlog.cli.looking.templates import Template
 from binlog.cli.looking.views import RecordView
 from binlog.cli.main import main
-from tests.support.sample_events import event_record
 from tests.support.examples import examples
+from tests.support.sample_events import event_record
 from tests.unit.cli.run_command import fill, run
 from tests.unit.cli.test_terminal import HOSTILE, OBEYED, on_terminal
 
