@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import binlog
-from tests.support.events import event_record, plain_filter
+from tests.support.sample_events import event_record, plain_filter
 from tests.unit.cli.run_command import COMMAND, ENVIRONMENT, Stream, started, wait_for
 
 _CUTOVERS = 100

@@ -12,7 +12,7 @@ import pytest
 
 from binlog.cli.document import PATH, document
 from tests.support.checkout import ROOT
-from tests.support.events import event_record
+from tests.support.sample_events import event_record
 from tests.unit.cli.run_command import fill
 
 

@@ -169,7 +169,6 @@ CALLS: dict[Parameter, Callable[[Path, Any], object]] = {
     ("binlog.Reader", "start"): _with_log(lambda log, word: _closed(Reader(log, word))),
     ("binlog.Writer", "mode"): lambda path, word: _closed(Writer(path / "log", mode=word)),
     ("binlog.Writer", "file_system"): lambda path, word: _closed(Writer(path / "log", file_system=word)),
-    ("binlog.Producer", "mode"): lambda path, word: _closed(binlog.Producer(path / "log", mode=word)),
     ("binlog.ConsumerGroup", "start"): _group(lambda log, word: ConsumerGroup(log, "group", start=word)),
     ("binlog.ConsumerGroup", "order"): _group(lambda log, word: ConsumerGroup(log, "group", order=word)),
     ("binlog.ConsumerGroup", "on_expiry"): _group(lambda log, word: ConsumerGroup(log, "group", on_expiry=word)),

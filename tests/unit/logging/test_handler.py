@@ -457,7 +457,7 @@ def test_odd_records_are_lines_for_the_command_line(log: Path) -> None:
     with logger_of(Handler(log, wait=60)) as logger:
         for value in odd:
             logger.info("odd: %s", value, extra={"value": value, "": value, "a\nb": value})
-    command = [sys.executable, "-m", "binlog.cli", "tail", "-n", "100", str(log)]
+    command = [sys.executable, "-m", "binlog", "tail", "-n", "100", str(log)]
     lines = subprocess.run(command, capture_output=True, check=True).stdout.split(b"\n")[:-1]
     assert [event_of(line)["body"][:5] for line in lines] == ["odd: "] * len(odd)
 
