@@ -288,7 +288,7 @@ static int check_deadline(struct binlog_area *area, struct binlog_append *reques
 {
     if (area_now_ns() < request->deadline_ns)
         return 0;
-    if (request->ticket < 0) /* binlog_await_staged; its caller withdraws the records */
+    if (request->ticket < 0) /* binlog_await_staged: the callers that staged the records withdraw them */
         return -EBUSY;
     int withdrawn = area_withdraw(area, request);
     if (!withdrawn && !request->is_past_deadline) {
