@@ -297,6 +297,9 @@ class Delivery:
             except StateError:
                 self._later.appendleft((data, mode))
                 return
+            except ClosedError:  # `close` ran meanwhile; as in `append`, the log is opened again
+                self._append = self._append_after_opening
+                self._later.appendleft((data, Mode.SYNC))
             except BinlogError as error:
                 self._count(self._dropped, f"{type(error).__name__}: {error}")
             else:
