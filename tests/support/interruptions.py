@@ -53,6 +53,22 @@ def slow_after(name: str, seconds: float) -> Iterator[None]:
         assert sys.getprofile() is None, f"{name} was not called"
 
 
+@contextmanager
+def just_before(function: Callable[..., Any], work: Callable[[], object]) -> Iterator[None]:
+    """Call `work` before this thread's first call of a Python function; it lets other threads run."""
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is function.__code__:
+            sys.setprofile(None)
+            work()
+
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        assert sys.getprofile() is None, f"{function.__name__} was not called"
+
+
 class Interruption:
     """Raises KeyboardInterrupt at one of the places of a call.  raised: whether it did, even if the exception was
     swallowed.

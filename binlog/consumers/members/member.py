@@ -317,6 +317,7 @@ class Member:
     def _hand_out(self, item: Assigned) -> Held | None:
         """Return a started item with its message; None if it was not to be handed to the user."""
         sequence, delivery, _, _ = item
+        epoch = self.state.epoch  # before the check, because another thread may apply a reset meanwhile
         if not (counted := self._still_has(sequence, delivery)):
             self._items.drop_claim()
             return None
@@ -338,7 +339,7 @@ class Member:
         if record[1][:1] in _OF_FILLERS and is_filler(self._source.path, record.ref, record.data):
             self._end_claim((Kind.REJECT, [Failure(sequence, delivery, 0, DAMAGED)]))
             return None
-        return tuple.__new__(Held, (sequence, delivery, counted, self.state.epoch, record))
+        return tuple.__new__(Held, (sequence, delivery, counted, epoch, record))
 
     def _end_claim(self, section: Section) -> None:
         """End the delivery of an item that the user is not to have."""

@@ -65,8 +65,7 @@ class Membership:
         if (before := log.state.seats.get(number)) is not None:
             # That member is dead, because this process has its lock.
             self.release([(number, before.generation)])
-        log.seat, log.generation = number, log.state.last_generation(number) + 1
-        log.submit([(Kind.JOIN, self._join)])
+        log.join(number, self._join)
 
     def _others(self, but: int) -> list[SeatDeath]:
         return [(number, seat.generation) for number, seat in self._log.state.seats.items() if number != but]

@@ -23,7 +23,7 @@ from binlog.consumers.state.logs import LogWriter
 from binlog.consumers.state.settings import Settings
 from binlog.consumers.state.state_reader import StateReader, Wanted
 from binlog.errors import BusyError, CorruptError, FullError, GoneError, UnknownOutcomeError
-from binlog.format.consumers.operation import MARK, NO_SEAT, Kind, Operation, Section, Setting, pack_operation
+from binlog.format.consumers.operation import MARK, NO_SEAT, Join, Kind, Operation, Section, Setting, pack_operation
 from binlog.format.names import NUMBER_FIRST
 from binlog.format.record import Ref
 from binlog.log.maintain.prune import prune
@@ -67,7 +67,7 @@ class GroupLog:
         self._applying = threading.RLock()
         self._outcomes: dict[Ref, Outcome] = {}
         self._own = threading.local()
-        self._callers: dict[int, bool] = {}  # the threads that wait for an outcome; whether it is no member's
+        self._callers: set[int] = set()  # the threads that wait for an outcome
         self._is_interrupted = False  # an exception ended the application of a batch
         self.is_unsure = False
         self._failure: CorruptError | None = None
@@ -103,6 +103,12 @@ class GroupLog:
     def uuid(self) -> bytes:
         """The UUID of the group's log."""
         return self._reader.uuid
+
+    def join(self, seat: int, join: Join) -> None:
+        """Append that a member takes a seat; from then on, operations are its own.  Blocks and raises: as `submit`."""
+        with self._applying:  # a thread that reads meanwhile would take the operation for another member's
+            self.seat, self.generation = seat, self.state.last_generation(seat) + 1
+        self.submit([(Kind.JOIN, join)])
 
     def submit(
         self,
@@ -142,7 +148,7 @@ class GroupLog:
     def _append(self, record: bytes, mode: Mode, generation: int, *, anonymous: bool) -> Outcome:
         me, is_known = get_ident(), False
         try:
-            self._callers[me] = anonymous
+            self._callers.add(me)
             ref = self._writer.append(record, mode=mode)
             assert ref is not None
             self._own.ref = ref
@@ -150,7 +156,7 @@ class GroupLog:
                 outcome = self._outcome(ref, record)
             is_known = True
         finally:
-            self._callers.pop(me, None)
+            self._callers.discard(me)
             if not is_known:
                 self.is_unsure = True
         if outcome is None:
@@ -198,14 +204,15 @@ class GroupLog:
     def _apply_all(self, own: Ref | None, own_bytes: int, *, is_restart: bool) -> Outcome | None:
         found: Outcome | None = None
         reader, restarts = self._reader, self._reader.restarts
-        me, is_anonymous = (self.seat, self.generation), any(self._callers.values())
-        wanted = Wanted(*me, is_anonymous)
+        me = (self.seat, self.generation)
+        # Another thread may append an operation of no member while this one reads.
+        wanted = Wanted(*me, anonymous=True)
         operations = reader.restart(wanted) if is_restart else reader.advance(wanted, own, own_bytes)
         for ref, applied in operations:
             is_member = applied[:2] == me
             if ref == own:
                 found = applied[4]
-            elif (is_member and applied.seat != NO_SEAT) or (is_anonymous and applied.seat == NO_SEAT):
+            elif is_member or applied.seat == NO_SEAT:
                 self._outcomes[ref] = applied.outcome
             self._check_epoch(applied[2])
             # A finalizer that runs in this loop may use the group, and so restart the reader.
