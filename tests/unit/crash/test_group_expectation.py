@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+import binlog
+from binlog import Writer
+from binlog.consumers import GroupControl, read_dead_letters
 from binlog.consumers.state import group_log
 from stress.crash.system import Crash, ProcessContext
+from stress.crash.systems.group.actor import GROUP, REJECTED, open_group
 from stress.crash.systems.group.expectation import Expectation, Letter
-from stress.crash.systems.group.marks import Identity, Mark, MarkKind
-from stress.crash.systems.group.observation import Observation
+from stress.crash.systems.group.marks import Identity, Mark, MarkKind, record_of
+from stress.crash.systems.group.observation import Observation, all_letters
 from stress.crash.systems.group.system import GroupSystem
 from tests.support.crash_harness import Marks, verdict
 
@@ -158,6 +162,39 @@ def test_a_reset_lets_messages_return() -> None:
     (text,) = _wrong([*_put(ONE), *_acked(1), *reset])
     assert "neither delivered nor a dead letter" in text
     assert _wrong([*_put(ONE), *_acked(1), *reset], in_log=(TWO,)) == []
+
+
+def test_a_message_that_is_appended_during_a_reset_may_be_a_dead_letter_before_it() -> None:
+    rejected = [_of(GOT, 1), _of(REJECT, 1), _of(ENDED, 1)]
+    acked = [_of(kind, 2, epoch=1) for kind in (GOT, ACK, ENDED)]
+    dead = (Letter(ONE, "rejected", 1),)
+    begun, ended = Mark(MarkKind.RESET_TRIED, 3), Mark(MarkKind.RESET_DONE, 3)
+    assert _wrong([begun, *_put(ONE), *rejected, ended, *acked], dead=dead) == []
+    (text,) = _wrong([begun, ended, *_put(ONE), *rejected, *acked], dead=dead)
+    assert "was acknowledged durably, but is a dead letter" in text
+
+
+def test_an_item_that_a_process_got_before_a_reset_may_be_marked_after_it() -> None:
+    reset = [Mark(MarkKind.RESET_TRIED, 3), Mark(MarkKind.RESET_DONE, 3)]
+    acked = [_of(kind, 2, epoch=1) for kind in (GOT, ACK, ENDED)]
+    assert _wrong([*_put(ONE), *reset, *acked, _of(GOT, 1)]) == []
+    (text,) = _wrong([*_put(ONE), *reset, *acked, _of(GOT, 1, delivery=2, epoch=1)])
+    assert "after it was acknowledged durably" in text
+
+
+def test_a_dead_letter_of_a_removed_message_names_no_message(tmp_path: Path) -> None:
+    with Writer(tmp_path) as writer, open_group(tmp_path) as group, open_group(tmp_path) as other:
+        writer.append(record_of(ONE))
+        item = group.get(timeout=0)
+        assert item is not None
+        writer.cutover()
+        writer.append(record_of(TWO))
+        assert [each.number for each in binlog.prune(tmp_path, before="2:256", ignore_groups=True)] == [1]
+        with GroupControl(tmp_path, GROUP) as control:
+            control.reject(item.token, error=REJECTED)
+        other.get(timeout=0)  # it makes the dead letter, and does not have the message in memory
+    assert [letter.body for letter in read_dead_letters(tmp_path, GROUP)] == [b""]
+    assert all_letters(tmp_path) == []
 
 
 def test_a_power_cut_takes_back_what_is_not_durable() -> None:

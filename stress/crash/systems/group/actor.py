@@ -270,7 +270,8 @@ class GroupActor(Actor):
 
     def retry_dead(self) -> None:
         """Deliver a dead letter again."""
-        letters = [each for each in read_dead_letters(self._path, GROUP) if each.sequence is not None]
+        # If retention had removed the message, the letter has no origin and no body.
+        letters = [each for each in read_dead_letters(self._path, GROUP) if each.origin is not None]
         if letters:
             letter = self._chance.choice(letters)
             assert letter.sequence is not None

@@ -114,6 +114,8 @@ class Expectation:
                 self._processes[mark.delivery] = mark.process
             case MarkKind.PUT_TRIED:
                 self.tried.add(message)
+                if self._acked_since_reset:  # it may be a dead letter before a reset that has begun, and after it
+                    self.letters_more[message] += len(self._acked_since_reset)
             case MarkKind.PUT_REFUSED:
                 self.tried.discard(message)
             case MarkKind.PUT_DONE:
@@ -167,8 +169,9 @@ class Expectation:
         if message not in self.tried:
             self.wrong.append(f"{what} was given to {who}, but was never appended")
         got, last = _Got(mark), self._last.get(message)
-        # An operator may have released the process after it got the item, and before its mark.
-        is_late = mark.process in self._released and last is not None and got.place < last.place
+        # An operator may have released the process, or reset the group, after it got the item and before its mark.
+        may_be_late = mark.process in self._released or mark.epoch < self.resets
+        is_late = may_be_late and last is not None and got.place < last.place
         if message in self.gone and not is_late:
             self.wrong.append(f"{what} was given to {who} after it was acknowledged durably")
         elif message in self.acked and not is_late:

@@ -126,8 +126,9 @@ def _messages(path: Path) -> dict[int, Identity]:
 
 
 def all_letters(path: Path) -> list[Letter]:
-    """Return the dead letters of the group."""
-    return [Letter(identity_of(each.body), each.reason, each.deliveries) for each in read_dead_letters(path, GROUP)]
+    """Return the dead letters of the group, without those of messages that retention had removed."""
+    letters = [each for each in read_dead_letters(path, GROUP) if each.origin is not None]
+    return [Letter(identity_of(each.body), each.reason, each.deliveries) for each in letters]
 
 
 def deliver_to(path: Path, found: set[Identity]) -> None:
