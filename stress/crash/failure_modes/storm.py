@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Storms:
         self._chance = random.Random(f"{context.job.seed}/{context.job.worker}/{part}-storm")
         self._ledger = Ledger()
         self._victims: list[VictimProcess] = []
-        self._process_count = 0
+        self._started: Counter[int] = Counter()  # by the process's place among the storm's
         if system.storm:
             self._slots = Slots(system.storm.processes)
 
@@ -55,7 +56,8 @@ class Storms:
         self._context.current.set("a storm of kills")
         ledger.clear()
         counts.runs += 1
-        variant, self._process_count = self._chance.choice(system.variants), 0
+        variant = self._chance.choice(system.variants)
+        self._started.clear()
         wrong: list[str] = []
         try:
             self._victims = [self._start(storm, index, variant) for index in range(storm.processes)]
@@ -84,8 +86,8 @@ class Storms:
         self._context.report_tally()
 
     def _start(self, storm: Storm, index: int, variant: str) -> VictimProcess:
-        self._process_count += 1
-        process_number = self._process_count
+        process_number = number_of(index, self._started[index], storm.processes)
+        self._started[index] += 1
         if self._system.mixes_variants:
             variant = self._chance.choice(self._system.variants)
 
@@ -159,3 +161,13 @@ class Storms:
         while time.monotonic() < until and self._ledger.count < before + storm.marks:
             os.sched_yield()
         victim.resume()
+
+
+def number_of(index: int, deaths: int, processes: int) -> int:
+    """Return the number of a process that takes the place of one that died; `deaths` is how many did there.
+
+    A system takes the role of a process from its number, modulo the count of processes, so a replacement has the role
+    of the one that died.  Otherwise only processes that wait for the others might be left, for those are killed less
+    often.
+    """
+    return deaths * processes + index + 1
