@@ -69,7 +69,7 @@ BUGS = (
         "group-start-not-counted", "group-kill", "a delivery is not counted when the item is handed out",
         (
             Change(
-                _ITEMS, "OwnItems.add",
+                _ITEMS, "OwnItems._add",
                 "self._started if item[2] else self._assigned",
                 "self._started",
             ),
