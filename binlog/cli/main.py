@@ -24,8 +24,8 @@ from binlog.cli.output import guard_standard_descriptors
     name="binlog",
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="""Exit codes: 0 success; 1 problems found, or the command failed on the way; 2 wrong usage; 3 the log cannot
-    be opened; 4 busy. A broken pipe gives 141 and Ctrl-C 130, as with other commands.""",
+    epilog="""Exit codes: 0 success; 1 problems found, or the command failed after it had started; 2 wrong usage; 3 the
+    log cannot be opened; 4 busy. A broken pipe gives 141 and Ctrl-C 130, as with other commands.""",
 )
 @click.version_option(binlog.__version__, prog_name="binlog", message="%(prog)s %(version)s")
 def binlog_command() -> None:

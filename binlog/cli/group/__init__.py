@@ -55,7 +55,7 @@ class GroupCommands(SuggestingGroup):
 
 @click.group("group", cls=GroupCommands, no_args_is_help=False, short_help="Consumer groups: workers that share a log.")
 def command() -> None:
-    """Inspect, operate and work for the consumer groups of the log in DIR.
+    """Inspect and operate the consumer groups of the log in DIR, or run workers for them.
 
     Each message of the log goes to one member of a group, until one of them has acknowledged it. A message is a record,
     with or without an envelope that gives it a key, headers, a delay or an expiry. Its sequence is its number in the

@@ -77,7 +77,7 @@ def reject(directory: str, name: str, token: str, error: str, as_json: bool) -> 
     _print(token, "reject", as_json=as_json)
 
 
-@click.command("retry", short_help="Deliver messages now that wait for a retry.")
+@click.command("retry", short_help="Deliver now the messages that wait for a retry.")
 @directory_argument
 @name_argument
 @click.argument("sequences", metavar="[SEQUENCE]...", nargs=-1, type=click.IntRange(min=0))
@@ -85,7 +85,7 @@ def reject(directory: str, name: str, token: str, error: str, as_json: bool) -> 
 @click.option("--key", metavar="K", help="Only messages with this key.")
 @json_option('Print {"count":N}, with the count of the messages.')
 def retry(directory: str, name: str, sequences: tuple[int, ...], is_all: bool, key: str | None, as_json: bool) -> None:
-    """Deliver messages of the consumer group NAME of the log in DIR now that wait for a retry, or for their due time.
+    """Deliver waiting messages of the consumer group NAME of the log in DIR now, before their retry or their due time.
 
     Give the messages' sequences, or --key, or both, or --all. 'binlog group peek --delayed' shows the messages.
     'binlog group dead retry' delivers dead letters again.

@@ -89,7 +89,7 @@ def stat(directory: str, name: str, at_ns: int | None, as_json: bool) -> None:
 
     The floor is the first message that is not done; the group has not had the messages from 'next' on. A member whose
     process is gone is 'dead' until another member notices. With --at, the lag counts the messages that the group knew
-    at that time, and what only the present can tell is left out.
+    at that time, and values that are known only for the present are left out.
     """
     with opening():
         need_log(directory)

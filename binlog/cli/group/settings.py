@@ -105,9 +105,9 @@ def set_(directory: str, name: str, as_json: bool, **settings: Any) -> None:
 @name_argument
 @json_option('Print {"paused":true}.')
 def pause(directory: str, name: str, as_json: bool) -> None:
-    """Let no member of the consumer group NAME of the log in DIR get messages, until 'binlog group resume'.
+    """Stop the delivery of messages to all members of the consumer group NAME of the log in DIR.
 
-    Messages that members have are not affected.
+    'binlog group resume' continues the delivery. Messages that members have are not affected.
     """
     with opened_control(directory, name) as control:
         control.pause()
@@ -120,7 +120,7 @@ def pause(directory: str, name: str, as_json: bool) -> None:
 @name_argument
 @json_option('Print {"paused":false}.')
 def resume(directory: str, name: str, as_json: bool) -> None:
-    """Let the members of the consumer group NAME of the log in DIR get messages again, after 'binlog group pause'."""
+    """Continue the delivery of messages to the consumer group NAME of the log in DIR, after 'binlog group pause'."""
     with opened_control(directory, name) as control:
         control.resume()
     if as_json:
@@ -140,9 +140,10 @@ def resume(directory: str, name: str, as_json: bool) -> None:
 )
 @json_option('Print {"sequence":N}, with the sequence of the first message.')
 def reset(directory: str, name: str, to: Any, keep_outstanding: bool, as_json: bool) -> None:
-    """Deliver the messages of the log in DIR from a place on again to the consumer group NAME, or skip those before it.
+    """Move the consumer group NAME of the log in DIR to a place, from which it continues.
 
-    Members may work meanwhile: their acknowledgements of earlier deliveries are refused.
+    Messages from the place on are delivered, even if they are done; earlier messages are skipped. Members may work
+    meanwhile: their acknowledgements of earlier deliveries are refused.
     """
     with opened_control(directory, name) as control, wrong_usage():
         sequence = control.reset(to, keep_outstanding=keep_outstanding)

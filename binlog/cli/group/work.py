@@ -89,8 +89,9 @@ def work(
     message: 0: done; 65: a dead letter; 75 and all others, or a signal: delivered again after a while, or a dead letter
     if that was the last delivery.
 
-    SIGTERM or Ctrl-C: each command that runs is finished, and then the workers leave the group. A second signal kills
-    the commands, and their messages go back to the group. In either case the command then ends by that signal.
+    After SIGTERM or Ctrl-C, the workers wait until their running commands have ended, and then leave the group. A
+    second signal kills the commands, and their messages go back to the group. In either case, 'binlog group work'
+    itself then ends by the first signal.
     """
     if shutil.which(command_line[0]) is None:
         raise CommandError(f"{command_line[0]}: there is no such command", ExitCode.USAGE)

@@ -37,13 +37,14 @@ def command(
 ) -> None:
     """Write the records of the log in DIR to FILE.
 
-    Each record has the columns number, offset, sequence and appended (the time at which it was in the log), and its
+    Each record has the columns number, offset, sequence and appended (the time at which it was appended), and its
     bytes: in 'text', or in 'base64' if they are not UTF-8, in JSON lines and CSV; in 'data' in the table 'records' of
     SQLite, and in Parquet, which needs PyArrow. A record that is a JSON object also has the columns of an event: time,
     severity, level, logger, body, event, attributes, trace_id, span_id.
 
-    FILE appears, durably, when it is complete, and replaces an earlier one. An export that is killed leaves a file
-    '.FILE.partial', which the next one uses again. Writers may append meanwhile; their records are not exported.
+    The records are written to '.FILE.partial'. When that file is complete, it is synced and renamed to FILE, and
+    replaces an earlier FILE. If an export is killed, the next one overwrites '.FILE.partial'. Writers may append
+    meanwhile; their records are not exported.
     """
     if start is not None and since is not None:
         raise click.UsageError("--from and --since cannot be used together")

@@ -48,16 +48,17 @@ def command(
 ) -> None:
     """Append the records of FILE to the log in DIR, which is created if it does not exist.
 
-    The log keeps the place in FILE up to which it has the records. So a later import appends only new records, and an
-    import that was killed continues: each record is in the log once. FILE is recognised by its device, its inode and
-    the bytes before the place, also after it was renamed, or copied and truncated. A file that was written again, or
-    that has the inode of an earlier one, is imported from its beginning.
+    The log keeps the place in FILE: the offset up to which it has FILE's records. So a later import appends only new
+    records, and an import that was killed continues: each record is in the log once. FILE is recognised by its device,
+    its inode and the bytes before the place, also after it was renamed, or copied and truncated. A file that was
+    written again, or that has the inode of an earlier one, is imported from its beginning.
 
     If FILE is '-' or a pipe, there is no place. A record is durable when the pipe has paused or ended, and an import
     that is killed and started again appends all of its input again. Entries of the journal are the exception: the log
     keeps the number of the last one, so each is appended once, also from a pipe.
 
-    A summary goes to standard error. If a line is not of its form, everything before it is imported.
+    A summary goes to standard error. If a line is not in the format that --from names, everything before it is
+    imported.
     """
     done = Imported()
 

@@ -28,7 +28,7 @@ def command(
     settings: tuple[tuple[str, str], ...],
     log: str | None,
 ) -> ExitCode:
-    """Check the logs in DIR... as 'binlog check' does, but files in parallel: CRCs against the index, counts, gaps.
+    """Check the logs in DIR..., many files in parallel, as 'binlog check' does: CRCs against the index, counts, gaps.
 
     Prints a row for each problem, then a table. Exits with 1 if there are any. Other processes may append meanwhile.
     """
