@@ -50,7 +50,8 @@ class Handler(logging.Handler):
     fallback: a stream of text for Full.FALLBACK and for failures at the end; None for sys.stderr.
     writer_options: of binlog.Writer, such as cutover_bytes="100M".
 
-    A record survives the death of the process as soon as the call that logs it has returned, in every mode.
+    A record survives the death of the process as soon as the call that logs it has returned, in every mode, unless it
+    is deferred: logged within another logging call, in a signal handler or a finalizer.
     A handler is pickled as its arguments, and both sides of a fork may use it.
     Raises: as binlog.Writer; TypeError and ValueError.
     """
