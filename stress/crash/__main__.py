@@ -73,7 +73,13 @@ class Command:
         """Run a saved violation again."""
         environment = {**self._preload.environment("third"), "PYTHONPATH": str(self._tree)}
         command = [sys.executable, "-m", "stress.crash.replay", str(self._given.replay.resolve()), str(self._scratch)]
-        return subprocess.run(command, cwd=self._tree, env=environment, check=False).returncode
+        # It leads a process group: its victims are killed with it, before their files are removed.
+        with subprocess.Popen(command, cwd=self._tree, env=environment, start_new_session=True) as process:
+            try:
+                return process.wait()
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
 
     def run(self) -> int:
         """Start the workers, print their violations, and print the totals."""
