@@ -1,4 +1,4 @@
-"""`python -m stress.crash --replay`: what it leaves behind."""
+"""`python -m stress.crash --replay`: what it leaves there."""
 
 from __future__ import annotations
 
