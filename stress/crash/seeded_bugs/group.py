@@ -75,8 +75,8 @@ BUGS = (
             ),
             Change(
                 _MEMBER, "Member._hand_out",
-                "if not counted:",
-                "counted = counted or item.delivery + 1\nif not counted:",
+                "if not (counted := self._still_has(sequence, delivery)):",
+                "if not (counted := self._still_has(sequence, delivery) or delivery + 1):",
             ),
         ),
     ),
