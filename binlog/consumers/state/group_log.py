@@ -245,7 +245,8 @@ class GroupLog:
                 self.submit([], flags=MARK, anonymous=True)
                 with self._applying:
                     marked = self._reader.marked
-                assert marked is not None
+                if marked is None:
+                    return  # another thread took the state from a checkpoint meanwhile; a later operation tries again
                 self.submit([(Kind.CHECKPOINT, marked.pack())], anonymous=True, mode=Mode.SYNC)
                 self._remove_before(marked.mark)
         except (FullError, BusyError):

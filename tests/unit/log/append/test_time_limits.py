@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
-import os
 import signal
-import struct
 import threading
 import time
 import weakref
@@ -22,6 +19,7 @@ from binlog import Mode, Ref, Writer
 from binlog.errors import BusyError, ClosedError, FullError, StateError, UnknownOutcomeError
 from tests.support.children import Child
 from tests.support.logs import job, jobs_by_writer, jpos_file, read_all
+from tests.support.obstacles import foreign_lock
 from tests.support.threads import at_once
 from tests.support.waiting import until
 
@@ -29,17 +27,6 @@ from tests.support.waiting import until
 _LATE = 5.0
 _TIMEOUT = 0.05
 _SIZES = {"staged": 10, "too large to be staged": 100_000}
-
-
-@contextmanager
-def _locked(log: Path, number: int = 1) -> Iterator[None]:
-    """Hold the file's lock as another program does."""
-    fd = os.open(log / f"{number:08d}.dat", os.O_RDWR)
-    try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLKW, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 0, 0))
-        yield
-    finally:
-        os.close(fd)
 
 
 @contextmanager
@@ -93,7 +80,7 @@ def test_records_stay_in_the_order_of_their_thread(log: Path) -> None:
 @pytest.mark.parametrize("size", _SIZES.values(), ids=_SIZES)
 def test_a_lock_of_another_program_ends_the_call_and_the_record_is_withdrawn(log: Path, size: int) -> None:
     with Writer(log) as writer:
-        with _locked(log):
+        with foreign_lock(log):
             for mode in (Mode.SYNC, Mode.FLUSH):
                 with _in_time(), pytest.raises(BusyError):
                     writer.append(b"late".ljust(size), mode=mode, timeout=_TIMEOUT)
@@ -105,7 +92,7 @@ def test_a_lock_of_another_program_ends_the_call_and_the_record_is_withdrawn(log
 def test_an_append_waits_until_the_lock_is_free(log: Path) -> None:
     for size in _SIZES.values():
         with Writer(log) as writer:
-            with _locked(log):
+            with foreign_lock(log):
                 thread = threading.Thread(target=writer.append, args=(b"x" * size,), kwargs={"timeout": 60})
                 thread.start()
                 until(lambda: bool(writer._leading and writer._leading._calls))
@@ -143,7 +130,7 @@ def _appended(writer: Writer, size: int) -> int:
 def test_a_full_ring_ends_the_call_and_nothing_staged_is_lost(log: Path) -> None:
     with Writer(log, mode=Mode.STAGE) as writer:
         writer.append(job(0, 0))
-        with _locked(log):
+        with foreign_lock(log):
             count = _appended(writer, 1000)
             for _ in range(3):
                 with _in_time(), pytest.raises(BusyError):
@@ -156,7 +143,7 @@ def test_a_full_ring_ends_the_call_and_nothing_staged_is_lost(log: Path) -> None
 
 def test_a_call_of_another_thread_that_waits_does_not_prolong_the_call(log: Path) -> None:
     with Writer(log) as writer:
-        with _locked(log):
+        with foreign_lock(log):
             thread = threading.Thread(target=writer.append, args=(b"waits",))
             thread.start()
             until(lambda: writer._session.fast_path.owner != 0)
@@ -172,7 +159,7 @@ def test_a_call_of_another_thread_that_waits_does_not_prolong_the_call(log: Path
 
 def test_each_call_has_its_own_limit(log: Path) -> None:
     with Writer(log) as writer:
-        with _locked(log):
+        with foreign_lock(log):
             thread = threading.Thread(target=writer.append, args=(b"patient",), kwargs={"timeout": 60})
             thread.start()
             until(lambda: bool(writer._leading and writer._leading._calls))
@@ -190,7 +177,7 @@ def test_each_call_has_its_own_limit(log: Path) -> None:
 def test_a_lock_timeout_holds_while_the_thread_that_leads_waits(log: Path) -> None:
     """The thread gives up the mutex when the limits of its callers have passed."""
     with Writer(log, lock_timeout=_TIMEOUT) as writer:
-        with _locked(log):
+        with foreign_lock(log):
             with pytest.raises(BusyError):
                 writer.append(b"late", timeout=_TIMEOUT)
             with _in_time(), pytest.raises(BusyError):
@@ -231,7 +218,7 @@ def test_a_file_of_another_program_is_appended_to_in_time(log: Path) -> None:
     log.mkdir()
     jpos_file(log, [b"theirs"])
     with Writer(log) as writer:
-        with _locked(log), _in_time(), pytest.raises(BusyError):
+        with foreign_lock(log), _in_time(), pytest.raises(BusyError):
             writer.append(b"late", timeout=_TIMEOUT)
         assert writer.append(b"ours", timeout=60).number == 1
         with pytest.raises(StateError, match="another program"):
@@ -246,7 +233,7 @@ def test_a_signal_handler_runs_and_may_end_the_call(log: Path) -> None:
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with Writer(log) as writer:
-            with _locked(log):
+            with foreign_lock(log):
                 for size in _SIZES.values():
                     signal.setitimer(signal.ITIMER_REAL, 0.02)
                     with pytest.raises(ZeroDivisionError):
@@ -289,7 +276,7 @@ def test_records_appended_together_have_one_limit(log: Path) -> None:
         assert list(refs) == [Ref(1, 256), Ref(1, 263), Ref(1, 270)]
         assert len(writer.append_many([], timeout=60)) == 0
         assert len(writer.append_many([bytes(1000)] * 200, mode=Mode.FLUSH, timeout="1m")) == 200
-        with _locked(log), _in_time(), pytest.raises(BusyError):
+        with foreign_lock(log), _in_time(), pytest.raises(BusyError):
             writer.append_many([b"late", b"late"], timeout=_TIMEOUT)
     assert read_all(log) == [b"one", b"two", b"three", *[bytes(1000)] * 200]
 
@@ -318,7 +305,7 @@ def test_a_full_disk_or_limit_is_reported_and_not_busy(log: Path) -> None:
 def test_a_forked_child_opens_the_log_in_time(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"parent", timeout=60)
-        with _locked(log):
+        with foreign_lock(log):
 
             def work() -> None:
                 for mode in Mode:
@@ -347,7 +334,7 @@ def test_closing_ends_the_calls_that_wait(log: Path) -> None:
         except ClosedError as error:
             errors.append(error)
 
-    with _locked(log):
+    with foreign_lock(log):
         threads = [threading.Thread(target=append) for _ in range(3)]
         for thread in threads:
             thread.start()
