@@ -21,7 +21,7 @@ from stress.crash.workers.context import Context
 
 _RUNS_AT_ONCE = 6  # recorded in one process, because starting a process costs more than a run
 _RECOVERIES_AT_ONCE = 24
-_STATES_PER_SLICE = 60
+_STATES_PER_SLICE = 30
 _CRASHED_ONE_IN = 30  # states that are kept to be recovered
 _CRASHED_MAX = 96
 

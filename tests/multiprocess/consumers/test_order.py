@@ -19,9 +19,10 @@ from tests.support.group_workers import WorkerPool
 GROUP = "billing"
 
 
-def _produce(log: Path, keys: list[bytes]) -> None:
+def _produce(log: Path, keys: list[bytes], bodies: dict[int, bytes] | None = None) -> None:
+    """Append a message for each key; `bodies` gives those that are not `x`, by their place."""
     with Producer(log) as producer:
-        producer.append_many([Message(body=b"x", key=key) for key in keys])
+        producer.append_many([Message(body=(bodies or {}).get(place, b"x"), key=key) for place, key in enumerate(keys)])
 
 
 @pytest.mark.parametrize(
@@ -33,9 +34,10 @@ def test_with_failures_and_kills_the_messages_of_a_key_start_in_order(
 ) -> None:
     chance = random.SystemRandom()
     keys = [b"%d" % chance.randrange(key_count) for _ in range(message_count)]
-    _produce(tmp_path, keys)
+    _produce(tmp_path, keys, {message_count // 2: b"hangs"})
     options = {"retry": {"deliveries_max": None, "first": 0.005, "most": 0.02}, "group": {"order": "strict"}}
-    with WorkerPool(tmp_path, GROUP, fails=0.1, **options) as pool:
+    # The work does not end before the worker that has this message is killed, so that at least one dies with an item.
+    with WorkerPool(tmp_path, GROUP, fails=0.1, hangs_at="hangs", **options) as pool:
         kill_at = time.monotonic()
 
         def kill_one() -> None:
