@@ -68,6 +68,9 @@ def closing_times(known: Sequence[Sequence[int]], now_ns: int) -> list[int]:
     return found
 
 
+# A clock that is further ahead or back than this is reported, and its times are not believed.
+CLOCK_STEP_NS = 3600 * 10**9
+_ENTRIES_AT_ONCE = 1 << 12
 # How many damaged entries in a row are skipped to find a sound one.
 _DAMAGED_MAX = 64
 _VERSION_AT = INDEX_HEADER.offset("version")
@@ -207,27 +210,36 @@ class IndexSearch:
     def since(self, time_ns: int) -> IndexedPlace | None:
         """Return the first known place before which nothing was appended at `time_ns` or later.
 
-        It is the end of the index if all its entries are older.  None if the index has a time before the file was made,
-        because then its times mean nothing.
+        It is the end of the index if all its entries are older.  None if the times mean nothing: one is before the file
+        was made, or before the time of an earlier range.
         """
-        first = self._index.entry(0) if self._index is not None and self._index.count else None
-        if first is None or first.time_ns < believed_ns(self._header.created_ns, time.time_ns()):
+        count = self._count()
+        first = self._index.entry(0) if self._index is not None and count else None
+        if self._index is None or first is None or first.time_ns < believed_ns(self._header.created_ns, time.time_ns()):
+            return None
+        if not self._is_consecutive(self._index, count):
             return None
         return self._start_of(lambda index, count: index.count_through(IndexKey.TIME_NS, time_ns - 1, count))
 
     def time_ns_at(self, offset: int) -> int | None:
-        """Return when the record at `offset` was in the file, if the index covers it and the file's bytes prove it."""
+        """Return when the record at `offset` was in the file, if the index covers it and the file's bytes prove it.
+
+        None if that is long before the file was made.
+        """
         count = self._count()
         if self._index is None or count == 0:
             return None
         number = self._index.count_through(IndexKey.OFFSET, offset, count) - 1
         proven = self._proven(number) if number >= 0 else None
-        return None if proven is None or offset >= proven[0].end else proven[0].time_ns
+        if proven is None or offset >= proven[0].end or self._is_long_before_the_file(proven[0].time_ns):
+            return None
+        return proven[0].time_ns
 
     def range_times(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the end and the time of each range from the one with `start` on, up to `end`.
 
-        Empty if the index does not cover `start`.  The entries are proven by their checksums alone.
+        Empty if the index does not cover `start`, or has a time there that is long before the file was made.  The
+        entries are proven by their checksums alone.
         """
         count = self._count()
         first = -1 if self._index is None else self._index.count_through(IndexKey.OFFSET, start, count) - 1
@@ -236,7 +248,9 @@ class IndexSearch:
         data = self._index.entries(first, self._index.count_through(IndexKey.OFFSET, end - 1, count) - first)
         _, offsets, times_ns, ends = entry_columns(data)
         sound = Ranges(offsets[0], None, seed=self._index.seed).follow(data, self._header.tail)
-        return [] if not sound or ends[0] <= start else list(zip(ends[:sound], times_ns, strict=False))
+        if not sound or ends[0] <= start or self._is_long_before_the_file(times_ns[0]):
+            return []
+        return list(zip(ends[:sound], times_ns, strict=False))
 
     def latest_time_ns(self) -> int | None:
         """Return when the last range that the index covers was in the file, if the bytes prove it."""
@@ -250,9 +264,21 @@ class IndexSearch:
         proven = self._proven(count - 1) if count else None
         return proven[0].time_ns if proven is not None and proven[0].end == self._header.tail else None
 
+    def _is_long_before_the_file(self, time_ns: int) -> bool:
+        return time_ns + CLOCK_STEP_NS < believed_ns(self._header.created_ns, time.time_ns())
+
     def _count(self) -> int:
         """Return the count of entries up to the tail: a power cut may have lost the bytes of later ones."""
         return 0 if self._index is None else self._index.count_before(self._header.tail)
+
+    def _is_consecutive(self, index: Index, count: int) -> bool:
+        """Whether each of the first `count` entries follows from the one before it, in its range and in its time."""
+        ranges = Ranges(self._header.first_offset, None, seed=index.seed)
+        for at in range(0, count, _ENTRIES_AT_ONCE):
+            entries = index.entries(at, min(count - at, _ENTRIES_AT_ONCE))
+            if ranges.follow(entries, self._header.tail) * ENTRY_BYTES != len(entries):
+                return False
+        return True
 
     def _start_of(self, find: Callable[[Index, int], int]) -> IndexedPlace | None:
         """Return the start of the range that `find` selects, or the end of the index if it selects the next entry."""

@@ -35,7 +35,7 @@ from binlog.log.directory import LogDirectory, OpenedFile
 from binlog.log.files.cutover import gap_error, missing_next_error
 from binlog.log.files.header import check_size, read_header, validated_header
 from binlog.log.files.sequences import missing_between
-from binlog.log.index.index import index_path, index_times, opened_index
+from binlog.log.index.index import CLOCK_STEP_NS, index_path, index_times, opened_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck
 from binlog.log.ingest.ingest_record import inspect_ingest
 from binlog.log.recovery.record_walk import count_records
@@ -45,9 +45,6 @@ from binlog.storage.files import ByteSource, LostFrameError
 _RENAMED = re.compile(r"\d{8}\.dat.+")
 
 FLIPPED = "a bit of it is flipped; its checksum shows which one, and it is read as it was written"
-
-# A clock that is further ahead or back than this is reported.
-_CLOCK_NS = 3600 * 10**9
 
 
 def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Problem]:
@@ -207,14 +204,14 @@ def _check_times(directory: LogDirectory, header: LogHeader, path: str) -> Itera
     """Report times that contradict the clock or each other by more than an adjustment of a clock does."""
     if not header.is_native:
         return
-    now_ns = time.time_ns() + _CLOCK_NS
+    now_ns = time.time_ns() + CLOCK_STEP_NS
     times = index_times(directory, header)
     at = LOG_HEADER.offset("created_ns")
     if header.created_ns > now_ns:
         yield Problem(path, at, "time", "the file was made in the future, by its header")
     if times is not None and times[1] > now_ns:
         yield Problem(index_path(path), 0, "time", "records were appended in the future, by their times")
-    elif times is not None and times[0] + _CLOCK_NS < header.created_ns <= now_ns:
+    elif times is not None and times[0] + CLOCK_STEP_NS < header.created_ns <= now_ns:
         yield Problem(index_path(path), 0, "time", "records were appended before the file was made, by their times")
 
 
@@ -256,24 +253,27 @@ def _check_pair(before: LogHeader, header: LogHeader, directory: LogDirectory) -
 
 
 def _pair_problems(before: LogHeader, header: LogHeader, directory: LogDirectory) -> Iterator[Problem]:
-    path = directory.path_of(header.number)
+    path, path_before = directory.path_of(header.number), directory.path_of(before.number)
     if before.closed and before.next_number != header.number:
         if not directory.exists(before.next_number):
             yield _missing_next(before, directory)
         return
     missing = _missing_between(before, header, directory)
     if missing:
-        path_before = directory.path_of(before.number)
         yield problem_of(gap_error(path_before, before.number, missing), path_before)
     elif not before.closed and (header.number != before.number + 1 or not header.unused):
         text = f"file {before.number} is open, and is followed by file {header.number}, which is in use"
-        yield Problem(directory.path_of(before.number), LOG_HEADER.offset("status"), "two-open", text)
+        yield Problem(path_before, LOG_HEADER.offset("status"), "two-open", text)
     if not (before.is_native and header.is_native):
         return
+    times = index_times(directory, before)
+    if before.closed and times is not None and times[1] > max(header.created_ns, before.created_ns) + CLOCK_STEP_NS:
+        text = "records were appended after the next file was made, by their times"
+        yield Problem(index_path(path_before), 0, "time", text)
     if before.closed and before.published_tail < before.tail:
         # A native writer closed the file, because the next one is native too: these bytes came later.
         text = f"{before.tail - before.published_tail} bytes of records that another program appended after the close"
-        yield Problem(directory.path_of(before.number), before.published_tail, "late", text)
+        yield Problem(path_before, before.published_tail, "late", text)
     if before.uuid != header.uuid:
         yield Problem(path, LOG_HEADER.offset("uuid"), "uuid", "the file belongs to another log than the one before it")
     expected = before.first_sequence + before.record_count

@@ -151,18 +151,21 @@ def find_time(start: Since, numbers: list[int], open_file: _Open) -> FilePositio
 
 
 def _last_time_ns(file: FileReader, following: int, open_file: _Open) -> int:
-    """Return a time at which the file had all of its records."""
+    """Return a time at which the file had all of its records.
+
+    The next file was made after the last record, at the time of its own clock.  So the later of both times is right,
+    though a clock was set back between them, or earlier times were written into the index.
+    """
     header, now_ns = file.header, time.time_ns()
+    made_ns = believed_ns(header.created_ns, now_ns)
     known = file.last_time_ns()
-    if known is None or known < believed_ns(header.created_ns, now_ns):
+    if known is None or known < made_ns:
         known = file.modified_ns  # the index has a time before the file was made
-    if known > now_ns:
-        # A clock was ahead.  The next file was made after the last record, at the time of its own clock.
-        after = open_file(following)
-        try:
-            made_ns = believed_ns(after.header.created_ns, now_ns)
-        finally:
-            after.close()
-        if made_ns > believed_ns(header.created_ns, now_ns):
-            return made_ns
-    return known
+    after = open_file(following)
+    try:
+        next_made_ns = believed_ns(after.header.created_ns, now_ns)
+    finally:
+        after.close()
+    if known > now_ns and next_made_ns > made_ns:
+        return next_made_ns  # a clock was ahead
+    return max(known, next_made_ns)

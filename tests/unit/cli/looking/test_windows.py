@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from binlog.format.index_file import ENTRY_BYTES, HEADER_BYTES
 from tests.support.checkout import ROOT
 from tests.support.clocks import ShiftedClocks
 from tests.support.examples import examples
+from tests.support.indexes import date_entries
 
 _WRITER = """
 import sys
@@ -126,7 +128,25 @@ def test_windows_equal_a_scan_of_records_that_the_index_does_not_cover(
         for number in range(5):
             writer.append(b"%d" % number)
     os.truncate(log / "00000001.idx", HEADER_BYTES + entry_count * ENTRY_BYTES)
+    now_ns = time.time_ns()  # the kernel's time of the last write may be some milliseconds earlier
+    os.utime(log / "00000001.dat", ns=(now_ns, now_ns))
     assert len({time for time, _ in _all_with_times(log)}) == entry_count + 1
+    _check_all(log, capfd)
+
+
+def test_index_times_of_1970_hide_no_records(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = log.parent / "dated"  # `check` reports such times, so it is not the fixture's
+    with binlog.Writer(log) as writer:
+        for number in range(5):
+            writer.append(b"%d" % number)
+            if number == 2:
+                writer.cutover()
+    for number in (1, 2):
+        date_entries(log, number, lambda place, count: 10.0)
+    for words in (["cat"], ["cat", "-r"], ["tail"], ["tail", "-r"]):
+        out = _out(capfd, *words, "--since", "-1h", log)
+        assert sorted(out) == ["0", "1", "2", "3", "4"]
+        assert _out(capfd, *words, "--until", "1980-01-01", log) == []
     _check_all(log, capfd)
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import binlog
 from binlog import Entry, Mode, Reader, Ref, Sequence, Since, Start, Writer
 from binlog.errors import GoneError
+from binlog.format.log_header import parse_log_header
 from binlog.log.directory import LogDirectory
 from binlog.log.recovery.evidence import FileEvidence
 from tests.support.indexes import check_entries, index_entries
@@ -111,9 +112,11 @@ def test_without_an_index_the_files_times_count(log: Path) -> None:
     written = _write(log)
     for path in log.glob("*.idx"):
         path.unlink()
-    os.utime(log / "00000001.dat", (1000, 1000))
-    assert next(Reader(log, Since(1001))) == written[400][0]
-    assert next(Reader(log, Since(999))) == written[0][0]
+    second = log / "00000002.dat"
+    made_ns = parse_log_header(second.read_bytes()[:256], path=str(second)).created_ns
+    os.utime(log / "00000001.dat", ns=(made_ns, made_ns))
+    assert next(Reader(log, Since(made_ns / 1e9 + 0.0001))) == written[400][0]
+    assert next(Reader(log, Since(made_ns / 1e9 - 0.0001))) == written[0][0]
     assert next(Reader(log, Sequence(555))) == written[555][0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import pytest
 
 import binlog
 from binlog import Reader, Since, Writer
-from binlog.format.index_file import ENTRY_BYTES, HEADER_BYTES, entry_seed, parse_entry
 from binlog.format.log_header import LogHeader, parse_log_header
 from binlog.log.index.index import closing_times
 from binlog.log.options import Limits
+from tests.support.indexes import date_entries
 
 DAY = 86_400
 NOW = time.time()
@@ -28,17 +29,10 @@ def _header(path: Path) -> LogHeader:
 
 def _date(log: Path, number: int, *, made: float, appended: float) -> None:
     """Make a file's header and index say these times, as a wrong clock would."""
-    path, index = log / f"{number:08d}.dat", log / f"{number:08d}.idx"
+    path = log / f"{number:08d}.dat"
     header = replace(_header(path), created_ns=int(made * 1e9))
     path.write_bytes(header.pack() + path.read_bytes()[256:])
-    seed = entry_seed(number=number, uuid=header.uuid)
-    data = index.read_bytes()
-    dated = []
-    for at in range(HEADER_BYTES, len(data), ENTRY_BYTES):
-        entry = parse_entry(data, seed, at)
-        assert entry is not None
-        dated.append(entry._replace(time_ns=int(appended * 1e9)).pack(seed))
-    index.write_bytes(data[:HEADER_BYTES] + b"".join(dated))
+    date_entries(log, number, lambda place, count: appended)
     os.utime(path, (appended, appended))
 
 
@@ -106,6 +100,41 @@ def test_times_before_the_file_was_made_hide_no_records(tmp_path: Path) -> None:
     for number in (1, 2):
         os.utime(tmp_path / f"{number:08d}.dat", (NOW, NOW))
     assert _since(tmp_path, 5) == [b"1", b"2"]
+
+
+# Times of an entry of the first of two files, made 30 and 10 days ago; its six entries were 28, 26, ... 18 days ago.
+_FORGED: dict[str, Callable[[int, int], float]] = {
+    "all before the file was made": lambda place, count: BEHIND,
+    "the first before the file was made": lambda place, count: NOW - (28 - 2 * place) * DAY if place else BEHIND,
+    "one earlier": lambda place, count: NOW - (28 - 2 * place + 5 * (place == 3)) * DAY,
+    "the last earlier": lambda place, count: NOW - (28 - 2 * place + 9 * (place == count - 1)) * DAY,
+    "one later": lambda place, count: NOW - (28 - 2 * place - 5 * (place == 3)) * DAY,
+    "all after the next file was made": lambda place, count: NOW - DAY,
+    "the last in the future": lambda place, count: AHEAD if place == count - 1 else NOW - (28 - 2 * place) * DAY,
+}
+
+
+@pytest.mark.parametrize("dated", _FORGED.values(), ids=_FORGED)
+def test_times_that_contradict_the_files_hide_no_records_and_are_reported(
+    tmp_path: Path, dated: Callable[[int, int], float]
+) -> None:
+    with Writer(tmp_path) as writer:
+        for number in range(6):
+            writer.append(b"%d" % number * 70_000)  # more than a range may have
+        writer.cutover()
+        writer.append(b"6")
+    _date(tmp_path, 1, made=NOW - 30 * DAY, appended=NOW - 28 * DAY)
+    _date(tmp_path, 2, made=NOW - 10 * DAY, appended=NOW - 10 * DAY)
+    date_entries(tmp_path, 1, lambda place, count: NOW - (28 - 2 * place) * DAY)
+    assert binlog.check(tmp_path) == []
+    expected = {days: _since(tmp_path, days) for days in (40, 27, 21, 19, 17, 11)}
+    assert [len(records) for records in expected.values()] == [7, 6, 3, 2, 1, 1]
+    date_entries(tmp_path, 1, dated)
+    assert {problem.rule for problem in binlog.check(tmp_path)} <= {"time", "index"}
+    assert binlog.check(tmp_path) != []
+    for days, records in expected.items():
+        found = _since(tmp_path, days)
+        assert found[len(found) - len(records) :] == records
 
 
 @pytest.mark.parametrize(
