@@ -19,6 +19,7 @@ __all__ = [
     "InternalError",
     "NotFoundError",
     "PoisonedError",
+    "SealError",
     "StateError",
     "TimedOutError",
     "UnknownOutcomeError",
@@ -137,6 +138,10 @@ class PoisonedError(BinlogError):
 
     __cause__: the failure.
     """
+
+
+class SealError(BinlogError):
+    """A signed note, key, proof or policy is malformed, or does not fit what it is to prove: do not trust it."""
 
 
 class InternalError(BinlogError):

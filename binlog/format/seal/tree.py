@@ -1,0 +1,143 @@
+"""The hash tree of RFC 6962, section 2.1, with SHA-256: roots, inclusion proofs and consistency proofs.
+
+A tree of n leaves is made of perfect subtrees.  Node (level, index) is the root of the perfect subtree of the 2**level
+leaves from index * 2**level on, so (0, i) is the hash of leaf i.  The functions here get nodes from a callable, so
+that nobody has to hold a tree in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+HASH_BYTES = 32
+EMPTY_ROOT = sha256(b"").digest()
+# No proof has more hashes, because sizes are below 2**62.
+SIZE_MAX = (1 << 62) - 1
+PROOF_HASHES_MAX = 63
+
+Node = Callable[[int, int], bytes]
+"""Returns the hash of node (level, index), which must be within the tree."""
+
+
+def leaf_hash(data: bytes) -> bytes:
+    """Return the hash of a leaf, given its bytes."""
+    return sha256(b"\x00" + data).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """Return the hash of a node, given those of its two children."""
+    return sha256(b"\x01" + left + right).digest()
+
+
+def perfect_subtrees(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the largest perfect subtrees that fill the leaves from `start` to `end`, in order, as (level, index).
+
+    start: a multiple of the largest power of two that is less than end - start, as each bound in a tree is.
+    """
+    while start < end:
+        level = (end - start).bit_length() - 1
+        yield level, start >> level
+        start += 1 << level
+
+
+def subtree_hash(start: int, end: int, node: Node) -> bytes:
+    """Return the hash of the subtree of the leaves from `start` to `end`; see `perfect_subtrees`."""
+    *others, last = (node(level, index) for level, index in perfect_subtrees(start, end))
+    for left in reversed(others):
+        last = node_hash(left, last)
+    return last
+
+
+def root_hash(size: int, node: Node) -> bytes:
+    """Return the root of a tree of this size."""
+    return subtree_hash(0, size, node) if size else EMPTY_ROOT
+
+
+def inclusion_proof(index: int, size: int, node: Node) -> list[bytes]:
+    """Return the proof that leaf `index` is in the tree of this size, from the leaf's sibling up.
+
+    Raises: ValueError if the tree has no such leaf.
+    """
+    return [subtree_hash(*step.sibling, node) for step in reversed(_steps_to_leaf(index, size))]
+
+
+def consistency_proof(old: int, size: int, node: Node) -> list[bytes]:
+    """Return the proof that the tree of size `old` is the beginning of the tree of this size; empty if `old` is 0.
+
+    Raises: ValueError if `old` is larger.
+    """
+    steps, (start, end) = _steps_to_size(old, size)
+    first = [] if start == 0 else [subtree_hash(start, end, node)]
+    return first + [subtree_hash(*step.sibling, node) for step in reversed(steps)]
+
+
+def includes(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
+    """Return whether a proof shows that the leaf with this hash is leaf `index` of the tree of this size and root."""
+    if not 0 <= index < size <= SIZE_MAX:
+        return False
+    steps = _steps_to_leaf(index, size)
+    if len(steps) != len(proof):
+        return False
+    found = leaf
+    for step, sibling in zip(reversed(steps), proof, strict=True):
+        found = node_hash(found, sibling) if step.went_left else node_hash(sibling, found)
+    return found == root
+
+
+def is_consistent(old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> bool:
+    """Return whether a proof shows that the tree of size `old` and root `old_root` is how the other one begins."""
+    if not 0 <= old <= size <= SIZE_MAX:
+        return False
+    if old == 0:
+        return not proof and old_root == EMPTY_ROOT
+    steps, (start, _) = _steps_to_size(old, size)
+    rest = list(proof)
+    if len(rest) != len(steps) + (start > 0):
+        return False
+    found_old = found = rest.pop(0) if start else old_root
+    for step, sibling in zip(reversed(steps), rest, strict=True):
+        if step.went_left:
+            found = node_hash(found, sibling)
+        else:
+            found_old, found = node_hash(sibling, found_old), node_hash(sibling, found)
+    return (found_old, found) == (old_root, root)
+
+
+class _Step(NamedTuple):
+    """A step from a subtree down to one of its two children.  sibling: the other child's leaves, start and end."""
+
+    sibling: tuple[int, int]
+    went_left: bool
+
+
+def _steps_to_leaf(index: int, size: int) -> list[_Step]:
+    """Return the steps from the root of a tree to a leaf."""
+    if not 0 <= index < size:
+        raise ValueError(f"a tree of {size} leaves has no leaf {index}")
+    steps, (start, end) = [], (0, size)
+    while end - start > 1:
+        middle = _middle(start, end)
+        steps.append(
+            _Step((middle, end), went_left=True) if index < middle else _Step((start, middle), went_left=False)
+        )
+        start, end = (start, middle) if index < middle else (middle, end)
+    return steps
+
+
+def _steps_to_size(old: int, size: int) -> tuple[list[_Step], tuple[int, int]]:
+    """Return the steps from the root of a tree to the subtree that ends where the tree of size `old` does, and it."""
+    if not 0 <= old <= size:
+        raise ValueError(f"a tree of {size} leaves does not begin with one of {old}")
+    steps, (start, end) = [], (0, size)
+    while old and old != end:
+        middle = _middle(start, end)
+        steps.append(_Step((middle, end), went_left=True) if old <= middle else _Step((start, middle), went_left=False))
+        start, end = (start, middle) if old <= middle else (middle, end)
+    return steps, (start, end)
+
+
+def _middle(start: int, end: int) -> int:
+    """Return where the left child of a subtree ends: it has the largest power of two below the count of leaves."""
+    return start + (1 << ((end - start - 1).bit_length() - 1))
