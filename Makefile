@@ -60,7 +60,7 @@ test:
 
 install-test:
 	$(set_up) test lint spark bench
-	@$(pytest) -m install $(ARGS)
+	@$(pytest) -m 'install or turn' $(ARGS)
 
 quick:
 	$(set_up) test lint bench

@@ -1,8 +1,9 @@
-"""The configuration of every test run: the rule about skips, counts at its end, and slow tests first."""
+"""The configuration of every test run: the rule about skips, counts at its end, slow tests first, and tests in turn."""
 
 from __future__ import annotations
 
 import gc
+import random
 import shutil
 import signal
 import sys
@@ -35,7 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the workers of pytest-xdist folders in that of the process that starts them."""
+    """Give the workers of pytest-xdist folders in that of the process that starts them, and the run's turn."""
+    if config.option.testrunuid is None:
+        config.option.testrunuid = str(random.SystemRandom().randrange(_TURNS))
     memory = folder_in_memory() if config.option.in_memory else None
     if memory and config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="binlog-tests-", dir=memory)
@@ -51,8 +54,24 @@ sys.dont_write_bytecode = False
 _SLOW_FOLDERS = [Path(__file__).parent / name for name in ("crash", "interop", "multiprocess")]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# Tests with the mark `turn` run in one of this many runs of `make test`, and in each `make install-test`.
+_TURNS = 3
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"of the tests in turn, this run has those of turn {_turn(config)} (--testrunuid)"
+
+
+def _turn(config: pytest.Config) -> int:
+    """Return the run's turn, which pytest-xdist tells its workers."""
+    return int(config.option.testrunuid, 16) % _TURNS
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
+        turn = item.get_closest_marker("turn")
+        if turn is not None and turn.args[0] % _TURNS != _turn(config):
+            item.add_marker("install")
         if any(item.path.is_relative_to(folder) for folder in _SLOW_FOLDERS):
             item.add_marker("slow")
     # If they began last, the other workers would be idle at the end.

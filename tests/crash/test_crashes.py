@@ -16,13 +16,13 @@ from tests.support.crash_harness import crash, states
 
 # States that one seed does not reach, the seed of the next run does; `make crash` runs as long as it is asked to.
 COUNTS = {
-    "power": 2_000, "kill": 300, "faults": 300, "damage": 500,
-    "commitlog-power": 300, "commitlog-kill": 150, "commitlog-faults": 100,
-    "journal-power": 400, "journal-kill": 150, "journal-faults": 100,
-    "paging-power": 150, "paging-kill": 75, "paging-faults": 40,
-    "depage-power": 75, "depage-kill": 50, "depage-faults": 20,
-    "pagestore-power": 150, "pagestore-kill": 75, "pagestore-faults": 20,
-    "group-power": 150, "group-kill": 75, "group-faults": 40, "group-damage": 100,
+    "power": 1_000, "kill": 250, "faults": 150, "damage": 500,
+    "commitlog-power": 250, "commitlog-kill": 75, "commitlog-faults": 50,
+    "journal-power": 300, "journal-kill": 100, "journal-faults": 50,
+    "paging-power": 150, "paging-kill": 50, "paging-faults": 20,
+    "depage-power": 75, "depage-kill": 40, "depage-faults": 15,
+    "pagestore-power": 150, "pagestore-kill": 60, "pagestore-faults": 15,
+    "group-power": 75, "group-kill": 40, "group-faults": 20, "group-damage": 75,
 }  # fmt: skip
 # With fewer states than that, some rows may have none, depending on the seed.
 _FEW = 200

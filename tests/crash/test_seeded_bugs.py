@@ -37,7 +37,9 @@ _SEEDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ONE_OF_A_PART.values())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.turn(place)) for place, name in enumerate(ONE_OF_A_PART.values())]
+)
 def test_a_seeded_bug_is_found(tmp_path: Path, name: str) -> None:
     saved = tmp_path / "saved"
     limits = ("--seed", _SEEDS.get(name, _SEED), "--stop", "--processes", 1)

@@ -21,7 +21,7 @@ NAMES = [
 ]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.turn(place + 1)) for place, name in enumerate(NAMES)])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Make a folder with such a name, and a log in it."""
     folder = tmp_path / request.param

@@ -12,7 +12,7 @@ import pytest
 from tests.support.checkout import ROOT
 
 # In the group of the Spark tests, because starting two Sparks at once would keep both cores busy.
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.turn(0)]
 
 KILLS = 1
 

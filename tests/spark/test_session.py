@@ -30,6 +30,7 @@ def test_java_keeps_the_memory_of_its_heap(spark: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.turn(2)
 def test_the_options_of_a_session_are_added_without_warnings(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"one")

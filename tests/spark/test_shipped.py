@@ -20,9 +20,10 @@ def _count(spark: Any, path: str) -> int:
 
 
 @pytest.mark.slow
-def test_spark_counts_the_records_of_the_closed_files(spark: Any, log: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.install)])
+def test_spark_counts_the_records_of_the_closed_files(spark: Any, log: Path, tmp_path: Path, kills: int) -> None:
     target = tmp_path / "target"
-    run_storm(log, str(target), writers=4, kills=10, seed=random.SystemRandom().randrange(1 << 32))
+    run_storm(log, str(target), writers=4, kills=kills, seed=random.SystemRandom().randrange(1 << 32))
     expected = sum(file.record_count or 0 for file in binlog.stat(log).files)
     assert expected > 0
     assert _count(spark, str(target)) == expected

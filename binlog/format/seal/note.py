@@ -58,7 +58,7 @@ class VerifierKey(NamedTuple):
 
     @property
     def key_id(self) -> bytes:
-        """The four bytes that stand before a signature."""
+        """The four bytes before each of its signatures."""
         return key_id(self.name, self.kind, self.public)
 
     def __str__(self) -> str:

@@ -93,7 +93,7 @@ def _key(text: str, kind: int, others: Collection[VerifierKey]) -> VerifierKey:
     if key.kind != kind:
         raise SealError(f"{key.name} is the key of a {'log' if key.kind == LOG_KEY else 'witness'}")
     if any(other.public == key.public for other in others):
-        raise SealError(f"the key of {key.name} is there twice")
+        raise SealError(f"the key of {key.name} occurs twice")
     return key
 
 

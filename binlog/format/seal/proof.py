@@ -17,8 +17,8 @@ PROOF_BYTES_MAX = NOTE_BYTES_MAX + (1 << 16)
 class InclusionProof(NamedTuple):
     """The proof that a leaf is in the tree of a checkpoint.
 
-    leaf_index: counted from 0.  hashes: from the leaf's sibling up.  checkpoint: the signed note.  extra: bytes that
-    nobody has signed.
+    leaf_index: counted from 0.  hashes: from the leaf's sibling up.  checkpoint: the signed note.  extra: bytes
+    without a signature.
     """
 
     leaf_index: int

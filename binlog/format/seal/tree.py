@@ -2,7 +2,7 @@
 
 A tree of n leaves is made of perfect subtrees.  Node (level, index) is the root of the perfect subtree of the 2**level
 leaves from index * 2**level on, so (0, i) is the hash of leaf i.  The functions here get nodes from a callable, so
-that nobody has to hold a tree in memory.
+that a caller need not hold a tree in memory.
 """
 
 from __future__ import annotations

@@ -72,11 +72,16 @@ def error_lines(errors: str) -> list[str]:
     return [line for line in errors.splitlines() if not re.match(r"(extract|follow)(, bad records)?: [\d,]+ ", line)]
 
 
-# Each starts its own Java.  By default each signal is tested once; the marker `install` has both for each command.
+# Each starts its own Java.  The marker `install` has both commands for each signal.
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize(
-    "number", [signal.SIGKILL, signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.install)]
+    "number",
+    [
+        pytest.param(signal.SIGKILL, marks=pytest.mark.turn(2)),
+        pytest.param(signal.SIGINT, marks=pytest.mark.turn(0)),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.turn(1)),
+    ],
 )
 def test_a_killed_extract_leaves_no_complete_output(spark: Any, log: Path, number: signal.Signals, run: Run) -> None:
     folder = log.parent
@@ -131,6 +136,7 @@ def test_following_prints_its_table_at_the_end(log: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.turn(0)
 def test_following_writes_bad_records_to_a_folder(log: Path) -> None:
     folder = log.parent
     with Writer(log) as writer:

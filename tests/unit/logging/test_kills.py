@@ -58,5 +58,11 @@ def test_no_returned_record_is_lost_in_20_kills(in_memory: Path) -> None:
 
 
 @pytest.mark.slow
+def test_no_returned_record_is_lost_in_150_kills(in_memory: Path) -> None:
+    _kill(in_memory, 150)
+
+
+@pytest.mark.slow
+@pytest.mark.install
 def test_no_returned_record_is_lost_in_1000_kills(in_memory: Path) -> None:
     _kill(in_memory, 1000)
