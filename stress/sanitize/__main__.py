@@ -25,7 +25,9 @@ _COPIED = ("binlog", "native", "stress", "tests", "setup.py", "pyproject.toml", 
 _TESTS = (
     "tests/unit/storage",
     "tests/unit/log",
+    "tests/unit/format",
     "tests/unit/journal/loading/test_record_states.py",
+    "tests/unit/cli/looking/test_filters.py",
     "tests/multiprocess/test_forks.py",
     "tests/multiprocess/test_waking.py",
 )
