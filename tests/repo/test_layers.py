@@ -30,6 +30,7 @@ LAYERS: dict[str, frozenset[str]] = {
     # The others see only public names: those of binlog, and those of PUBLIC.
     "binlog.logging": frozenset({"binlog", "binlog.errors", "binlog.format"}),
     "binlog.spark": frozenset({"binlog", "binlog.errors", "binlog.moving"}),
+    "binlog.seal": frozenset({*BELOW, "binlog"}),
     "binlog.moving": frozenset({*BELOW, "binlog", "binlog.log"}),
     "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.moving", "binlog.spark"}),
     "binlog.__main__": frozenset({"binlog.cli"}),
@@ -117,8 +118,8 @@ def test_a_circle_is_found() -> None:
 
 @pytest.mark.slow
 def test_importing_binlog_needs_neither_spark_nor_the_command_lines_libraries() -> None:
-    optional = ("pyspark", "pyarrow", "click", "rich", "structlog", "loguru")
-    above = (["spark"], ["cli"], ["moving"], ["__main__"])
+    optional = ("pyspark", "pyarrow", "click", "rich", "structlog", "loguru", "cryptography")
+    above = (["spark"], ["cli"], ["moving"], ["seal"], ["__main__"])
     below = [path for module, path in _modules() if module.split(".")[1:2] not in above]
     for path in below:
         if "pyspark_binlog" not in path.parts:

@@ -128,7 +128,7 @@ def parse_note(data: bytes) -> Note:
 
 def parse_signatures(lines: str) -> tuple[Signature, ...]:
     """Return signatures, given their lines.  Raises: SealError."""
-    *found, rest = lines.split("\n", SIGNATURES_MAX + 1)
+    *found, rest = lines.split("\n", SIGNATURES_MAX)
     if rest or not found:
         raise SealError(f"a note has at least one signature, at most {SIGNATURES_MAX}, and a newline after each")
     return tuple(_parse_signature(line) for line in found)
