@@ -21,7 +21,7 @@ from binlog.storage.staging_area import area_name
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-_COPIED = ("binlog", "native", "stress", "tests", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+_COPIED = ("binlog", "native", "stress", "tests", "docs", "setup.py", "pyproject.toml", "README.md", "LICENSE")
 _TESTS = (
     "tests/unit/storage",
     "tests/unit/log",

@@ -95,7 +95,7 @@ def _python(source: str, name: str) -> Iterator[Text]:
     if not name.startswith("tests/"):
         for node in ast.walk(tree):
             is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings
-            if is_text and len(_WORD.findall(node.value)) > 2:
+            if is_text and " " in node.value and len(_WORD.findall(node.value)) > 2:
                 yield Text(name, node.lineno, "message", _CODE.sub("", node.value))
 
 
