@@ -100,7 +100,7 @@ class Reader(BatchIterator):
     follow: False stops at the end of the first file that is read; it can be changed later.
     record_bytes_max: a larger record raises FullError; 64 MiB by default.
     verify: compare records with the checksums of the file's index, and raise CorruptError if they differ.  The index
-        covers all of a closed file, and all but the last 64 KiB or second of the open one.  False reads faster.
+        covers all of a closed file, and all but the last commits of the open one, up to 64 KiB.  False reads faster.
 
     Iteration gives each record as an Entry and stops when the reader has caught up; a later iteration resumes there.
     Only published records are seen.  The reader needs no permission to write.  One thread at a time may use it, but

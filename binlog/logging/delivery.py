@@ -166,7 +166,8 @@ class Delivery:
     def append(self, data: bytes, mode: Mode) -> None:
         """Append a record; if that fails, apply the policy.
 
-        Blocks: for `wait` seconds at most.  Raises: BinlogError with Full.RAISE only.
+        Blocks: for `wait` seconds at most; without limit if `wait` is None, or with Full.BLOCK.
+        Raises: BinlogError with Full.RAISE only.
         """
         if self._closed:
             mode = Mode.SYNC  # the interpreter may be ending: no thread would sync the record later

@@ -104,7 +104,8 @@ class Handler(logging.Handler):
     def handle(self, record: logging.LogRecord) -> Any:
         """Append a record, if the filters let it pass; return whether they did.
 
-        Blocks: for `wait` seconds at most.  Raises: BinlogError with Full.RAISE, and the errors of filters.
+        Blocks: for `wait` seconds at most; without limit if `wait` is None, or with Full.BLOCK.
+        Raises: BinlogError with Full.RAISE, and the errors of filters.
         """
         state = self._state
         if state.depth:

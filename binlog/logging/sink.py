@@ -63,7 +63,8 @@ class Sink:
     def append(self, text: str, level: int) -> None:
         """Append a record of a level of `logging`.
 
-        Blocks: for `wait` seconds at most.  Raises: BinlogError with Full.RAISE only.
+        Blocks: for `wait` seconds at most; without limit if `wait` is None, or with Full.BLOCK.
+        Raises: BinlogError with Full.RAISE only.
         """
         data = text.encode("utf-8", "backslashreplace")
         if len(data) > self._bytes_max:

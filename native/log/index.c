@@ -4,11 +4,10 @@
  *
  * Synced commits get an entry each.  Some of those are kept in memory and written together, because extending a file costs some
  * microseconds however little is written.  Without a sync, the range since the last entry is only remembered until it is large
- * or old enough.  So there is no system call per record, and the index lags by at most 64 KiB or a second (struct binlog_index,
- * one per process).  The CRC of a range needs no second pass over the bytes: the header's
- * running CRC continues through the
- * appends of all processes, and the CRC of its last part follows from those of the whole and of
- * the first part.
+ * or old enough.  So there is no system call per record, and the index lags by at most 64 KiB, or by the commits of the last
+ * second; without a further commit they stay out of it until the writer closes (struct binlog_index, one per process).  The CRC
+ * of a range needs no second pass over the bytes: the header's running CRC continues through the appends of all processes, and
+ * the CRC of its last part follows from those of the whole and of the first part.
  *
  * Processes commit alternately, so another one may have written entries meanwhile: before a write, the index's size shows that.
  * Records between the index's end and those that this process remembers are read from the log file if they are few.  If they
