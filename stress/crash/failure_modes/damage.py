@@ -2,14 +2,14 @@
 
 Whatever was changed, these hold:
 - Only binlog's errors are raised, nothing crashes, and every call returns.
-- Every record before the first change is read correctly.
+- Every record before the first change is read correctly; in the changed file, by a reader that does not verify.
 - If only a header was changed, every record that is read is correct, and either all are read or there is an error.
   This does not hold for logs that other programs write too, because nothing vouches for their tail.
 - If a writer accepts the log, its appends are read back, unless `check` reports a problem; for a log that other
   programs write too, unless `check` reported one before the append: an appended record may complete a record that the
   tail cuts.
 
-A changed record body with an intact length is read as it is: nothing in a log file vouches for it.
+A reader that does not verify returns a changed body with an intact length as it is: only the index vouches for it.
 """
 
 from __future__ import annotations
