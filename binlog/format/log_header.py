@@ -34,7 +34,12 @@ LOG_HEADER = Layout(
     size=HEADER_BYTES,
     line=64,
     fields=(
-        Field("header_length", "u32", "bytes that follow this word; a reader skips the header as a record", const=252),
+        Field(
+            "header_length",
+            "u32",
+            "bytes that follow this word; a reader can skip the header as if it were a record",
+            const=252,
+        ),
         Field("version", "u16", "a reader refuses a version that it does not know", const=VERSION),
         Field("status", "u16", "0 open, 1 closed"),
         Field("tail", "u64", "the offset of the next record"),

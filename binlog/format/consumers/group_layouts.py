@@ -161,7 +161,7 @@ GROUP_AGAIN = Layout(
         Field(
             "delivery",
             "u32",
-            "of a message that is done: the number of its next delivery is higher; 0 if it stays done",
+            "to deliver a message that is done: its next delivery gets a number above this one; otherwise 0",
         ),
         Field("key_hash", "u64", "of its key; 0 for none"),
     ),
@@ -174,7 +174,7 @@ _COUNTERS = {
     "expired": "messages that expired",
     "dead": "messages that became dead letters",
     "gone": "messages reported as gone",
-    "void": "operations that changed nothing",
+    "void": "operations without effect",
 }
 CHECKPOINT_STATE = Layout(
     "checkpoint_state",
