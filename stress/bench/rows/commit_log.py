@@ -112,8 +112,8 @@ def _lookup() -> Row:
         contestants=tuple(
             Contestant(
                 name=by_name(what),
-                how=f"{ask.__doc__} The message is also read. The number of messages in the log is "
-                f"{our_commit_log.MESSAGES_A_SECOND:,} times the seconds of a measurement.",
+                how=f"{ask.__doc__} The message is also read. The log has "
+                f"{our_commit_log.MESSAGES_A_SECOND:,} messages for each second of a measurement.",
                 measure=our_commit_log.finding(ask),
             )
             for what, ask in BY.items()

@@ -142,7 +142,7 @@ def _backlog() -> Row:
     return Row(
         name=BACKLOG,
         title=f"A claim and its acknowledgement, not synced, while messages of {BODY_BYTES} bytes wait "
-        f"({our_group_backlog.WAITING_A_SECOND:,} times the seconds of a measurement)",
+        f"({our_group_backlog.WAITING_A_SECOND:,} for each second of a measurement)",
         unit=Unit.MICROSECONDS,
         disk_bytes=_BYTES_A_SECOND,
         contestants=(
@@ -165,7 +165,7 @@ def _hot_key() -> Row:
     return Row(
         name=HOT_KEY,
         title="A group with order by key: messages of other keys that a worker takes and acknowledges, not synced, "
-        f"while messages of one key wait ({our_group_backlog.HOT_A_SECOND:,} times the seconds of a measurement)",
+        f"while messages of one key wait ({our_group_backlog.HOT_A_SECOND:,} for each second of a measurement)",
         unit=Unit.RECORDS,
         disk_bytes=_BYTES_A_SECOND,
         contestants=(
@@ -186,8 +186,8 @@ def _hot_key() -> Row:
 
 
 _WORKED = (
-    f"acknowledged messages ({our_group_sizes.DONE_A_SECOND:,} times the seconds of a measurement) and messages that "
-    f"wait for a retry ({our_group_sizes.OUTSTANDING_A_SECOND:,} times these seconds)"
+    f"acknowledged messages ({our_group_sizes.DONE_A_SECOND:,} for each second of a measurement) and messages that "
+    f"wait for a retry ({our_group_sizes.OUTSTANDING_A_SECOND:,} for each of these seconds)"
 )
 
 
@@ -241,7 +241,7 @@ def _delayed() -> Row:
     return _ours_alone(
         DELAYED,
         f"How long after its due time a worker has a message; one is due every {our_group_waking.DUE_EVERY_MS} ms, "
-        f"and {our_group_waking.DELAYED_A_SECOND:,} times the seconds of a measurement are due in an hour",
+        f"and {our_group_waking.DELAYED_A_SECOND:,} for each second of a measurement are due in an hour",
         Unit.MICROSECONDS,
         "From the due time in the message to the return of `ConsumerGroup.get`; acknowledgements are not synced.",
         our_group_waking.lateness(),
@@ -253,7 +253,7 @@ def _idle() -> Row:
     return _ours_alone(
         IDLE,
         "How often an idle worker wakes, whose group has "
-        f"delayed messages ({_DELAYED_A_LONG_SECOND:,} times the seconds of the measurement)",
+        f"delayed messages ({_DELAYED_A_LONG_SECOND:,} for each second of the measurement)",
         Unit.WAKES,
         "How often a thread of its process goes to sleep (`/proc/PID/task/*/status`). The group has no other member.",
         our_group_waking.idle_wakes(_DELAYED_A_LONG_SECOND),

@@ -16,7 +16,7 @@ THREADS = (1, 8, 32)
 _BYTES_A_SECOND = 1 << 28
 _DOES = {
     QueueWork.PUT: "puts a message",
-    QueueWork.GET: f"gets the oldest message (if the queue is empty, {FILLED:,} messages are put together)",
+    QueueWork.GET: f"gets the oldest message (if the queue is empty, {FILLED:,} messages are put into it first)",
     QueueWork.BOTH: "puts a message and gets the oldest one",
 }
 
