@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple, Protocol, overload
 
@@ -134,6 +135,13 @@ class Batch:
     def next_ref(self) -> Ref:
         """The ref after the last record, in this file."""
         return Ref(self.number, self.offset + self.offsets[-1])
+
+    def before(self, offset: int) -> Batch:
+        """Return the records before an offset of the file, where a record starts or ends."""
+        count = bisect_left(self.offsets, offset - self.offset)
+        if count >= len(self):
+            return self
+        return replace(self, data=self.data[: self.offsets[count]], offsets=self.offsets[: count + 1])
 
     @classmethod
     def from_packed(cls, values: bytes | bytearray | memoryview, bounds: memoryview) -> Batch:

@@ -55,13 +55,13 @@ class SigningKey:
         """
         try:
             with open(path, "rb") as file:
-                if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                    raise AccessError(f"{os.fspath(path)}: other users may read or write the key; chmod 600")
-                data = file.read(KEY_TEXT_MAX + 1)
+                mode, data = os.fstat(file.fileno()).st_mode, file.read(KEY_TEXT_MAX + 1)
         except OSError as error:
             raise AccessError(
                 f"{os.fspath(path)}: {error.strerror}", errno=error.errno, path=os.fspath(path)
             ) from error
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise AccessError(f"{os.fspath(path)}: other users may read or write the key; chmod 600")
         try:
             found = parse_signing_key(data.decode("ascii"))
         except (UnicodeDecodeError, SealError) as error:

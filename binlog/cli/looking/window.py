@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -102,7 +101,7 @@ def read_range(directory: str, part: Range, *, verify: bool) -> Iterator[binlog.
     with binlog.Reader(directory, binlog.Ref(part.number, part.start), follow=False, verify=verify) as reader:
         while batch := reader.read_batch():
             if batch.next_ref.offset >= part.end:
-                yield before_offset(batch, part.end)
+                yield batch.before(part.end)
                 return
             yield batch
 
@@ -148,17 +147,3 @@ class BackwardBatches:
                 return
             for bound in reversed(bounds):
                 yield Range(number, *bound)
-
-
-def before_offset(batch: binlog.Batch, offset: int) -> binlog.Batch:
-    """Return the records of a batch before an offset of the file."""
-    end = bisect_left(batch.offsets, offset - batch.offset)
-    if end >= len(batch):
-        return batch
-    return binlog.Batch(
-        batch.number,
-        batch.offset,
-        batch.data[: batch.offsets[end]],
-        batch.offsets[: end + 1],
-        batch.first_sequence,
-    )

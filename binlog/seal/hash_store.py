@@ -1,0 +1,132 @@
+"""HashStore: the hashes of a log's tree, in files.
+
+Level 0 has the hashes of the leaves.  256 hashes are a tile; level n + 1 has the root of each full tile of level n.  So
+a slice of 8,192 bytes of a level is a tile of C2SP tlog-tiles, and each hash of the tree needs at most 255 hashes of
+one tile.  A file has 65,536 hashes of one level: `0.00000000` those of the first leaves, `0.00000001` the next ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from binlog.errors import NotFoundError, SealError
+from binlog.format.seal.tree import HASH_BYTES, node_hash
+from binlog.storage.directory import Directory
+from binlog.storage.files import read_at, sync, write_at
+
+TILE_HASHES = 256
+FILE_HASHES = 1 << 16
+_TILE_LEVELS = 8
+_TILE_BYTES = TILE_HASHES * HASH_BYTES
+
+
+def hash_file_name(level: int, number: int) -> str:
+    """Return the name of a file of hashes."""
+    return f"{level}.{number:08d}"
+
+
+class HashStore:
+    """The hashes of a tree that grows.
+
+    size: leaves.  Hashes that the files have beyond that mean nothing, and are overwritten.
+    """
+
+    def __init__(self, directory: Directory, size: int = 0) -> None:
+        self.size = size
+        self._directory = directory
+        self._unsynced: set[str] = set()
+
+    def append(self, leaves: bytes) -> None:
+        """Add leaves, given their hashes one after the other; they are durable after `sync`.
+
+        Raises: FullError; AccessError; PoisonedError.
+        """
+        level, first, added = 0, self.size, leaves
+        self.size += len(leaves) // HASH_BYTES
+        while added:
+            self._write(level, first, added)
+            tile, end = first // TILE_HASHES, (first + len(added) // HASH_BYTES) // TILE_HASHES
+            data = self._read(level, tile * TILE_HASHES, first - tile * TILE_HASHES) + added
+            added = b"".join(
+                _root_of(data[at : at + _TILE_BYTES]) for at in range(0, (end - tile) * _TILE_BYTES, _TILE_BYTES)
+            )
+            level, first = level + 1, tile
+
+    def sync(self) -> None:
+        """Make all hashes durable.  Raises: PoisonedError."""
+        for name in sorted(self._unsynced):
+            with self._directory.opened(name) as fd:
+                sync(fd, self._directory.file_path(name))
+        if self._unsynced:
+            self._directory.sync()
+            self._unsynced.clear()
+
+    def node(self, level: int, index: int) -> bytes:
+        """Return the hash of node (level, index), which must be within the tree.
+
+        Raises: SealError if the files do not have it; AccessError.
+        """
+        above = level % _TILE_LEVELS
+        hashes = self.hashes(level // _TILE_LEVELS, index << above, 1 << above)
+        return _root_of(hashes)
+
+    def leaf(self, index: int) -> bytes:
+        """Return the hash of a leaf.  Raises: as `node`."""
+        return self.node(0, index)
+
+    def tile_root(self, tile: int) -> bytes:
+        """Return the root of a full tile of leaves, computed from these.  Raises: as `node`."""
+        return _root_of(self.hashes(0, tile * TILE_HASHES, TILE_HASHES))
+
+    def leaves(self, first: int, count: int) -> bytes:
+        """Return the hashes of leaves, one after the other; fewer if the files end before."""
+        return self._read(0, first, min(count, max(self.size - first, 0)))
+
+    def hashes(self, level: int, first: int, count: int) -> bytes:
+        """Return hashes of a level, one after the other.  Raises: SealError if the files do not have them."""
+        data = self._read(level, first, count)
+        if len(data) != count * HASH_BYTES:
+            raise SealError(f"{self._directory.path}: hashes of level {level} are missing from {first} on")
+        return data
+
+    def _read(self, level: int, first: int, count: int) -> bytes:
+        """Return up to `count` hashes; fewer if a file ends before or does not exist."""
+        parts = []
+        for name, at, size in _parts(level, first, count):
+            try:
+                with self._directory.opened(name) as fd:
+                    parts.append(read_at(fd, size, at, self._directory.file_path(name)))
+            except NotFoundError:
+                break
+            if len(parts[-1]) < size:
+                break
+        data = b"".join(parts)
+        return data[: len(data) // HASH_BYTES * HASH_BYTES]
+
+    def _write(self, level: int, first: int, hashes: bytes) -> None:
+        done = 0
+        for name, at, size in _parts(level, first, len(hashes) // HASH_BYTES):
+            if not self._directory.has(name):
+                self._directory.make(name)
+            with self._directory.opened(name, writable=True) as fd:
+                write_at(fd, hashes[done : done + size], at, self._directory.file_path(name))
+            self._unsynced.add(name)
+            done += size
+
+
+def _parts(level: int, first: int, count: int) -> Iterator[tuple[str, int, int]]:
+    """Yield the files that have these hashes: the name, and the offset and the size in bytes."""
+    end = first + count
+    while first < end:
+        number, at = divmod(first, FILE_HASHES)
+        size = min(end - first, FILE_HASHES - at)
+        yield hash_file_name(level, number), at * HASH_BYTES, size * HASH_BYTES
+        first += size
+
+
+def _root_of(hashes: bytes) -> bytes:
+    """Return the root of a perfect subtree, given the hashes of its leaves one after the other."""
+    nodes = [hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)]
+    while len(nodes) > 1:
+        nodes = [node_hash(left, right) for left, right in zip(nodes[::2], nodes[1::2], strict=True)]
+    return nodes[0]

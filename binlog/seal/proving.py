@@ -1,0 +1,97 @@
+"""Proofs: that a record is in a sealed log, for people who have the public key and not the log."""
+
+from __future__ import annotations
+
+import os
+
+import binlog
+from binlog.errors import NotFoundError, SealError
+from binlog.format.record import Ref
+from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
+from binlog.format.seal.note import parse_verifier_key
+from binlog.format.seal.policy import Policy
+from binlog.format.seal.proof import InclusionProof, parse_proof
+from binlog.format.seal.tree import consistency_proof, inclusion_proof, leaf_hash
+from binlog.seal.folder import SealFolder
+from binlog.seal.keys import verified_keys
+
+
+def prove(path: str | os.PathLike[str], ref: Ref | str) -> InclusionProof:
+    """Return the proof that a record is in the log, by its latest checkpoint.  `str()` gives the file's text.
+
+    Reads the record's log file up to it, if another program writes to that too, and the sealed hashes.
+    Raises: NotFoundError if the log has no seal; GoneError if the record was removed; ValueError if no record starts at
+    the ref; SealError if the latest checkpoint does not cover it yet, or hashes are missing; AccessError.
+    """
+    ref = Ref.parse(ref) if isinstance(ref, str) else ref
+    with SealFolder(path) as folder:
+        note = folder.checkpoint()
+        if note is None:
+            raise SealError(f"{os.fspath(path)} has no checkpoint yet")
+        head = parse_checkpoint(note.text)
+        leaf = leaf_index(path, folder, ref)
+        if leaf >= head.size:
+            raise SealError(
+                f"the latest checkpoint covers {head.size} records, and {ref} is record {leaf}; wait a second"
+            )
+        return InclusionProof(leaf, tuple(inclusion_proof(leaf, head.size, folder.hashes(head.size).node)), note)
+
+
+def leaf_index(path: str | os.PathLike[str], folder: SealFolder, ref: Ref) -> int:
+    """Return the leaf of a record.  Raises: as `prove`."""
+    first = next((file.first_leaf for file in folder.files() if file.number == ref.number), None)
+    if first is None:
+        raise SealError(f"file {ref.number} has no sealed records yet")
+    with binlog.Reader(path, ref, verify=False) as reader:
+        batch = reader.read_batch(records_max=1)
+    if len(batch) == 0 or batch.refs()[0] != ref:
+        raise ValueError(f"no record starts at {ref}")
+    stat = next((file for file in binlog.stat(path).files if file.number == ref.number), None)
+    if stat is None:
+        raise NotFoundError(f"file {ref.number} was removed")
+    if not stat.has_foreign_writers and None not in (batch.first_sequence, stat.first_sequence):
+        return first + (batch.first_sequence or 0) - (stat.first_sequence or 0)
+    count = 0
+    with binlog.Reader(path, Ref(ref.number, stat.first_offset), follow=False, verify=False) as reader:
+        while batch := reader.read_batch():
+            count += len(part := batch.before(ref.offset))
+            if len(part) < len(batch):
+                break
+    return first + count
+
+
+def prove_consistency(path: str | os.PathLike[str], old: int) -> tuple[list[bytes], Checkpoint]:
+    """Return the proof that the log's first `old` records are those of an older checkpoint, and the latest checkpoint.
+
+    Raises: NotFoundError; SealError if there is no checkpoint, or hashes are missing; ValueError if `old` is too large;
+    AccessError.
+    """
+    with SealFolder(path) as folder:
+        note = folder.checkpoint()
+        if note is None:
+            raise SealError(f"{os.fspath(path)} has no checkpoint yet")
+        head = parse_checkpoint(note.text)
+        return consistency_proof(old, head.size, folder.hashes(head.size).node), head
+
+
+def check_proof(
+    proof: str | bytes, record: bytes, *, vkey: str | None = None, policy: Policy | None = None
+) -> Checkpoint:
+    """Check a proof, without the log, and return its checkpoint.
+
+    record: the bytes that are proven.  vkey: of the log; or a policy, which names logs and witnesses.
+    Raises: SealError if the proof does not show that the record is in the log; ValueError for neither of both.
+    """
+    if (vkey is None) == (policy is None):
+        raise ValueError("check_proof needs either vkey or policy")
+    found = parse_proof(proof.encode() if isinstance(proof, str) else proof)
+    policy = policy or Policy([parse_verifier_key(vkey or "")])
+    head = parse_checkpoint(found.checkpoint.text)
+    signed = verified_keys(found.checkpoint, [*policy.logs, *policy.witnesses.values()])
+    if not any(key in signed and key.name == head.origin for key in policy.logs):
+        raise SealError(f"no trusted log has signed the checkpoint of {head.origin}")
+    if not policy.is_met(signed):
+        raise SealError(f"the quorum {policy.quorum!r} has not signed the checkpoint")
+    if not found.shows(leaf_hash(record)):
+        raise SealError(f"the proof does not show that this is record {found.leaf_index}")
+    return head

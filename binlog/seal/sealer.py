@@ -1,0 +1,233 @@
+"""Sealer: adds a log's durable records to the tree, and signs its root.
+
+Each round: the records that a sync covers become leaves; their hashes are synced; then the state with the signed note
+is written, and then the checkpoint.  So after a crash at any place the sealer continues from its state, and the same
+records give the same root.  It never signs a smaller size, or another root for a size, because it stops if the log is
+not what its state says (SealError): someone put back an older copy, or changed records.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import NamedTuple
+
+import binlog
+from binlog.errors import GoneError, NotFoundError, SealError
+from binlog.format.record import Ref
+from binlog.format.seal.checkpoint import Checkpoint
+from binlog.format.seal.note import Note
+from binlog.format.seal.state import BEGINNING_FILE, HASH_FOLDER, Beginning, SealedFile, SealState
+from binlog.format.seal.tree import HASH_BYTES, root_hash
+from binlog.seal.folder import SealFolder, seal_path
+from binlog.seal.hash_store import TILE_HASHES
+from binlog.seal.hashing import leaf_hashes
+from binlog.seal.keys import SigningKey, signed_note, verified_keys
+from binlog.storage.directory import Directory
+from binlog.storage.handle import Handle
+
+# So much is hashed between two writes of hashes.
+_LEAVES_AT_ONCE = 1 << 16
+
+
+class _Place(NamedTuple):
+    """How far the tree has come in the log; see SealState."""
+
+    size: int
+    next_ref: Ref
+    tile_ref: Ref
+    files: tuple[SealedFile, ...]
+
+
+class Sealer(Handle):
+    """Seals the log in a directory; one at a time.
+
+    path: of the log, which has a seal (`begin_seal`).  key: the one that the seal began with.
+    May run beside any number of writers and readers, which it never blocks.  It needs the permission to read the log,
+    and to write to its folder `seal`.
+    Raises: BusyError if another process seals the log; NotFoundError if it has no seal; SealError if the key is
+    another one, or the log is not what was sealed: records are missing or changed; AccessError.
+    """
+
+    kind = "sealer of"
+    lock_name = "lock"
+
+    def __init__(self, path: str | os.PathLike[str], key: SigningKey) -> None:
+        if not os.path.isdir(seal_path(path)):
+            raise NotFoundError(f"{os.fspath(path)} has no seal; see `binlog seal init`")
+        self.log_path = os.fspath(path)
+        self._key = key
+        super().__init__(seal_path(path))
+        self._acquire()
+
+    def _open(self, undoing: ExitStack) -> None:
+        self._folder = SealFolder(self.log_path, self._directory)
+        undoing.callback(self._folder.close)
+        note, beginning = self._folder.beginning()
+        if verified_keys(note, [self._key.verifier]) == set():
+            raise SealError(f"{self.path} began with another key than {self._key.verifier}")
+        self._beginning = beginning
+        try:
+            self._state = self._folder.state()
+        except NotFoundError:
+            self._state = SealState(0, beginning.first, beginning.first, 0, None)
+        self._store = self._folder.hashes(self._state.size)
+        self._files = tuple(self._folder.files(self._state.file_count))
+        self._check_log()
+
+    def _end(self) -> None:
+        """Do nothing: each round makes everything durable."""
+
+    def _close_parts(self) -> None:
+        self._folder.close()
+
+    @property
+    def checkpoint(self) -> Note | None:
+        """The last signed checkpoint."""
+        return self._state.note
+
+    def seal(self) -> Note:
+        """Add all durable records to the tree, and return a checkpoint that covers them.
+
+        Durable when it returns.  Signs only if records were added, or nothing was signed before.
+        Raises: SealError if the log is not what was sealed; FullError, AccessError, PoisonedError: the next call tries
+        again.
+        """
+        with self._guard:
+            place = _Place(self._state.size, self._state.next_ref, self._state.tile_ref, self._files)
+            while (following := self._add_some(place)) != place:
+                place = following
+            note = self._state.note
+            if note is not None and place.size == self._state.size:
+                return note
+            return self._sign(place)
+
+    def run(self, stop: threading.Event, every: float = 1.0) -> None:
+        """Seal each `every` seconds, until `stop` is set, and once more.  Raises: as `seal`."""
+        while not stop.wait(every):
+            self.seal()
+        self.seal()
+
+    def _sign(self, place: _Place) -> Note:
+        self._store.sync()
+        if len(place.files) > len(self._files):
+            self._folder.write_files(len(self._files), list(place.files[len(self._files) :]))
+        root = root_hash(place.size, self._store.node)
+        note = signed_note(Checkpoint(self._beginning.origin, place.size, root).text(), [self._key])
+        self._state = SealState(place.size, place.next_ref, place.tile_ref, len(place.files), note)
+        self._files = place.files
+        self._folder.write_state(self._state)
+        self._folder.write_checkpoint(note)
+        return note
+
+    def _add_some(self, place: _Place) -> _Place:
+        """Add some durable records to the tree; return how far it has come then."""
+        self._store = self._folder.hashes(place.size) if self._store.size != place.size else self._store
+        log = binlog.stat(self.log_path)
+        ends = durable_ends(log)
+        leaves: list[bytes] = []
+        size, files, tile_ref = place.size, list(place.files), place.tile_ref
+        next_ref = place.next_ref
+        with self._reader(place.next_ref) as reader:
+            while size - place.size < _LEAVES_AT_ONCE and (batch := reader.read_batch()):
+                sealed = batch.before(ends.get(batch.number, 0))
+                if len(sealed) == 0:
+                    break
+                if not files or files[-1].number != sealed.number:
+                    files.append(SealedFile(sealed.number, size))
+                leaves.append(leaf_hashes(sealed))
+                count = len(sealed)
+                first_of_tile = (size + count) // TILE_HASHES * TILE_HASHES - size
+                next_ref = sealed.next_ref
+                if first_of_tile >= 0:
+                    tile_ref = Ref(sealed.number, sealed.offset + sealed.offsets[first_of_tile])
+                size += count
+                if count < len(batch):
+                    break
+        if leaves:
+            self._store.append(b"".join(leaves))
+        following = _following(next_ref, log)
+        return _Place(size, following, following if tile_ref == next_ref else tile_ref, tuple(files))
+
+    def _reader(self, ref: Ref) -> binlog.Reader:
+        try:
+            return binlog.Reader(self.log_path, ref)
+        except (GoneError, NotFoundError, ValueError) as error:
+            text = f"{self.log_path} is not what was sealed: {self._state.size} records, up to {ref}"
+            raise SealError(f"{text}; {error}") from error
+
+    def _check_log(self) -> None:
+        """Check that the log still has the records of the last tile, and is as long as the state says."""
+        state = self._state
+        first = state.size // TILE_HASHES * TILE_HASHES
+        known, found = self._store.leaves(first, state.size - first), b""
+        uuid = log_uuid(self.log_path)
+        if uuid != self._beginning.uuid:
+            raise SealError(f"{self.log_path} is another log: {uuid} in place of {self._beginning.uuid}")
+        if state.note is not None:
+            head = root_hash(state.size, self._store.node)
+            if Checkpoint(self._beginning.origin, state.size, head).text() != state.note.text:
+                raise SealError(f"{self.path}: the hashes there do not give the root that was signed")
+        start, skipped = self._first_left(state.tile_ref, first)
+        with self._reader(start) as reader:
+            while len(found) < len(known) - skipped and (batch := reader.read_batch()):
+                found += leaf_hashes(batch)
+        if found[: len(known) - skipped] != known[skipped:]:
+            text = f"records from {first} to {state.size} are missing or changed"
+            raise SealError(f"{self.log_path} is not what was sealed: {text}")
+        self._reader(state.next_ref).close()
+
+    def _first_left(self, ref: Ref, leaf: int) -> tuple[Ref, int]:
+        """Return the ref of a leaf, or of the first later one that retention left; and the bytes of hashes between."""
+        oldest = binlog.stat(self.log_path).files[0]
+        if ref.number >= oldest.number:
+            return ref, 0
+        leaves = [file.first_leaf for file in self._files if file.number >= oldest.number]
+        skipped = (leaves[0] if leaves else self._state.size) - leaf
+        return Ref(oldest.number, oldest.first_offset), skipped * HASH_BYTES
+
+
+def begin_seal(path: str | os.PathLike[str], key: SigningKey) -> Beginning:
+    """Begin to seal a log, from its first record on; the name of the key becomes the log's origin.
+
+    Makes the folder `seal` in the log's directory, durably.
+    Raises: SealError if it has a seal; NotFoundError if it has no log; AccessError, FullError, PoisonedError.
+    """
+    log = binlog.stat(path)
+    if not log.files:
+        raise NotFoundError(f"{os.fspath(path)} has no log yet; a Writer makes it")
+    first = log.files[0]
+    beginning = Beginning(key.verifier.name, log_uuid(path), Ref(first.number, first.first_offset), int(time.time()))
+    with Directory(os.path.abspath(seal_path(path)), make=True) as directory:
+        if directory.has(BEGINNING_FILE):
+            raise SealError(f"{os.fspath(path)} has a seal already")
+        directory.make_folder(HASH_FOLDER)
+        directory.write_new(f".{BEGINNING_FILE}", str(signed_note(beginning.text(), [key])).encode())
+        directory.rename(f".{BEGINNING_FILE}", BEGINNING_FILE)
+    return beginning
+
+
+def durable_ends(log: binlog.LogStat) -> dict[int, int]:
+    """Return the offset in each log file up to which its records are durable.
+
+    Of a file that another program made, and whose syncs are not known, it is the tail.
+    """
+    return {
+        file.number: file.tail if file.archived or file.durable_end is None else file.durable_end for file in log.files
+    }
+
+
+def _following(ref: Ref, log: binlog.LogStat) -> Ref:
+    """Return the ref; if it is the end of a closed file, which retention may remove, the start of the next file."""
+    for file, following in pairwise(log.files):
+        if (file.number, file.tail) == ref and file.closed and file.durable_end in (None, file.tail):
+            return Ref(following.number, following.first_offset)
+    return ref
+
+
+def log_uuid(path: str | os.PathLike[str]) -> str:
+    """Return a log's UUID in hexadecimal; empty if another program made all of its files."""
+    return next((file.uuid for file in binlog.stat(path).files if file.uuid is not None), "")
