@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from binlog.errors import NotFoundError, SealError
-from binlog.format.seal.tree import HASH_BYTES, node_hash
+from binlog.format.seal.tree import HASH_BYTES, parent_hashes
 from binlog.storage.directory import Directory
 from binlog.storage.files import read_at, sync, write_at
 
@@ -47,9 +47,7 @@ class HashStore:
             self._write(level, first, added)
             tile, end = first // TILE_HASHES, (first + len(added) // HASH_BYTES) // TILE_HASHES
             data = self._read(level, tile * TILE_HASHES, first - tile * TILE_HASHES) + added
-            added = b"".join(
-                _root_of(data[at : at + _TILE_BYTES]) for at in range(0, (end - tile) * _TILE_BYTES, _TILE_BYTES)
-            )
+            added = _roots_of(data[: (end - tile) * _TILE_BYTES], TILE_HASHES)
             level, first = level + 1, tile
 
     def sync(self) -> None:
@@ -68,7 +66,7 @@ class HashStore:
         """
         above = level % _TILE_LEVELS
         hashes = self.hashes(level // _TILE_LEVELS, index << above, 1 << above)
-        return _root_of(hashes)
+        return _roots_of(hashes, 1 << above)
 
     def leaf(self, index: int) -> bytes:
         """Return the hash of a leaf.  Raises: as `node`."""
@@ -76,7 +74,7 @@ class HashStore:
 
     def tile_root(self, tile: int) -> bytes:
         """Return the root of a full tile of leaves, computed from these.  Raises: as `node`."""
-        return _root_of(self.hashes(0, tile * TILE_HASHES, TILE_HASHES))
+        return _roots_of(self.hashes(0, tile * TILE_HASHES, TILE_HASHES), TILE_HASHES)
 
     def leaves(self, first: int, count: int) -> bytes:
         """Return the hashes of leaves, one after the other; fewer if the files end before."""
@@ -124,9 +122,8 @@ def _parts(level: int, first: int, count: int) -> Iterator[tuple[str, int, int]]
         first += size
 
 
-def _root_of(hashes: bytes) -> bytes:
-    """Return the root of a perfect subtree, given the hashes of its leaves one after the other."""
-    nodes = [hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)]
-    while len(nodes) > 1:
-        nodes = [node_hash(left, right) for left, right in zip(nodes[::2], nodes[1::2], strict=True)]
-    return nodes[0]
+def _roots_of(hashes: bytes, leaves: int) -> bytes:
+    """Return the roots of consecutive perfect subtrees of this many leaves, given the hashes of the leaves."""
+    while leaves > 1:
+        hashes, leaves = parent_hashes(hashes), leaves // 2
+    return hashes

@@ -21,10 +21,9 @@ from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import Checkpoint
 from binlog.format.seal.note import Note
 from binlog.format.seal.state import BEGINNING_FILE, HASH_FOLDER, Beginning, SealedFile, SealState
-from binlog.format.seal.tree import HASH_BYTES, root_hash
+from binlog.format.seal.tree import HASH_BYTES, leaf_hashes, root_hash
 from binlog.seal.folder import SealFolder, seal_path
 from binlog.seal.hash_store import TILE_HASHES
-from binlog.seal.hashing import leaf_hashes
 from binlog.seal.keys import SigningKey, signed_note, verified_keys
 from binlog.storage.directory import Directory
 from binlog.storage.handle import Handle
@@ -138,7 +137,7 @@ class Sealer(Handle):
                     break
                 if not files or files[-1].number != sealed.number:
                     files.append(SealedFile(sealed.number, size))
-                leaves.append(leaf_hashes(sealed))
+                leaves.append(leaf_hashes(sealed.data, sealed.offsets))
                 count = len(sealed)
                 first_of_tile = (size + count) // TILE_HASHES * TILE_HASHES - size
                 next_ref = sealed.next_ref
@@ -174,7 +173,7 @@ class Sealer(Handle):
         start, skipped = self._first_left(state.tile_ref, first)
         with self._reader(start) as reader:
             while len(found) < len(known) - skipped and (batch := reader.read_batch()):
-                found += leaf_hashes(batch)
+                found += leaf_hashes(batch.data, batch.offsets)
         if found[: len(known) - skipped] != known[skipped:]:
             text = f"records from {first} to {state.size} are missing or changed"
             raise SealError(f"{self.log_path} is not what was sealed: {text}")

@@ -13,12 +13,15 @@ from binlog.errors import BinlogError, CorruptError, NotFoundError, SealError, V
 from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
 from binlog.format.seal.note import Note, VerifierKey, parse_note, parse_verifier_key
-from binlog.format.seal.tree import EMPTY_ROOT, HASH_BYTES, node_hash, perfect_subtrees, root_hash
+from binlog.format.seal.tree import HASH_BYTES, Frontier, leaf_hashes, root_hash
 from binlog.seal.folder import SealFolder, seal_path
 from binlog.seal.hash_store import TILE_HASHES, HashStore
-from binlog.seal.hashing import leaf_hashes
 from binlog.seal.keys import verified_keys
 from binlog.seal.sealer import log_uuid
+
+
+# Larger than a reader takes by itself, because each batch reads its hashes from a file.
+_BATCH_BYTES, _BATCH_RECORDS = 1 << 20, 1 << 16
 
 
 class Rule(enum.StrEnum):
@@ -195,17 +198,18 @@ class _Verification:
         changed, wrong = 0, 0
         try:
             with binlog.Reader(self._path, start, verify=False) as reader:
-                while batch := reader.read_batch():
+                while batch := reader.read_batch(bytes_max=_BATCH_BYTES, records_max=_BATCH_RECORDS):
                     inside = max(min(len(batch), report.size - at), 0)
                     report.unsealed += len(batch) - inside
                     if not inside:
                         continue
-                    leaves = leaf_hashes(batch)[: inside * HASH_BYTES]
+                    leaves = leaf_hashes(batch.data, batch.offsets)[: inside * HASH_BYTES]
                     if leaves != (known := store.leaves(at, inside)):
                         changed += self._name_changed(batch, leaves, known, at)
-                    for place in range(inside):
-                        tree.add(leaves[place * HASH_BYTES : (place + 1) * HASH_BYTES])
-                        size = at + place + 1
+                    done = 0
+                    for size in [*(size for size in roots if at < size < at + inside), at + inside]:
+                        tree.add(leaves[done : (size - at) * HASH_BYTES])
+                        done = (size - at) * HASH_BYTES
                         if size in roots and tree.root() != roots[size] and not wrong:
                             wrong = size
                     at += inside
@@ -254,29 +258,5 @@ class _Verification:
     def _tree_before(self, store: HashStore, leaves: int) -> Frontier:
         """Return the tree of the records that are no longer in the log, by the stored hashes."""
         with suppress(SealError):
-            return Frontier((level, store.node(level, index)) for level, index in perfect_subtrees(0, leaves))
+            return Frontier(leaves, store.node)
         return Frontier()
-
-
-class Frontier:
-    """A tree that grows leaf by leaf, of which only the roots of its largest perfect subtrees are held."""
-
-    def __init__(self, subtrees: Iterable[tuple[int, bytes]] = ()) -> None:
-        self._subtrees = list(subtrees)
-
-    def add(self, leaf: bytes) -> None:
-        """Add the hash of a leaf."""
-        level = 0
-        while self._subtrees and self._subtrees[-1][0] == level:
-            leaf = node_hash(self._subtrees.pop()[1], leaf)
-            level += 1
-        self._subtrees.append((level, leaf))
-
-    def root(self) -> bytes:
-        """Return the root."""
-        if not self._subtrees:
-            return EMPTY_ROOT
-        found = self._subtrees[-1][1]
-        for _, left in reversed(self._subtrees[:-1]):
-            found = node_hash(left, found)
-        return found

@@ -14,7 +14,8 @@
     F(pack_journal) F(join_fragments) F(scan_journal_columns) F(gather_bodies) \
     F(journal_states) \
     F(scan_page) \
-    F(pack_transaction)
+    F(pack_transaction) \
+    F(hash_leaves) F(hash_pairs)
 /* clang-format on */
 
 #define DECLARATION(name) PyObject *binlog_##name(PyObject *module, PyObject *args);

@@ -7,9 +7,13 @@ that a caller need not hold a tree in memory.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple
+
+from binlog._codec import hash_leaves, hash_pairs
+from binlog.format.record import LENGTH_BYTES
 
 HASH_BYTES = 32
 EMPTY_ROOT = sha256(b"").digest()
@@ -29,6 +33,24 @@ def leaf_hash(data: bytes) -> bytes:
 def node_hash(left: bytes, right: bytes) -> bytes:
     """Return the hash of a node, given those of its two children."""
     return sha256(b"\x01" + left + right).digest()
+
+
+def parent_hashes(hashes: bytes) -> bytes:
+    """Return the parent of each two consecutive hashes; hashes are given and returned one after the other."""
+    found = hash_pairs(hashes)
+    if found is not None:
+        return found
+    size = 2 * HASH_BYTES
+    return b"".join([sha256(b"\x01" + hashes[at : at + size]).digest() for at in range(0, len(hashes), size)])
+
+
+def leaf_hashes(data: bytes | memoryview, offsets: memoryview) -> bytes:
+    """Return the leaf hash of each record of a batch, one after the other.  data, offsets: see Batch."""
+    found = hash_leaves(data, offsets)
+    if found is not None:
+        return found
+    starts = itertools.pairwise(offsets)
+    return b"".join([leaf_hash(bytes(data[start + LENGTH_BYTES : end])) for start, end in starts])
 
 
 def perfect_subtrees(start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -103,6 +125,39 @@ def is_consistent(old: int, old_root: bytes, size: int, root: bytes, proof: Sequ
         else:
             found_old, found = node_hash(sibling, found_old), node_hash(sibling, found)
     return (found_old, found) == (old_root, root)
+
+
+class Frontier:
+    """A tree that grows, of which only the roots of its largest perfect subtrees are held."""
+
+    def __init__(self, size: int = 0, node: Node | None = None) -> None:
+        """Begin with a tree of this size.  Raises: the errors of `node`."""
+        self.size = size
+        # By level.  Each is the left child of a subtree that is not full yet.
+        self._subtrees: dict[int, bytes] = {}
+        if node is not None:
+            self._subtrees = {level: node(level, index) for level, index in perfect_subtrees(0, size)}
+
+    def add(self, leaves: bytes) -> None:
+        """Add leaves, given their hashes one after the other."""
+        self.size += len(leaves) // HASH_BYTES
+        level, hashes = 0, leaves
+        while hashes:
+            hashes = self._subtrees.pop(level, b"") + hashes
+            if len(hashes) // HASH_BYTES % 2:
+                self._subtrees[level], hashes = hashes[-HASH_BYTES:], hashes[:-HASH_BYTES]
+            hashes = parent_hashes(hashes)
+            level += 1
+
+    def root(self) -> bytes:
+        """Return the root."""
+        if not self._subtrees:
+            return EMPTY_ROOT
+        first, *others = sorted(self._subtrees)
+        found = self._subtrees[first]
+        for level in others:
+            found = node_hash(self._subtrees[level], found)
+        return found
 
 
 class _Step(NamedTuple):

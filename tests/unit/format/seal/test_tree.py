@@ -8,14 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog import Batch
+from binlog._codec import hash_pairs
+from binlog.format.seal import tree
 from binlog.format.seal.tree import (
     EMPTY_ROOT,
+    Frontier,
     consistency_proof,
     includes,
     inclusion_proof,
     is_consistent,
     leaf_hash,
+    leaf_hashes,
     node_hash,
+    parent_hashes,
     perfect_subtrees,
     root_hash,
 )
@@ -69,6 +75,38 @@ def test_a_consistency_proof_shows_a_prefix_alone(data: st.DataObject) -> None:
         assert not is_consistent(old, old_root, size, root, proof[1:])
         other = data.draw(st.integers(0, size).filter(lambda number: number != old))
         assert not is_consistent(other, old_root, size, root, proof)
+
+
+@given(st.lists(st.binary(max_size=300), max_size=20))
+def test_many_hashes_at_once_equal_those_one_by_one(records: list[bytes]) -> None:
+    batch = Batch.from_records(records)
+    expected = b"".join(map(leaf_hash, records))
+    assert leaf_hashes(batch.data, batch.offsets) == expected
+    assert parent_hashes(b"".join(LEAVES)) == b"".join(NODE(1, index) for index in range(len(LEAVES) // 2))
+    with pytest.MonkeyPatch.context() as patch:  # as without a libcrypto
+        patch.setattr(tree, "hash_leaves", lambda data, offsets: None)
+        patch.setattr(tree, "hash_pairs", lambda hashes: None)
+        assert leaf_hashes(batch.data, batch.offsets) == expected
+        assert parent_hashes(b"".join(LEAVES)) == b"".join(NODE(1, index) for index in range(len(LEAVES) // 2))
+
+
+def test_pythons_libcrypto_computes_the_hashes() -> None:
+    assert hash_pairs(b"") == b""
+
+
+def test_offsets_outside_of_the_data_are_refused() -> None:
+    batch = Batch.from_records([b"one", b"two"])
+    with pytest.raises(ValueError, match="not those of records"):
+        leaf_hashes(bytes(batch.data)[:-1], batch.offsets)
+
+
+@given(st.lists(st.integers(0, 70), max_size=6))
+def test_a_tree_that_grows_has_the_root_of_its_definition(counts: list[int]) -> None:
+    grown = Frontier()
+    for count in counts:
+        grown.add(b"".join(LEAVES[grown.size : grown.size + count]))
+        assert grown.root() == tree_hash(LEAVES[: grown.size])
+        assert Frontier(grown.size, NODE).root() == grown.root()
 
 
 def test_what_is_not_in_the_tree_has_no_proof() -> None:
