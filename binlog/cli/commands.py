@@ -13,7 +13,19 @@ _OF_A_LOG = (
 )  # fmt: skip
 # The commands that move records, and their modules; `import` is a keyword.
 _MOVING = {"import": "import_records", "export": "export_records", "ship": "ship"}
-NAMES = (*_OF_A_LOG, *_MOVING, "group", "shell", "commitlog", "journal", "paging", "pagestore", "spark", "completion")
+NAMES = (
+    *_OF_A_LOG,
+    *_MOVING,
+    "group",
+    "seal",
+    "shell",
+    "commitlog",
+    "journal",
+    "paging",
+    "pagestore",
+    "spark",
+    "completion",
+)
 
 # The variable in which the script of a shell asks for the words that fit.
 COMPLETE_VARIABLE = "_BINLOG_COMPLETE"

@@ -4,24 +4,27 @@ A sealed log shows when it was cut or changed, to each person who knows the publ
 `begin_seal` begins it, a `Sealer` adds the records and signs, `verify` compares the log with what was signed, and
 `prove` and `check_proof` show a single record to people who do not have the log.  Needs the extra `seal`.
 
-`keys` signs and verifies; `hash_store` keeps the tree, and `folder` the other files; `sealer`, `verification` and
-`proving` are the rest.  binlog/format/seal has the bytes and the hashes.
+`keys` signs and verifies; `hash_store` keeps the tree, and `folder` the other files; `sealer`, `verification`,
+`proving` and `status` are the rest.  binlog/format/seal has the bytes and the hashes.
 """
 
 from binlog.seal.keys import SigningKey
 from binlog.seal.proving import check_proof, prove, prove_consistency
 from binlog.seal.sealer import Sealer, begin_seal
+from binlog.seal.status import SealStat, stat_seal
 from binlog.seal.verification import Finding, Report, Rule, verify
 
 __all__ = [
     "Finding",
     "Report",
     "Rule",
+    "SealStat",
     "Sealer",
     "SigningKey",
     "begin_seal",
     "check_proof",
     "prove",
     "prove_consistency",
+    "stat_seal",
     "verify",
 ]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import pairwise
 from typing import NamedTuple
 
 import binlog
-from binlog.errors import GoneError, NotFoundError, SealError
+from binlog.errors import AccessError, BinlogError, FullError, GoneError, NotFoundError, SealError
 from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import Checkpoint
 from binlog.format.seal.note import Note
@@ -104,11 +105,23 @@ class Sealer(Handle):
                 return note
             return self._sign(place)
 
-    def run(self, stop: threading.Event, every: float = 1.0) -> None:
-        """Seal each `every` seconds, until `stop` is set, and once more.  Raises: as `seal`."""
-        while not stop.wait(every):
-            self.seal()
-        self.seal()
+    def run(
+        self, stop: threading.Event, every: float = 1.0, on_failure: Callable[[BinlogError], None] | None = None
+    ) -> None:
+        """Seal each `every` seconds, until `stop` is set, and once more.
+
+        on_failure: called if there is no space or no permission, before the next attempt.
+        Raises: SealError if the log is not what was sealed, and other errors of `seal`.
+        """
+        is_last = False
+        while not is_last:
+            is_last = stop.wait(every)
+            try:
+                self.seal()
+            except (FullError, AccessError) as error:
+                if on_failure is None:
+                    raise
+                on_failure(error)
 
     def _sign(self, place: _Place) -> Note:
         self._store.sync()

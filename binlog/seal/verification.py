@@ -19,7 +19,6 @@ from binlog.seal.hash_store import TILE_HASHES, HashStore
 from binlog.seal.keys import verified_keys
 from binlog.seal.sealer import log_uuid
 
-
 # Larger than a reader takes by itself, because each batch reads its hashes from a file.
 _BATCH_BYTES, _BATCH_RECORDS = 1 << 20, 1 << 16
 

@@ -32,7 +32,7 @@ LAYERS: dict[str, frozenset[str]] = {
     "binlog.spark": frozenset({"binlog", "binlog.errors", "binlog.moving"}),
     "binlog.seal": frozenset({*BELOW, "binlog"}),
     "binlog.moving": frozenset({*BELOW, "binlog", "binlog.log"}),
-    "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.moving", "binlog.spark"}),
+    "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.moving", "binlog.seal", "binlog.spark"}),
     "binlog.__main__": frozenset({"binlog.cli"}),
     "pyspark_binlog": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
 }

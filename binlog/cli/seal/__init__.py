@@ -1,0 +1,58 @@
+"""`binlog seal`: seal a log, so that each later change shows, and verify it.
+
+`sealing` begins a seal, runs the sealer and shows its state; `verifying` compares a log with its seal, and makes and
+checks proofs of single records.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from binlog.cli.commands import SuggestingGroup
+from binlog.cli.exits import CommandError, ExitCode
+
+# The module of each command; imported on first use, because it imports `cryptography`.
+_MODULES = {
+    "init": "sealing",
+    "run": "sealing",
+    "once": "sealing",
+    "status": "sealing",
+    "verify": "verifying",
+    "prove": "verifying",
+    "check-proof": "verifying",
+}
+
+
+class SealCommands(SuggestingGroup):
+    """The subcommands, which are in the modules of this package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return None
+        try:
+            module = importlib.import_module(f"{__name__}.{_MODULES[cmd_name]}")
+        except ModuleNotFoundError as error:
+            if error.name != "cryptography":
+                raise
+            text = "'binlog seal' needs the package cryptography: pip install 'binlog[seal]'"
+            raise CommandError(text, ExitCode.USAGE) from error
+        found = next(each for each in module.COMMANDS if each.name == cmd_name)
+        assert isinstance(found, click.Command)
+        return found
+
+
+@click.group("seal", cls=SealCommands, no_args_is_help=False, short_help="Show each later change of a log's records.")
+def command() -> None:
+    """Seal the log in DIR, so that it shows if a record is changed or removed later.
+
+    One process, the sealer, adds each durable record to a hash tree, and signs the root of the tree every second: a
+    checkpoint. Writers do nothing for it. A checkpoint that is kept elsewhere also shows that the end of the log was
+    cut off. Checkpoints and proofs have the formats of C2SP, so other programs can verify them too.
+
+    The secret key must not be in DIR, and the public key, which verifies, must not come from there.
+    """

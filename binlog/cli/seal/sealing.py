@@ -1,0 +1,101 @@
+"""`binlog seal init`, `run`, `once` and `status`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from types import FrameType
+
+import click
+
+from binlog.cli.amounts import duration_text, size_text, things_text
+from binlog.cli.exits import opening, print_error
+from binlog.cli.options import directory_argument, json_option, seconds_from
+from binlog.cli.output import printable, write, write_line
+from binlog.cli.records import object_line
+from binlog.seal import Sealer, SigningKey, begin_seal, stat_seal
+
+key_option = click.option("--key", "key_path", metavar="FILE", required=True, help="The file of the secret key.")
+
+
+@click.command("init", short_help="Begin to seal a log.")
+@directory_argument
+@click.option("--name", required=True, help="Names the log in checkpoints, for example example.org/audit.")
+@click.option("--key", "key_path", metavar="FILE", required=True, help="The secret key's new file; mode 600.")
+def init(directory: str, name: str, key_path: str) -> None:
+    """Make a key, and begin to seal the log in DIR, from its first record on.
+
+    Prints the public key, which verifies the log. Keep it where no writer of the log can change it. The name must be
+    one that no other log has.
+    """
+    with opening():
+        key = SigningKey.load(key_path) if os.path.exists(key_path) else SigningKey.generate(name)
+        if key.verifier.name != name:
+            raise ValueError(f"{key_path} is the key of {key.verifier.name}")
+        if not os.path.exists(key_path):
+            key.save(key_path)
+        begin_seal(directory, key)
+    write_line(printable(str(key.verifier)))
+
+
+@click.command("once", short_help="Seal all durable records, and end.")
+@directory_argument
+@key_option
+def once(directory: str, key_path: str) -> None:
+    """Seal all durable records of the log in DIR, and print the checkpoint.
+
+    Ends with 1 if the log is not what was sealed: records are missing or changed. Ends with 4 if another sealer runs.
+    """
+    with opening():
+        key = SigningKey.load(key_path)
+    with Sealer(directory, key) as sealer:
+        note = sealer.seal()
+    write(str(note).encode())
+
+
+@click.command("run", short_help="Seal durable records every second, until it is stopped.")
+@directory_argument
+@key_option
+@click.option(
+    "--every", callback=seconds_from, default="1s", show_default=True, metavar="TIME", help="How often to sign."
+)
+def run(directory: str, key_path: str, every: float) -> None:
+    """Seal the durable records of the log in DIR every second, until Ctrl-C or SIGTERM.
+
+    Ends with 1 if the log is not what was sealed: records are missing or changed. Ends with 4 if another sealer runs.
+    If there is no space, or a permission is missing, it says so and tries again.
+    """
+    stop = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    with opening():
+        key = SigningKey.load(key_path)
+    with Sealer(directory, key) as sealer:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
+        sealer.run(stop, every, lambda error: print_error(str(error)))
+
+
+@click.command("status", short_help="Show how far the seal has come.")
+@directory_argument
+@json_option("Print a JSON object: origin, size, next_ref, unsealed_bytes, signed_ns.")
+def status(directory: str, as_json: bool) -> None:
+    """Show how far the seal of the log in DIR has come, by what its folder says. Only 'verify' reads the records."""
+    with opening():
+        stat = stat_seal(directory)
+    if as_json:
+        values = {"origin": stat.origin, "size": stat.size, "next_ref": str(stat.next_ref)}
+        write_line(object_line({**values, "unsealed_bytes": stat.unsealed_bytes, "signed_ns": stat.signed_ns}))
+        return
+    signed = "never" if stat.signed_ns is None else f"{duration_text(time.time() - stat.signed_ns / 1e9)} ago"
+    write_line(printable(f"origin    {stat.origin}"))
+    write_line(f"sealed    {things_text(stat.size, 'record')}, up to {stat.next_ref}")
+    write_line(f"signed    {signed}")
+    write_line(f"unsealed  {size_text(stat.unsealed_bytes)}")
+
+
+COMMANDS = (init, run, once, status)

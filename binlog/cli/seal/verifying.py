@@ -1,0 +1,116 @@
+"""`binlog seal verify`, `prove` and `check-proof`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+import binlog
+from binlog.cli.amounts import things_text
+from binlog.cli.exits import CommandError, ExitCode, opening
+from binlog.cli.options import directory_argument, json_option, ref_from
+from binlog.cli.output import printable, write, write_line
+from binlog.cli.records import object_line
+from binlog.errors import AccessError, SealError
+from binlog.format.seal.note import NOTE_BYTES_MAX
+from binlog.format.seal.policy import POLICY_BYTES_MAX, parse_policy
+from binlog.format.seal.proof import PROOF_BYTES_MAX
+from binlog.seal import Report, check_proof, prove, verify
+
+_vkey_option = click.option(
+    "--vkey", metavar="KEY", help="The public key, or the path of a file with it; from elsewhere than DIR."
+)
+
+
+@click.command("verify", short_help="Compare all records with what was sealed.")
+@directory_argument
+@_vkey_option
+@click.option(
+    "--checkpoint", "checkpoints", metavar="FILE", multiple=True, help="A checkpoint from elsewhere; may be repeated."
+)
+@json_option("Print a JSON object: origin, size, verified, unsealed and findings.")
+def verify_command(directory: str, vkey: str | None, checkpoints: tuple[str, ...], as_json: bool) -> ExitCode:
+    """Compare all records of the log in DIR with what was sealed, and print a line for each difference.
+
+    Exits with 1 if there are any. Without a checkpoint from elsewhere, a log whose whole directory was put back from an
+    older copy shows no difference. Other processes may append and seal meanwhile.
+    """
+    with opening():
+        report = verify(directory, _vkey(vkey), checkpoints=[_read(path, NOTE_BYTES_MAX) for path in checkpoints])
+    _print(report, as_json=as_json)
+    return ExitCode.FAILED if report.findings else ExitCode.OK
+
+
+def _print(report: Report, *, as_json: bool) -> None:
+    if as_json:
+        findings = [
+            {
+                "rule": str(each.rule),
+                "ref": None if each.ref is None else str(each.ref),
+                "leaf": each.leaf,
+                "text": each.text,
+            }
+            for each in report.findings
+        ]
+        counts = {"size": report.size, "verified": report.verified, "unsealed": report.unsealed}
+        write_line(object_line({"origin": report.origin, **counts, "findings": findings}))
+        return
+    for each in report.findings:
+        write_line(printable(str(each)))
+    text = f"{things_text(report.verified, 'record')} of {report.size} compared, {report.unsealed} not sealed yet"
+    write_line(f"{text}; {things_text(len(report.findings), 'finding')}")
+
+
+@click.command("prove", short_help="Print the proof that a record is in the log.")
+@directory_argument
+@click.argument("ref", metavar="REF", callback=ref_from)
+def prove_command(directory: str, ref: binlog.Ref) -> None:
+    """Print the proof that the record at REF is in the sealed log in DIR, for a file that ends with .tlog-proof.
+
+    Who has the proof, the record and the public key can check it without the log.
+    """
+    with opening():
+        proof = prove(directory, ref)
+    write(str(proof).encode())
+
+
+@click.command("check-proof", short_help="Check a proof, without the log.")
+@click.argument("proof", metavar="PROOF")
+@click.option("--record", metavar="FILE", required=True, help="The bytes of the record; - for standard input.")
+@_vkey_option
+@click.option("--policy", "policy_path", metavar="FILE", help="Logs and witnesses to trust, in place of --vkey.")
+def check_proof_command(proof: str, record: str, vkey: str | None, policy_path: str | None) -> None:
+    """Check that the file PROOF shows that a record is in a log. Exits with 1 if it does not."""
+    with opening():
+        if (vkey is None) == (policy_path is None):
+            raise ValueError("either --vkey or --policy is needed")
+        policy = None if policy_path is None else parse_policy(_read(policy_path, POLICY_BYTES_MAX))
+        key = None if vkey is None else _vkey(vkey)
+        data = sys.stdin.buffer.read() if record == "-" else _read(record, None)
+        text = _read(proof, PROOF_BYTES_MAX)
+    try:
+        head = check_proof(text, data, vkey=key, policy=policy)
+    except SealError as error:
+        raise CommandError(str(error), ExitCode.FAILED) from error
+    write_line(printable(f"the record is in {head.origin}, of which {things_text(head.size, 'record')} were signed"))
+
+
+def _vkey(text: str | None) -> str:
+    """Return the public key that an option gives, as a text or as a file."""
+    if text is None:
+        raise ValueError("--vkey is needed: the public key that 'binlog seal init' has printed")
+    return text if text.count("+") >= len("++") else _read(text, NOTE_BYTES_MAX).decode(errors="replace").strip()
+
+
+def _read(path: str, bytes_max: int | None) -> bytes:
+    """Return a file's bytes, or one more than the limit.  Raises: AccessError."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read() if bytes_max is None else file.read(bytes_max + 1)
+    except OSError as error:
+        raise AccessError(f"{path}: {error.strerror}", errno=error.errno, path=path) from error
+
+
+COMMANDS = (verify_command, prove_command, check_proof_command)
