@@ -23,6 +23,7 @@ import secrets
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 from binlog.storage.descriptors import identity_of, is_open_on
 from binlog.storage.file_access import FileAccess, give_access
@@ -73,6 +74,9 @@ class StagingArea:
     """A staging area that this process has joined.  A writer can stage after it has claimed a ring."""
 
     _retired = False
+    # The mapping of each area, until `__del__` has run: the garbage collector finalizes the objects of a cycle in any
+    # order, and would unmap the area first.
+    _cores: ClassVar[dict[int, object]] = {}
 
     def __init__(self, fd: int, core: object, name: str, uuid: bytes) -> None:
         self.uuid = uuid
@@ -80,7 +84,7 @@ class StagingArea:
         self._name = name
         self._identity = identity_of(fd)
         self._generation = fork_generation()
-        self.core = core
+        self.core = self._cores[id(self)] = core
 
     @classmethod
     def join(cls, directory_fd: int, uuid: bytes, access: FileAccess) -> StagingArea | None:
@@ -209,8 +213,11 @@ class StagingArea:
 
     def __del__(self) -> None:
         # A ring that was not retired stays for the next writer.  `core` closes the descriptor, in one call of C.
-        if self._retired and self._generation == fork_generation() and self.intact:
-            self._leave()
+        try:
+            if self._retired and self._generation == fork_generation() and self.intact:
+                self._leave()
+        finally:
+            self._cores.pop(id(self), None)
 
     def _leave(self) -> None:
         """Free the ring, and remove the staging area if no other writer has one and nothing is staged."""

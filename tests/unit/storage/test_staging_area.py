@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -363,3 +364,25 @@ def test_a_child_forked_during_a_sweep_does_not_hold_its_locks(log: Path) -> Non
         finally:
             stopped.set()
             thread.join()
+
+
+def test_an_area_in_a_reference_cycle_is_mapped_until_all_finalizers_have_run(log: Path) -> None:
+    class User:
+        def __init__(self, area: StagingArea | None) -> None:
+            self.itself, self.area = self, area
+
+        def __del__(self) -> None:
+            assert self.area is not None
+            found.append(self.area.staged_bytes())
+
+    def work() -> None:
+        writer = Writer(log, mode=Mode.STAGE)
+        writer.append(b"staged")
+        user = User(_area(writer))
+        writer.close()
+        del writer, user
+        gc.collect()
+        assert found == [0]
+
+    found: list[int] = []
+    Child(work).join()
