@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from typing import TypeVar
 
 from binlog.errors import (
     BinlogError,
+    BusyError,
     ClosedError,
     GoneError,
     PoisonedError,
@@ -268,6 +270,10 @@ class Session:
 
     def _entered(self, call: Callable[[], _Result]) -> _Result:
         """Make the call as the only thread of this writer that is in one."""
+        if sys.is_finalizing():
+            if not self._mutex.acquire(blocking=False):
+                raise BusyError("the interpreter has ended a thread within a call of this writer")
+            self._mutex.release()
         with self.fast_path:
             if self.closed:
                 raise ClosedError("the writer is closed")

@@ -20,6 +20,7 @@ import fcntl
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from binlog.errors import AccessError, BusyError
@@ -87,22 +88,26 @@ def holder(fd: int) -> str | None:
 def open_holder(fd: int) -> str | None:
     """Return as `holder`, for a lock that belongs to an open file description."""
     # The kernel names no process for such a lock, but lists it in the descriptor's fdinfo (proc(5)).
+    # Not with Path.glob, whose regular expressions cannot be compiled while the interpreter ends.
     try:
         status = os.fstat(fd)
-        for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
-            if _has_lock(info, status):
-                return f"process {info.parts[2]}"
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            if _has_lock(f"/proc/{process}", status):
+                return f"process {process}"
     except OSError:
         return None  # the process has no free descriptor, or another thread closed this one
     return None
 
 
-def _has_lock(info: Path, status: os.stat_result) -> bool:
-    try:
-        there = os.stat(info.parents[1] / "fd" / info.name)
-        return (there.st_dev, there.st_ino) == (status.st_dev, status.st_ino) and "lock:" in info.read_text()
-    except OSError:
-        return False  # the process ended, or belongs to another user
+def _has_lock(process: str, status: os.stat_result) -> bool:
+    """Return whether a process locks the file through one of its descriptors."""
+    with suppress(OSError):  # the process ended, or belongs to another user
+        for number in os.listdir(f"{process}/fd"):
+            with suppress(OSError):  # it closed the descriptor
+                is_the_file = os.path.samestat(os.stat(f"{process}/fd/{number}"), status)
+                if is_the_file and "lock:" in Path(f"{process}/fdinfo/{number}").read_text():
+                    return True
+    return False
 
 
 def has_writers(directory: Directory, name: str) -> bool:
