@@ -29,6 +29,7 @@ from binlog.errors import (
     BinlogError,
     BusyError,
     ClosedError,
+    GoneError,
     PoisonedError,
     StateError,
     TimedOutError,
@@ -130,7 +131,7 @@ class Delivery:
         report: Callable[[Losses], str],
         writer_options: Mapping[str, Any],
     ) -> None:
-        self._path = path
+        self._path = os.path.abspath(path)  # the program may change its directory, and the log be opened again
         self._full = member(Full, full, "full")
         self._fallback = fallback
         self._report = report
@@ -163,16 +164,21 @@ class Delivery:
             self._written.value, self._dropped.value, self._uncertain.value, self.deferred.value, self.cut.value
         )
 
-    def append(self, data: bytes, mode: Mode) -> None:
+    def append(self, data: bytes, mode: Mode, deadline: float | None = None) -> None:
         """Append a record; if that fails, apply the policy.
 
+        deadline: the end of the call, if it is earlier.  After it the record is only staged, if there is space.
         Blocks: for `wait` seconds at most; without limit if `wait` is None, or with Full.BLOCK.
         Raises: BinlogError with Full.RAISE only.
         """
+        timeout = self.wait
         if self._closed:
             mode = Mode.SYNC  # the interpreter may be ending: no thread would sync the record later
+        elif deadline is not None:
+            timeout = max(deadline - time.monotonic(), 0.0)
+            mode = mode if timeout else Mode.STAGE
         try:
-            self._append(data, mode=mode, timeout=self.wait)
+            self._append(data, mode=mode, timeout=timeout)
         except StateError:
             self._defer(data, mode)
         except BinlogError as error:
@@ -180,7 +186,11 @@ class Delivery:
         else:
             self._written.increment()
             if self._needs_attention:
-                self._attend()
+                self._attend(mode)
+
+    def deadline(self) -> float | None:
+        """Return the time at which a call that begins now must end; None if there is no limit."""
+        return None if self.wait is None else time.monotonic() + self.wait
 
     def drop(self, reason: str) -> None:
         """Count a record that was not even encoded."""
@@ -204,9 +214,9 @@ class Delivery:
         self._closed = True
         self.wait = None  # an append with a time limit needs a thread, which no longer starts
         try:
-            self._append_deferred()
+            self._append_deferred(without_threads=True)
             if self._since:
-                self._tell()
+                self._tell(Mode.SYNC)
             writer, self._writer = self._writer, None
             self._append = self._append_after_opening
             if writer is not None:
@@ -218,7 +228,7 @@ class Delivery:
 
     def complain(self, about: object) -> None:
         """Write a line to the fallback stream."""
-        self._write_to_fallback(f"binlog: {os.fspath(self._path)}: {about}")
+        self._write_to_fallback(f"binlog: {self._path}: {about}")
 
     def _open(self) -> None:
         writer = Writer(self._path, **self._writer_options)
@@ -227,20 +237,25 @@ class Delivery:
 
     def _append_after_opening(self, data: bytes, *, mode: Mode, timeout: float | None = None) -> None:
         """Open the log, but not more often than once a second, and append."""
-        if time.monotonic() < self._reopen_at:
+        begun = time.monotonic()
+        if begun < self._reopen_at:
             raise self._open_error
         try:
             self._open()
         except BinlogError as error:
             self._reopen_at, self._open_error = time.monotonic() + _REOPEN_SECONDS, error
             raise
-        self._append(data, mode=mode, timeout=self.wait)
+        left = None if timeout is None else max(timeout - (time.monotonic() - begun), 0.0)
+        self._append(data, mode=mode, timeout=left)
 
     def _handle(self, data: bytes, mode: Mode, error: BinlogError) -> None:
-        if isinstance(error, PoisonedError | ClosedError):
+        if isinstance(error, PoisonedError | ClosedError | GoneError):
             self._append = self._append_after_opening
-            # If the writer was poisoned before, or closed by another thread, it has not tried to append the record.
-            if isinstance(error, ClosedError) or isinstance(error.__cause__, PoisonedError):
+            if isinstance(error, GoneError):
+                self.complain(error)
+            # If the writer was poisoned before, or closed by another thread, or if its log was removed, it has not
+            # appended the record.
+            if not isinstance(error, PoisonedError) or isinstance(error.__cause__, PoisonedError):
                 try:
                     self._append(data, mode=mode, timeout=self.wait)
                 except BinlogError as second:
@@ -268,7 +283,7 @@ class Delivery:
             except (UnknownOutcomeError, TimedOutError) as error:
                 self._count(self._uncertain, f"{type(error).__name__}: {error}")
                 return
-            except (PoisonedError, ClosedError):
+            except (PoisonedError, ClosedError, GoneError):
                 self._append = self._append_after_opening
             except BinlogError:
                 continue
@@ -284,17 +299,27 @@ class Delivery:
         self.deferred.increment()
         self._later.append((data, mode))
         self._needs_attention = True
-        with suppress(RuntimeError):  # the interpreter ends: `close` appends it
+        try:
             _thread.start_new_thread(self._append_deferred, ())
+        except RuntimeError:
+            self._append_deferred(without_threads=True)
 
-    def _append_deferred(self) -> None:
+    def _append_deferred(self, *, without_threads: bool = False) -> None:
+        """Append deferred records.
+
+        without_threads: no thread can be started, because the interpreter ends, or the limit of the user or container
+            is reached.  Mode.SYNC without a time limit needs none.
+        """
         while self._later:
             try:
                 data, mode = self._later.popleft()
             except IndexError:
                 return  # another thread took the last one
             try:
-                self._append(data, mode=mode, timeout=self.wait)
+                if without_threads:
+                    self._append(data, mode=Mode.SYNC, timeout=None)
+                else:
+                    self._append(data, mode=mode, timeout=self.wait)
             except StateError:
                 self._later.appendleft((data, mode))
                 return
@@ -313,13 +338,16 @@ class Delivery:
         if not self._since:
             self._since.append(time.time())
         self._needs_attention = True
+        if self._closed:
+            # There may be no later record to report it.
+            self.complain(f"a record {'is' if counter is self._dropped else 'may be'} lost: {reason}")
 
-    def _attend(self) -> None:
-        """Append deferred records, and report dropped ones."""
+    def _attend(self, mode: Mode) -> None:
+        """Append deferred records, and report dropped ones in a mode in which the log takes records again."""
         self._needs_attention = False
         self._append_deferred()
         if self._since:
-            self._tell()
+            self._tell(mode)
         if self._since or self._later:
             self._needs_attention = True
 
@@ -332,7 +360,7 @@ class Delivery:
             since = time.time()
         return Losses(self._dropped.value - told[0], self._uncertain.value - told[1], since, self._reason)
 
-    def _tell(self) -> None:
+    def _tell(self, mode: Mode) -> None:
         """Append the record that says how many were dropped."""
         try:
             told = self._told.pop()
@@ -342,7 +370,7 @@ class Delivery:
             losses = self._losses(told)
             if losses.dropped or losses.uncertain:
                 try:
-                    self._append(to_bytes(self._report(losses)), mode=Mode.FLUSH, timeout=self.wait)
+                    self._append(to_bytes(self._report(losses)), mode=mode, timeout=self.wait)
                 except BinlogError:
                     self._since.appendleft(losses.since)
                 else:
@@ -351,10 +379,12 @@ class Delivery:
             self._told.append(told)
 
     def _write_to_fallback(self, text: str) -> None:
-        stream = self._fallback if self._fallback is not None else sys.stderr
-        with suppress(Exception):  # a closed stream, or none: there is no other place
-            stream.write(text + "\n")
-            stream.flush()
+        # Not sys.stderr: a program may have replaced it with a stream that logs.
+        stream = self._fallback if self._fallback is not None else sys.__stderr__
+        if stream is not None:
+            with suppress(Exception):  # a closed stream: there is no other place
+                stream.write(text + "\n")
+                stream.flush()
 
 
 _deliveries: weakref.WeakSet[Delivery] = weakref.WeakSet()

@@ -11,6 +11,7 @@ the bytes, and parse only the lines that pass.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
@@ -39,10 +40,11 @@ def level_of(severity_number: int) -> int:
 
 def current_trace() -> tuple[int, int] | None:
     """Return the ids of the current trace and span; None if the program does not use OpenTelemetry or has no span."""
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
+    # Another thread may be importing OpenTelemetry.
+    current_span = getattr(sys.modules.get("opentelemetry.trace"), "get_current_span", None)
+    if current_span is None:
         return None
-    context = trace.get_current_span().get_span_context()
+    context = current_span().get_span_context()
     return (context.trace_id, context.span_id) if context.is_valid else None
 
 
@@ -130,8 +132,6 @@ class EventEncoder:
 
 def _level_name(level: int) -> str:
     # Not the name in the record: formatters that colour a terminal change it there.
-    import logging
-
     return logging.getLevelName(level)
 
 

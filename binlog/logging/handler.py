@@ -27,17 +27,20 @@ _DEPTH_MAX = 8
 
 
 class _ThreadState(threading.local):
-    """depth: 0 if the thread handles no record.  deferred: records logged meanwhile, with their depths."""
+    """depth: 0 if the thread handles no record.  deferred: records logged meanwhile, with their depths.
+    deadline: of the deferred ones, which share one time limit; None before the first one.
+    """
 
     def __init__(self) -> None:
         self.depth = 0
         self.deferred: deque[tuple[logging.LogRecord, int]] = deque()
+        self.deadline: float | None = None
 
 
 class Handler(logging.Handler):
     """Appends records of `logging` to the log in a directory.  Any number of processes may do so.
 
-    path: the directory; it is created if it is missing, in a parent that exists.
+    path: the directory; it is created if it is missing, in a parent that exists.  A relative one is resolved now.
     level: the least level, as a number or a name.
     modes: how far a record is when the call that logs it returns, by level: {"NOTSET": "stage", "CRITICAL": "sync"};
         by default MODES.
@@ -47,7 +50,8 @@ class Handler(logging.Handler):
     formatter: by default JsonFormatter(static=static).
     record_bytes_max: a longer record is cut, and says how long it was.
     in_loop: the strongest mode within a running event loop of asyncio, because its other tasks would wait as well.
-    fallback: a stream of text for Full.FALLBACK and for failures at the end; None for sys.stderr.
+    fallback: a stream of text for Full.FALLBACK and for failures at the end, which must not log; None for
+        sys.__stderr__.
     writer_options: of binlog.Writer, such as cutover_bytes="100M".
 
     A record survives the death of the process as soon as the call that logs it has returned, in every mode, unless it
@@ -72,10 +76,12 @@ class Handler(logging.Handler):
         **writer_options: Any,
     ) -> None:
         super().__init__(level)
+        static = None if static is None else dict(static)
         self._arguments: dict[str, Any] = {
             **writer_options,
-            "path": path,
-            "modes": modes,
+            "path": os.path.abspath(path),
+            # Copies, because dictConfig passes dictionaries that refer to all other handlers.
+            "modes": None if modes is None else dict(modes),
             "wait": wait,
             "full": full,
             "static": static,
@@ -112,12 +118,11 @@ class Handler(logging.Handler):
             return self._defer(state, record)
         state.depth = 1
         try:
-            passed = self._append_filtered(record)
+            return self._append_filtered(record)
         finally:
             state.depth = 0
-        if state.deferred:
-            self._handle_deferred(state)
-        return passed
+            if state.deferred:
+                self._handle_deferred(state)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append a record, without the filters.  Blocks and raises: as `handle`."""
@@ -130,8 +135,8 @@ class Handler(logging.Handler):
             self._append(record)
         finally:
             state.depth = 0
-        if state.deferred:
-            self._handle_deferred(state)
+            if state.deferred:
+                self._handle_deferred(state)
 
     def flush(self) -> None:
         """Make everything logged so far durable; a failure is written to the fallback stream.
@@ -182,20 +187,24 @@ class Handler(logging.Handler):
 
     def _append(self, record: logging.LogRecord) -> None:
         text = self._format(record)
-        self._state.depth = 1  # a record that is logged from here on was not caused by this one
-        self._sink.append(text, record.levelno)
+        state = self._state
+        state.depth = 1  # a record that is logged from here on was not caused by this one
+        self._sink.append(text, record.levelno, state.deadline)
 
     def _format(self, record: logging.LogRecord) -> str:
         try:
-            return self.formatter.format(record)  # type: ignore[union-attr]
+            text = self.formatter.format(record)  # type: ignore[union-attr]
+            if isinstance(text, str):
+                return text
+            raise TypeError(f"the formatter returned {type(text).__name__}, not str")
         except Exception as error:  # noqa: BLE001 - a formatter of the caller may raise anything
             return self._format_in_spite_of(error, record)
 
     def _format_in_spite_of(self, error: Exception, record: logging.LogRecord) -> str:
-        plain = logging.LogRecord(
-            record.name, record.levelno, record.pathname, record.lineno, message_of(record), (), None
-        )
-        plain.created = record.created
+        name = safe_text(record.name)  # of a record that another program made, it may be None
+        plain = logging.LogRecord(name, record.levelno, record.pathname, record.lineno, message_of(record), (), None)
+        if isinstance(record.created, float):
+            plain.created = record.created
         plain.__dict__.update(attributes_of(record))
         plain.format_error = f"{type(error).__name__}: {safe_text(error)}"
         return JsonFormatter(static=self._arguments["static"]).format(plain)
@@ -205,20 +214,27 @@ class Handler(logging.Handler):
             self._sink.drop("too many records were logged within a logging call")
             return False
         self._sink.count_deferred()
+        if state.deadline is None:
+            state.deadline = self._sink.deadline()
         state.deferred.append((record, state.depth))
         return True
 
     def _handle_deferred(self, state: _ThreadState) -> None:
-        while state.deferred and not state.depth:
-            try:
-                record, depth = state.deferred.popleft()
-            except IndexError:
-                return  # a signal handler has logged since, and its call has handled the last one
-            state.depth = depth + 1
-            try:
-                self._append_filtered(record)
-            finally:
-                state.depth = 0
+        if state.deadline is None:
+            state.deadline = self._sink.deadline()
+        try:
+            while state.deferred and not state.depth:
+                try:
+                    record, depth = state.deferred.popleft()
+                except IndexError:
+                    return  # a signal handler has logged since, and its call has handled the last one
+                state.depth = depth + 1
+                try:
+                    self._append_filtered(record)
+                finally:
+                    state.depth = 0
+        finally:
+            state.deadline = None
 
     def _format_losses(self, losses: Losses) -> str:
         record = logging.LogRecord("binlog.logging", logging.WARNING, __file__, 0, str(losses), (), None)

@@ -23,6 +23,8 @@ def attributes_of(record: logging.LogRecord) -> dict[str, object]:
     found = {name: value for name, value in islice(values.items(), first, None) if name not in _RESERVED}
     if record.exc_info:
         found.update(exception_fields(record.exc_info))
+    elif record.exc_text:  # all that is left of an exception if the record was sent by another process
+        found["exception.stacktrace"] = record.exc_text
     if record.stack_info:
         found["stack"] = record.stack_info
     return found
@@ -47,7 +49,7 @@ class JsonFormatter(logging.Formatter):
         """Return the line of the event."""
         attributes: dict[str, object] = {}
         event = None
-        if len(record.__dict__) > _STANDARD_COUNT or record.exc_info or record.stack_info:
+        if len(record.__dict__) > _STANDARD_COUNT or record.exc_info or record.exc_text or record.stack_info:
             attributes = attributes_of(record)
             if type(attributes.get("event")) is str:
                 event = attributes.pop("event")

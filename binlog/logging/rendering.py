@@ -84,12 +84,14 @@ def message_of(record: logging.LogRecord) -> str:
         return _message_in_spite_of_errors(text, args)
 
 
-def _message_in_spite_of_errors(text: str, args: tuple[object, ...] | Mapping[str, object]) -> str:
+def _message_in_spite_of_errors(text: str, args: object) -> str:
     safe: Any
     if isinstance(args, Mapping):
         safe = {key: _safe_argument(value) for key, value in args.items()}
-    else:
+    elif isinstance(args, list | tuple):
         safe = tuple(map(_safe_argument, args))
+    else:
+        safe = (_safe_argument(args),)
     try:
         return str(text % safe)
     except Exception:  # noqa: BLE001 - the arguments do not fit the text
@@ -133,9 +135,11 @@ def json_value(value: object, *, depth: int = DEPTH_MAX, above: tuple[int, ...] 
         return safe_repr(value)
 
 
-def exception_fields(info: ExceptionInfo) -> dict[str, str]:
+def exception_fields(info: ExceptionInfo | BaseException) -> dict[str, str]:
     """Return the attributes that describe an exception: its type, message and stack trace."""
-    kind, error, trace = info
+    if isinstance(info, BaseException):
+        info = (type(info), info, info.__traceback__)
+    kind, error, trace = info if isinstance(info, tuple) else (None, None, None)
     if kind is None or error is None:
         return {}
     try:

@@ -60,9 +60,10 @@ class Sink:
             writer_options=writer_options,
         )
 
-    def append(self, text: str, level: int) -> None:
+    def append(self, text: str, level: int, deadline: float | None = None) -> None:
         """Append a record of a level of `logging`.
 
+        deadline: see Delivery.append.
         Blocks: for `wait` seconds at most; without limit if `wait` is None, or with Full.BLOCK.
         Raises: BinlogError with Full.RAISE only.
         """
@@ -73,7 +74,11 @@ class Sink:
         mode, in_loop = self._modes_of_levels.get(level) or self._modes_of(level)
         if mode is not in_loop and _is_in_loop():
             mode = in_loop
-        self._delivery.append(data, mode)
+        self._delivery.append(data, mode, deadline)
+
+    def deadline(self) -> float | None:
+        """Return the time at which a call that begins now must end; None if there is no limit."""
+        return self._delivery.deadline()
 
     def drop(self, reason: str) -> None:
         """Count a record as dropped."""
@@ -132,11 +137,13 @@ def _level(level: object) -> int:
     if isinstance(level, int) and not isinstance(level, bool):
         return level
     names = logging.getLevelNamesMapping()
-    if isinstance(level, str) and level.upper() in names:
-        return names[level.upper()]
+    for name in (level, level.upper()) if isinstance(level, str) else ():
+        if name in names:
+            return names[name]
     raise ValueError(f"a level is a number, or one of {', '.join(names)}, not {level!r}")
 
 
 def _is_in_loop() -> bool:
-    events = sys.modules.get("asyncio.events")
-    return events is not None and events._get_running_loop() is not None
+    # Another thread may be importing asyncio.
+    running_loop = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
+    return running_loop is not None and running_loop() is not None

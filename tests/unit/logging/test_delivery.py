@@ -110,13 +110,13 @@ def test_fallback_writes_the_record_to_the_stream(log: Path) -> None:
     assert "refused" not in bodies(log)
 
 
-def test_fallback_without_a_stream_is_standard_error(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fallback_without_a_stream_is_standard_error(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with logger_of(Handler(log, wait=60, modes={0: "flush"}, full="fallback")) as logger:
         logger.info("before")
         _set_wait(logger, _WAIT)
         with foreign_lock(log):
             logger.info("refused")
-    assert '"body":"refused"' in capsys.readouterr().err
+    assert '"body":"refused"' in capfd.readouterr().err
 
 
 def test_raise_raises_to_the_code_that_logs(log: Path) -> None:
