@@ -41,7 +41,7 @@ from binlog.logging.rendering import to_bytes
 DEFERRED_MAX = 1000
 """How many records may wait until the call that they interrupted has ended."""
 
-_REOPEN_SECONDS = 1.0
+_REOPEN_SECONDS = _REPORT_SECONDS = 1.0  # at least, between two
 _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 0.01, 1.0
 
 
@@ -154,6 +154,7 @@ class Delivery:
         self._later: deque[tuple[bytes, Mode]] = deque()
         self._since: deque[float] = deque()
         self._told = [(0, 0)]
+        self._report_at = 0.0
         self._reason = ""
         self._needs_attention = False
 
@@ -346,7 +347,7 @@ class Delivery:
         """Append deferred records, and report dropped ones in a mode in which the log takes records again."""
         self._needs_attention = False
         self._append_deferred()
-        if self._since:
+        if self._since and time.monotonic() >= self._report_at:
             self._tell(mode)
         if self._since or self._later:
             self._needs_attention = True
@@ -375,6 +376,7 @@ class Delivery:
                     self._since.appendleft(losses.since)
                 else:
                     told = (told[0] + losses.dropped, told[1] + losses.uncertain)
+                    self._report_at = time.monotonic() + _REPORT_SECONDS
         finally:
             self._told.append(told)
 
