@@ -132,6 +132,8 @@ class LeadingThread:
         call = _Call(append, mode, deadline, is_direct=not can_stage)
         self._calls.add(call)
         try:
+            if self._worker.stopping.is_set():
+                raise ClosedError("the writer is closed")  # `stop` ends only the calls that it finds
             place = self._finish(call, session)
         finally:
             self._calls.discard(call)

@@ -346,6 +346,18 @@ def test_closing_ends_the_calls_that_wait(log: Path) -> None:
     assert len(read_all(log)) + len(errors) == 3
 
 
+def test_closing_ends_a_call_that_has_just_begun(log: Path) -> None:
+    writer = Writer(log)
+    writer.append(b"first", timeout=60)
+    leading, session = writer._leading, writer._session
+    assert leading is not None
+    writer.close()
+    # As in a thread that has found the writer open.
+    with pytest.raises(ClosedError):
+        leading.append(session, b"late", 1, Mode.SYNC, framed=False, timeout=_LATE)
+    assert read_all(log) == [b"first"]
+
+
 def test_a_dropped_writer_is_freed_and_its_thread_ends(log: Path) -> None:
     writer = Writer(log)
     writer.append(b"x", timeout=60)
