@@ -143,7 +143,7 @@ class Delivery:
         self._begin_process()
         self._writer: Writer[Any] | None = None
         self._append = self._append_after_opening
-        with suppress(BusyError):
+        with suppress(BusyError, StateError):  # StateError: in a signal handler that interrupted an append
             self._open()
         _deliveries.add(self)
 
@@ -226,6 +226,8 @@ class Delivery:
             self.complain(error)
         if self._since:
             self.complain(self._losses(self._told[0]))
+        if self._later:
+            self.complain(f"{len(self._later)} deferred records are lost")
 
     def complain(self, about: object) -> None:
         """Write a line to the fallback stream."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, TextIO
@@ -75,7 +76,6 @@ class Handler(logging.Handler):
         fallback: TextIO | None = None,
         **writer_options: Any,
     ) -> None:
-        super().__init__(level)
         static = None if static is None else dict(static)
         self._arguments: dict[str, Any] = {
             **writer_options,
@@ -89,7 +89,6 @@ class Handler(logging.Handler):
             "in_loop": in_loop,
             "fallback": fallback,
         }
-        self.formatter = formatter if formatter is not None else JsonFormatter(static=static)
         self._state = _ThreadState()
         self._sink = Sink(
             path,
@@ -102,6 +101,9 @@ class Handler(logging.Handler):
             report=self._format_losses,
             **writer_options,
         )
+        super().__init__(level)  # last: from here on, logging.shutdown flushes this handler
+        self.formatter = formatter if formatter is not None else JsonFormatter(static=static)
+        _handlers.add(self)
 
     def createLock(self) -> None:  # noqa: N802 - a name of logging
         """Create no lock: see the module."""
@@ -241,6 +243,19 @@ class Handler(logging.Handler):
         record.event = LOSSES_EVENT
         record.__dict__.update(losses.attributes)
         return self._format(record)
+
+
+_handlers: weakref.WeakSet[Handler] = weakref.WeakSet()
+
+
+def _begin_child() -> None:
+    """In a forked child: the fork may be in a signal handler that interrupted a logging call, and may never return."""
+    for handler in list(_handlers):
+        handler._state.depth = 0
+        handler._state.deferred.clear()  # the parent appends them
+
+
+os.register_at_fork(after_in_child=_begin_child)
 
 
 def _handler(arguments: dict[str, Any], own: tuple[int, str | None, list[Any]]) -> Handler:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import binlog
 from binlog.logging import Handler
 from tests.support.children import Child, run_script
 from tests.support.events import bodies, events, logger_of
@@ -242,3 +243,38 @@ def test_threads_log_while_dict_config_replaces_the_handler(log: Path) -> None:
     unknown = done.stderr.splitlines()
     assert all("a record may be lost: UnknownOutcomeError" in line for line in unknown)
     assert int(done.stdout) - len(unknown) <= bodies(log).count("") <= int(done.stdout)
+
+
+def test_a_child_that_a_signal_handler_forks_within_a_logging_call_logs(log: Path) -> None:
+    class Forking:
+        def __str__(self) -> str:  # at the moment at which a signal might arrive
+            logger.info("before the fork")
+
+            def work() -> None:
+                logger.warning("in the child")
+
+            Child(work).join()  # does not return to the interrupted call
+            return "in the parent"
+
+    with logger_of(Handler(log, wait=60)) as logger:
+        logger.info(Forking())
+    assert sorted(bodies(log)) == ["before the fork", "in the child", "in the parent"]
+
+
+def test_a_handler_that_could_not_be_made_causes_no_error_at_exit(tmp_path: Path) -> None:
+    done = run_script(f"import binlog.logging\nbinlog.logging.Handler('{tmp_path}/none/app')")
+    assert done.stderr.count("Traceback") == 2  # of AccessError and its cause
+    assert "No such file or directory while making the directory" in done.stderr.splitlines()[-1]
+
+
+def test_a_handler_may_be_made_in_a_signal_handler_that_interrupts_an_append(tmp_path: Path) -> None:
+    with binlog.Writer(tmp_path / "other") as writer:
+        made: list[Handler] = []
+
+        def interrupted(*_: object) -> None:
+            made.append(Handler(tmp_path / "app", wait=60))
+
+        writer._open_session().run(interrupted)
+    with logger_of(*made) as logger:
+        logger.info("later")
+    assert bodies(tmp_path / "app") == ["later"]
