@@ -16,6 +16,7 @@ import enum
 import itertools
 import os
 import sys
+import threading
 import time
 import weakref
 from collections import deque
@@ -155,6 +156,7 @@ class Delivery:
         self._since: deque[float] = deque()
         self._told = [(0, 0)]
         self._report_at = 0.0
+        self._opening: threading.Event | None = None
         self._reason = ""
         self._needs_attention = False
 
@@ -238,16 +240,44 @@ class Delivery:
         self._writer = writer
         self._append = writer.append
 
+    def _reopen(self) -> None:
+        try:
+            self._open()
+        except BinlogError as error:
+            self._open_failed(error)
+
+    def _open_failed(self, error: BinlogError) -> None:
+        self._reopen_at, self._open_error = time.monotonic() + _REOPEN_SECONDS, error
+
+    def _open_in_thread(self) -> threading.Event:
+        """Start to open the log, and return the event of the end.  Nothing can interrupt the syncs of a recovery."""
+        opened = threading.Event()
+
+        def work() -> None:
+            self._reopen()
+            self._opening = None
+            opened.set()
+
+        self._opening = opened
+        try:
+            _thread.start_new_thread(work, ())
+        except RuntimeError:  # no thread can be started
+            work()
+        return opened
+
     def _append_after_opening(self, data: bytes, *, mode: Mode, timeout: float | None = None) -> None:
         """Open the log, but not more often than once a second, and append."""
         begun = time.monotonic()
         if begun < self._reopen_at:
             raise self._open_error
-        try:
-            self._open()
-        except BinlogError as error:
-            self._reopen_at, self._open_error = time.monotonic() + _REOPEN_SECONDS, error
-            raise
+        if timeout is None:
+            self._reopen()
+        else:
+            opening = self._opening or self._open_in_thread()
+            if not opening.wait(timeout):
+                self._open_failed(BusyError("opening the log takes too long"))
+        if self._append == self._append_after_opening:
+            raise self._open_error
         left = None if timeout is None else max(timeout - (time.monotonic() - begun), 0.0)
         self._append(data, mode=mode, timeout=left)
 

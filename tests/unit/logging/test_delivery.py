@@ -20,7 +20,7 @@ import pytest
 import binlog
 from binlog.errors import BinlogError, BusyError, FullError
 from binlog.logging import Counters, Handler
-from stress.crash.preloaded.injector import Action, Injection, Kind, arm
+from stress.crash.preloaded.injector import Action, Injection, Kind, arm, disarm
 from tests.support.children import Child
 from tests.support.events import bodies, event_of, events, logger_of
 from tests.support.logs import read_all
@@ -230,6 +230,27 @@ def test_a_poisoned_log_is_opened_again(in_memory: Path) -> None:
     assert "after" in found
     assert any("1 record of unknown outcome" in body for body in found)
     assert binlog.check(log) == []
+
+
+def _open_again_on_a_disk_that_hangs(log: Path) -> list[str]:
+    handler = Handler(log, wait=60, modes={0: "sync"})
+    with logger_of(handler) as logger:
+        logger.info("before")
+        arm(Injection(Action.FAIL, kinds=(Kind.DATA_SYNC, Kind.SYNC), count=-1, error=errno.EIO), str(log))
+        logger.info("failed")
+        _set_wait(logger, _WAIT)
+        arm(Injection(Action.HANG, kinds=(Kind.DATA_SYNC, Kind.SYNC), count=-1), str(log))
+        with _in_time():
+            logger.info("hangs")
+        disarm()
+        until(lambda: logger.info("after") or handler.counters.written > 1)  # type: ignore[func-returns-value]
+    return bodies(log)
+
+
+def test_a_call_that_opens_a_poisoned_log_again_does_not_wait_for_a_disk_that_hangs(in_memory: Path) -> None:
+    found = run_preloaded(_open_again_on_a_disk_that_hangs, in_memory / "log").result
+    assert found[0] == "before"
+    assert "after" in found
 
 
 def _raise_with_a_failing_disk(log: Path) -> list[str]:
