@@ -1,11 +1,12 @@
 """Delivers encoded records to a writer, within a time limit, and by a policy if the writer cannot take them.
 
-Any thread, signal handler and finalizer may deliver.  There is no lock here, because a signal handler could wait for
-its own thread, and a forked child for a thread that it does not have.  Instead, each shared value changes in one call
-of C: a counter, a deque, or a list that only one thread can pop.
+Any thread, signal handler and finalizer may deliver.  No call waits for a lock without a limit, because a signal
+handler could wait for its own thread, and a forked child for a thread that it does not have.  Instead, each shared
+value changes in one call of C: a counter, a deque, or a list that only one thread can pop.
 
 Invariants
 - A record is counted once: as written, dropped or uncertain, or in the end as one of them if it was deferred.
+- `_opening` is held while a thread opens the log; every wait for it has a time limit.
 - `_told` is empty while one thread reports dropped records; no other thread does so meanwhile.
 """
 
@@ -156,7 +157,7 @@ class Delivery:
         self._since: deque[float] = deque()
         self._told = [(0, 0)]
         self._report_at = 0.0
-        self._opening: threading.Event | None = None
+        self._opening: threading.Lock | None = None
         self._reason = ""
         self._needs_attention = False
 
@@ -249,21 +250,26 @@ class Delivery:
     def _open_failed(self, error: BinlogError) -> None:
         self._reopen_at, self._open_error = time.monotonic() + _REOPEN_SECONDS, error
 
-    def _open_in_thread(self) -> threading.Event:
-        """Start to open the log, and return the event of the end.  Nothing can interrupt the syncs of a recovery."""
-        opened = threading.Event()
+    def _open_in_thread(self) -> threading.Lock:
+        """Start to open the log, and return a lock that is held until then.
+
+        Nothing can interrupt the syncs of a recovery.  Every wait for the lock has a time limit, and so cannot hang in
+        a signal handler.
+        """
+        opening = threading.Lock()
+        opening.acquire()
 
         def work() -> None:
             self._reopen()
             self._opening = None
-            opened.set()
+            opening.release()
 
-        self._opening = opened
+        self._opening = opening
         try:
             _thread.start_new_thread(work, ())
         except RuntimeError:  # no thread can be started
             work()
-        return opened
+        return opening
 
     def _append_after_opening(self, data: bytes, *, mode: Mode, timeout: float | None = None) -> None:
         """Open the log, but not more often than once a second, and append."""
@@ -274,7 +280,9 @@ class Delivery:
             self._reopen()
         else:
             opening = self._opening or self._open_in_thread()
-            if not opening.wait(timeout):
+            if opening.acquire(timeout=timeout):
+                opening.release()
+            else:
                 self._open_failed(BusyError("opening the log takes too long"))
         if self._append == self._append_after_opening:
             raise self._open_error
