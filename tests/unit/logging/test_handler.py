@@ -308,6 +308,7 @@ def test_a_long_record_is_cut_and_marked(log: Path, bytes_max: int) -> None:
     assert first["truncated"] > 160 * bytes_max
     assert first["body"].startswith("éééé")
     assert second["body"] == "many"
+    assert "name-0" in second["attributes"]
     assert third["attributes"]["value"][1]["y"].startswith("zzzz")
     assert "truncated" not in event_of(whole)
     assert handler.counters.cut == 3
