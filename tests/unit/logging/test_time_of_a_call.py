@@ -1,4 +1,4 @@
-"""The time limit of a call includes what is logged within it, and no call and no exit waits for ever."""
+"""The time limit of a call includes the records logged within it, and no call and no exit waits for ever."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_records_logged_while_one_is_formatted_share_its_time_limit(log: Path) -
             logger.warning(Talkative())
         counters = _handler_of(logger).counters
         assert counters.written + counters.dropped + counters.uncertain == 1 + 1 + _COUNT
-    # What is only staged after the time limit is in the log as well.
+    # Records that are only staged after the time limit are in the log as well.
     assert sum(body.startswith("nested") for body in bodies(log)) >= counters.written - 1
 
 

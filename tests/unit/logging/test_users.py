@@ -1,4 +1,4 @@
-"""What programs do with a handler: they change directories, remove logs, run out of threads, and send records."""
+"""A handler in programs that change directories, remove logs, run out of threads, fork, and send records."""
 
 from __future__ import annotations
 
