@@ -37,7 +37,7 @@ _WAIT_SECONDS = 0.1
     "or --count, all]",
 )
 @click.option("-f", "--follow", is_flag=True, help="Print records as they are appended, until Ctrl-C.")
-@click.option("-F", "retry", is_flag=True, help="As -f; if DIR does not exist, wait until a writer creates it.")
+@click.option("-F", "retry", is_flag=True, help="As -f; first wait until a writer has created DIR, or each of them.")
 @click.option(
     "--from",
     "start",

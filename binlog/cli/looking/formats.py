@@ -168,20 +168,29 @@ class Json(Format):
 
 
 class Csv(Format):
-    """RFC 4180: a row of names, and a row for each record."""
+    """RFC 4180: a row of names, and a row for each record.
+
+    end: of a row; a terminal shows the carriage return of RFC 4180 as an escape sequence.
+    """
 
     needs_event = True
 
-    def __init__(self, fields: Sequence[str], *, named: bool, utc: bool) -> None:
+    def __init__(self, fields: Sequence[str], *, end: str, named: bool, utc: bool) -> None:
         names = list(fields or ("time", "sequence", "ref", "level", "logger", "body", "attributes"))
         self._names = ["log", *names] if named and "log" not in names else names
+        self._end = end
         self._utc = utc
 
     def begin(self) -> bytes:
-        return _csv_rows([self._names])
+        return self._rows([self._names])
 
     def of_views(self, views: Iterable[RecordView]) -> bytes:
-        return _csv_rows([[field_text(view, name, utc=self._utc) for name in self._names] for view in views])
+        return self._rows([[field_text(view, name, utc=self._utc) for name in self._names] for view in views])
+
+    def _rows(self, rows: Sequence[Sequence[str]]) -> bytes:
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator=self._end).writerows(rows)
+        return text.getvalue().encode("utf-8", "backslashreplace")
 
 
 def coloured(text: str, severity: int | None) -> str:
@@ -207,12 +216,6 @@ def _json_value(view: RecordView, name: str) -> Any:
     if name in ("time", "appended"):
         return rfc3339(value, utc=True)
     return None if value is MISSING else value
-
-
-def _csv_rows(rows: Sequence[Sequence[str]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows(rows)
-    return text.getvalue().encode("utf-8", "backslashreplace")
 
 
 def field_names(event_fields: Iterable[str]) -> list[str]:

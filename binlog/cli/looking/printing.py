@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from itertools import islice
 
 import click
 
@@ -45,10 +44,19 @@ class Printer:
                 self.views(source.views(iter([matches]), parse=self.format.needs_event, reverse=reverse))
 
     def views(self, views: Iterable[RecordView]) -> None:
-        """Print records as they come."""
-        rest = iter(views)
-        while some := list(islice(rest, _VIEWS_AT_ONCE)):
-            (write_printable if self.format.is_printable else write)(self.format.of_views(some))
+        """Print records as they come; those before an error too."""
+        pending: list[RecordView] = []
+        try:
+            for view in views:
+                pending.append(view)
+                if len(pending) == _VIEWS_AT_ONCE:
+                    some, pending = pending, []
+                    self._write(some)
+        finally:
+            self._write(pending)
+
+    def _write(self, views: list[RecordView]) -> None:
+        (write_printable if self.format.is_printable else write)(self.format.of_views(views))
 
 
 def print_window(printer: Printer, sources: list[LogSource], *, last: int | None, reverse: bool) -> None:
@@ -111,7 +119,8 @@ def _format_of(options: LookingOptions, *, named: bool) -> Format:
         case Form.JSON | Form.JSON_SEQ:
             return Json(names, start=b"\x1e" if form is Form.JSON_SEQ else b"", end=end, named=named)
         case Form.CSV:
-            return Csv(names, named=named, utc=options.utc)
+            row_end = "\n" if os.isatty(STANDARD_OUTPUT) else "\r\n"
+            return Csv(names, end=row_end, named=named, utc=options.utc)
         case Form.TEMPLATE:
             try:
                 template = Template(options.template or "", utc=options.utc)

@@ -123,3 +123,15 @@ def test_a_damaged_range_is_withheld_and_its_error_says_how_to_read_it(tmp_path:
     assert command is not None
     again = run(*shlex.split(command[1].decode()))
     assert (again.returncode, again.stdout, again.stderr) == (0, b"one\ntwo\nThree\n", b"")
+
+
+def test_everything_before_damage_is_printed_from_several_logs(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        fill(tmp_path / name, [b"one", b"two"])
+    with Writer(tmp_path / "b") as writer:
+        ref = writer.append(b"damaged")
+    with open(tmp_path / "b" / "00000001.dat", "rb+") as file:
+        os.pwrite(file.fileno(), b"?", ref.offset + 4)
+    done = run("cat", "a", "b", cwd=tmp_path)
+    assert done.returncode == 1
+    assert sorted(done.stdout.splitlines()) == [b"a: one", b"a: two", b"b: one", b"b: two"]

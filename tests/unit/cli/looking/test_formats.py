@@ -106,7 +106,7 @@ def test_a_record_cannot_add_a_line_or_a_control_character_to_text(datas: list[b
 @given(st.lists(_DATA, max_size=4))
 def test_csv_has_a_row_for_each_record_with_its_fields(datas: list[bytes]) -> None:
     views = _views(datas)
-    rows_of = Csv(_NAMES, named=True, utc=True)
+    rows_of = Csv(_NAMES, end="\r\n", named=True, utc=True)
     text = (rows_of.begin() + rows_of.of_views(views)).decode()
     head, *rows = csv.reader(io.StringIO(text, newline=""))
     assert head == list(_NAMES)
@@ -165,6 +165,13 @@ def test_events_are_coloured_by_level_on_a_terminal(
             assert main(["cat", *words, str(log)]) == 0
         assert message().count(b"\x1b[0m") == colours
     assert b"\x1b" not in run("cat", "-o", "short", log).stdout
+
+
+def test_a_terminal_shows_no_carriage_returns_of_csv(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(log, [b"x"])
+    with on_terminal(monkeypatch) as message:
+        assert main(["cat", "-o", "csv", "--fields", "text", str(log)]) == 0
+    assert message() == b"text\nx\n"
 
 
 def test_short_shows_time_sequence_level_logger_body_and_attributes() -> None:
