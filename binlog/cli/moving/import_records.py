@@ -11,6 +11,7 @@ from binlog.cli.output import write_line
 from binlog.cli.records import object_line
 from binlog.errors import BinlogError
 from binlog.moving import Imported, ImportForm, import_records
+from binlog.moving.importing.input_reader import InputError
 
 
 @click.command("import", short_help="Append the records of a file of another program, each once.")
@@ -73,7 +74,7 @@ def command(
     except CommandError as error:
         if not done.record_count and not isinstance(error.__cause__, ValueError):
             raise
-        code = error.code if not done.record_count else ExitCode.FAILED
+        code = ExitCode.FAILED if done.record_count or isinstance(error.__cause__, InputError) else error.code
         raise CommandError(f"{error}; {_summary(done)}", code) from error
     except BinlogError as error:
         raise CommandError(f"{error}; {_summary(done)}", ExitCode.FAILED) from error
@@ -93,7 +94,7 @@ def _summary(done: Imported) -> str:
     if done.skipped_bytes:
         text += f"; the first {size_text(done.skipped_bytes)} of the file were imported earlier"
     if done.skipped_count:
-        text += f"; {things_text(done.skipped_count, 'entry', 'entries')} were imported earlier"
+        text += f"; skipped {things_text(done.skipped_count, 'entry', 'entries')} that the log has already"
     if done.left_bytes:
         text += f"; the last {size_text(done.left_bytes)} are no complete record yet, and are left"
     return text

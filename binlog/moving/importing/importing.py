@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import shutil
 import stat
@@ -126,7 +127,10 @@ def _opened_input(file: str | os.PathLike[str] | int, form: ImportForm) -> Itera
             with _journalctl(path) as output:
                 yield _Input(output, path, is_file=False)
         else:
-            yield _Input(fd, path, is_file=stat.S_ISREG(os.fstat(fd).st_mode))
+            mode = os.fstat(fd).st_mode
+            if stat.S_ISDIR(mode):
+                raise AccessError(f"{path} is a directory", errno=errno.EISDIR, path=path)
+            yield _Input(fd, path, is_file=stat.S_ISREG(mode))
     finally:
         os.close(fd)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 LINE_BYTES_MAX = 64 << 20
+"""The most bytes of a line, of a value, and of a record that is made of them."""
 
 _READ_BYTES = 1 << 20
 
@@ -112,8 +113,12 @@ class InputReader:
         """The bytes that were read, and not accepted."""
         return len(self._data) - self._accepted
 
-    def accept(self) -> None:
-        """Move the place to the next byte to hand out."""
+    def accept(self, record: bytes = b"") -> None:
+        """Move the place to the next byte to hand out.
+
+        record: the one that was made of the bytes before.  Raises: InputError for more than 64 MiB.
+        """
+        _check_size(len(record), self.line_number)
         self._accepted = self._at
 
     def mark(self) -> Mark:
@@ -129,11 +134,11 @@ class InputReader:
         searched = self._at
         while (end := self._data.find(b"\n", searched)) < 0:
             pending = len(self._data) - self._at
-            if pending > LINE_BYTES_MAX:
-                raise InputError(self.line_number + 1, f"it is longer than {LINE_BYTES_MAX} bytes")
+            _check_size(pending, self.line_number + 1)
             if not self._fill():
                 return self._hand_out(len(self._data)) if pending and self.whole else b""
             searched = self._at + pending
+        _check_size(end - self._at, self.line_number + 1)
         return self._hand_out(end + 1)
 
     def read(self, size: int) -> bytes:
@@ -168,6 +173,11 @@ class InputReader:
     def _hash_accepted(self) -> None:
         self._hash.update(memoryview(self._data)[self._hashed_to : self._accepted])
         self._hashed_to = self._accepted
+
+
+def _check_size(size: int, line_number: int) -> None:
+    if size > LINE_BYTES_MAX:
+        raise InputError(line_number, f"it is longer than {LINE_BYTES_MAX} bytes")
 
 
 def _is_ready(fd: int) -> bool:

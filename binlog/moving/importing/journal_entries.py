@@ -50,9 +50,7 @@ def _from_json(line: bytes, source: InputReader) -> Iterator[JournalEntry]:
             if not line.endswith(b"\n"):
                 return
             raise InputError(source.line_number, "it is not a JSON object, as `journalctl -o json` prints") from error
-        entry = _entry(cursor, record, source)
-        source.accept()
-        yield entry
+        yield _entry(cursor, record, source)
         line = source.line()
 
 
@@ -61,9 +59,7 @@ def _from_export(line: bytes, source: InputReader) -> Iterator[JournalEntry]:
     while line:
         if line == b"\n":
             if fields:
-                entry = _entry(fields.get(_CURSOR), _object(fields), source)
-                source.accept()
-                yield entry
+                yield _entry(fields.get(_CURSOR), _object(fields), source)
                 fields = {}
         else:
             name, is_text, value = line.partition(b"=")
@@ -125,4 +121,5 @@ def _entry(cursor: object, record: bytes, source: InputReader) -> JournalEntry:
     counter, number = _COUNTER.search(text), _NUMBER.search(text)
     if counter is None or number is None:
         raise InputError(source.line_number, f"the entry has no {_CURSOR} that says where it is in the journal")
+    source.accept(record)
     return JournalEntry(counter[1], int(number[1], 16), record)

@@ -8,14 +8,18 @@ from collections.abc import Iterator
 
 from binlog.moving.importing.input_reader import InputError, InputReader
 
+_BYTE_ORDER_MARK = "\ufeff".encode()
+
 
 def json_lines(source: InputReader, *, lenient: bool) -> Iterator[bytes]:
-    """Yield each line as it is, without its newline; blank lines are left out.
+    """Yield each line as it is, without its newline; blank lines and a byte order mark are left out.
 
     lenient: a line that is not JSON is a record too.  Raises: InputError.
     """
     while line := source.line():
         record = line.rstrip(b"\r\n")
+        if source.line_number == 1:
+            record = record.removeprefix(_BYTE_ORDER_MARK)
         if not record.strip():
             source.accept()
             continue
@@ -77,8 +81,9 @@ class CsvRows:
                 names_of_row = [*names, *more]
             else:
                 names_of_row = names
-            source.accept()
-            yield encode(dict(zip(names_of_row, row, strict=False))).encode()
+            record = encode(dict(zip(names_of_row, row, strict=False))).encode()
+            source.accept(record)
+            yield record
 
     def _rows(self, source: InputReader) -> Iterator[list[str]]:
         """Yield the rows up to one that is not complete, because the file is still written."""

@@ -149,6 +149,28 @@ def test_a_long_line_is_refused_and_those_before_it_are_imported(log: Path, monk
     assert read_all(log) == [b"1"]
 
 
+@pytest.mark.parametrize(
+    ("form", "text", "imported"),
+    [
+        (ImportForm.JSONL, "1\n" + "2" * 101 + "\n3\n", b"1"),
+        (ImportForm.CSV, "a\n1\n" + '"' + '""' * 60 + '"\n3\n', b'{"a":"1"}'),
+    ],
+)
+def test_a_record_that_is_too_long_is_refused_and_those_before_it_are_imported(
+    log: Path, monkeypatch: pytest.MonkeyPatch, form: ImportForm, text: str, imported: bytes
+) -> None:
+    monkeypatch.setattr("binlog.moving.importing.input_reader.LINE_BYTES_MAX", 100)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"line [23]: it is longer than 100"):
+            _import(log, text, form)
+        assert read_all(log) == [imported]
+
+
+def test_a_byte_order_mark_is_left_out(log: Path) -> None:
+    _import(log, '\ufeff{"a":1}\n{"a":2}\n', ImportForm.JSONL)
+    assert read_all(log) == [b'{"a":1}', b'{"a":2}']
+
+
 def test_many_batches_hold_all_records_in_order(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "_BATCH_RECORDS", 7)
     monkeypatch.setattr("binlog.moving.importing.input_reader._READ_BYTES", 50)

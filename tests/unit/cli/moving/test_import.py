@@ -31,6 +31,7 @@ def test_a_wrong_line_is_named_and_what_was_imported_is_counted(log: Path, tmp_p
     assert done.returncode == 1
     assert done.stderr.startswith(b"binlog: line 2: not JSON")
     assert done.stderr.endswith(b"; imported 1 record, from 1:256 on\n")
+    assert run("import", log, path, "--from", "jsonl").returncode == 1  # although it imports nothing
 
 
 def test_standard_input_is_imported_each_time(log: Path) -> None:
@@ -44,3 +45,6 @@ def test_a_missing_file_or_form_is_refused(log: Path, tmp_path: Path) -> None:
     assert (done.returncode, log.exists()) == (3, False)
     assert b"No such file" in done.stderr
     assert run("import", log, tmp_path / "missing").returncode == 2
+    done = run("import", log, tmp_path, "--from", "jsonl")
+    assert (done.returncode, log.exists()) == (3, False)
+    assert done.stderr == f"binlog: {tmp_path} is a directory\n".encode()
