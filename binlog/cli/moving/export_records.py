@@ -10,6 +10,7 @@ from binlog.cli.exits import CommandError, ExitCode, opening
 from binlog.cli.options import directory_argument, json_option, need_log, parse_since, path_type, ref_from
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
+from binlog.errors import CorruptError
 from binlog.moving import ExportForm, export_records
 
 
@@ -44,8 +45,14 @@ def command(
 
     The records are written to '.FILE.partial'. When that file is complete, it is synced and renamed to FILE, and
     replaces an earlier FILE. If an export is killed, the next one overwrites '.FILE.partial'. Writers may append
-    meanwhile; their records are not exported.
+    meanwhile; their records are not exported. If a record is damaged, nothing is exported, and the command exits with
+    1.
     """
+    if file == "-":
+        raise click.UsageError(
+            "an export is a file, which gets its name when it is complete; 'binlog cat --json' and 'binlog cat -o csv' "
+            "print records"
+        )
     if start is not None and since is not None:
         raise click.UsageError("--from and --since cannot be used together")
     limits = {"--since": since, "--until": until}
@@ -59,6 +66,8 @@ def command(
         need_log(directory)
         try:
             done = export_records(directory, file, form, start=start, since=times["--since"], until=times["--until"])
+        except CorruptError as error:
+            raise CommandError(str(error), ExitCode.FAILED) from error
         except ImportError as error:
             raise CommandError(f"--to {form} needs the package {error.name}", ExitCode.USAGE) from error
     if as_json:

@@ -37,13 +37,14 @@ def _objects(rows: Rows) -> Iterator[dict[str, object]]:
 
 
 def write_csv(fd: int, path: str, found: Iterable[Rows]) -> None:
-    """Write the same columns as CSV, with their names in the first row; a value that is missing is empty."""
+    """Write the same columns as CSV (RFC 4180), with their names in the first row; a missing value is empty."""
     _write(fd, _csv_texts(found))
 
 
 def _csv_texts(found: Iterable[Rows]) -> Iterator[str]:
     written = io.StringIO()
-    rows_of = csv.writer(written, lineterminator="\n")
+    # With another line end, Python before 3.13 does not quote a carriage return, and a record could end its row.
+    rows_of = csv.writer(written, lineterminator="\r\n")
     rows_of.writerow(_CSV_COLUMNS)
     for rows in found:
         for offset, sequence, time_ns, event, record in _columns(rows):

@@ -26,6 +26,8 @@ def unfinished_file(path: str) -> Iterator[tuple[int, str]]:
     partial = os.path.join(folder, f".{name}.partial")
     if os.path.isdir(path) or not name:
         raise AccessError(f"{path} is a directory", errno=errno.EISDIR, path=path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise AccessError(f"{path} is a pipe or a device, which a file cannot replace", errno=errno.EINVAL, path=path)
     with own_errors(partial, "making the file"):
         fd = _locked(partial)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 
@@ -47,3 +48,26 @@ def test_wrong_use_is_refused_and_leaves_no_file(log: Path, tmp_path: Path) -> N
     assert run("export", log, out, "--to", "csv", "--since", "1h", "--from", "1:256").returncode == 2
     assert run("export", log, tmp_path / "missing" / "out", "--to", "csv").returncode == 3
     assert not out.exists()
+
+
+def test_a_pipe_is_not_replaced_and_standard_output_is_refused(log: Path, tmp_path: Path) -> None:
+    _fill(log)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = run("export", log, pipe, "--to", "csv")
+    assert (done.returncode, pipe.is_fifo()) == (3, True)
+    assert b"is a pipe or a device" in done.stderr
+    done = run("export", log, "-", "--to", "csv", cwd=tmp_path)
+    assert (done.returncode, (tmp_path / "-").exists()) == (2, False)
+    assert b"binlog cat --json" in done.stderr
+
+
+def test_damaged_records_exit_with_1_and_leave_no_file(tmp_path: Path) -> None:
+    log = tmp_path / "damaged"
+    _fill(log)
+    with open(log / "00000001.dat", "r+b") as file:
+        os.pwrite(file.fileno(), b"?", 260)
+    out = tmp_path / "out"
+    done = run("export", log, out, "--to", "csv")
+    assert (done.returncode, out.exists()) == (1, False)
+    assert b"[index-crc]" in done.stderr
