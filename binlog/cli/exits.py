@@ -84,7 +84,7 @@ def opening() -> Iterator[None]:
     except BinlogError as error:
         raise CommandError(f"{error}{advice(error)}", ExitCode.CANNOT_OPEN) from error
     except ValueError as error:
-        raise CommandError(str(error), ExitCode.USAGE) from error
+        raise CommandError(str(error).removeprefix("binlog: "), ExitCode.USAGE) from error
 
 
 def run(action: Callable[[], object]) -> int:

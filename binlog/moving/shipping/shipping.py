@@ -33,11 +33,14 @@ class Shipped:
 
     files: the receipts of the log files that were copied.  pruned: the files that were removed.
     last_number: of the newest log file that has arrived without a gap before it; None if there is none.
+    kept_number: of the first file that was not removed because its copy, or the file, has changed since it arrived; the
+        files after it are kept too.  None if there is none.
     """
 
     files: tuple[Receipt, ...]
     pruned: tuple[Pruned, ...]
     last_number: int | None
+    kept_number: int | None = None
 
 
 def ship(path: str | os.PathLike[str], url: str | os.PathLike[str], *, prune_shipped: bool = False) -> Shipped:
@@ -113,21 +116,41 @@ class _Shipping:
                             raise
                         continue  # pruned meanwhile
                 last = header.number
-        pruned = self._prune() if self._prune_shipped else []
-        return Shipped(files=tuple(receipts), pruned=tuple(pruned), last_number=last)
+        pruned, kept = self._prune() if self._prune_shipped else ([], None)
+        return Shipped(files=tuple(receipts), pruned=tuple(pruned), last_number=last, kept_number=kept)
 
     def _check_target(self, directory: LogDirectory, sizes: dict[str, int]) -> None:
         """Raise StateError if the newest files of the target are not those of this log."""
         arrived = self._arrived or set()
         numbers = {number for name in sizes if (number := log_file_number(name) or archive_file_number(name))}
-        if len(numbers - arrived) > 1:  # a run that was killed leaves one
-            text = f"has log files that were not shipped, among them {log_file_name(max(numbers - arrived))}"
+        unfinished = numbers - arrived
+        if len(unfinished) > 1:  # a run that was killed leaves one
+            text = f"has log files that were not shipped, among them {log_file_name(max(unfinished))}"
             raise StateError(f"{self._target.url} {text}; ship to a directory of its own")
+        for number in unfinished:
+            if not self._is_copy(directory, number, sizes):
+                text = f"has another file {log_file_name(number)}, without a receipt; remove it, or ship elsewhere"
+                raise StateError(f"{self._target.url} {text}")
+        own = directory.read_header(directory.log_numbers()[-1])
         present = arrived & set(directory.numbers())
-        for number in sorted(present, reverse=True)[:1]:
+        for number in {max(some) for some in (arrived, present) if some}:
             with suppress(NotFoundError):
-                if not read_receipt(self._target, number).is_of(directory.read_header(number)):
+                receipt = read_receipt(self._target, number)
+                if number in present:
+                    is_own = receipt.is_of(directory.read_header(number))
+                else:
+                    is_own = not own.is_native or receipt.uuid in (None, own.uuid.hex())
+                if not is_own:
                     raise StateError(f"{self._target.url} has a file {number} of another log, or of a copy of this one")
+
+    def _is_copy(self, directory: LogDirectory, number: int, sizes: dict[str, int]) -> bool:
+        """Return whether the target's file is a complete copy of that of the log, which has no receipt yet."""
+        names = {name for name in sizes if number in (log_file_number(name), archive_file_number(name))}
+        with suppress(NotFoundError), directory.log_file(number) as file:
+            header = directory.read_header(number)
+            copies = {name: self._target.checksum(name) for name in names}
+            return _has_checksum(file, header, receipt_of(header, copies))
+        return False
 
     def _copy(self, directory: LogDirectory, header: LogHeader) -> Receipt:
         """Copy a file, with its index, and write its receipt."""
@@ -165,17 +188,20 @@ class _Shipping:
                 )
         return self._target.place(name, lambda: read_pieces(fd, path))
 
-    def _prune(self) -> Sequence[Pruned]:
-        """Remove the oldest files, up to the first one that has not arrived."""
+    def _prune(self) -> tuple[Sequence[Pruned], int | None]:
+        """Remove the oldest files, up to one that has not arrived; return its number too if it or its copy changed."""
         sizes = self._target.sizes()
         arrived = arrived_numbers(sizes)
-        keep_from = None
+        keep_from = changed = None
         with LogDirectory(self._path) as directory:
             for header in _shippable(directory):
-                if header.number not in arrived or not self._has_arrived(directory, header, sizes):
+                if header.number not in arrived:
+                    break
+                if not self._has_arrived(directory, header, sizes):
+                    changed = header.number if directory.exists(header.number) else None
                     break
                 keep_from = header.number + 1
-        return [] if keep_from is None else binlog.prune(self._path, before=Ref(keep_from, 0))
+        return ([] if keep_from is None else binlog.prune(self._path, before=Ref(keep_from, 0))), changed
 
     def _has_arrived(self, directory: LogDirectory, header: LogHeader, sizes: dict[str, int]) -> bool:
         """Return whether the target has a file with the bytes that the log has now, as its receipt says."""

@@ -57,10 +57,12 @@ class Target(Protocol):
 def target_of(url: str | os.PathLike[str]) -> Target:
     """Return the target of a path, or of a URL.  Raises: ValueError, ImportError, AccessError."""
     text = os.fspath(url)
-    if "://" not in text and not text.startswith("file:"):
-        return LocalTarget(text)
-    if text.startswith("file:"):
-        return LocalTarget(unquote(urlsplit(text).path))
+    is_file_url = text.startswith("file:")
+    if is_file_url or "://" not in text:
+        path = unquote(urlsplit(text).path) if is_file_url else text
+        if not path:
+            raise ValueError("the URL of the target is empty")
+        return LocalTarget(path)
     from binlog.moving.remote_directory import RemoteDirectory
 
     return RemoteTarget(RemoteDirectory(text))

@@ -188,7 +188,9 @@ def test_a_file_whose_copy_has_changed_is_kept(log: Path, target: Path, damage: 
     _fill(log)
     ship(log, target)
     damage(target / "00000002.dat")
-    assert [each.number for each in ship(log, target, prune_shipped=True).pruned] == [1]
+    done = ship(log, target, prune_shipped=True)
+    assert [each.number for each in done.pruned] == [1]
+    assert done.kept_number == 2
 
 
 @pytest.mark.parametrize("kind", ["dat", "shipped"])
@@ -233,6 +235,38 @@ def test_other_directories_are_refused(log: Path, target: Path, tmp_path: Path) 
         ship(log, log / "00000001.dat")
     with pytest.raises(binlog.NotFoundError):
         ship(tmp_path, target)
+
+
+def test_the_index_of_another_log_is_not_replaced(log: Path, tmp_path: Path) -> None:
+    _fill(log)
+    other = tmp_path / "other"
+    with Writer(other) as writer:
+        writer.append(b"one open file")
+    for _ in range(2):
+        with pytest.raises(StateError, match="another file 00000001"):
+            ship(log, other)
+        assert binlog.check(other) == []
+        binlog.archive(log)  # whose names are others
+
+
+def test_the_files_of_another_log_with_other_numbers_are_refused(log: Path, target: Path, tmp_path: Path) -> None:
+    _fill(log, files=5)
+    binlog.prune(log, before=binlog.Ref(4, 0))
+    other = tmp_path / "other"
+    _fill(other)
+    ship(other, target)
+    with pytest.raises(StateError, match="of another log"):
+        ship(log, target)
+    assert_arrived(other, target)
+
+
+def test_a_file_that_was_archived_after_a_kill_continues(log: Path, target: Path) -> None:
+    _fill(log)
+    ship(log, target)
+    (target / "00000003.shipped").unlink()
+    binlog.archive(log)
+    assert [each.number for each in ship(log, target).files] == [3]
+    assert binlog.check(target) == []
 
 
 def test_only_an_index_that_has_arrived_is_replaced(log: Path, target: Path) -> None:
@@ -294,6 +328,8 @@ def test_a_url_without_support_is_refused(log: Path) -> None:
     _fill(log)
     with pytest.raises(ValueError, match="neither pyarrow nor fsspec supports it"):
         ship(log, "dav://x/y")
+    with pytest.raises(ValueError, match="is empty"):
+        ship(log, "")
 
 
 def test_a_writer_that_closes_a_file_is_waited_for(log: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
