@@ -64,6 +64,7 @@ def command(
             raise click.UsageError(f"{name}: {error}") from error
     with opening():
         need_log(directory)
+        binlog.stat(directory)  # so that a log that cannot be opened has another exit code than a damaged record
         try:
             done = export_records(directory, file, form, start=start, since=times["--since"], until=times["--until"])
         except CorruptError as error:

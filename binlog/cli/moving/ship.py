@@ -41,7 +41,7 @@ def command(directory: str, url: str, as_follower: bool, prune_shipped: bool, as
     """
     try:
         with opening():
-            binlog.file_sizes(directory)
+            binlog.stat(directory)  # so that a log that cannot be opened has another exit code than a damaged record
             runs = follow(directory, url, prune_shipped=prune_shipped) if as_follower else None
             first = ship(directory, url, prune_shipped=prune_shipped) if runs is None else next(runs)
     except CommandError as error:
