@@ -9,7 +9,7 @@ from binlog.cli.exits import CommandError, ExitCode, opening, print_error
 from binlog.cli.options import directory_argument, json_option, path_type
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
-from binlog.errors import BinlogError
+from binlog.errors import BinlogError, BusyError
 from binlog.moving import Imported, ImportForm, import_records
 from binlog.moving.importing.input_reader import InputError
 
@@ -77,7 +77,8 @@ def command(
         code = ExitCode.FAILED if done.record_count or isinstance(error.__cause__, InputError) else error.code
         raise CommandError(f"{error}; {_summary(done)}", code) from error
     except BinlogError as error:
-        raise CommandError(f"{error}; {_summary(done)}", ExitCode.FAILED) from error
+        code = ExitCode.BUSY if isinstance(error, BusyError) else ExitCode.FAILED
+        raise CommandError(f"{error}; {_summary(done)}", code) from error
     if as_json:
         first = None if done.first is None else str(done.first)
         left = done.left_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -48,3 +49,14 @@ def test_a_missing_file_or_form_is_refused(log: Path, tmp_path: Path) -> None:
     done = run("import", log, tmp_path, "--from", "jsonl")
     assert (done.returncode, log.exists()) == (3, False)
     assert done.stderr == f"binlog: {tmp_path} is a directory\n".encode()
+
+
+def test_an_import_beside_another_one_exits_with_4(log: Path, tmp_path: Path) -> None:
+    path = tmp_path / "app.jsonl"
+    path.write_text("1\n")
+    assert run("import", log, path, "--from", "jsonl").returncode == 0
+    with open(log / ".import.lock", "r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        done = run("import", log, path, "--from", "jsonl")
+    assert done.returncode == 4
+    assert b"another process imports a file" in done.stderr
