@@ -61,7 +61,7 @@ def _locked(partial: str) -> int:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise BusyError(f"{partial} is locked: another process exports to this file") from None
+                raise BusyError(f"{partial} is locked: another process writes this file") from None
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(fd), os.stat(partial, follow_symlinks=False)):
                     os.ftruncate(fd, 0)
