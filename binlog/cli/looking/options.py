@@ -161,7 +161,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
             name for name in SEVERITIES if name.startswith(begun.lower())
         ],
         help="Only events of this level and above: trace, debug, info, warning, error, critical, or a severity from 1 "
-        "to 24. An event is a record that is a JSON object.",
+        "to 24. An event is a record that is a JSON object; its level is the number in its field 'severity'.",
     ),
     click.option(
         "--logger",

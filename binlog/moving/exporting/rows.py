@@ -19,7 +19,15 @@ EVENT_COLUMNS = ("time", "severity", "level", "logger", "body", "event", "attrib
 
 _TEXT_KEYS = ("time", None, "level", "logger", "body", "event", None, "trace_id", "span_id")
 _NO_EVENT: tuple[None, ...] = (None,) * len(EVENT_COLUMNS)
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_JSON_SPACE = b" \n\r\t"
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_parse = json.JSONDecoder(parse_constant=_refuse).decode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 Event = Sequence[str | int | None]
 """The values of EVENT_COLUMNS.  severity: an integer.  attributes: JSON text.  The others: text; JSON text if the field
@@ -46,23 +54,32 @@ class Rows:
 
 def event_of(record: bytes) -> Event:
     """Return the fields of a record that is a JSON object."""
-    if not record.startswith(b"{"):
+    if record[:1] not in b"{" + _JSON_SPACE:
         return _NO_EVENT
     try:
-        # As text, because `json` would guess another encoding from bytes.
-        fields = json.loads(record.decode())
+        fields = _parse(record.decode())
     except (ValueError, RecursionError):
+        return _NO_EVENT
+    if not isinstance(fields, dict):
         return _NO_EVENT
     values: list[str | int | None] = [None if key is None else _text(fields.get(key)) for key in _TEXT_KEYS]
     severity, attributes = fields.get("severity"), fields.get("attributes")
     if type(severity) is int and abs(severity) <= _SEVERITY_MAX:
         values[1] = severity
-    values[6] = None if attributes is None else _encodable(_compact(attributes))
+    values[6] = None if attributes is None else _json_text(attributes)
     return values
 
 
 def _text(value: object) -> str | None:
-    return None if value is None else _encodable(value if isinstance(value, str) else _compact(value))
+    return None if value is None else _encodable(value) if isinstance(value, str) else _json_text(value)
+
+
+def _json_text(value: object) -> str | None:
+    """Return a value as JSON; None if it cannot be written: 1e999, or lists nested to the limit."""
+    try:
+        return _encodable(_encode(value))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _encodable(text: str) -> str:

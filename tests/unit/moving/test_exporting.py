@@ -218,6 +218,13 @@ def test_hostile_json_is_no_event(record: bytes) -> None:
     assert set(event_of(record)) == {None}
 
 
+def test_the_events_are_those_that_cat_shows_and_attributes_are_json() -> None:
+    assert event_of(b' {"body":"after a space"}')[EVENT_COLUMNS.index("body")] == "after a space"
+    assert set(event_of(b'{"body":"x","attributes":{"a":NaN}}')) == {None}  # NaN is not JSON
+    infinite = event_of(b'{"body":"x","attributes":{"a":1e999}}')
+    assert (infinite[EVENT_COLUMNS.index("body")], infinite[EVENT_COLUMNS.index("attributes")]) == ("x", None)
+
+
 def test_damaged_records_are_an_error_and_leave_the_earlier_file(log: Path, tmp_path: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"%d" % number * 50 for number in range(100)])
