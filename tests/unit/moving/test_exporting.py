@@ -248,7 +248,7 @@ def test_damaged_records_are_an_error_and_leave_the_earlier_file(log: Path, tmp_
 def test_two_exports_to_one_file_exclude_each_other(log: Path, tmp_path: Path) -> None:
     _fill(log, RECORDS)
     out = tmp_path / "out"
-    with unfinished_file(str(out)), pytest.raises(BusyError, match="another process exports"):
+    with unfinished_file(str(out)), pytest.raises(BusyError, match="another process writes"):
         export_records(log, out, "jsonl")
     assert out.exists()
 
