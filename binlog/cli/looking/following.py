@@ -106,6 +106,9 @@ class Follower:
         with opening():
             self._open(binlog.Start.BEGINNING)
         oldest = self.reader.next_ref
+        if oldest.number <= ref.number:
+            print_error(f"{error}; continuing with the oldest record there, {oldest}")
+            return
         last = oldest.number - 1
         files = f"file {ref.number}" if last == ref.number else f"files {ref.number} to {last}"
         print_error(f"skipped the records from {ref} up to {oldest}: retention removed {files}")

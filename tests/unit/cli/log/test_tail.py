@@ -234,6 +234,22 @@ def test_a_follower_overtaken_by_retention(log: Path, option: str) -> None:
             assert (code, b"'--if-pruned oldest' to continue" in error) == (1, True)
 
 
+@pytest.mark.slow
+def test_a_follower_continues_in_a_directory_that_was_replaced(log: Path) -> None:
+    fill(log, [b"earlier"])
+    with started("tail", "-f", "--if-pruned", "oldest", log) as process:
+        read_lines(process.stdout, 1)
+        fill(log.parent / "new", [b"first"])
+        log.rename(log.parent / "old")
+        (log.parent / "new").rename(log)
+        assert read_lines(process.stdout, 1) == [b"first\n"]
+        process.send_signal(signal.SIGINT)
+        code, error = ended(process)
+    assert code == -signal.SIGINT
+    assert b"moved or replaced" in error
+    assert error.endswith(b"; continuing with the oldest record there, 1:256\n")
+
+
 def test_it_waits_for_a_directory_only_with_retry(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["tail", "-f", str(log)]) == 3
     assert capfd.readouterr().err == f"binlog: {log}: there is no such directory\n"
