@@ -235,13 +235,15 @@ def test_a_follower_overtaken_by_retention(log: Path, option: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_follower_continues_in_a_directory_that_was_replaced(log: Path) -> None:
-    fill(log, [b"earlier"])
-    with started("tail", "-f", "--if-pruned", "oldest", log) as process:
+def test_a_follower_continues_in_a_directory_that_was_replaced(tmp_path: Path) -> None:
+    fill(tmp_path / "old", [b"earlier"])
+    fill(tmp_path / "new", [b"first"])
+    log = tmp_path / "log"
+    log.symlink_to("old")
+    with started("tail", "-f", "--from", "beginning", "--if-pruned", "oldest", log) as process:
         read_lines(process.stdout, 1)
-        fill(log.parent / "new", [b"first"])
-        log.rename(log.parent / "old")
-        (log.parent / "new").rename(log)
+        (tmp_path / "next").symlink_to("new")
+        (tmp_path / "next").rename(log)
         assert read_lines(process.stdout, 1) == [b"first\n"]
         process.send_signal(signal.SIGINT)
         code, error = ended(process)
