@@ -49,7 +49,10 @@ class SealFolder(Closing):
         self._opened.close()
 
     def beginning(self) -> tuple[Note, Beginning]:
-        """Return the note that says what is sealed, and its text.  Raises: SealError; NotFoundError; AccessError."""
+        """Return the note with which the seal begins, and its values.
+
+        Raises: SealError; NotFoundError; AccessError.
+        """
         note = parse_note(self.directory.read(BEGINNING_FILE, NOTE_BYTES_MAX + 1))
         return note, parse_beginning(note.text)
 

@@ -7,10 +7,9 @@ import os
 import binlog
 from binlog.errors import NotFoundError, SealError
 from binlog.format.record import Ref
-from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
+from binlog.format.seal.checkpoint import Checkpoint, InclusionProof, parse_checkpoint, parse_proof
 from binlog.format.seal.note import parse_verifier_key
-from binlog.format.seal.policy import Policy
-from binlog.format.seal.proof import InclusionProof, parse_proof
+from binlog.format.seal.policy import Policy, parse_policy
 from binlog.format.seal.tree import consistency_proof, inclusion_proof, leaf_hash
 from binlog.seal.folder import SealFolder
 from binlog.seal.keys import verified_keys
@@ -75,17 +74,20 @@ def prove_consistency(path: str | os.PathLike[str], old: int) -> tuple[list[byte
 
 
 def check_proof(
-    proof: str | bytes, record: bytes, *, vkey: str | None = None, policy: Policy | None = None
+    proof: str | bytes, record: bytes, *, vkey: str | None = None, policy: Policy | str | bytes | None = None
 ) -> Checkpoint:
     """Check a proof, without the log, and return its checkpoint.
 
-    record: the bytes that are proven.  vkey: of the log; or a policy, which names logs and witnesses.
+    record: its bytes.  vkey: of the log; or a policy, which names logs and witnesses, or its text.
     Raises: SealError if the proof does not show that the record is in the log; ValueError for neither of both.
     """
     if (vkey is None) == (policy is None):
         raise ValueError("check_proof needs either vkey or policy")
     found = parse_proof(proof.encode() if isinstance(proof, str) else proof)
-    policy = policy or Policy([parse_verifier_key(vkey or "")])
+    if policy is None:
+        policy = Policy([parse_verifier_key(vkey or "")])
+    elif not isinstance(policy, Policy):
+        policy = parse_policy(policy.encode() if isinstance(policy, str) else policy)
     head = parse_checkpoint(found.checkpoint.text)
     signed = verified_keys(found.checkpoint, [*policy.logs, *policy.witnesses.values()])
     if not any(key in signed and key.name == head.origin for key in policy.logs):

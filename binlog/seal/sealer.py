@@ -3,7 +3,7 @@
 Each round: the records that a sync covers become leaves; their hashes are synced; then the state with the signed note
 is written, and then the checkpoint.  So after a crash at any place the sealer continues from its state, and the same
 records give the same root.  It never signs a smaller size, or another root for a size, because it stops if the log is
-not what its state says (SealError): someone put back an older copy, or changed records.
+not as its state says (SealError): an older copy was put back, or records were changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from binlog.seal.keys import SigningKey, signed_note, verified_keys
 from binlog.storage.directory import Directory
 from binlog.storage.handle import Handle
 
-# So much is hashed between two writes of hashes.
+# Up to this many leaves are hashed between two writes of hashes.
 _LEAVES_AT_ONCE = 1 << 16
 
 
@@ -49,7 +49,7 @@ class Sealer(Handle):
     May run beside any number of writers and readers, which it never blocks.  It needs the permission to read the log,
     and to write to its folder `seal`.
     Raises: BusyError if another process seals the log; NotFoundError if it has no seal; SealError if the key is
-    another one, or the log is not what was sealed: records are missing or changed; AccessError.
+    another one, or the log differs from its seal: records are missing or changed; AccessError.
     """
 
     kind = "sealer of"
@@ -93,7 +93,7 @@ class Sealer(Handle):
         """Add all durable records to the tree, and return a checkpoint that covers them.
 
         Durable when it returns.  Signs only if records were added, or nothing was signed before.
-        Raises: SealError if the log is not what was sealed; FullError, AccessError, PoisonedError: the next call tries
+        Raises: SealError if the log differs from its seal; FullError, AccessError, PoisonedError: the next call tries
         again.
         """
         with self._guard:
@@ -111,7 +111,7 @@ class Sealer(Handle):
         """Seal each `every` seconds, until `stop` is set, and once more.
 
         on_failure: called if there is no space or no permission, before the next attempt.
-        Raises: SealError if the log is not what was sealed, and other errors of `seal`.
+        Raises: SealError if the log differs from its seal, and other errors of `seal`.
         """
         is_last = False
         while not is_last:
@@ -164,11 +164,11 @@ class Sealer(Handle):
         following = _following(next_ref, log)
         return _Place(size, following, following if tile_ref == next_ref else tile_ref, tuple(files))
 
-    def _reader(self, ref: Ref) -> binlog.Reader:
+    def _reader(self, ref: Ref, *, verify: bool = True) -> binlog.Reader:
         try:
-            return binlog.Reader(self.log_path, ref)
+            return binlog.Reader(self.log_path, ref, verify=verify)
         except (GoneError, NotFoundError, ValueError) as error:
-            text = f"{self.log_path} is not what was sealed: {self._state.size} records, up to {ref}"
+            text = f"{self.log_path} differs from its seal: {self._state.size} records, up to {ref}"
             raise SealError(f"{text}; {error}") from error
 
     def _check_log(self) -> None:
@@ -184,12 +184,12 @@ class Sealer(Handle):
             if Checkpoint(self._beginning.origin, state.size, head).text() != state.note.text:
                 raise SealError(f"{self.path}: the hashes there do not give the root that was signed")
         start, skipped = self._first_left(state.tile_ref, first)
-        with self._reader(start) as reader:
+        with self._reader(start, verify=False) as reader:
             while len(found) < len(known) - skipped and (batch := reader.read_batch()):
                 found += leaf_hashes(batch.data, batch.offsets)
         if found[: len(known) - skipped] != known[skipped:]:
             text = f"records from {first} to {state.size} are missing or changed"
-            raise SealError(f"{self.log_path} is not what was sealed: {text}")
+            raise SealError(f"{self.log_path} differs from its seal: {text}")
         self._reader(state.next_ref).close()
 
     def _first_left(self, ref: Ref, leaf: int) -> tuple[Ref, int]:

@@ -16,7 +16,7 @@ from binlog.seal.folder import SealFolder
 
 @dataclass(frozen=True, kw_only=True)
 class SealStat:
-    """The seal of a log, by what its folder says; only `verify` compares it with the records.
+    """The seal of a log, according to its folder; only `verify` compares it with the records.
 
     origin: of the log.  size: records that the latest checkpoint covers.  checkpoint: None before the first.
     next_ref: of the next record to be sealed.  unsealed_bytes: of the log from there on, with the records' lengths.

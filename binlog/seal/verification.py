@@ -1,4 +1,4 @@
-"""Verification: compares a log's records with a signed root, and names what differs."""
+"""Verification: compares a log's records with a signed root, and names each difference."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from binlog.seal.hash_store import TILE_HASHES, HashStore
 from binlog.seal.keys import verified_keys
 from binlog.seal.sealer import log_uuid
 
-# Larger than a reader takes by itself, because each batch reads its hashes from a file.
+# Larger than a reader's default, because each batch reads its hashes from a file.
 _BATCH_BYTES, _BATCH_RECORDS = 1 << 20, 1 << 16
 
 
 class Rule(enum.StrEnum):
-    """What is wrong with a sealed log."""
+    """The kinds of findings."""
 
-    CHANGED = "changed"  # records are not those that were sealed
+    CHANGED = "changed"  # records differ from the sealed ones
     CUT = "cut"  # records are missing at the end
     FORK = "fork"  # two roots for one size, or a root that these records do not give
     MISSING = "missing"  # records are missing at the beginning, or between
@@ -51,7 +51,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """What a verification found.
+    """The result of a verification.
 
     origin: of the log.  size: records that the newest checkpoint covers.  verified: of them, those that were compared.
     unsealed: records after them.  findings: empty if nothing is wrong.
@@ -83,7 +83,8 @@ def verify(path: str | os.PathLike[str], vkey: str, *, checkpoints: Iterable[str
     given = [_given(each, key) for each in checkpoints]
     report.size = max((head.size for head in given), default=0)
     try:
-        binlog.stat(path)
+        if not binlog.stat(path).files and not os.path.exists(seal_path(path)):
+            raise NotFoundError(f"{os.fspath(path)} has no log")
         with _opened(path, report) as folder:
             if folder is not None:
                 _Verification(path, key, folder, report).run(given)
@@ -227,7 +228,7 @@ class _Verification:
             for tile in range(size // TILE_HASHES):
                 if store.tile_root(tile) != store.hashes(1, tile, 1):
                     first = tile * TILE_HASHES
-                    text = f"at least one of the records {first} to {first + TILE_HASHES - 1} is not what was sealed"
+                    text = f"at least one of the records {first} to {first + TILE_HASHES - 1} is not as sealed"
                     self._report.add(Rule.CHANGED, text)
         if not self._report.findings:
             self._report.add(Rule.FORK, f"the first {size} records do not give the signed root")
@@ -250,7 +251,7 @@ class _Verification:
             while end < count and differs[end]:
                 end += 1
             text = "1 record is" if end - place == 1 else f"{end - place} records are"
-            self._report.add(Rule.CHANGED, f"{text} not what was sealed", refs[place], at + place)
+            self._report.add(Rule.CHANGED, f"{text} not as sealed", refs[place], at + place)
             place = end
         return sum(differs)
 

@@ -39,7 +39,7 @@ class SealCommands(SuggestingGroup):
         except ModuleNotFoundError as error:
             if error.name != "cryptography":
                 raise
-            text = "'binlog seal' needs the package cryptography: pip install 'binlog[seal]'"
+            text = "'binlog seal' needs the package cryptography, which the extra 'seal' installs"
             raise CommandError(text, ExitCode.USAGE) from error
         found = next(each for each in module.COMMANDS if each.name == cmd_name)
         assert isinstance(found, click.Command)

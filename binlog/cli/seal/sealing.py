@@ -12,7 +12,7 @@ import click
 
 from binlog.cli.amounts import duration_text, size_text, things_text
 from binlog.cli.exits import opening, print_error
-from binlog.cli.options import directory_argument, json_option, seconds_from
+from binlog.cli.options import directory_argument, json_option, need_log, seconds_from
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
 from binlog.seal import Sealer, SigningKey, begin_seal, stat_seal
@@ -31,6 +31,7 @@ def init(directory: str, name: str, key_path: str) -> None:
     one that no other log has.
     """
     with opening():
+        need_log(directory)
         key = SigningKey.load(key_path) if os.path.exists(key_path) else SigningKey.generate(name)
         if key.verifier.name != name:
             raise ValueError(f"{key_path} is the key of {key.verifier.name}")
@@ -46,9 +47,10 @@ def init(directory: str, name: str, key_path: str) -> None:
 def once(directory: str, key_path: str) -> None:
     """Seal all durable records of the log in DIR, and print the checkpoint.
 
-    Ends with 1 if the log is not what was sealed: records are missing or changed. Ends with 4 if another sealer runs.
+    Ends with 1 if the log differs from its seal: records are missing or changed. Ends with 4 if another sealer runs.
     """
     with opening():
+        need_log(directory)
         key = SigningKey.load(key_path)
     with Sealer(directory, key) as sealer:
         note = sealer.seal()
@@ -64,7 +66,7 @@ def once(directory: str, key_path: str) -> None:
 def run(directory: str, key_path: str, every: float) -> None:
     """Seal the durable records of the log in DIR every second, until Ctrl-C or SIGTERM.
 
-    Ends with 1 if the log is not what was sealed: records are missing or changed. Ends with 4 if another sealer runs.
+    Ends with 1 if the log differs from its seal: records are missing or changed. Ends with 4 if another sealer runs.
     If there is no space, or a permission is missing, it says so and tries again.
     """
     stop = threading.Event()
@@ -73,6 +75,7 @@ def run(directory: str, key_path: str, every: float) -> None:
         stop.set()
 
     with opening():
+        need_log(directory)
         key = SigningKey.load(key_path)
     with Sealer(directory, key) as sealer:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -84,8 +87,9 @@ def run(directory: str, key_path: str, every: float) -> None:
 @directory_argument
 @json_option("Print a JSON object: origin, size, next_ref, unsealed_bytes, signed_ns.")
 def status(directory: str, as_json: bool) -> None:
-    """Show how far the seal of the log in DIR has come, by what its folder says. Only 'verify' reads the records."""
+    """Show how far the seal of the log in DIR has come, according to its folder. Only 'verify' reads the records."""
     with opening():
+        need_log(directory)
         stat = stat_seal(directory)
     if as_json:
         values = {"origin": stat.origin, "size": stat.size, "next_ref": str(stat.next_ref)}

@@ -10,21 +10,21 @@ import click
 import binlog
 from binlog.cli.amounts import things_text
 from binlog.cli.exits import CommandError, ExitCode, opening
-from binlog.cli.options import directory_argument, json_option, ref_from
+from binlog.cli.options import directory_argument, json_option, need_log, ref_from
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
 from binlog.errors import AccessError, SealError
-from binlog.format.seal.note import NOTE_BYTES_MAX
-from binlog.format.seal.policy import POLICY_BYTES_MAX, parse_policy
-from binlog.format.seal.proof import PROOF_BYTES_MAX
 from binlog.seal import Report, check_proof, prove, verify
+
+# No note, proof, policy or key is as large.
+_TEXT_BYTES_MAX = 1 << 20
 
 _vkey_option = click.option(
     "--vkey", metavar="KEY", help="The public key, or the path of a file with it; from elsewhere than DIR."
 )
 
 
-@click.command("verify", short_help="Compare all records with what was sealed.")
+@click.command("verify", short_help="Compare all records with the seal.")
 @directory_argument
 @_vkey_option
 @click.option(
@@ -32,13 +32,13 @@ _vkey_option = click.option(
 )
 @json_option("Print a JSON object: origin, size, verified, unsealed and findings.")
 def verify_command(directory: str, vkey: str | None, checkpoints: tuple[str, ...], as_json: bool) -> ExitCode:
-    """Compare all records of the log in DIR with what was sealed, and print a line for each difference.
+    """Compare all records of the log in DIR with its seal, and print a line for each difference.
 
     Exits with 1 if there are any. Without a checkpoint from elsewhere, a log whose whole directory was put back from an
     older copy shows no difference. Other processes may append and seal meanwhile.
     """
     with opening():
-        report = verify(directory, _vkey(vkey), checkpoints=[_read(path, NOTE_BYTES_MAX) for path in checkpoints])
+        report = verify(directory, _vkey(vkey), checkpoints=[_read(path, _TEXT_BYTES_MAX) for path in checkpoints])
     _print(report, as_json=as_json)
     return ExitCode.FAILED if report.findings else ExitCode.OK
 
@@ -69,9 +69,10 @@ def _print(report: Report, *, as_json: bool) -> None:
 def prove_command(directory: str, ref: binlog.Ref) -> None:
     """Print the proof that the record at REF is in the sealed log in DIR, for a file that ends with .tlog-proof.
 
-    Who has the proof, the record and the public key can check it without the log.
+    With the proof, the record and the public key, anyone can check it without the log.
     """
     with opening():
+        need_log(directory)
         proof = prove(directory, ref)
     write(str(proof).encode())
 
@@ -86,10 +87,10 @@ def check_proof_command(proof: str, record: str, vkey: str | None, policy_path: 
     with opening():
         if (vkey is None) == (policy_path is None):
             raise ValueError("either --vkey or --policy is needed")
-        policy = None if policy_path is None else parse_policy(_read(policy_path, POLICY_BYTES_MAX))
+        policy = None if policy_path is None else _read(policy_path, _TEXT_BYTES_MAX)
         key = None if vkey is None else _vkey(vkey)
         data = sys.stdin.buffer.read() if record == "-" else _read(record, None)
-        text = _read(proof, PROOF_BYTES_MAX)
+        text = _read(proof, _TEXT_BYTES_MAX)
     try:
         head = check_proof(text, data, vkey=key, policy=policy)
     except SealError as error:
@@ -101,7 +102,7 @@ def _vkey(text: str | None) -> str:
     """Return the public key that an option gives, as a text or as a file."""
     if text is None:
         raise ValueError("--vkey is needed: the public key that 'binlog seal init' has printed")
-    return text if text.count("+") >= len("++") else _read(text, NOTE_BYTES_MAX).decode(errors="replace").strip()
+    return text if text.count("+") >= len("++") else _read(text, _TEXT_BYTES_MAX).decode(errors="replace").strip()
 
 
 def _read(path: str, bytes_max: int | None) -> bytes:

@@ -1,6 +1,6 @@
 """The formats of a seal: the hash tree over a log's records, and the texts that are signed and exchanged.
 
 `tree` has the hashes of RFC 6962, their proofs, and the checks of these; `note` the signed notes of C2SP, with their
-keys; `checkpoint` the note that says which root a tree of a size has; `proof` the file that proves a record; `policy`
-which witnesses must have signed; `submission` what a witness is sent.  All are pure functions of bytes and hashes.
+keys; `checkpoint` the note that says which root a tree of a size has, and the texts that carry one; `policy` which
+witnesses must have signed; `state` the other files of a seal.  All are pure functions of bytes and hashes.
 """

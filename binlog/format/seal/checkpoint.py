@@ -1,19 +1,36 @@
-"""Checkpoints: the text of a note that says which root a log's tree of a size has (C2SP tlog-checkpoint)."""
+"""Checkpoints, and the texts that carry one: proofs of records, and submissions to witnesses.
+
+A checkpoint is the text of a note that says which root a log's tree of a size has (C2SP tlog-checkpoint).  A proof
+shows that a record is in a log, to people without the log (tlog-proof).  A submission asks a witness to sign a
+checkpoint, and proves to it that the tree has only grown (tlog-witness).
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from binlog.errors import SealError
-from binlog.format.seal.note import check_name, decode_base64, encode_base64
-from binlog.format.seal.tree import HASH_BYTES, SIZE_MAX
+from binlog.format.seal.note import (
+    NOTE_BYTES_MAX,
+    Note,
+    check_name,
+    decode_base64,
+    encode_base64,
+    parse_note,
+)
+from binlog.format.seal.tree import HASH_BYTES, PROOF_HASHES_MAX, SIZE_MAX, includes
 
 _LINES = 3
 _SIZE_DIGITS_MAX = 19
+_FIRST_LINE = "c2sp.org/tlog-proof@v1"
+_INDEX, _EXTRA = "index ", "extra "
+_OLD = "old "
+PROOF_BYTES_MAX = NOTE_BYTES_MAX + (1 << 16)
+SUBMISSION_BYTES_MAX = NOTE_BYTES_MAX + (1 << 12)
 
 
 class Checkpoint(NamedTuple):
-    """What a log's tree is at a moment.
+    """The size and the root of a log's tree at a moment.
 
     origin: names the log.  size: leaves.  root: of the tree, 32 bytes.  extensions: further lines, which mean nothing
     here and are signed with the rest.
@@ -54,3 +71,74 @@ def parse_hash(line: str) -> bytes:
     if len(decoded) != HASH_BYTES:
         raise SealError(f"a hash of {len(decoded)} bytes in place of {HASH_BYTES}")
     return decoded
+
+
+class InclusionProof(NamedTuple):
+    """The proof that a leaf is in the tree of a checkpoint.
+
+    leaf_index: counted from 0.  hashes: from the leaf's sibling up.  checkpoint: the signed note.  extra: bytes
+    without a signature.
+    """
+
+    leaf_index: int
+    hashes: tuple[bytes, ...]
+    checkpoint: Note
+    extra: bytes = b""
+
+    def __str__(self) -> str:
+        extra = [_EXTRA + encode_base64(self.extra)] if self.extra else []
+        lines = [_FIRST_LINE, *extra, f"{_INDEX}{self.leaf_index}", *map(encode_base64, self.hashes), ""]
+        return "".join(line + "\n" for line in lines) + str(self.checkpoint)
+
+    def shows(self, leaf: bytes) -> bool:
+        """Whether it shows that the leaf with this hash is in the tree, if the checkpoint's signatures are right."""
+        head = parse_checkpoint(self.checkpoint.text)
+        return includes(leaf, self.leaf_index, head.size, self.hashes, head.root)
+
+
+def parse_proof(data: bytes) -> InclusionProof:
+    """Return a proof, given a file's bytes.  Raises: SealError."""
+    if len(data) > PROOF_BYTES_MAX:
+        raise SealError(f"a proof of {len(data)} bytes; the limit is {PROOF_BYTES_MAX}")
+    head, separator, note = data.partition(b"\n\n")
+    try:
+        first, *lines = head.decode("ascii").split("\n")
+    except UnicodeDecodeError as error:
+        raise SealError("a proof has a letter that is not ASCII before its checkpoint") from error
+    extra = decode_base64(lines.pop(0).removeprefix(_EXTRA)) if lines and lines[0].startswith(_EXTRA) else b""
+    if first != _FIRST_LINE or not separator or not lines or not lines[0].startswith(_INDEX):
+        raise SealError(f"not a proof: it begins with {_FIRST_LINE!r} and has an index and a checkpoint")
+    index, *hashes = lines
+    if len(hashes) > PROOF_HASHES_MAX:
+        raise SealError(f"a proof of {len(hashes)} hashes; the limit is {PROOF_HASHES_MAX}")
+    found = parse_note(note)
+    parse_checkpoint(found.text)
+    return InclusionProof(parse_count(index.removeprefix(_INDEX)), tuple(map(parse_hash, hashes)), found, extra)
+
+
+class Submission(NamedTuple):
+    """A checkpoint for a witness.  old: the size that the witness knows.  hashes: the proof from there."""
+
+    old: int
+    hashes: tuple[bytes, ...]
+    checkpoint: Note
+
+    def __str__(self) -> str:
+        lines = [f"{_OLD}{self.old}", *map(encode_base64, self.hashes), ""]
+        return "".join(line + "\n" for line in lines) + str(self.checkpoint)
+
+
+def parse_submission(data: bytes) -> Submission:
+    """Return a submission, given its bytes.  Raises: SealError."""
+    if len(data) > SUBMISSION_BYTES_MAX:
+        raise SealError(f"{len(data)} bytes were sent; the limit is {SUBMISSION_BYTES_MAX}")
+    head, separator, note = data.partition(b"\n\n")
+    try:
+        old, *hashes = head.decode("ascii").split("\n")
+    except UnicodeDecodeError as error:
+        raise SealError("a letter before the checkpoint is not ASCII") from error
+    if not separator or not old.startswith(_OLD) or len(hashes) > PROOF_HASHES_MAX:
+        raise SealError("not a size, a proof and a checkpoint for a witness")
+    found = parse_note(note)
+    parse_checkpoint(found.text)
+    return Submission(parse_count(old.removeprefix(_OLD)), tuple(map(parse_hash, hashes)), found)

@@ -1,4 +1,4 @@
-"""The files of a seal beside its hashes: which leaf each log file begins with, and what a sealer knows.
+"""The files of a seal beside its hashes: the first leaf of each log file, and the state of the sealer.
 
 A sealer's state says how long the log was.  It is a line of JSON with a checksum, which holds the last signed note.
 """
@@ -60,7 +60,10 @@ def parse_sealed_files(data: bytes) -> Iterator[SealedFile]:
 
 
 class Beginning(NamedTuple):
-    """What is sealed: the text of a signed note.  first: of the first record.  uuid: of the log, in hexadecimal."""
+    """The text of the signed note with which a seal begins.
+
+    origin: of the log.  uuid: the log's, in hexadecimal.  first: of the first record.  seconds: since 1970 UTC.
+    """
 
     origin: str
     uuid: str
@@ -74,7 +77,7 @@ class Beginning(NamedTuple):
 
 
 def parse_beginning(text: str) -> Beginning:
-    """Return what is sealed, given the text of its note.  Raises: SealError."""
+    """Return the beginning of a seal, given the text of its note.  Raises: SealError."""
     kind, *lines = text.split("\n")
     if kind != _BEGINNING or len(lines) != len(Beginning._fields) + 1 or lines.pop():
         raise SealError("not the beginning of a seal")
@@ -86,7 +89,7 @@ def parse_beginning(text: str) -> Beginning:
 
 
 class SealState(NamedTuple):
-    """What a sealer knows of the log.
+    """The state of the sealer.
 
     size: leaves.  next_ref: of the record that becomes the next leaf.  tile_ref: of the first record of the last tile
     that is not full; equal to next_ref if each is.  file_count: log files of the tree.  note: the last signed

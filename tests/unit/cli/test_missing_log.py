@@ -15,9 +15,11 @@ from binlog.errors import AccessError, NotFoundError
 from binlog.journal import check_journal, read_records, stat_journal
 from binlog.pagestore import check_page_store, read_queue, stat_page_store
 from binlog.paging import check_paging, stat_paging
+from binlog.seal import SigningKey
 from tests.unit.cli.all_commands import commands, leaf_commands
 
 OUT = ("--out", "out")
+VKEY = str(SigningKey.generate("example.org/x").verifier)
 # The arguments besides the directory; None for a command that creates the log or waits for it.
 CASES: dict[str, tuple[str, ...] | None] = {
     "append": None,
@@ -56,6 +58,13 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "group dead cat": ("billing",),
     "group dead retry": ("billing", "--all"),
     "group dead drop": ("billing", "--all"),
+    "seal init": ("--name", "example.org/x", "--key", "key"),
+    "seal run": ("--key", "key"),
+    "seal once": ("--key", "key"),
+    "seal status": (),
+    "seal verify": ("--vkey", VKEY),
+    "seal prove": ("1:256",),
+    "seal check-proof": None,
     "shell": ("-c", "check"),
     "commitlog stat": (),
     "commitlog cat": (),

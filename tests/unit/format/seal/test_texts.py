@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog.errors import SealError
-from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
+from binlog.format.seal.checkpoint import (
+    Checkpoint,
+    InclusionProof,
+    Submission,
+    parse_checkpoint,
+    parse_proof,
+    parse_submission,
+)
 from binlog.format.seal.note import (
     LOG_KEY,
     NOTE_BYTES_MAX,
@@ -22,8 +29,6 @@ from binlog.format.seal.note import (
     parse_verifier_key,
 )
 from binlog.format.seal.policy import parse_policy
-from binlog.format.seal.proof import InclusionProof, parse_proof
-from binlog.format.seal.submission import Submission, parse_submission
 
 ORIGIN = "example.org/audit"
 HASH = bytes(range(32))
