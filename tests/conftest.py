@@ -64,7 +64,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def _turn(config: pytest.Config) -> int:
     """Return the run's turn, which pytest-xdist tells its workers."""
-    return int(config.option.testrunuid, 16) % _TURNS
+    workerinput = getattr(config, "workerinput", {})
+    return int(workerinput.get("testrunuid", config.option.testrunuid), 16) % _TURNS
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,0 +1,37 @@
+"""Tests in turn: each runs in one of three runs, and every worker of a run takes the same ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.checkout import ROOT
+
+_MODULE = "tests/crash/test_seeded_bugs.py"
+
+
+def _collected(*options: str) -> set[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *options, _MODULE]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {line for line in done.stdout.splitlines() if "::test_a_seeded_bug_is_found[" in line}
+
+
+@pytest.mark.slow
+def test_each_test_in_turn_is_in_one_run_and_in_the_complete_one() -> None:
+    turns = [_collected("-m", "not install", "--testrunuid", str(turn)) for turn in range(3)]
+    assert all(turns)
+    assert sum(map(len, turns)) == len(set.union(*turns))
+    assert _collected("-m", "install or turn") == set.union(*turns)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--testrunuid", "2")])
+def test_workers_take_the_same_turn(options: tuple[str, ...]) -> None:
+    """pytest-xdist fails if they do not; with no turn given, two workers would agree in a third of all attempts."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "4", "-m", "not install", *options]
+    done = subprocess.run(
+        [*command, _MODULE, "-k", "there_is_a_bug_for_each_part"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
