@@ -11,21 +11,19 @@ import click
 _OF_A_LOG = (
     "append", "cat", "tail", "monitor", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
 )  # fmt: skip
-# The commands that move records, and their modules; `import` is a keyword.
-_MOVING = {"import": "import_records", "export": "export_records", "ship": "ship"}
+_MOVING = ("import", "export", "ship")
 NAMES = (
-    *_OF_A_LOG,
-    *_MOVING,
-    "group",
-    "seal",
-    "shell",
-    "commitlog",
-    "journal",
-    "paging",
-    "pagestore",
-    "spark",
-    "completion",
-)
+    *_OF_A_LOG, *_MOVING,
+    "group", "seal", "witness", "shell", "commitlog", "journal", "paging", "pagestore", "spark", "completion",
+)  # fmt: skip
+# The modules of commands that are in another folder than their package, or have another name; `import` is a keyword.
+_MODULES = {
+    **{name: f"log.{name}" for name in _OF_A_LOG},
+    "import": "moving.import_records",
+    "export": "moving.export_records",
+    "ship": "moving.ship",
+    "witness": "seal.witness",
+}
 
 # The variable in which the script of a shell asks for the words that fit.
 COMPLETE_VARIABLE = "_BINLOG_COMPLETE"
@@ -74,11 +72,7 @@ class Commands(SuggestingGroup):
 
 def load(name: str, package: str = "binlog.cli") -> click.Command:
     """Import a command by its name and return it."""
-    module = f"{package}.{name}"
-    if package == "binlog.cli" and name in _OF_A_LOG:
-        module = f"binlog.cli.log.{name}"
-    elif package == "binlog.cli" and name in _MOVING:
-        module = f"binlog.cli.moving.{_MOVING[name]}"
-    command = importlib.import_module(module).command
+    place = _MODULES.get(name, name) if package == "binlog.cli" else name
+    command = importlib.import_module(f"{package}.{place}").command
     assert isinstance(command, click.Command)
     return command

@@ -5,24 +5,35 @@ A sealed log shows when it was cut or changed, to each person who knows the publ
 `prove` and `check_proof` show a single record to people who do not have the log.  Needs the extra `seal`.
 
 `keys` signs and verifies; `hash_store` keeps the tree, and `folder` the other files; `sealer`, `verification`,
-`proving` and `status` are the rest.  binlog/format/seal has the bytes and the hashes.
+`proving` and `status` use them.  `anchors` has the places that get checkpoints, `anchoring` hands them over, and
+`witness` is the other side: it signs checkpoints of other logs.  binlog/format/seal has the bytes and the hashes.
 """
 
+from binlog.format.seal.note import VerifierKey, parse_verifier_key
+from binlog.seal.anchors import Anchor, parse_anchor
 from binlog.seal.keys import SigningKey
 from binlog.seal.proving import check_proof, prove, prove_consistency
 from binlog.seal.sealer import Sealer, begin_seal
 from binlog.seal.status import SealStat, stat_seal
 from binlog.seal.verification import Finding, Report, Rule, verify
+from binlog.seal.witness import Answer, Witness, make_witness
 
 __all__ = [
+    "Anchor",
+    "Answer",
     "Finding",
     "Report",
     "Rule",
     "SealStat",
     "Sealer",
     "SigningKey",
+    "VerifierKey",
+    "Witness",
     "begin_seal",
     "check_proof",
+    "make_witness",
+    "parse_anchor",
+    "parse_verifier_key",
     "prove",
     "prove_consistency",
     "stat_seal",

@@ -10,6 +10,7 @@ from binlog.format.seal.note import NOTE_BYTES_MAX, Note, parse_note
 from binlog.format.seal.state import (
     BEGINNING_FILE,
     CHECKPOINT_FILE,
+    COSIGNED_FILE,
     FILES_FILE,
     HASH_FOLDER,
     SEAL_FOLDER,
@@ -56,16 +57,19 @@ class SealFolder(Closing):
         note = parse_note(self.directory.read(BEGINNING_FILE, NOTE_BYTES_MAX + 1))
         return note, parse_beginning(note.text)
 
-    def checkpoint(self) -> Note | None:
-        """Return the latest checkpoint, or None before the first.  Raises: SealError; AccessError."""
+    def checkpoint(self, *, cosigned: bool = False) -> Note | None:
+        """Return the latest checkpoint, or the latest that witnesses have signed too; None before the first.
+
+        Raises: SealError; AccessError.
+        """
         try:
-            return parse_note(self.directory.read(CHECKPOINT_FILE, NOTE_BYTES_MAX + 1))
+            return parse_note(self.directory.read(COSIGNED_FILE if cosigned else CHECKPOINT_FILE, NOTE_BYTES_MAX + 1))
         except NotFoundError:
             return None
 
     def write_checkpoint(self, note: Note) -> None:
         """Replace the latest checkpoint, durably.  Raises: FullError; AccessError; PoisonedError."""
-        self._replace(CHECKPOINT_FILE, str(note).encode())
+        self.replace(CHECKPOINT_FILE, str(note).encode())
 
     def state(self) -> SealState:
         """Return the sealer's state.  Raises: SealError; NotFoundError; AccessError."""
@@ -73,7 +77,7 @@ class SealFolder(Closing):
 
     def write_state(self, state: SealState) -> None:
         """Replace the sealer's state, durably.  Raises: FullError; AccessError; PoisonedError."""
-        self._replace(STATE_FILE, state.pack())
+        self.replace(STATE_FILE, state.pack())
 
     def hashes(self, size: int) -> HashStore:
         """Return the hashes of a tree of this size."""
@@ -101,7 +105,8 @@ class SealFolder(Closing):
             write_at(fd, b"".join(each.pack() for each in files), first * SEALED_FILE.size, path)
             sync(fd, path)
 
-    def _replace(self, name: str, data: bytes) -> None:
+    def replace(self, name: str, data: bytes) -> None:
+        """Replace a file, durably.  Raises: FullError; AccessError; PoisonedError."""
         self.directory.write_new(f".{name}", data)
         self.directory.rename(f".{name}", name)
 

@@ -15,16 +15,17 @@ from binlog.seal.folder import SealFolder
 from binlog.seal.keys import verified_keys
 
 
-def prove(path: str | os.PathLike[str], ref: Ref | str) -> InclusionProof:
+def prove(path: str | os.PathLike[str], ref: Ref | str, *, cosigned: bool = False) -> InclusionProof:
     """Return the proof that a record is in the log, by its latest checkpoint.  `str()` gives the file's text.
 
+    cosigned: by the latest checkpoint that witnesses have signed too.
     Reads the record's log file up to it, if another program writes to that too, and the sealed hashes.
     Raises: NotFoundError if the log has no seal; GoneError if the record was removed; ValueError if no record starts at
     the ref; SealError if the latest checkpoint does not cover it yet, or hashes are missing; AccessError.
     """
     ref = Ref.parse(ref) if isinstance(ref, str) else ref
     with SealFolder(path) as folder:
-        note = folder.checkpoint()
+        note = folder.checkpoint(cosigned=cosigned)
         if note is None:
             raise SealError(f"{os.fspath(path)} has no checkpoint yet")
         head = parse_checkpoint(note.text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from typing import NamedTuple
@@ -23,11 +23,14 @@ from binlog.format.seal.checkpoint import Checkpoint
 from binlog.format.seal.note import Note
 from binlog.format.seal.state import BEGINNING_FILE, HASH_FOLDER, Beginning, SealedFile, SealState
 from binlog.format.seal.tree import HASH_BYTES, leaf_hashes, root_hash
+from binlog.seal.anchoring import Anchoring
+from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder, seal_path
 from binlog.seal.hash_store import TILE_HASHES
 from binlog.seal.keys import SigningKey, signed_note, verified_keys
 from binlog.storage.directory import Directory
 from binlog.storage.handle import Handle
+from binlog.storage.waiting.worker import Worker
 
 # Up to this many leaves are hashed between two writes of hashes.
 _LEAVES_AT_ONCE = 1 << 16
@@ -46,6 +49,7 @@ class Sealer(Handle):
     """Seals the log in a directory; one at a time.
 
     path: of the log, which has a seal (`begin_seal`).  key: the one that the seal began with.
+    anchors: places that get the checkpoints; they are asked for their latest one when the sealer opens.
     May run beside any number of writers and readers, which it never blocks.  It needs the permission to read the log,
     and to write to its folder `seal`.
     Raises: BusyError if another process seals the log; NotFoundError if it has no seal; SealError if the key is
@@ -55,11 +59,12 @@ class Sealer(Handle):
     kind = "sealer of"
     lock_name = "lock"
 
-    def __init__(self, path: str | os.PathLike[str], key: SigningKey) -> None:
+    def __init__(self, path: str | os.PathLike[str], key: SigningKey, *, anchors: Sequence[Anchor] = ()) -> None:
         if not os.path.isdir(seal_path(path)):
             raise NotFoundError(f"{os.fspath(path)} has no seal; see `binlog seal init`")
         self.log_path = os.fspath(path)
         self._key = key
+        self._anchors = anchors
         super().__init__(seal_path(path))
         self._acquire()
 
@@ -77,6 +82,9 @@ class Sealer(Handle):
         self._store = self._folder.hashes(self._state.size)
         self._files = tuple(self._folder.files(self._state.file_count))
         self._check_log()
+        self._is_anchored = True
+        self._anchoring = Anchoring(self._anchors, self._folder)
+        self._anchoring.check(self._state.size, lambda note: bool(verified_keys(note, [self._key.verifier])))
 
     def _end(self) -> None:
         """Do nothing: each round makes everything durable."""
@@ -105,23 +113,59 @@ class Sealer(Handle):
                 return note
             return self._sign(place)
 
-    def run(
-        self, stop: threading.Event, every: float = 1.0, on_failure: Callable[[BinlogError], None] | None = None
-    ) -> None:
-        """Seal each `every` seconds, until `stop` is set, and once more.
+    def anchor(self) -> dict[str, BinlogError | None]:
+        """Hand the last checkpoint to all anchors; return the error of each by its name, or None.
 
-        on_failure: called if there is no space or no permission, before the next attempt.
-        Raises: SealError if the log differs from its seal, and other errors of `seal`.
+        May run in another thread than `seal`.  Blocks: until the slowest has answered, some 20 s at most.
+        Raises: SealError if an anchor knows a checkpoint that contradicts this one: the log has two histories;
+        AccessError, FullError, PoisonedError.
         """
+        note = self._state.note
+        return {} if note is None else self._anchoring.publish(note)
+
+    def run(self, stop: threading.Event, every: float = 1.0, on_failure: Callable[[str], None] | None = None) -> None:
+        """Seal each `every` seconds, and hand new checkpoints to the anchors, until `stop` is set; and once more.
+
+        on_failure: called with a message if there is no space or no permission, or an anchor cannot be reached, before
+        the next attempt.
+        Raises: SealError if the log differs from its seal or from an anchor's checkpoint, and other errors of `seal`.
+        """
+        failures: list[SealError] = []
+        worker = Worker(lambda: self._anchor_quietly(on_failure, failures))
+        worker.start()
         is_last = False
-        while not is_last:
-            is_last = stop.wait(every)
-            try:
-                self.seal()
-            except (FullError, AccessError) as error:
-                if on_failure is None:
-                    raise
-                on_failure(error)
+        try:
+            while not is_last:
+                is_last = stop.wait(every)
+                try:
+                    before = self._state.note
+                    if self.seal() is not before or not self._is_anchored:
+                        worker.notify()
+                except (FullError, AccessError) as error:
+                    if on_failure is None:
+                        raise
+                    on_failure(str(error))
+                if failures:
+                    raise failures[0]
+        finally:
+            worker.stop()
+        self._anchor_quietly(on_failure, failures)
+        if failures:
+            raise failures[0]
+
+    def _anchor_quietly(self, on_failure: Callable[[str], None] | None, failures: list[SealError]) -> None:
+        """Hand the last checkpoint to all anchors, and add a contradiction to `failures`."""
+        found: list[BinlogError] = []
+        try:
+            found = [error for error in self.anchor().values() if error is not None]
+        except SealError as error:
+            failures.append(error)
+        except BinlogError as error:
+            found = [error]
+        self._is_anchored = not found
+        for each in found:
+            if on_failure is not None:
+                on_failure(str(each))
 
     def _sign(self, place: _Place) -> Note:
         self._store.sync()

@@ -11,13 +11,24 @@ from types import FrameType
 import click
 
 from binlog.cli.amounts import duration_text, size_text, things_text
-from binlog.cli.exits import opening, print_error
+from binlog.cli.exits import ExitCode, opening, print_error
 from binlog.cli.options import directory_argument, json_option, need_log, seconds_from
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
-from binlog.seal import Sealer, SigningKey, begin_seal, stat_seal
+from binlog.seal import Sealer, SigningKey, begin_seal, parse_anchor, parse_verifier_key, stat_seal
 
-key_option = click.option("--key", "key_path", metavar="FILE", required=True, help="The file of the secret key.")
+_key_option = click.option("--key", "key_path", metavar="FILE", required=True, help="The file of the secret key.")
+_anchor_option = click.option(
+    "--anchor",
+    "anchors",
+    metavar="PLACE",
+    multiple=True,
+    help="Hand each checkpoint to dir:PATH, syslog, exec:COMMAND, witness:URL or witness-exec:COMMAND, such as "
+    "'witness-exec:ssh HOST'. May be repeated.",
+)
+_witness_key_option = click.option(
+    "--witness-key", "witness_keys", metavar="KEY", multiple=True, help="A public key; witnesses must sign with one."
+)
 
 
 @click.command("init", short_help="Begin to seal a log.")
@@ -43,44 +54,57 @@ def init(directory: str, name: str, key_path: str) -> None:
 
 @click.command("once", short_help="Seal all durable records, and end.")
 @directory_argument
-@key_option
-def once(directory: str, key_path: str) -> None:
+@_key_option
+@_anchor_option
+@_witness_key_option
+def once(directory: str, key_path: str, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> ExitCode:
     """Seal all durable records of the log in DIR, and print the checkpoint.
 
-    Ends with 1 if the log differs from its seal: records are missing or changed. Ends with 4 if another sealer runs.
+    Ends with 1 if the log differs from its seal: records are missing or changed; and if an anchor cannot be reached.
+    Ends with 4 if another sealer runs.
     """
+    with _sealer(directory, key_path, anchors, witness_keys) as sealer:
+        note = sealer.seal()
+        errors = [str(error) for error in sealer.anchor().values() if error is not None]
+    for error in errors:
+        print_error(error)
+    write(str(note).encode())
+    return ExitCode.FAILED if errors else ExitCode.OK
+
+
+def _sealer(directory: str, key_path: str, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> Sealer:
     with opening():
         need_log(directory)
         key = SigningKey.load(key_path)
-    with Sealer(directory, key) as sealer:
-        note = sealer.seal()
-    write(str(note).encode())
+        keys = tuple(parse_verifier_key(text) for text in witness_keys)
+        places = [parse_anchor(text, keys) for text in anchors]
+    return Sealer(directory, key, anchors=places)
 
 
 @click.command("run", short_help="Seal durable records every second, until it is stopped.")
 @directory_argument
-@key_option
+@_key_option
 @click.option(
     "--every", callback=seconds_from, default="1s", show_default=True, metavar="TIME", help="How often to sign."
 )
-def run(directory: str, key_path: str, every: float) -> None:
+@_anchor_option
+@_witness_key_option
+def run(directory: str, key_path: str, every: float, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> None:
     """Seal the durable records of the log in DIR every second, until Ctrl-C or SIGTERM.
 
-    Ends with 1 if the log differs from its seal: records are missing or changed. Ends with 4 if another sealer runs.
-    If there is no space, or a permission is missing, it says so and tries again.
+    Ends with 1 if the log differs from its seal, or from a checkpoint that an anchor has: records are missing or
+    changed. Ends with 4 if another sealer runs. If there is no space, a permission is missing, or an anchor cannot be
+    reached, it says so and tries again; writers never wait for it.
     """
     stop = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
         stop.set()
 
-    with opening():
-        need_log(directory)
-        key = SigningKey.load(key_path)
-    with Sealer(directory, key) as sealer:
+    with _sealer(directory, key_path, anchors, witness_keys) as sealer:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
-        sealer.run(stop, every, lambda error: print_error(str(error)))
+        sealer.run(stop, every, print_error)
 
 
 @click.command("status", short_help="Show how far the seal has come.")

@@ -66,14 +66,15 @@ def _print(report: Report, *, as_json: bool) -> None:
 @click.command("prove", short_help="Print the proof that a record is in the log.")
 @directory_argument
 @click.argument("ref", metavar="REF", callback=ref_from)
-def prove_command(directory: str, ref: binlog.Ref) -> None:
+@click.option("--cosigned", is_flag=True, help="By the latest checkpoint that witnesses have signed too.")
+def prove_command(directory: str, ref: binlog.Ref, cosigned: bool) -> None:
     """Print the proof that the record at REF is in the sealed log in DIR, for a file that ends with .tlog-proof.
 
     With the proof, the record and the public key, anyone can check it without the log.
     """
     with opening():
         need_log(directory)
-        proof = prove(directory, ref)
+        proof = prove(directory, ref, cosigned=cosigned)
     write(str(proof).encode())
 
 

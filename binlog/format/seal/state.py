@@ -20,7 +20,8 @@ from binlog.format.seal.tree import SIZE_MAX
 SEAL_FOLDER = "seal"
 HASH_FOLDER = "hashes"
 HISTORY_FOLDER = "history"
-BEGINNING_FILE, STATE_FILE, CHECKPOINT_FILE, FILES_FILE = "beginning", "state", "checkpoint", "files"
+BEGINNING_FILE, STATE_FILE, FILES_FILE, ANCHORED_FILE = "beginning", "state", "files", "anchored"
+CHECKPOINT_FILE, COSIGNED_FILE = "checkpoint", "cosigned"
 STATE_BYTES_MAX = 2 * NOTE_BYTES_MAX
 
 SEALED_FILE = Layout(

@@ -65,6 +65,11 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "seal verify": ("--vkey", VKEY),
     "seal prove": ("1:256",),
     "seal check-proof": None,
+    "witness init": None,
+    "witness trust": None,  # DIR is not that of a log
+    "witness list": None,
+    "witness accept": None,
+    "witness serve": None,
     "shell": ("-c", "check"),
     "commitlog stat": (),
     "commitlog cat": (),

@@ -1,0 +1,107 @@
+"""Anchors that keep a checkpoint: a directory, the syslog, a command."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import syslog
+
+from binlog.errors import AccessError, NotFoundError, SealError
+from binlog.format.seal.checkpoint import parse_checkpoint
+from binlog.format.seal.note import NOTE_BYTES_MAX, Note, Signature, parse_note
+from binlog.seal.anchors.anchor import Anchor, ProofFrom
+from binlog.storage.directory import Directory
+from binlog.storage.files import content_bytes, read_at, sync, write_at
+
+_SECONDS_MAX = 20.0
+# Between two checkpoints, the first of which ends with a newline; no checkpoint has three in a row.
+_SEPARATOR = b"\n\n\n"
+
+
+class DirectoryAnchor(Anchor):
+    """A file in a directory, to which each checkpoint is appended, durably.
+
+    Best on another machine's disk, with the file made append-only (`chattr +a`), or on storage that forbids changes.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"dir:{path}")
+        self._path = os.path.abspath(path)
+
+    def publish(self, note: Note, proof_from: ProofFrom) -> tuple[Signature, ...]:
+        name = _file_name(parse_checkpoint(note.text).origin)
+        with Directory(self._path) as directory:
+            directory.make(name)
+            path = directory.file_path(name)
+            with directory.opened(name, writable=True) as fd:
+                write_at(fd, str(note).encode() + _SEPARATOR[1:], content_bytes(fd), path)
+                sync(fd, path)
+            directory.sync()
+        return ()
+
+    def latest(self, origin: str) -> Note | None:
+        name = _file_name(origin)
+        try:
+            with Directory(self._path) as directory, directory.opened(name) as fd:
+                size = content_bytes(fd)
+                start = max(size - 2 * NOTE_BYTES_MAX, 0)
+                data = read_at(fd, size - start, start, directory.file_path(name))
+        except NotFoundError:
+            return None
+        *complete, _ = data.split(_SEPARATOR)
+        return parse_note(complete[-1] + b"\n") if complete else None
+
+
+class SyslogAnchor(Anchor):
+    """A line in the system's log: origin, size, root and signature; it goes wherever the lines of that log go."""
+
+    def __init__(self) -> None:
+        super().__init__("syslog")
+
+    def publish(self, note: Note, proof_from: ProofFrom) -> tuple[Signature, ...]:
+        lines = note.text.splitlines() + [each.line() for each in note.signatures]
+        syslog.syslog(syslog.LOG_NOTICE | syslog.LOG_AUTH, "binlog checkpoint " + " ".join(lines))
+        return ()
+
+
+class CommandAnchor(Anchor):
+    """A command of a shell that gets the checkpoint on its standard input; it has failed if it does not exit with 0."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(f"exec:{command}")
+        self._command = command
+
+    def publish(self, note: Note, proof_from: ProofFrom) -> tuple[Signature, ...]:
+        run_command(self._command, str(note).encode())
+        return ()
+
+
+def run_command(command: str, data: bytes) -> bytes:
+    """Run a command of a shell with standard input, and return its output.
+
+    Raises: AccessError if it exits with another code than 0, or takes longer than 20 s.
+    """
+    try:
+        done = subprocess.run(command, shell=True, input=data, capture_output=True, timeout=_SECONDS_MAX, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise AccessError(f"{command!r} took longer than {_SECONDS_MAX:g} s") from error
+    if done.returncode != 0:
+        text = done.stderr.decode(errors="replace").strip().splitlines()
+        raise AccessError(f"{command!r} exited with {done.returncode}{': ' + text[-1] if text else ''}")
+    return done.stdout
+
+
+def _file_name(origin: str) -> str:
+    """Return a name without letters that mean something in a path; two origins with the same name are told apart by
+    their checkpoints.
+    """
+    return re.sub(r"[^A-Za-z0-9._-]", "_", origin).lstrip(".") + ".checkpoints"
+
+
+def check_origin(note: Note, origin: str) -> Note:
+    """Return the note, if it is of this log.  Raises: SealError."""
+    found = parse_checkpoint(note.text).origin
+    if found != origin:
+        raise SealError(f"the anchor has a checkpoint of {found} in place of {origin}")
+    return note
