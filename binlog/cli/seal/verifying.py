@@ -96,7 +96,7 @@ def check_proof_command(proof: str, record: str, vkey: str | None, policy_path: 
         head = check_proof(text, data, vkey=key, policy=policy)
     except SealError as error:
         raise CommandError(str(error), ExitCode.FAILED) from error
-    write_line(printable(f"the record is in {head.origin}, of which {things_text(head.size, 'record')} were signed"))
+    write_line(printable(f"the record is in {head.origin}, by a checkpoint of {things_text(head.size, 'record')}"))
 
 
 def _vkey(text: str | None) -> str:

@@ -93,9 +93,7 @@ def run_command(command: str, data: bytes) -> bytes:
 
 
 def _file_name(origin: str) -> str:
-    """Return a name without letters that mean something in a path; two origins with the same name are told apart by
-    their checkpoints.
-    """
+    """Return a name for an origin, without letters that mean something in a path."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", origin).lstrip(".") + ".checkpoints"
 
 

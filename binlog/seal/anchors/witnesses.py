@@ -78,7 +78,7 @@ class HttpWitness(WitnessAnchor):
 
 
 class CommandWitness(WitnessAnchor):
-    """A witness behind a command such as `ssh HOST`, whose forced command is `binlog witness accept DIR`.
+    """A witness that is reached by a command such as `ssh HOST`, whose forced command is `binlog witness accept DIR`.
 
     The command gets the submission on its standard input, and prints the status on a line, and then the answer.
     """
