@@ -30,6 +30,7 @@ from binlog.format.paging.page_file import PAGE_HEADER
 from binlog.format.paging.page_record import JBM_PAGE_RECORD, PAGE_CHECK, PAGE_END, PAGE_RECORD
 from binlog.format.paging.store_records import COMMIT_MARKER, PAGE_REFERENCE, PAGE_TRANSACTION
 from binlog.format.record import RECORD
+from binlog.format.seal.state import SEALED_FILE
 
 # _SHARED: the layouts that the C needs as well.  The others are for Python alone.
 _KEY_INDEX = (KEY_INDEX_HEADER, KEY_INDEX_SLOT, KEY_INDEX_ENTRY)
@@ -47,7 +48,7 @@ _PAGESTORE = (
     PREPARED_HEAD, PREPARED_ENTRY, PAGESTORE_DELIVERIES, PAGESTORE_DELIVERY, SWAP_RECORD
 )  # fmt: skip
 _CONSUMERS = MESSAGE_LAYOUTS
-LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG, *_JOURNAL, *_PAGING, *_PAGESTORE, *_CONSUMERS)
+LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG, *_JOURNAL, *_PAGING, *_PAGESTORE, *_CONSUMERS, SEALED_FILE)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
