@@ -48,7 +48,16 @@ _PAGESTORE = (
     PREPARED_HEAD, PREPARED_ENTRY, PAGESTORE_DELIVERIES, PAGESTORE_DELIVERY, SWAP_RECORD
 )  # fmt: skip
 _CONSUMERS = MESSAGE_LAYOUTS
-LAYOUTS: tuple[Layout, ...] = (*_SHARED, *_ARCHIVE, *_COMMIT_LOG, *_JOURNAL, *_PAGING, *_PAGESTORE, *_CONSUMERS, SEALED_FILE)
+LAYOUTS: tuple[Layout, ...] = (
+    *_SHARED,
+    *_ARCHIVE,
+    *_COMMIT_LOG,
+    *_JOURNAL,
+    *_PAGING,
+    *_PAGESTORE,
+    *_CONSUMERS,
+    SEALED_FILE,
+)
 
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -25,6 +25,7 @@ from binlog.format.seal.state import BEGINNING_FILE, HASH_FOLDER, Beginning, Sea
 from binlog.format.seal.tree import HASH_BYTES, leaf_hashes, root_hash
 from binlog.seal.anchoring import Anchoring
 from binlog.seal.anchors import Anchor
+from binlog.seal.bell import Bell
 from binlog.seal.folder import SealFolder, seal_path
 from binlog.seal.hash_store import TILE_HASHES
 from binlog.seal.keys import SigningKey, signed_note, verified_keys
@@ -82,6 +83,10 @@ class Sealer(Handle):
         self._store = self._folder.hashes(self._state.size)
         self._files = tuple(self._folder.files(self._state.file_count))
         self._check_log()
+        self._requests = Bell(self._directory, "requests", make=True)
+        undoing.callback(self._requests.close)
+        self._answers = Bell(self._directory, "answers")
+        undoing.callback(self._answers.close)
         self._is_anchored = True
         self._anchoring = Anchoring(self._anchors, self._folder)
         self._anchoring.check(self._state.size, lambda note: bool(verified_keys(note, [self._key.verifier])))
@@ -90,6 +95,8 @@ class Sealer(Handle):
         """Do nothing: each round makes everything durable."""
 
     def _close_parts(self) -> None:
+        self._requests.close()
+        self._answers.close()
         self._folder.close()
 
     @property
@@ -121,11 +128,14 @@ class Sealer(Handle):
         AccessError, FullError, PoisonedError.
         """
         note = self._state.note
-        return {} if note is None else self._anchoring.publish(note)
+        errors = {} if note is None else self._anchoring.publish(note)
+        self._answers.ring()
+        return errors
 
     def run(self, stop: threading.Event, every: float = 1.0, on_failure: Callable[[str], None] | None = None) -> None:
         """Seal each `every` seconds, and hand new checkpoints to the anchors, until `stop` is set; and once more.
 
+        Sooner if a caller waits for a record (`wait`).  It notices `stop` after a signal, or `every` seconds at most.
         on_failure: called with a message if there is no space or no permission, or an anchor cannot be reached, before
         the next attempt.
         Raises: SealError if the log differs from its seal or from an anchor's checkpoint, and other errors of `seal`.
@@ -135,8 +145,12 @@ class Sealer(Handle):
         worker.start()
         is_last = False
         try:
+            seen = self._requests.value()
             while not is_last:
-                is_last = stop.wait(every)
+                if not stop.is_set():
+                    self._requests.wait(seen, every)
+                is_last = stop.is_set()
+                seen = self._requests.value()  # before the records are read: a later caller wakes it again
                 try:
                     before = self._state.note
                     if self.seal() is not before or not self._is_anchored:
@@ -177,6 +191,7 @@ class Sealer(Handle):
         self._files = place.files
         self._folder.write_state(self._state)
         self._folder.write_checkpoint(note)
+        self._answers.ring()
         return note
 
     def _add_some(self, place: _Place) -> _Place:

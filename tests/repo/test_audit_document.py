@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import binlog
 from binlog.cli.main import main
+from tests.support.checkout import ROOT
+from tests.support.waiting import until
 
-TEXT = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+TEXT = (ROOT / "docs" / "audit.md").read_text()
 _ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
@@ -36,6 +39,23 @@ def test_the_commands_of_the_audit_document_print_what_it_says(tmp_path: Path) -
 
 
 @pytest.mark.slow
+def test_the_example_waits_for_an_anchor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("anchor").mkdir()
+    binlog.Writer("safe").close()
+    assert main(["seal", "init", "safe", "--name", "example.org/safe", "--key", "safe.key"]) == 0
+    command = [sys.executable, "-m", "binlog", "seal", "run", "safe", "--key", "safe.key", "--anchor", "dir:anchor"]
+    environment = {**_ENVIRONMENT, "PYTHONPATH": str(ROOT)}
+    example = [sys.executable, "-c", _blocks("python")[0]]
+    with subprocess.Popen(command, env=environment) as sealer:
+        until(Path("safe/seal/bells").exists)
+        done = subprocess.run(example, env=environment, check=False)
+        sealer.terminate()
+    assert done.returncode == 0
+    assert [path.name for path in Path("anchor").iterdir()] == ["example.org_safe.checkpoints"]
+
+
+@pytest.mark.slow
 def test_the_program_of_the_audit_document_checks_a_proof(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log, key = str(tmp_path / "log"), str(tmp_path / "key")
     (tmp_path / "lines").write_text("".join(f"record {number}\n" for number in range(77)))
@@ -43,7 +63,7 @@ def test_the_program_of_the_audit_document_checks_a_proof(tmp_path: Path, capfd:
     assert main(["seal", "init", log, "--name", "example.org/x", "--key", key]) == 0
     assert main(["seal", "once", log, "--key", key]) == 0
     refs = [line.split()[0] for line in _refs(log, capfd)]
-    [program] = _blocks("python")
+    program = _blocks("python")[-1]
     for number in (0, 1, 63, 64, 75, 76):
         capfd.readouterr()
         assert main(["seal", "prove", log, refs[number]]) == 0

@@ -1,0 +1,72 @@
+"""Waiting for the seal: returns once a checkpoint covers a record, so that the record is protected before the act."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack, suppress
+from datetime import timedelta
+
+from binlog.errors import AccessError, NotFoundError, TimedOutError
+from binlog.format.record import Ref
+from binlog.format.seal.note import Note
+from binlog.format.values import duration_of
+from binlog.seal.anchoring import read_anchored
+from binlog.seal.bell import Bell
+from binlog.seal.folder import SealFolder
+from binlog.seal.proving import leaf_index
+
+# Without a bell, and for an answer whose bell was rung by a sealer that died before it.
+_POLL_SECONDS = 0.02
+
+
+def wait(
+    path: str | os.PathLike[str],
+    ref: Ref | str,
+    *,
+    anchored: int = 0,
+    timeout: float | timedelta | str | None = None,
+) -> Note:
+    """Wait until a signed checkpoint covers a record, and return one that does.
+
+    anchored: also wait until this many anchors have a checkpoint that covers it.  timeout: None waits forever.
+    Wakes the sealer, if this process may write to the seal's folder; otherwise it waits until the sealer's next round.
+    Raises: TimedOutError if the time is up: the record is in the log, and will be sealed once a sealer runs;
+    NotFoundError if the log has no seal; SealError if a file of it is malformed; AccessError.
+    """
+    ref = Ref.parse(ref) if isinstance(ref, str) else ref
+    deadline = None if timeout is None else time.monotonic() + duration_of(timeout, "timeout")
+    with SealFolder(path) as folder, ExitStack() as opened:
+        answers: Bell | None = None
+        with suppress(NotFoundError, AccessError):
+            requests = Bell(folder.directory, "requests")
+            opened.callback(requests.close)
+            answers = Bell(folder.directory, "answers")
+            opened.callback(answers.close)
+            requests.ring()
+        leaf: int | None = None
+        while True:
+            seen = 0 if answers is None else answers.value()
+            note = _covering(folder, ref)
+            if note is not None:
+                if not anchored:
+                    return note
+                leaf = leaf_index(path, folder, ref) if leaf is None else leaf
+                if sum(each.size > leaf for each in read_anchored(folder).values()) >= anchored:
+                    return note
+            left = _POLL_SECONDS if deadline is None else min(deadline - time.monotonic(), _POLL_SECONDS)
+            if left <= 0:
+                raise TimedOutError(f"{os.fspath(path)}: {ref} was not sealed in time")
+            if answers is None:
+                time.sleep(left)
+            else:
+                answers.wait(seen, left)
+
+
+def _covering(folder: SealFolder, ref: Ref) -> Note | None:
+    """Return the latest checkpoint, if it covers the record."""
+    try:
+        state = folder.state()
+    except NotFoundError:
+        return None
+    return state.note if state.next_ref > ref else None
