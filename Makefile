@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick install-test crash flips canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick install-test crash flips tamper canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # With these, .venv's Python would import modules of another one.
@@ -33,6 +33,7 @@ help:
 	@echo 'make install-test the README in a fresh clone, the wheel, the source archive, the whole benchmark (some minutes)'
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make flips        every bit next to the records flipped, one at a time (half an hour or more; ARGS="--help")'
+	@echo 'make tamper       a thousand changes of sealed logs, each of which "binlog seal verify" must find'
 	@echo 'make canaries     check that "make crash" finds every seeded bug, with five seeds each (about an hour)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows appending processes, and is killed again and again; random programs over a journal and a page store'
@@ -77,6 +78,10 @@ crash:
 flips:
 	$(set_up)
 	@.venv/bin/python -m stress.crash.flips $(ARGS)
+
+tamper:
+	$(set_up) seal
+	@.venv/bin/python -m stress.tamper $(ARGS)
 
 canaries:
 	$(set_up)

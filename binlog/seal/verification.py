@@ -129,6 +129,7 @@ class _Verification:
         self._key = key
         self._folder = folder
         self._report = report
+        self._files: dict[int, int] = {}
 
     def run(self, given: list[Checkpoint]) -> None:
         heads = sorted([*given, *self._own_heads()], key=lambda head: head.size)
@@ -142,6 +143,11 @@ class _Verification:
         self._report.size = heads[-1].size
         store = self._folder.hashes(heads[-1].size)
         self._check_stored(store, heads[-1])
+        try:
+            self._files = {file.number: file.first_leaf for file in self._folder.files()}
+        except SealError as error:
+            self._report.add(Rule.DAMAGED, str(error))
+            return
         first_leaf, start = self._start(heads[-1].size)
         if start is not None:
             self._compare(store, roots, first_leaf, start)
@@ -175,15 +181,9 @@ class _Verification:
 
     def _start(self, size: int) -> tuple[int, Ref | None]:
         """Return the first leaf to compare, and its ref; None if the log has no records of the tree."""
-        log = binlog.stat(self._path)
-        try:
-            files = {file.number: file.first_leaf for file in self._folder.files()}
-        except SealError as error:
-            self._report.add(Rule.DAMAGED, str(error))
-            return 0, None
-        for file in log.files:
-            if file.number in files:
-                first = files[file.number]
+        for file in binlog.stat(self._path).files:
+            if file.number in self._files:
+                first = self._files[file.number]
                 if first > 0:
                     self._report.add(Rule.MISSING, f"the first {min(first, size)} records are missing")
                 return first, Ref(file.number, file.first_offset)
@@ -195,7 +195,7 @@ class _Verification:
         """Compare the records from a leaf on with the stored hashes, and the tree of both with the signed roots."""
         report = self._report
         tree, at = self._tree_before(store, first_leaf), first_leaf
-        changed, wrong = 0, 0
+        changed, wrong, number = 0, 0, 0
         try:
             with binlog.Reader(self._path, start, verify=False) as reader:
                 while batch := reader.read_batch(bytes_max=_BATCH_BYTES, records_max=_BATCH_RECORDS):
@@ -203,6 +203,13 @@ class _Verification:
                     report.unsealed += len(batch) - inside
                     if not inside:
                         continue
+                    if batch.number != number:
+                        number = batch.number
+                        if self._files.get(number) != at:
+                            text = (
+                                f"the seal says {self._files.get(number)} for the first leaf of file {number}, not {at}"
+                            )
+                            report.add(Rule.DAMAGED, text)
                     leaves = leaf_hashes(batch.data, batch.offsets)[: inside * HASH_BYTES]
                     if leaves != (known := store.leaves(at, inside)):
                         changed += self._name_changed(batch, leaves, known, at)

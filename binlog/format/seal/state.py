@@ -55,7 +55,7 @@ def parse_sealed_files(data: bytes) -> Iterator[SealedFile]:
     for at in range(0, len(data) // SEALED_FILE.size * SEALED_FILE.size, SEALED_FILE.size):
         values = SEALED_FILE.unpack(data, at)
         found = SealedFile(values["number"], values["first_leaf"])
-        if found.number <= last.number or not last.first_leaf <= found.first_leaf <= SIZE_MAX:
+        if values["reserved"] or found.number <= last.number or not last.first_leaf <= found.first_leaf <= SIZE_MAX:
             raise SealError("the log files of a seal are not in order")
         yield (last := found)
 
