@@ -6,8 +6,8 @@ A sealed log shows when it was cut or changed, to each person who knows the publ
 
 `keys` signs and verifies; `hash_store` keeps the tree, and `folder` the other files; `sealer`, `verification`,
 `proving`, `waiting` and `status` use them.  `anchors` has the places that get checkpoints, and `anchoring` hands them
-over; `witness` is the other side, which signs checkpoints of other logs.  `bell` wakes the sealer, and callers that
-wait.  binlog/format/seal has the bytes and the hashes.
+over; `witness` is the other side, which signs checkpoints of other logs.  binlog/format/seal has the bytes and the
+hashes.
 """
 
 from binlog.format.seal.note import VerifierKey, parse_verifier_key

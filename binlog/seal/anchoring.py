@@ -16,7 +16,7 @@ from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
 from binlog.format.seal.note import Note, Signature
 from binlog.format.seal.state import ANCHORED_FILE, COSIGNED_FILE, STATE_BYTES_MAX
 from binlog.format.seal.tree import consistency_proof, root_hash
-from binlog.seal.anchors.anchor import Anchor
+from binlog.seal.anchors.plain import Anchor
 from binlog.seal.folder import SealFolder
 
 

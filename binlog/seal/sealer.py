@@ -25,10 +25,10 @@ from binlog.format.seal.state import BEGINNING_FILE, HASH_FOLDER, Beginning, Sea
 from binlog.format.seal.tree import HASH_BYTES, leaf_hashes, root_hash
 from binlog.seal.anchoring import Anchoring
 from binlog.seal.anchors import Anchor
-from binlog.seal.bell import Bell
 from binlog.seal.folder import SealFolder, seal_path
 from binlog.seal.hash_store import TILE_HASHES
 from binlog.seal.keys import SigningKey, signed_note, verified_keys
+from binlog.seal.waiting import Bell
 from binlog.storage.directory import Directory
 from binlog.storage.handle import Handle
 from binlog.storage.waiting.worker import Worker

@@ -29,6 +29,9 @@ from binlog.format.seal.tree import (
 from binlog.seal.keys import SigningKey, signed_note, verified_keys
 from tests.support.trees import nodes_of
 
+# One worker builds the program, which takes longer than all else.
+pytestmark = pytest.mark.xdist_group("go")
+
 PROGRAM = Path(__file__).parent / "go_tlog"
 MADE_BY_GO = PROGRAM / "made_by_go.json"
 

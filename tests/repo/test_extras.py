@@ -31,6 +31,7 @@ COMMANDS = (
         "quick",
         "crash",
         "flips",
+        "tamper",
         "canaries",
         "soak",
         "stress",

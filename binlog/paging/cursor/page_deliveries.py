@@ -79,12 +79,22 @@ class PageDeliveries:
     def forget(self, page_id: int) -> None:
         """Forget a page that was removed."""
         with self._mutex:
-            self._open.pop(page_id, None)
+            self._close(page_id)
 
     def close(self) -> None:
         """Close all files; the counts are with the kernel."""
         with self._mutex:
-            self._open.clear()
+            for page_id in list(self._open):
+                self._close(page_id)
+
+    def _close(self, page_id: int) -> None:
+        """Close the file of a page, if it is open.
+
+        Without this, the traceback of an exception that poisoned the store would keep it open.
+        """
+        found = self._open.pop(page_id, None)
+        if found is not None:
+            found[0].close()
 
     def _open_file(self, page_id: int) -> tuple[OpenFile, bytes] | None:
         """Open the file of a page; return None if the page was removed, or if there is no room for a file."""
@@ -92,7 +102,7 @@ class PageDeliveries:
         if page is None or page.is_complete:
             return None
         while len(self._open) >= _OPEN_MAX:
-            self._open.popitem(last=False)
+            self._close(next(iter(self._open)))
         try:
             file = self._open_whole(page, deliveries_name(page_id), self._path(page_id))
         except (FullError, AccessError):
@@ -110,6 +120,7 @@ class PageDeliveries:
         try:
             write_at(file.fd, pack_deliveries_header(page.page_id, page.identity()), 0, path)
         except BaseException:
+            file.close()  # the exception's traceback keeps the object alive
             directory.remove(name)
             raise
         return file

@@ -1,14 +1,13 @@
 """Anchors: places out of the sealer's reach that get its checkpoints, so that a cut log shows.
 
-`anchor` has the base class; `plain` the anchors that only keep a checkpoint: a directory, the syslog, a command;
+`plain` has the base class, and the anchors that only keep a checkpoint: a directory, the syslog, a command;
 `witnesses` those that check it and sign it too, over HTTP or by a command such as ssh.
 """
 
 from __future__ import annotations
 
 from binlog.format.seal.note import VerifierKey
-from binlog.seal.anchors.anchor import Anchor, ProofFrom
-from binlog.seal.anchors.plain import CommandAnchor, DirectoryAnchor, SyslogAnchor
+from binlog.seal.anchors.plain import Anchor, CommandAnchor, DirectoryAnchor, ProofFrom, SyslogAnchor
 from binlog.seal.anchors.witnesses import CommandWitness, HttpWitness, WitnessAnchor
 
 __all__ = [

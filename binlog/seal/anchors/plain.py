@@ -1,4 +1,4 @@
-"""Anchors that keep a checkpoint: a directory, the syslog, a command."""
+"""Anchor, the base class; and the anchors that only keep a checkpoint: a directory, the syslog, a command."""
 
 from __future__ import annotations
 
@@ -6,17 +6,45 @@ import os
 import re
 import subprocess
 import syslog
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from binlog.errors import AccessError, NotFoundError, SealError
 from binlog.format.seal.checkpoint import parse_checkpoint
 from binlog.format.seal.note import NOTE_BYTES_MAX, Note, Signature, parse_note
-from binlog.seal.anchors.anchor import Anchor, ProofFrom
 from binlog.storage.directory import Directory
 from binlog.storage.files import content_bytes, read_at, sync, write_at
 
 _SECONDS_MAX = 20.0
 # Between two checkpoints, the first of which ends with a newline; no checkpoint has three in a row.
 _SEPARATOR = b"\n\n\n"
+
+
+ProofFrom = Callable[[int], list[bytes]]
+"""Returns the proof that the tree of an older size is the beginning of the published one."""
+
+
+class Anchor(ABC):
+    """A place that gets the checkpoints of a log.
+
+    name: as in the option that made it; for messages.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def publish(self, note: Note, proof_from: ProofFrom) -> tuple[Signature, ...]:
+        """Hand over a checkpoint, and return the signatures of witnesses that came back.
+
+        Blocks for some seconds at most.
+        Raises: SealError if the anchor knows a checkpoint that contradicts this one; OSError, or an error of binlog, if
+        it cannot be reached.
+        """
+
+    def latest(self, origin: str) -> Note | None:
+        """Return the latest checkpoint that the anchor has of a log, if it can tell.  Raises: as `publish`."""
+        return None
 
 
 class DirectoryAnchor(Anchor):

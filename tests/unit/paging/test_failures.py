@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import resource
 import threading
@@ -19,6 +20,7 @@ from binlog.format.paging.names import ACKS_EXTENSION, ADDRESS_FILE, FAILED_FILE
 from binlog.format.paging.page_file import PageLayout
 from binlog.paging import addresses
 from binlog.paging import page as page_module
+from binlog.paging.cursor import page_deliveries
 from binlog.paging.inspection import check_paging
 from binlog.paging.options import PagingOptions
 from binlog.paging.transactions import PageTransactions
@@ -104,6 +106,33 @@ def test_a_poisoned_queue_leaves_no_descriptor_open(tmp_path: Path, monkeypatch:
     before = descriptors_before()
     queue_with_failed_sync(tmp_path / "queue", monkeypatch, PAGE_EXTENSION)
     assert count_descriptors() == before
+
+
+def test_a_failed_count_of_a_delivery_leaves_no_descriptor_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exception that poisoned the queue, which its caller may keep, has the file in its traceback."""
+    before = descriptors_before()
+    queue = open_queue(tmp_path / "queue", options=_SMALL)
+    queue.put(b"message")
+    with monkeypatch.context() as patched:
+        patched.setattr(page_deliveries, "write_delivery", lambda *_: errno.EIO)
+        with pytest.raises(PoisonedError) as kept:
+            queue.get_nowait()
+    with suppress(PoisonedError):
+        queue.close()
+    assert not [name for name in _open_names() if name.endswith(".deliveries")]
+    del kept, queue
+    gc.collect()
+    assert count_descriptors() == before
+
+
+def _open_names() -> list[str]:
+    return [os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd") if _is_open(number)]
+
+
+def _is_open(number: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{number}")
 
 
 def _assert_poisoned(queue: Queue) -> None:
