@@ -12,7 +12,7 @@ from tests.support import checkout
 
 pytestmark = pytest.mark.slow
 
-EXTRAS = ("spark", "moving", "java", "test", "lint", "bench")
+EXTRAS = ("spark", "moving", "seal", "java", "test", "lint", "bench")
 
 # The import names that differ from the name of their distribution.
 IMPORTED_AS = {
