@@ -12,8 +12,9 @@ from click.shell_completion import CompletionItem
 
 import binlog
 from binlog.cli.looking.times import parse_moment
-from binlog.errors import BinlogError
+from binlog.errors import AccessError, BinlogError
 
+_KEY_BYTES_MAX = 1 << 12
 _T = TypeVar("_T")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -144,6 +145,17 @@ def _files(context: click.Context) -> Sequence[binlog.FileStat]:
 def need_log(directory: str) -> None:
     """Raise NotFoundError if the directory holds no log, so that no command reports on, or creates, a mistyped one."""
     binlog.file_sizes(directory)
+
+
+def read_key(text: str) -> str:
+    """Return the public key that an option gives, as a text or as the path of a file.  Raises: AccessError."""
+    if text.count("+") >= len("++"):
+        return text
+    try:
+        with open(text, encoding="ascii", errors="replace") as file:
+            return file.read(_KEY_BYTES_MAX).strip()
+    except OSError as error:
+        raise AccessError(f"{text}: {error.strerror}", errno=error.errno, path=text) from error
 
 
 def path_type() -> click.Path:

@@ -5,9 +5,9 @@ A sealed log shows when it was cut or changed, to each person who knows the publ
 `prove` and `check_proof` show a single record to people who do not have the log.  Needs the extra `seal`.
 
 `keys` signs and verifies; `hash_store` keeps the tree, and `folder` the other files; `sealer`, `verification`,
-`proving`, `waiting` and `status` use them.  `anchors` has the places that get checkpoints, and `anchoring` hands them
-over; `witness` is the other side, which signs checkpoints of other logs.  binlog/format/seal has the bytes and the
-hashes.
+`proving`, `trust`, `waiting` and `status` use them.  `anchors` has the places that get checkpoints, and `anchoring`
+hands them over; `witness` is the other side, which signs checkpoints of other logs.  binlog/format/seal has the bytes
+and the hashes.
 """
 
 from binlog.format.seal.note import VerifierKey, parse_verifier_key
@@ -16,6 +16,7 @@ from binlog.seal.keys import SigningKey
 from binlog.seal.proving import check_proof, prove, prove_consistency
 from binlog.seal.sealer import Sealer, begin_seal
 from binlog.seal.status import SealStat, stat_seal
+from binlog.seal.trust import Trust
 from binlog.seal.verification import Finding, Report, Rule, verify
 from binlog.seal.waiting import wait
 from binlog.seal.witness import Answer, Witness, make_witness
@@ -29,6 +30,7 @@ __all__ = [
     "SealStat",
     "Sealer",
     "SigningKey",
+    "Trust",
     "VerifierKey",
     "Witness",
     "begin_seal",

@@ -56,6 +56,7 @@ def command(
     with opening():
         for directory in directories:
             need_log(directory)
+        options.check_trust(directories)
         if number is not None:
             first = _first_of_file(directories[0], number)
         sources = options.sources(directories, first=first, number=number)

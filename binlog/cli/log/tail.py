@@ -92,6 +92,7 @@ def command(
         with opening():
             for directory in directories:
                 need_log(directory)
+            options.check_trust(directories)
     if count is None and start is None and not (options.is_timed or options.count_only):
         count = _COUNT
     if start is not binlog.Start.END and not (follow or position_path):

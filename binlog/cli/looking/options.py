@@ -13,13 +13,15 @@ from typing import Any, TypeVar
 import click
 
 import binlog
+from binlog.cli.exits import CommandError, ExitCode
 from binlog.cli.looking.event_fields import SEVERITIES, parse_severity
 from binlog.cli.looking.filters import Filters
 from binlog.cli.looking.formats import Form, field_names
 from binlog.cli.looking.sources import LogSource
 from binlog.cli.looking.times import moment_ns, parse_moment
 from binlog.cli.looking.window import Window
-from binlog.cli.options import no_verify_option
+from binlog.cli.options import no_verify_option, read_key
+from binlog.errors import SealError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 # An index has no later times; those before 1970 count as 1970.
@@ -47,6 +49,8 @@ class LookingOptions:
     as_null: bool
     utc: bool
     verify: bool
+    vkey: str | None
+    trust_state: str | None
 
     def sources(
         self, directories: Sequence[str], *, first: binlog.Ref | None = None, number: int | None = None
@@ -61,6 +65,24 @@ class LookingOptions:
             excluded=[self._pattern("--exclude", text) for text in self.excluded],
         )
         return [LogSource(directory, directory, window, filters, self.verify) for directory in directories]
+
+    def check_trust(self, directories: Sequence[str]) -> None:
+        """Compare the seal of the log with the checkpoint that --trust-state keeps.
+
+        Raises: click.UsageError; CommandError if the log was cut or has another history; as Trust.check.
+        """
+        if (self.vkey is None) != (self.trust_state is None):
+            raise click.UsageError("--trust and --trust-state need each other")
+        if self.vkey is None or self.trust_state is None:
+            return
+        if len(directories) > 1:
+            raise click.UsageError("--trust needs a single DIR")
+        from binlog.seal import Trust  # imports cryptography
+
+        try:
+            Trust(directories[0], read_key(self.vkey), self.trust_state).check()
+        except SealError as error:
+            raise CommandError(str(error), ExitCode.FAILED) from error
 
     @property
     def chosen_form(self) -> Form:
@@ -146,6 +168,16 @@ def _fields_from(
 
 
 _OPTIONS: list[Callable[[Any], Any]] = [
+    click.option(
+        "--trust",
+        "vkey",
+        metavar="KEY",
+        help="The public key of the sealed log, or the path of a file with it. Refuse a log that was cut, or has "
+        "another history, since the last use of --trust-state.",
+    ),
+    click.option(
+        "--trust-state", metavar="FILE", help="The file outside of DIR that keeps the latest checkpoint for --trust."
+    ),
     click.option(
         "--since",
         metavar="TIME",

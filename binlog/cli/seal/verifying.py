@@ -10,7 +10,7 @@ import click
 import binlog
 from binlog.cli.amounts import things_text
 from binlog.cli.exits import CommandError, ExitCode, opening
-from binlog.cli.options import directory_argument, json_option, need_log, ref_from
+from binlog.cli.options import directory_argument, json_option, need_log, read_key, ref_from
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
 from binlog.errors import AccessError, SealError
@@ -100,10 +100,9 @@ def check_proof_command(proof: str, record: str, vkey: str | None, policy_path: 
 
 
 def _vkey(text: str | None) -> str:
-    """Return the public key that an option gives, as a text or as a file."""
     if text is None:
         raise ValueError("--vkey is needed: the public key that 'binlog seal init' has printed")
-    return text if text.count("+") >= len("++") else _read(text, _TEXT_BYTES_MAX).decode(errors="replace").strip()
+    return read_key(text)
 
 
 def _read(path: str, bytes_max: int | None) -> bytes:
