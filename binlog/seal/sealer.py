@@ -87,9 +87,11 @@ class Sealer(Handle):
         undoing.callback(self._requests.close)
         self._answers = Bell(self._directory, "answers")
         undoing.callback(self._answers.close)
-        self._is_anchored = True
+        self._is_anchored = False
         self._anchoring = Anchoring(self._anchors, self._folder)
         self._anchoring.check(self._state.size, lambda note: bool(verified_keys(note, [self._key.verifier])))
+        if self._state.note is not None:
+            self._folder.write_checkpoint(self._state.note)  # a crash may have come before it
 
     def _end(self) -> None:
         """Do nothing: each round makes everything durable."""
