@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from stress.crash.preloaded.injector import Kind
 from tests.support.checkout import ROOT
 from tests.support.logs import read_all
 from tests.support.preloaded import kill_at_each_call
+from tests.support.waiting import until
 
 SECRET = bytes(range(32))
 KEY = SigningKey("example.org/audit", SECRET)
@@ -102,6 +104,15 @@ def test_a_seal_that_is_begun_and_killed_at_each_call_can_be_begun_again(in_memo
         assert verify(folder / "log", VKEY).findings == []
 
 
+def _state(log: Path) -> bytes:
+    path = log / "seal" / "state"
+    return path.read_bytes() if path.exists() else b""
+
+
+def _has_changed(log: Path, before: bytes) -> bool:
+    return _state(log) != before
+
+
 _WRITER = """
 import sys
 import binlog
@@ -127,8 +138,10 @@ def test_sealers_killed_at_random_beside_writers_seal_every_record(
     command = [sys.executable, "-m", "binlog", "seal", "run", str(log), "--key", str(key), "--every", "0.01s"]
     try:
         for _ in range(kills):
+            before = _state(log)
             with subprocess.Popen([*command, "--anchor", f"dir:{tmp_path / 'anchor'}"], cwd=ROOT) as sealer:
-                time.sleep(0.3 + chance.random() * 0.3)
+                until(partial(_has_changed, log, before))  # it has begun to work
+                time.sleep(chance.random() * 0.05)
                 sealer.kill()
     finally:
         for writer in writers:
