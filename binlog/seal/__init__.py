@@ -5,13 +5,14 @@ A sealed log shows when it was cut or changed, to each person who knows the publ
 `prove` and `check_proof` show a single record to people who do not have the log.  Needs the extra `seal`.
 
 `keys` signs and verifies; `hash_store` keeps the tree, and `folder` the other files; `sealer`, `verification`,
-`proving`, `trust`, `waiting` and `status` use them.  `anchors` has the places that get checkpoints, and `anchoring`
-hands them over; `witness` is the other side, which signs checkpoints of other logs.  binlog/format/seal has the bytes
-and the hashes.
+`proving`, `exporting`, `trust`, `waiting` and `status` use them.  `anchors` has the places that get checkpoints, and
+`anchoring` hands them over; `witness` is the other side, which signs checkpoints of other logs.  binlog/format/seal has
+the bytes and the hashes.
 """
 
 from binlog.format.seal.note import VerifierKey, parse_verifier_key
 from binlog.seal.anchors import Anchor, parse_anchor
+from binlog.seal.exporting import Exported, export_tiles
 from binlog.seal.keys import SigningKey
 from binlog.seal.proving import check_proof, prove, prove_consistency
 from binlog.seal.sealer import Sealer, begin_seal
@@ -24,6 +25,7 @@ from binlog.seal.witness import Answer, Witness, make_witness
 __all__ = [
     "Anchor",
     "Answer",
+    "Exported",
     "Finding",
     "Report",
     "Rule",
@@ -35,6 +37,7 @@ __all__ = [
     "Witness",
     "begin_seal",
     "check_proof",
+    "export_tiles",
     "make_witness",
     "parse_anchor",
     "parse_verifier_key",

@@ -22,6 +22,7 @@ _MODULES = {
     "verify": "verifying",
     "prove": "verifying",
     "check-proof": "verifying",
+    "export": "verifying",
 }
 
 

@@ -9,12 +9,12 @@ import click
 
 import binlog
 from binlog.cli.amounts import things_text
-from binlog.cli.exits import CommandError, ExitCode, opening
+from binlog.cli.exits import CommandError, ExitCode, opening, print_error
 from binlog.cli.options import directory_argument, json_option, need_log, read_key, ref_from
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
 from binlog.errors import AccessError, SealError
-from binlog.seal import Report, check_proof, prove, verify
+from binlog.seal import Report, check_proof, export_tiles, prove, verify
 
 # No note, proof, policy or key is as large.
 _TEXT_BYTES_MAX = 1 << 20
@@ -78,6 +78,25 @@ def prove_command(directory: str, ref: binlog.Ref, cosigned: bool) -> None:
     write(str(proof).encode())
 
 
+@click.command("export", short_help="Write the tree as static files for others' clients.")
+@directory_argument
+@click.argument("target", metavar="OUT")
+@click.option("--no-entries", is_flag=True, help="Write only the hashes, and not the records.")
+def export_command(directory: str, target: str, no_entries: bool) -> ExitCode:
+    """Write the tree of the sealed log in DIR to the directory OUT, as the static files of C2SP tlog-tiles.
+
+    A web server can serve them, and clients of transparency logs read them. A later export adds what is new. Exits with
+    1 if a record is larger than 65,535 bytes: the format has no place for it, so its 256 neighbours are left out too.
+    """
+    with opening():
+        need_log(directory)
+        done = export_tiles(directory, target, entries=not no_entries)
+    for ref in done.too_large:
+        print_error(f"{ref}: larger than 65,535 bytes")
+    write_line(f"wrote {things_text(done.files, 'file')} for a checkpoint of {things_text(done.size, 'record')}")
+    return ExitCode.FAILED if done.too_large else ExitCode.OK
+
+
 @click.command("check-proof", short_help="Check a proof, without the log.")
 @click.argument("proof", metavar="PROOF")
 @click.option("--record", metavar="FILE", required=True, help="The bytes of the record; - for standard input.")
@@ -114,4 +133,4 @@ def _read(path: str, bytes_max: int | None) -> bytes:
         raise AccessError(f"{path}: {error.strerror}", errno=error.errno, path=path) from error
 
 
-COMMANDS = (verify_command, prove_command, check_proof_command)
+COMMANDS = (verify_command, prove_command, check_proof_command, export_command)

@@ -65,6 +65,7 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "seal verify": ("--vkey", VKEY),
     "seal prove": ("1:256",),
     "seal check-proof": None,
+    "seal export": ("out",),
     "witness init": None,
     "witness trust": None,  # DIR is not that of a log
     "witness list": None,

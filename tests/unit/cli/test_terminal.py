@@ -171,6 +171,7 @@ CASES = {
     "seal verify": ["FOLDER/none", "--vkey", "FOLDER/missing"],
     "seal prove": ["FOLDER/none", "1:256"],
     "seal check-proof": ["FOLDER/missing", "--record", "-", "--vkey", "FOLDER/missing"],
+    "seal export": ["FOLDER/none", "FOLDER/out"],
     "witness init": ["FOLDER/missing/witness", "--name", "example.org/w"],
     "witness trust": ["FOLDER/missing", "key"],
     "witness list": ["FOLDER/missing"],
