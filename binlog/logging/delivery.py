@@ -44,6 +44,8 @@ DEFERRED_MAX = 1000
 """How many records may wait until the call that they interrupted has ended."""
 
 _REOPEN_SECONDS = _REPORT_SECONDS = 1.0  # at least, between two
+# For the threads that append deferred records, if there is no time limit.
+_CLOSE_SECONDS = 10.0
 _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 0.01, 1.0
 
 
@@ -154,6 +156,8 @@ class Delivery:
         self._written, self._dropped, self._uncertain = Counter(), Counter(), Counter()
         self.deferred, self.cut = Counter(), Counter()
         self._later: deque[tuple[bytes, Mode]] = deque()
+        # Each is held by a thread, whose id is beside it, while that appends a deferred record.
+        self._appending: deque[tuple[threading.Lock, int]] = deque()
         self._since: deque[float] = deque()
         self._told = [(0, 0)]
         self._report_at = 0.0
@@ -216,9 +220,12 @@ class Delivery:
         Raises nothing: a failure is written to the fallback stream, because `logging.shutdown` would stop at it.
         """
         self._closed = True
+        limit = _CLOSE_SECONDS if self.wait is None else self.wait
         self.wait = None  # an append with a time limit needs a thread, which no longer starts
         try:
             self._append_deferred(without_threads=True)
+            self._await_threads(limit)
+            self._append_deferred(without_threads=True)  # those that the threads could not append
             if self._since:
                 self._tell(Mode.SYNC)
             writer, self._writer = self._writer, None
@@ -351,6 +358,24 @@ class Delivery:
         without_threads: no thread can be started, because the interpreter ends, or the limit of the user or container
             is reached.  Mode.SYNC without a time limit needs none.
         """
+        done = threading.Lock()
+        done.acquire()
+        this = done, threading.get_ident()
+        self._appending.append(this)
+        try:
+            self._append_each_deferred(without_threads=without_threads)
+        finally:
+            self._appending.remove(this)
+            done.release()
+
+    def _await_threads(self, seconds: float) -> None:
+        """Wait until all other threads have appended the deferred records that they took; some seconds at most."""
+        deadline = time.monotonic() + seconds
+        for done, thread in list(self._appending):
+            if thread != threading.get_ident() and done.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+                done.release()
+
+    def _append_each_deferred(self, *, without_threads: bool) -> None:
         while self._later:
             try:
                 data, mode = self._later.popleft()

@@ -14,7 +14,7 @@ from binlog.consumers.members.own_items import OwnItems
 from binlog.consumers.members.parts import Held, Parts
 from binlog.consumers.state.group_state import DAMAGED, Assigned, GroupState, Outcome
 from binlog.consumers.waking.waiting import LATE_SECONDS, Role
-from binlog.errors import ClosedError, CorruptError, FullError, GoneError
+from binlog.errors import AccessError, ClosedError, CorruptError, FullError, GoneError
 from binlog.format.consumers.operation import START_FIRST, Delivery, Failure, Join, Kind, Section
 from binlog.format.record import Ref
 from binlog.log.maintain.fillers import FILLER, is_filler
@@ -294,7 +294,10 @@ class Member:
         """Finish after deliveries were ended."""
         for sequence, delivery in ended:
             self._items.ended(sequence, delivery)
-        self._after()
+        # The deliveries are ended, so the call has succeeded.  A dying item that could not be made a dead letter is
+        # handed out again, and the next call of its member raises the error if it lasts.
+        with suppress(AccessError, FullError):
+            self._after()
         if not self._takers:
             self.give_back()  # a loop may have ended meanwhile
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from binlog.logging import Handler, JsonFormatter
 from tests.support.children import run_script
 from tests.support.events import bodies, event_of, events, logger_of
 from tests.support.logs import read_all
+from tests.support.obstacles import foreign_lock
+from tests.support.waiting import until
 
 
 class _RecordedModes:
@@ -252,6 +255,21 @@ def test_a_signal_handler_logs_within_an_append_of_another_writer(log: Path, mod
             signal.signal(signal.SIGALRM, before)
     assert bodies(log.with_name("other")) == ["signal"] * len(received)
     assert binlog.check(log.with_name("other")) == []
+
+
+def test_closing_waits_for_a_deferred_record_that_a_thread_appends(log: Path) -> None:
+    handler = Handler(log, wait=60)
+    delivery = handler._sink._delivery
+    with ExitStack() as locked:
+        locked.enter_context(foreign_lock(log))
+        delivery._defer(b'{"body": "deferred"}', Mode.FLUSH)  # as for a signal handler within a call of a writer
+        until(lambda: not delivery._later)  # the thread has taken it, and waits for the lock
+        timer = threading.Timer(0.2, locked.close)
+        timer.start()
+        handler.close()
+        assert handler.counters.written == 1
+        timer.join()
+    assert bodies(log) == ["deferred"]
 
 
 def test_a_finalizer_logs(log: Path) -> None:
