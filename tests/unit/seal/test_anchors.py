@@ -36,6 +36,9 @@ from binlog.seal.folder import SealFolder
 from tests.support.checkout import ROOT
 from tests.support.waiting import until
 
+# Most start a witness in a process of its own.
+pytestmark = pytest.mark.slow
+
 KEY = SigningKey.generate("example.org/audit")
 
 
