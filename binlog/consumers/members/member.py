@@ -14,7 +14,7 @@ from binlog.consumers.members.own_items import OwnItems
 from binlog.consumers.members.parts import Held, Parts
 from binlog.consumers.state.group_state import DAMAGED, Assigned, GroupState, Outcome
 from binlog.consumers.waking.waiting import LATE_SECONDS, Role
-from binlog.errors import AccessError, ClosedError, CorruptError, FullError, GoneError
+from binlog.errors import BinlogError, ClosedError, CorruptError, FullError, GoneError
 from binlog.format.consumers.operation import START_FIRST, Delivery, Failure, Join, Kind, Section
 from binlog.format.record import Ref
 from binlog.log.maintain.fillers import FILLER, is_filler
@@ -294,19 +294,21 @@ class Member:
         """Finish after deliveries were ended."""
         for sequence, delivery in ended:
             self._items.ended(sequence, delivery)
-        # The deliveries are ended, so the call has succeeded.  A dying item that could not be made a dead letter is
-        # handed out again, and the next call of its member raises the error if it lasts.
-        with suppress(AccessError, FullError):
+        # The deliveries are ended, so the call has succeeded, and its caller must not end them again.  A dying item
+        # that could not be made a dead letter is handed out again, and the next call raises an error that lasts.
+        with suppress(BinlogError):
             self._after()
         if not self._takers:
             self.give_back()  # a loop may have ended meanwhile
 
     def _after(self) -> None:
         """Make the dying items of an operation dead letters, and wake other members for what it left."""
-        if self._items.dying:
-            self._make_dead_letters()
-        if self.state.member_count > 1:
-            self._waiting.wake_for_items(self.state, but=self.log.seat)
+        try:
+            if self._items.dying:
+                self._make_dead_letters()
+        finally:
+            if self.state.member_count > 1:
+                self._waiting.wake_for_items(self.state, but=self.log.seat)
 
     def _find_items(self, sequences: Iterable[int] | None = None) -> None:
         """Find the items that the member has by the state, because the outcomes of some operations are not known."""
