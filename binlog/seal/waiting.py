@@ -27,8 +27,10 @@ from binlog.storage.waiting.doorbell import Doorbell
 _NAME = "bells"
 _WORD_BYTES = 4
 _BYTES = 4096
-# Without a bell, and for an answer whose bell was rung by a sealer that died before it.
+# Without a bell, which a caller without permission cannot map.
 _POLL_SECONDS = 0.02
+# With one; a sealer may have died between its checkpoint and the bell.
+_BELL_SECONDS = 1.0
 
 
 class Bell:
@@ -105,7 +107,8 @@ def wait(
                 leaf = leaf_index(path, folder, ref) if leaf is None else leaf
                 if sum(each.size > leaf for each in read_anchored(folder).values()) >= anchored:
                     return note
-            left = _POLL_SECONDS if deadline is None else min(deadline - time.monotonic(), _POLL_SECONDS)
+            most = _POLL_SECONDS if answers is None else _BELL_SECONDS
+            left = most if deadline is None else min(deadline - time.monotonic(), most)
             if left <= 0:
                 raise TimedOutError(f"{os.fspath(path)}: {ref} was not sealed in time")
             if answers is None:

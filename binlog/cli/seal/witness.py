@@ -13,6 +13,7 @@ from binlog.cli.commands import OrderedGroup
 from binlog.cli.exits import CommandError, ExitCode, opening
 from binlog.cli.options import directory_argument
 from binlog.cli.output import printable, write, write_line
+from binlog.errors import BinlogError
 
 _SUBMISSION_BYTES_MAX = 1 << 17
 _SECONDS_MAX = 10.0
@@ -120,7 +121,11 @@ def _handler(answer: Callable[[bytes], Any]) -> type[BaseHTTPRequestHandler]:
             elif not (length.isascii() and length.isdigit() and int(length) <= _SUBMISSION_BYTES_MAX):
                 self.send_error(413)
             else:
-                found = answer(self.rfile.read(int(length)))
+                try:
+                    found = answer(self.rfile.read(int(length)))
+                except BinlogError as error:
+                    self.send_error(500, explain=str(error))
+                    return
                 body = found.body.encode()
                 self.send_response(found.status)
                 kind = "text/x.tlog.size" if body.strip().isdigit() else "text/plain; charset=utf-8"

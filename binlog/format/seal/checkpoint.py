@@ -98,22 +98,32 @@ class InclusionProof(NamedTuple):
 
 def parse_proof(data: bytes) -> InclusionProof:
     """Return a proof, given a file's bytes.  Raises: SealError."""
-    if len(data) > PROOF_BYTES_MAX:
-        raise SealError(f"a proof of {len(data)} bytes; the limit is {PROOF_BYTES_MAX}")
-    head, separator, note = data.partition(b"\n\n")
-    try:
-        first, *lines = head.decode("ascii").split("\n")
-    except UnicodeDecodeError as error:
-        raise SealError("a proof has a letter that is not ASCII before its checkpoint") from error
+    (first, *lines), note = _split(data, "a proof", PROOF_BYTES_MAX)
     extra = decode_base64(lines.pop(0).removeprefix(_EXTRA)) if lines and lines[0].startswith(_EXTRA) else b""
-    if first != _FIRST_LINE or not separator or not lines or not lines[0].startswith(_INDEX):
+    if first != _FIRST_LINE or not lines or not lines[0].startswith(_INDEX):
         raise SealError(f"not a proof: it begins with {_FIRST_LINE!r} and has an index and a checkpoint")
     index, *hashes = lines
-    if len(hashes) > PROOF_HASHES_MAX:
-        raise SealError(f"a proof of {len(hashes)} hashes; the limit is {PROOF_HASHES_MAX}")
-    found = parse_note(note)
-    parse_checkpoint(found.text)
-    return InclusionProof(parse_count(index.removeprefix(_INDEX)), tuple(map(parse_hash, hashes)), found, extra)
+    return InclusionProof(parse_count(index.removeprefix(_INDEX)), _parse_hashes(hashes), note, extra)
+
+
+def _split(data: bytes, name: str, bytes_max: int) -> tuple[list[str], Note]:
+    """Return the lines before an empty one, and the checkpoint after it.  name: for errors.  Raises: SealError."""
+    if len(data) > bytes_max:
+        raise SealError(f"{name} of {len(data)} bytes; the limit is {bytes_max}")
+    head, _, rest = data.partition(b"\n\n")
+    try:
+        lines = head.decode("ascii").split("\n")
+    except UnicodeDecodeError as error:
+        raise SealError(f"{name} has a letter that is not ASCII before its checkpoint") from error
+    note = parse_note(rest)
+    parse_checkpoint(note.text)
+    return lines, note
+
+
+def _parse_hashes(lines: list[str]) -> tuple[bytes, ...]:
+    if len(lines) > PROOF_HASHES_MAX:
+        raise SealError(f"a proof of {len(lines)} hashes; the limit is {PROOF_HASHES_MAX}")
+    return tuple(map(parse_hash, lines))
 
 
 class Submission(NamedTuple):
@@ -130,15 +140,7 @@ class Submission(NamedTuple):
 
 def parse_submission(data: bytes) -> Submission:
     """Return a submission, given its bytes.  Raises: SealError."""
-    if len(data) > SUBMISSION_BYTES_MAX:
-        raise SealError(f"{len(data)} bytes were sent; the limit is {SUBMISSION_BYTES_MAX}")
-    head, separator, note = data.partition(b"\n\n")
-    try:
-        old, *hashes = head.decode("ascii").split("\n")
-    except UnicodeDecodeError as error:
-        raise SealError("a letter before the checkpoint is not ASCII") from error
-    if not separator or not old.startswith(_OLD) or len(hashes) > PROOF_HASHES_MAX:
+    (old, *hashes), note = _split(data, "a submission", SUBMISSION_BYTES_MAX)
+    if not old.startswith(_OLD):
         raise SealError("not a size, a proof and a checkpoint for a witness")
-    found = parse_note(note)
-    parse_checkpoint(found.text)
-    return Submission(parse_count(old.removeprefix(_OLD)), tuple(map(parse_hash, hashes)), found)
+    return Submission(parse_count(old.removeprefix(_OLD)), _parse_hashes(hashes), note)

@@ -8,6 +8,7 @@ import subprocess
 import syslog
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 
 from binlog.errors import AccessError, NotFoundError, SealError
 from binlog.format.seal.checkpoint import parse_checkpoint
@@ -16,7 +17,7 @@ from binlog.storage.directory import Directory
 from binlog.storage.files import content_bytes, read_at, sync, write_at
 
 _SECONDS_MAX = 20.0
-# Between two checkpoints, the first of which ends with a newline; no checkpoint has three in a row.
+# Before and after each checkpoint, the last line of which ends with a newline; no checkpoint has three in a row.
 _SEPARATOR = b"\n\n\n"
 
 
@@ -63,7 +64,7 @@ class DirectoryAnchor(Anchor):
             directory.make(name)
             path = directory.file_path(name)
             with directory.opened(name, writable=True) as fd:
-                write_at(fd, str(note).encode() + _SEPARATOR[1:], content_bytes(fd), path)
+                write_at(fd, _SEPARATOR + str(note).encode() + _SEPARATOR[1:], content_bytes(fd), path)
                 sync(fd, path)
             directory.sync()
         return ()
@@ -77,8 +78,10 @@ class DirectoryAnchor(Anchor):
                 data = read_at(fd, size - start, start, directory.file_path(name))
         except NotFoundError:
             return None
-        *complete, _ = data.split(_SEPARATOR)
-        return parse_note(complete[-1] + b"\n") if complete else None
+        for part in reversed(data.split(_SEPARATOR)):
+            with suppress(SealError):  # a power cut may have torn the last one; the one before it is whole
+                return parse_note(part + b"\n")
+        return None
 
 
 class SyslogAnchor(Anchor):

@@ -61,7 +61,9 @@ def _heads(folder: Path) -> list[Checkpoint]:
     """Return all checkpoints that are anywhere, those of the anchor first."""
     found = []
     for path in (folder / "anchor").iterdir():
-        found += [parse_checkpoint(text.split("\n\n")[0] + "\n") for text in path.read_text().split("\n\n\n")[:-1]]
+        found += [
+            parse_checkpoint(text.split("\n\n")[0] + "\n") for text in path.read_text().split("\n\n\n") if text.strip()
+        ]
     with SealFolder(folder / "log") as seal:
         note = seal.checkpoint()
     return found + ([] if note is None else [parse_checkpoint(note.text)])

@@ -123,6 +123,25 @@ def test_a_log_that_was_put_back_from_a_copy_does_not_get_past_the_anchor(
         _seal_and_anchor(log, parse_anchor(anchor.name))
 
 
+def test_a_checkpoint_that_a_power_cut_tore_at_the_anchor_is_skipped(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "anchor").mkdir()
+    anchor = parse_anchor(f"dir:{tmp_path / 'anchor'}")
+    _seal_and_anchor(log, anchor)
+    whole = anchor.latest("example.org/audit")
+    assert whole is not None
+    (kept,) = (tmp_path / "anchor").iterdir()
+    for torn in (str(whole).encode()[:40], bytes(100)):
+        with kept.open("ab") as file:
+            file.write(torn)
+        assert anchor.latest("example.org/audit") == whole
+        _append(log, b"more")
+        _seal_and_anchor(log, anchor)
+        later = anchor.latest("example.org/audit")
+        assert later is not None
+        assert parse_checkpoint(later.text).size == parse_checkpoint(whole.text).size + 1
+        whole = later
+
+
 def test_a_proof_with_the_signature_of_a_witness_meets_a_policy(log: Path, witness: Path) -> None:
     with Witness(witness) as opened:
         verifier = opened.verifier
