@@ -18,7 +18,8 @@ class QueueReader:
     is_readable: whether the message of a unit may be read by now.  Units after the last such unit are ignored: the
     owner is writing them, or they are zeros.
     matches_log: whether the message with a queue offset is where its unit says.  Units after the last one for which it
-    is are ignored too: RocketMQ leaves the units of messages that it cut off.  None if the owner publishes the end.
+    is are ignored too: the owner is writing them, and some of their bytes are still zeros; or RocketMQ left them when
+    it cut off their messages.
     The constructor raises NotFoundError if the queue does not exist; AccessError.
     """
 
@@ -26,12 +27,13 @@ class QueueReader:
         self,
         folder: str,
         is_readable: Callable[[QueueUnit], bool],
-        matches_log: Callable[[int, QueueUnit], bool] | None = None,
+        matches_log: Callable[[int, QueueUnit], bool],
     ) -> None:
         self._files = FilesReader(folder, open_max=_OPEN_FILES_MAX)
         self._is_readable = is_readable
         self._matches_log = matches_log
-        self._ignored: tuple[int, int] = (0, 0)  # start and end of the ignored units at the last read
+        # The ignored units at the last read: their start and end, and the first of them.
+        self._ignored: tuple[int, int, QueueUnit | None] = (0, 0, None)
 
     def indexes(self, log_start: int) -> range:
         """Return the queue offsets of the messages in the commit log, which starts at `log_start`."""
@@ -43,18 +45,29 @@ class QueueReader:
         """Return the queue offset after the last valid unit."""
         all_ = range(self._files.min_offset // UNIT_BYTES, self._files.end // UNIT_BYTES)
         stop = all_.start + bisect_left(all_, True, key=lambda index: not self._readable_units(index, 1))
-        if self._matches_log is None:
-            return stop
         end = stop
+        ignored: QueueUnit | None = None
         while stop > all_.start:
-            if self._ignored == (stop, end):
+            if self._ignored == (stop, end, ignored):
                 return stop  # unchanged since the last time
-            (unit,) = self._readable_units(stop - 1, 1)
-            if unit == BLANK_UNIT or self._matches_log(stop - 1, unit):
+            unit = self.unit(stop - 1)
+            if unit is not None and self._is_whole(stop - 1, unit):
                 break
-            stop -= 1
-        self._ignored = (stop, end)
+            stop, ignored = stop - 1, unit
+        self._ignored = (stop, end, ignored)
         return stop
+
+    def _is_whole(self, index: int, unit: QueueUnit) -> bool:
+        """Return whether all bytes of a unit are written, and lead to its message.
+
+        If some bytes are still zeros, the offset is too small: it leads to another message, or to one that was removed.
+        """
+        if unit == BLANK_UNIT:
+            return True
+        before = self.unit(index - 1)
+        if before is not None and before != BLANK_UNIT and before.offset >= unit.offset:
+            return False
+        return self._matches_log(index, unit)
 
     def index_of(self, indexes: range, offset: int) -> int:
         """Return the first of these queue offsets whose message is at or after an offset of the commit log."""
@@ -65,16 +78,16 @@ class QueueReader:
         return -1 if unit is None or unit == BLANK_UNIT else unit.offset
 
     def unit(self, index: int) -> QueueUnit | None:
-        """Return the unit at a queue offset; None if there is none."""
-        found = self.units(index, 1)
+        """Return the unit at a queue offset; None if there is none.  Outside of `indexes`, it may be half written."""
+        found = self._readable_units(index, 1) if index >= 0 else []
         return found[0] if found else None
 
     def units(self, index: int, count: int) -> list[QueueUnit]:
         """Return up to `count` units from a queue offset on, of one file."""
         found = self._readable_units(index, count)
-        if found and self._matches_log is not None and not self._matches_log(index + len(found) - 1, found[-1]):
+        if found and not self._is_whole(index + len(found) - 1, found[-1]):
             # The message of the last unit may also be damaged, with valid ones after it.
-            del found[max(self._stop() - index, 0) :]
+            found = self._readable_units(index, min(count, max(self._stop() - index, 0)))
         return found
 
     def _readable_units(self, index: int, count: int) -> list[QueueUnit]:

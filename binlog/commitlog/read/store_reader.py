@@ -17,7 +17,7 @@ from binlog.commitlog.recovery.survey import refuse_features
 from binlog.errors import ClosedError, CorruptError, NotFoundError
 from binlog.format.commitlog.indexes import BLANK_UNIT, QueueUnit
 from binlog.format.commitlog.message import DAMAGED_CONTENT, StoredMessage
-from binlog.format.commitlog.message_parts import TAGS, java_hash, parse_properties
+from binlog.format.commitlog.message_parts import TAGS, java_hash, other_queues, parse_properties
 from binlog.format.commitlog.names import COMMIT_LOG_FOLDER, INDEX_FOLDER, QUEUES_FOLDER
 from binlog.format.commitlog.store_files import ReaderState
 from binlog.storage.directory import Directory
@@ -94,7 +94,7 @@ class StoreReader(Closing):
         """Return a function: whether the message with a queue offset is where its unit says."""
 
         def matches_log(index: int, unit: QueueUnit) -> bool:
-            if self._reader_state is not None or unit.offset < self._log_start:
+            if unit.offset < self._log_start:
                 return True
             try:
                 message = message_at(self._log, unit.offset)
@@ -102,7 +102,9 @@ class StoreReader(Closing):
                 return False
             except CorruptError as error:
                 return error.rule in DAMAGED_CONTENT
-            return (message.topic, message.queue_id, message.queue_offset) == (topic, queue_id, index)
+            if (message.topic, message.queue_id, message.queue_offset) == (topic, queue_id, index):
+                return True
+            return other_queues(parse_properties(message.properties)).get(topic) == str(index)
 
         return matches_log
 

@@ -80,6 +80,8 @@ def parse_message_id(text: str) -> tuple[Host, int]:
 
 KEYS = "KEYS"
 TAGS = "TAGS"
+_OTHER_QUEUES = "INNER_MULTI_DISPATCH"
+_OTHER_QUEUE_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 DELAY = "DELAY"
 REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE_ID = "REAL_QID"
@@ -117,6 +119,12 @@ def parse_properties(data: bytes) -> dict[str, str]:
     text = data.decode("utf-8", "surrogateescape")
     pairs = (item.partition(_NAME_END) for item in text.split(_VALUE_END))
     return {name: value for name, end, value in pairs if end}
+
+
+def other_queues(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the light queues to which RocketMQ added a message as well, and its queue offset in each, as text."""
+    names, offsets = (properties.get(name, "").split(",") for name in (_OTHER_QUEUES, _OTHER_QUEUE_OFFSETS))
+    return dict(zip(names, offsets, strict=False))
 
 
 def parse_count(text: str) -> int | None:
