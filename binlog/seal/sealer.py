@@ -8,6 +8,7 @@ not as its state says (SealError): an older copy was put back, or records were c
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -19,20 +20,39 @@ from typing import NamedTuple
 import binlog
 from binlog.errors import AccessError, BinlogError, FullError, GoneError, NotFoundError, SealError
 from binlog.format.record import Ref
-from binlog.format.seal.checkpoint import Checkpoint
+from binlog.format.seal.checkpoint import Checkpoint, moment_lines, parse_checkpoint
 from binlog.format.seal.note import Note
-from binlog.format.seal.state import BEGINNING_FILE, HASH_FOLDER, Beginning, SealedFile, SealState
-from binlog.format.seal.tree import HASH_BYTES, leaf_hashes, root_hash
+from binlog.format.seal.state import (
+    BEGINNING_FILE,
+    HASH_FOLDER,
+    HISTORY_FILE,
+    Beginning,
+    SealedFile,
+    SealState,
+)
+from binlog.format.seal.statement import Kind, Value, losses_of
+from binlog.format.seal.tree import leaf_hashes, root_hash
 from binlog.seal.anchoring import Anchoring
 from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder, seal_path
 from binlog.seal.hash_store import TILE_HASHES
 from binlog.seal.keys import SigningKey, signed_note, verified_keys
+from binlog.seal.leaf_reader import LeafReader
+from binlog.seal.note_file import NoteFile
+from binlog.seal.scrubbing import Scrubber
+from binlog.seal.seal_clock import SealClock
+from binlog.seal.statements import StatementLog
 from binlog.seal.waiting import Bell
 from binlog.storage.directory import Directory
 from binlog.storage.handle import Handle
 from binlog.storage.waiting.worker import Worker
 
+# Without a new record or statement, the last size is signed again after this time.
+HEARTBEAT_SECONDS = 600
+# A sealer that starts tells of the time without one, if it was longer.
+GAP_SECONDS = 2 * HEARTBEAT_SECONDS
+# The history has a checkpoint for each minute in which one was signed.
+HISTORY_SECONDS = 60
 # Up to this many leaves are hashed between two writes of hashes.
 _LEAVES_AT_ONCE = 1 << 16
 
@@ -82,6 +102,10 @@ class Sealer(Handle):
             self._state = SealState(0, beginning.first, beginning.first, 0, None)
         self._store = self._folder.hashes(self._state.size)
         self._files = tuple(self._folder.files(self._state.file_count))
+        self._statements = StatementLog(self._folder, self._key.verifier)
+        self._history = NoteFile(self._directory, HISTORY_FILE)
+        self._history_seconds = 0
+        self._check_statements()
         self._check_log()
         self._requests = Bell(self._directory, "requests", make=True)
         undoing.callback(self._requests.close)
@@ -92,6 +116,26 @@ class Sealer(Handle):
         self._anchoring.check(self._state.size, lambda note: bool(verified_keys(note, [self._key.verifier])))
         if self._state.note is not None:
             self._folder.write_checkpoint(self._state.note)  # a crash may have come before it
+        self._start_clock()
+
+    def _start_clock(self) -> None:
+        """Begin with the last signed time; tell if the clock is before it, or if no sealer ran for long."""
+        last, now = self._signed_seconds, int(time.time())
+        self._clock = SealClock(last)
+        if self._state.note is not None and now - last > GAP_SECONDS:
+            self._tell(Kind.GAP, begin=last, end=now)
+        if self._state.note is not None and last - now > 1:
+            self._tell(Kind.CLOCK, before=last, after=now)
+
+    @property
+    def _signed_seconds(self) -> int:
+        """When the last checkpoint was signed, or the seal began; since 1970 UTC."""
+        if self._state.note is None:
+            return self._beginning.seconds
+        return parse_checkpoint(self._state.note.text).seconds or 0
+
+    def _tell(self, kind: Kind, **values: Value) -> None:
+        self._statements.add(self._key, kind, self._state.size, **values)
 
     def _end(self) -> None:
         """Do nothing: each round makes everything durable."""
@@ -109,18 +153,27 @@ class Sealer(Handle):
     def seal(self) -> Note:
         """Add all durable records to the tree, and return a checkpoint that covers them.
 
-        Durable when it returns.  Signs only if records were added, or nothing was signed before.
+        Durable when it returns.  Signs only if there are new records or statements, or if the last checkpoint is older
+        than ten minutes: the new one then shows that the log has no new records, and that a sealer runs.
         Raises: SealError if the log differs from its seal; FullError, AccessError, PoisonedError: the next call tries
         again.
         """
         with self._guard:
+            if (step := self._clock.step()) is not None:
+                self._tell(Kind.CLOCK, before=step.before, after=step.after)
             place = _Place(self._state.size, self._state.next_ref, self._state.tile_ref, self._files)
             while (following := self._add_some(place)) != place:
                 place = following
             note = self._state.note
-            if note is not None and place.size == self._state.size:
-                return note
-            return self._sign(place)
+            self._statements.refresh()
+            if note is None or place.size > self._state.size or not self._is_current(note):
+                return self._sign(place)
+            return note
+
+    def _is_current(self, note: Note) -> bool:
+        """Return whether a checkpoint has all statements, and is not old."""
+        count, _ = parse_checkpoint(note.text).statements
+        return count == len(self._statements.known) and self._clock.now() - self._signed_seconds < HEARTBEAT_SECONDS
 
     def anchor(self) -> dict[str, BinlogError | None]:
         """Hand the last checkpoint to all anchors; return the error of each by its name, or None.
@@ -134,10 +187,19 @@ class Sealer(Handle):
         self._answers.ring()
         return errors
 
-    def run(self, stop: threading.Event, every: float = 1.0, on_failure: Callable[[str], None] | None = None) -> None:
+    def run(
+        self,
+        stop: threading.Event,
+        every: float = 1.0,
+        on_failure: Callable[[str], None] | None = None,
+        *,
+        scrub: float = 0.01,
+    ) -> None:
         """Seal each `every` seconds, and hand new checkpoints to the anchors, until `stop` is set; and once more.
 
         Sooner if a caller waits for a record (`wait`).  It notices `stop` after a signal, or `every` seconds at most.
+        Tells of its start and its stop in a statement.
+        scrub: the share of a core that a thread takes to compare old records with the seal again and again; 0 for none.
         on_failure: called with a message if there is no space or no permission, or an anchor cannot be reached, before
         the next attempt.
         Raises: SealError if the log differs from its seal or from an anchor's checkpoint, and other errors of `seal`.
@@ -145,15 +207,25 @@ class Sealer(Handle):
         failures: list[SealError] = []
         worker = Worker(lambda: self._anchor_quietly(on_failure, failures))
         worker.start()
+        scrubber = Scrubber(self._folder, self._key, lambda: (self._state.size, self._files), scrub)
+        started = threading.Thread(target=scrubber.run, daemon=True) if scrub else None
+        pending = [(Kind.START, {"every": every})]
         is_last = False
         try:
+            if started is not None:
+                started.start()
             seen = self._requests.value()
             while not is_last:
-                if not stop.is_set():
+                if not stop.is_set() and not pending:
                     self._requests.wait(seen, every)
                 is_last = stop.is_set()
+                if is_last:
+                    pending.append((Kind.STOP, {}))
                 seen = self._requests.value()  # before the records are read: a later caller wakes it again
                 try:
+                    while pending:
+                        self._tell(pending[0][0], **pending[0][1])
+                        del pending[0]
                     before = self._state.note
                     if self.seal() is not before or not self._is_anchored:
                         worker.notify()
@@ -161,9 +233,13 @@ class Sealer(Handle):
                     if on_failure is None:
                         raise
                     on_failure(str(error))
-                if failures:
+                    stop.wait(every)
+                if failures := failures or scrubber.failures:
                     raise failures[0]
         finally:
+            scrubber.stop()
+            if started is not None and started.ident is not None:
+                started.join()
             worker.stop()
         self._anchor_quietly(on_failure, failures)
         if failures:
@@ -188,10 +264,15 @@ class Sealer(Handle):
         if len(place.files) > len(self._files):
             self._folder.write_files(len(self._files), list(place.files[len(self._files) :]))
         root = root_hash(place.size, self._store.node)
-        note = signed_note(Checkpoint(self._beginning.origin, place.size, root).text(), [self._key])
+        seconds, statements = self._clock.now(), self._statements
+        moment = moment_lines(seconds, len(statements.known), statements.last_hash())
+        note = signed_note(Checkpoint(self._beginning.origin, place.size, root, moment).text(), [self._key])
         self._state = SealState(place.size, place.next_ref, place.tile_ref, len(place.files), note)
         self._files = place.files
         self._folder.write_state(self._state)
+        if seconds - self._history_seconds >= HISTORY_SECONDS:
+            self._history.append(note)
+            self._history_seconds = seconds
         self._folder.write_checkpoint(note)
         self._answers.ring()
         return note
@@ -232,40 +313,50 @@ class Sealer(Handle):
             text = f"{self.log_path} differs from its seal: {self._state.size} records, up to {ref}"
             raise SealError(f"{text}; {error}") from error
 
+    def _check_statements(self) -> None:
+        """Check that the statements continue one another, are those of the checkpoint, and that the log has no end."""
+        self._statements.refresh()
+        if self._state.note is not None:
+            self._statements.check(parse_checkpoint(self._state.note.text))
+        if any(each.kind is Kind.END for each in self._statements.known):
+            raise SealError(f"{self.path}: the log has ended, by a statement")
+
     def _check_log(self) -> None:
         """Check that the log still has the records of the last tile, and is as long as the state says."""
         state = self._state
         first = state.size // TILE_HASHES * TILE_HASHES
-        known, found = self._store.leaves(first, state.size - first), b""
         uuid = log_uuid(self.log_path)
         if uuid != self._beginning.uuid:
             raise SealError(f"{self.log_path} is another log: {uuid} in place of {self._beginning.uuid}")
         if state.note is not None:
-            head = root_hash(state.size, self._store.node)
-            if Checkpoint(self._beginning.origin, state.size, head).text() != state.note.text:
+            head, signed = root_hash(state.size, self._store.node), parse_checkpoint(state.note.text)
+            if (self._beginning.origin, state.size, head) != (signed.origin, signed.size, signed.root):
                 raise SealError(f"{self.path}: the hashes there do not give the root that was signed")
-        start, skipped = self._first_left(state.tile_ref, first)
-        with self._reader(start, verify=False) as reader:
-            while len(found) < len(known) - skipped and (batch := reader.read_batch()):
-                found += leaf_hashes(batch.data, batch.offsets)
-        if found[: len(known) - skipped] != known[skipped:]:
-            text = f"records from {first} to {state.size} are missing or changed"
+        start, leaf = self._first_left(state.tile_ref, first)
+        try:
+            text = self._leaf_reader().difference(self._store, start, leaf, state.size)
+        except (GoneError, NotFoundError, ValueError) as error:
+            text = f"{state.size} records, up to {state.next_ref}; {error}"
+        if text is not None:
             raise SealError(f"{self.log_path} differs from its seal: {text}")
         self._reader(state.next_ref).close()
 
+    def _leaf_reader(self) -> LeafReader:
+        return LeafReader(self.log_path, self._files, losses_of(self._statements.known))
+
     def _first_left(self, ref: Ref, leaf: int) -> tuple[Ref, int]:
-        """Return the ref of a leaf, or of the first later one that retention left; and the bytes of hashes between."""
+        """Return the ref of a leaf and the leaf, or those of the first later one that retention left."""
         oldest = binlog.stat(self.log_path).files[0]
         if ref.number >= oldest.number:
-            return ref, 0
+            return ref, leaf
         leaves = [file.first_leaf for file in self._files if file.number >= oldest.number]
-        skipped = (leaves[0] if leaves else self._state.size) - leaf
-        return Ref(oldest.number, oldest.first_offset), skipped * HASH_BYTES
+        return Ref(oldest.number, oldest.first_offset), leaves[0] if leaves else self._state.size
 
 
-def begin_seal(path: str | os.PathLike[str], key: SigningKey) -> Beginning:
+def begin_seal(path: str | os.PathLike[str], key: SigningKey, *, keep_seconds: float = 0) -> Beginning:
     """Begin to seal a log, from its first record on; the name of the key becomes the log's origin.
 
+    keep_seconds: retention must not remove records that were sealed less than this ago.
     Makes the folder `seal` in the log's directory, durably.
     Raises: SealError if it has a seal; NotFoundError if it has no log; AccessError, FullError, PoisonedError.
     """
@@ -273,7 +364,8 @@ def begin_seal(path: str | os.PathLike[str], key: SigningKey) -> Beginning:
     if not log.files:
         raise NotFoundError(f"{os.fspath(path)} has no log yet; a Writer makes it")
     first = log.files[0]
-    beginning = Beginning(key.verifier.name, log_uuid(path), Ref(first.number, first.first_offset), int(time.time()))
+    start = Ref(first.number, first.first_offset)
+    beginning = Beginning(key.verifier.name, log_uuid(path), start, int(time.time()), math.ceil(keep_seconds))
     with Directory(os.path.abspath(seal_path(path)), make=True) as directory:
         if directory.has(BEGINNING_FILE):
             raise SealError(f"{os.fspath(path)} has a seal already")

@@ -29,11 +29,14 @@ PROOF_BYTES_MAX = NOTE_BYTES_MAX + (1 << 16)
 SUBMISSION_BYTES_MAX = NOTE_BYTES_MAX + (1 << 12)
 
 
+_TIME, _STATEMENTS = "time ", "statements "
+
+
 class Checkpoint(NamedTuple):
     """The size and the root of a log's tree at a moment.
 
-    origin: names the log.  size: leaves.  root: of the tree, 32 bytes.  extensions: further lines, which mean nothing
-    here and are signed with the rest.
+    origin: names the log.  size: leaves.  root: of the tree, 32 bytes.  extensions: further lines, which are signed
+    with the rest; see `moment_lines`.
     """
 
     origin: str
@@ -45,6 +48,30 @@ class Checkpoint(NamedTuple):
         """Return the text to be signed."""
         lines = (check_name(self.origin), str(self.size), encode_base64(self.root), *self.extensions)
         return "".join(line + "\n" for line in lines)
+
+    @property
+    def seconds(self) -> int | None:
+        """When it was signed, seconds since 1970 UTC; None if it does not say.  Raises: SealError."""
+        line = self._extension(_TIME)
+        return None if line is None else parse_count(line)
+
+    @property
+    def statements(self) -> tuple[int, bytes]:
+        """How many statements there were, and the hash of the last one.  Raises: SealError."""
+        line = self._extension(_STATEMENTS)
+        if line is None:
+            return 0, bytes(HASH_BYTES)
+        count, _, last = line.partition(" ")
+        return parse_count(count), parse_hash(last)
+
+    def _extension(self, name: str) -> str | None:
+        return next((line.removeprefix(name) for line in self.extensions if line.startswith(name)), None)
+
+
+def moment_lines(seconds: int, statements: int, last: bytes) -> tuple[str, ...]:
+    """Return the extensions of our checkpoints: when it is signed; how many statements there are, and the last hash."""
+    line = (f"{_STATEMENTS}{statements} {encode_base64(last)}",) if statements else ()
+    return (f"{_TIME}{seconds}", *line)
 
 
 def parse_checkpoint(text: str) -> Checkpoint:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -22,6 +24,9 @@ SIGNATURE_BYTES = 64
 TIME_BYTES = 8
 # The kinds of keys: the byte before the public key, in the text of a key and in the hash that gives its id.
 LOG_KEY, WITNESS_KEY = 0x01, 0x04
+
+NOTE_SEPARATOR = b"\n\n\n"
+"""Between the notes of a file.  A note's last line ends with a newline, and no note has three in a row."""
 
 _DASH = "\u2014"
 _PRIVATE = "PRIVATE+KEY+"
@@ -124,6 +129,13 @@ def parse_note(data: bytes) -> Note:
     if not separator or not lines.endswith("\n"):
         raise SealError("a note has no signatures after an empty line")
     return Note(text + "\n", parse_signatures(lines))
+
+
+def parse_notes(data: bytes) -> Iterator[Note]:
+    """Yield the notes of a file, without those that are torn or malformed."""
+    for part in data.split(NOTE_SEPARATOR):
+        with suppress(SealError):
+            yield parse_note(part + b"\n")
 
 
 def parse_signatures(lines: str) -> tuple[Signature, ...]:

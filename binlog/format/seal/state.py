@@ -19,8 +19,8 @@ from binlog.format.seal.tree import SIZE_MAX
 
 SEAL_FOLDER = "seal"
 HASH_FOLDER = "hashes"
-HISTORY_FOLDER = "history"
 BEGINNING_FILE, STATE_FILE, FILES_FILE, ANCHORED_FILE = "beginning", "state", "files", "anchored"
+HISTORY_FILE, STATEMENTS_FILE = "history", "statements"
 CHECKPOINT_FILE, COSIGNED_FILE = "checkpoint", "cosigned"
 STATE_BYTES_MAX = 2 * NOTE_BYTES_MAX
 
@@ -63,17 +63,19 @@ def parse_sealed_files(data: bytes) -> Iterator[SealedFile]:
 class Beginning(NamedTuple):
     """The text of the signed note with which a seal begins.
 
-    origin: of the log.  uuid: the log's, in hexadecimal.  first: of the first record.  seconds: since 1970 UTC.
+    origin: of the log.  uuid: the log's, in hexadecimal.  first: of the first record.  seconds: when, since 1970 UTC.
+    keep_seconds: retention must not remove a record that was sealed less than this ago.
     """
 
     origin: str
     uuid: str
     first: Ref
     seconds: int
+    keep_seconds: int = 0
 
     def text(self) -> str:
         """Return the text to be signed."""
-        lines = (_BEGINNING, self.origin, self.uuid, str(self.first), str(self.seconds))
+        lines = (_BEGINNING, self.origin, self.uuid, str(self.first), str(self.seconds), str(self.keep_seconds))
         return "".join(line + "\n" for line in lines)
 
 
@@ -82,9 +84,9 @@ def parse_beginning(text: str) -> Beginning:
     kind, *lines = text.split("\n")
     if kind != _BEGINNING or len(lines) != len(Beginning._fields) + 1 or lines.pop():
         raise SealError("not the beginning of a seal")
-    origin, uuid, first, seconds = lines
+    origin, uuid, first, seconds, keep_seconds = lines
     try:
-        return Beginning(check_name(origin), uuid, Ref.parse(first), parse_count(seconds))
+        return Beginning(check_name(origin), uuid, Ref.parse(first), parse_count(seconds), parse_count(keep_seconds))
     except ValueError as error:
         raise SealError(f"the beginning of a seal has no ref: {error}") from error
 

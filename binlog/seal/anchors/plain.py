@@ -8,18 +8,14 @@ import subprocess
 import syslog
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 
 from binlog.errors import AccessError, NotFoundError, SealError
 from binlog.format.seal.checkpoint import parse_checkpoint
-from binlog.format.seal.note import NOTE_BYTES_MAX, Note, Signature, parse_note
+from binlog.format.seal.note import Note, Signature
+from binlog.seal.note_file import NoteFile
 from binlog.storage.directory import Directory
-from binlog.storage.files import content_bytes, read_at, sync, write_at
 
 _SECONDS_MAX = 20.0
-# Before and after each checkpoint, the last line of which ends with a newline; no checkpoint has three in a row.
-_SEPARATOR = b"\n\n\n"
-
 
 ProofFrom = Callable[[int], list[bytes]]
 """Returns the proof that the tree of an older size is the beginning of the published one."""
@@ -61,27 +57,16 @@ class DirectoryAnchor(Anchor):
     def publish(self, note: Note, proof_from: ProofFrom) -> tuple[Signature, ...]:
         name = _file_name(parse_checkpoint(note.text).origin)
         with Directory(self._path) as directory:
-            directory.make(name)
-            path = directory.file_path(name)
-            with directory.opened(name, writable=True) as fd:
-                write_at(fd, _SEPARATOR + str(note).encode() + _SEPARATOR[1:], content_bytes(fd), path)
-                sync(fd, path)
-            directory.sync()
+            NoteFile(directory, name).append(note)
         return ()
 
     def latest(self, origin: str) -> Note | None:
         name = _file_name(origin)
         try:
-            with Directory(self._path) as directory, directory.opened(name) as fd:
-                size = content_bytes(fd)
-                start = max(size - 2 * NOTE_BYTES_MAX, 0)
-                data = read_at(fd, size - start, start, directory.file_path(name))
+            with Directory(self._path) as directory:
+                return NoteFile(directory, name).last()
         except NotFoundError:
             return None
-        for part in reversed(data.split(_SEPARATOR)):
-            with suppress(SealError):  # a power cut may have torn the last one; the one before it is whole
-                return parse_note(part + b"\n")
-        return None
 
 
 class SyslogAnchor(Anchor):

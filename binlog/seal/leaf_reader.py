@@ -1,0 +1,128 @@
+"""LeafReader: reads the records of a sealed log with their leaves.
+
+Leaves are counted from the first record of the log on, so the two go in step, with two exceptions.  Lost records have
+leaves, and a statement says so.  And a record that another program adds to a file after the next one was begun is late:
+it has no leaf.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import binlog
+from binlog.format.record import Ref
+from binlog.format.seal.state import SealedFile
+from binlog.format.seal.statement import Loss
+from binlog.format.seal.tree import leaf_hashes
+from binlog.seal.hash_store import HashStore
+
+# Larger than a reader's default, because each batch reads its hashes from a file.
+_BATCH_BYTES, _BATCH_RECORDS = 1 << 20, 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive records of a batch.
+
+    leaf: of the first one; None if they are late.  begin, end: their places in the batch.
+    """
+
+    leaf: int | None
+    batch: binlog.Batch
+    begin: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    def before(self, leaf: int) -> Part:
+        """Return the records before a leaf."""
+        assert self.leaf is not None
+        return replace(self, end=min(self.end, self.begin + max(leaf - self.leaf, 0)))
+
+    def hashes(self) -> bytes:
+        """Return the leaf hash of each record, one after the other."""
+        return leaf_hashes(self.batch.data, self.batch.offsets[self.begin : self.end + 1])
+
+    def ref(self, place: int) -> Ref:
+        """Return the ref of a record, counted from 0 in the part."""
+        return Ref(self.batch.number, self.batch.offset + self.batch.offsets[self.begin + place])
+
+
+class LeafReader:
+    """Reads the sealed records of a log.  files: of the tree.  losses: as statements tell."""
+
+    def __init__(self, path: str, files: Sequence[SealedFile], losses: Sequence[Loss]) -> None:
+        self._path = path
+        self._first = {file.number: file.first_leaf for file in files}
+        self._end = {file.number: following.first_leaf for file, following in pairwise(files)}
+        self._losses = sorted(losses, key=lambda loss: loss.ref)
+
+    def parts(self, ref: Ref, leaf: int) -> Iterator[Part]:
+        """Yield the records from a ref on, whose leaf is given.
+
+        The leaves of two parts may have a gap, if records are missing.  Blocks never: ends at the end of the log.
+        Raises: as a Reader.
+        """
+        number = ref.number
+        with binlog.Reader(self._path, ref, verify=False) as reader:
+            while batch := reader.read_batch(bytes_max=_BATCH_BYTES, records_max=_BATCH_RECORDS):
+                if batch.number != number:
+                    number = batch.number
+                    leaf = self._first.get(number, leaf)
+                place = 0
+                while place < len(batch):
+                    part = self._part(batch, place, leaf)
+                    if part.leaf is not None:
+                        leaf = part.leaf + len(part)
+                    place = part.end
+                    yield part
+
+    def _part(self, batch: binlog.Batch, place: int, leaf: int) -> Part:
+        at = batch.offset + batch.offsets[place]
+        end = len(batch)
+        for loss in self._losses:
+            if loss.ref == (batch.number, at):
+                leaf = loss.end
+            elif loss.ref.number == batch.number and at < loss.ref.offset:
+                end = min(bisect_left(batch.offsets, loss.ref.offset - batch.offset), end)
+                break
+        file_end = self._end.get(batch.number)
+        if file_end is None:
+            return Part(leaf, batch, place, end)
+        if leaf >= file_end:
+            return Part(None, batch, place, end)
+        return Part(leaf, batch, place, min(end, place + file_end - leaf))
+
+    def is_lost(self, leaf: int, end: int) -> bool:
+        """Return whether statements tell that these leaves are lost."""
+        while leaf < end:
+            found = [loss.end for loss in self._losses if loss.first <= leaf < loss.end]
+            if not found:
+                return False
+            leaf = max(found)
+        return True
+
+    def difference(self, store: HashStore, ref: Ref, leaf: int, end: int) -> str | None:
+        """Return a text about the first leaf from a ref on, before `end`, that is not as sealed; None if each is.
+
+        leaf: of the ref.  Raises: as a Reader, and SealError if hashes are missing.
+        """
+        for part in self.parts(ref, leaf):
+            if part.leaf is None:
+                continue
+            if leaf < part.leaf and not self.is_lost(leaf, min(part.leaf, end)):
+                break
+            part = part.before(end)
+            if len(part) == 0:
+                return None
+            assert part.leaf is not None
+            leaf = part.leaf + len(part)
+            if part.hashes() != store.hashes(0, part.leaf, len(part)):
+                return f"records from {part.leaf} to {leaf} are missing or changed"
+        if leaf < end and not self.is_lost(leaf, end):
+            return f"records from {leaf} to {end} are missing or changed"
+        return None

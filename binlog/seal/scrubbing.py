@@ -1,0 +1,97 @@
+"""Scrubber: compares old records with the seal again and again, at a small share of a core.
+
+So a change in an old file shows in hours, though nobody runs `verify`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import binlog
+from binlog.errors import BinlogError, CorruptError, GoneError, NotFoundError, SealError
+from binlog.format.record import Ref
+from binlog.format.seal.note import encode_base64
+from binlog.format.seal.state import SealedFile
+from binlog.format.seal.statement import Kind, losses_of
+from binlog.format.seal.tree import HASH_BYTES
+from binlog.seal.folder import SealFolder
+from binlog.seal.keys import SigningKey
+from binlog.seal.leaf_reader import LeafReader, Part
+from binlog.seal.statements import StatementLog
+
+# Between two passes over a log, and after an error.
+_PAUSE_SECONDS = 5.0
+
+
+class Scrubber:
+    """Runs in a thread of the sealer.
+
+    sealed: returns how many records are sealed, and the log files of the tree.  share: of a core, above 0, at most 1.
+    failures: the differences found; the sealer must stop at the first.
+    """
+
+    def __init__(
+        self,
+        folder: SealFolder,
+        key: SigningKey,
+        sealed: Callable[[], tuple[int, Sequence[SealedFile]]],
+        share: float,
+    ) -> None:
+        self._folder = folder
+        self._key = key
+        self._sealed = sealed
+        self._share = share
+        self._stop = threading.Event()
+        self.failures: list[SealError] = []
+
+    def run(self) -> None:
+        """Compare all records again and again, until `stop` is called or a difference is found."""
+        while not self._stop.is_set() and not self.failures:
+            try:
+                self._pass()
+            except (CorruptError, SealError) as error:
+                self.failures.append(SealError(f"{self._folder.log_path} differs from its seal: {error}"))
+            except (GoneError, NotFoundError):
+                pass  # retention removed the file; the next pass begins with a later one
+            except BinlogError:
+                pass  # no permission or no memory: the sealer itself meets it too, and says so
+            self._stop.wait(_PAUSE_SECONDS)
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stop.set()
+
+    def _pass(self) -> None:
+        size, files = self._sealed()
+        statements = StatementLog(self._folder, self._key.verifier)
+        statements.refresh()
+        store = self._folder.hashes(size)
+        oldest = binlog.stat(self._folder.log_path).files[0]
+        first = next((file.first_leaf for file in files if file.number >= oldest.number), size)
+        reader = LeafReader(self._folder.log_path, files, losses_of(statements.known))
+        begun = time.thread_time()
+        for part in reader.parts(Ref(oldest.number, oldest.first_offset), first):
+            if part.leaf is None:
+                self._tell_late(statements, part, size)
+                continue
+            part = part.before(size)
+            if len(part) == 0 or self._stop.is_set():
+                return
+            assert part.leaf is not None
+            if part.hashes() != store.hashes(0, part.leaf, len(part)):
+                end = part.leaf + len(part)
+                raise SealError(f"records from {part.leaf} to {end} in file {part.batch.number} are changed")
+            now = time.thread_time()
+            self._stop.wait((now - begun) * (1 / self._share - 1))
+            begun = now
+
+    def _tell_late(self, statements: StatementLog, part: Part, size: int) -> None:
+        known = {str(each.values["ref"]) for each in statements.known if each.kind is Kind.LATE}
+        hashes = part.hashes()
+        for place in range(len(part)):
+            ref = str(part.ref(place))
+            if ref not in known:
+                leaf = hashes[place * HASH_BYTES : (place + 1) * HASH_BYTES]
+                statements.add(self._key, Kind.LATE, size, ref=ref, hash=encode_base64(leaf))
