@@ -14,11 +14,13 @@ from binlog.format.seal.note import VerifierKey, parse_verifier_key
 from binlog.seal.anchors import Anchor, parse_anchor
 from binlog.seal.exporting import Exported, export_tiles
 from binlog.seal.keys import SigningKey
+from binlog.seal.operating import branch, end_log, hold, prune, read_statements, release
 from binlog.seal.proving import check_proof, prove, prove_consistency
 from binlog.seal.sealer import Sealer, begin_seal
 from binlog.seal.status import SealStat, stat_seal
 from binlog.seal.trust import Trust
-from binlog.seal.verification import Finding, Report, Rule, verify
+from binlog.seal.verifying.report import Finding, Report, Rule
+from binlog.seal.verifying.verification import verify
 from binlog.seal.waiting import wait
 from binlog.seal.witness import Answer, Witness, make_witness
 
@@ -36,13 +38,19 @@ __all__ = [
     "VerifierKey",
     "Witness",
     "begin_seal",
+    "branch",
     "check_proof",
+    "end_log",
     "export_tiles",
+    "hold",
     "make_witness",
     "parse_anchor",
     "parse_verifier_key",
     "prove",
     "prove_consistency",
+    "prune",
+    "read_statements",
+    "release",
     "stat_seal",
     "verify",
     "wait",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
+import binlog
 from binlog.errors import NotFoundError, SealError
 from binlog.format.seal.note import NOTE_BYTES_MAX, Note, parse_note
 from binlog.format.seal.state import (
@@ -17,6 +18,7 @@ from binlog.format.seal.state import (
     SEALED_FILE,
     STATE_BYTES_MAX,
     STATE_FILE,
+    STATEMENTS_FILE,
     Beginning,
     SealedFile,
     SealState,
@@ -24,8 +26,10 @@ from binlog.format.seal.state import (
     parse_sealed_files,
     parse_state,
 )
+from binlog.format.seal.statement import Loss, losses_of, parse_statements
 from binlog.seal.hash_store import HashStore
 from binlog.storage.directory import Directory
+from binlog.storage.failures import own_errors
 from binlog.storage.files import sync, write_at
 from binlog.storage.handle import Closing
 
@@ -79,6 +83,13 @@ class SealFolder(Closing):
         """Replace the sealer's state, durably.  Raises: FullError; AccessError; PoisonedError."""
         self.replace(STATE_FILE, state.pack())
 
+    def losses(self) -> list[Loss]:
+        """Return the losses that statements tell, whose signatures are not checked.  Raises: SealError; AccessError."""
+        try:
+            return losses_of(parse_statements(self.directory.read(STATEMENTS_FILE)))
+        except NotFoundError:
+            return []
+
     def hashes(self, size: int) -> HashStore:
         """Return the hashes of a tree of this size."""
         return HashStore(self._hashes, size)
@@ -105,6 +116,15 @@ class SealFolder(Closing):
             write_at(fd, b"".join(each.pack() for each in files), first * SEALED_FILE.size, path)
             sync(fd, path)
 
+    def cut_files(self, count: int) -> None:
+        """Keep only the first `count` log files of the tree, durably.  Raises: AccessError; PoisonedError."""
+        path = self.directory.file_path(FILES_FILE)
+        if self.directory.has(FILES_FILE):
+            with self.directory.opened(FILES_FILE, writable=True) as fd:
+                with own_errors(path, "cutting the list of log files"):
+                    os.ftruncate(fd, count * SEALED_FILE.size)
+                sync(fd, path)
+
     def replace(self, name: str, data: bytes) -> None:
         """Replace a file, durably.  Raises: FullError; AccessError; PoisonedError."""
         self.directory.write_new(f".{name}", data)
@@ -114,3 +134,8 @@ class SealFolder(Closing):
 def seal_path(log_path: str | os.PathLike[str]) -> str:
     """Return the path of the folder of a log's seal."""
     return os.path.join(log_path, SEAL_FOLDER)
+
+
+def log_uuid(path: str | os.PathLike[str]) -> str:
+    """Return a log's UUID in hexadecimal; empty if another program made all of its files."""
+    return next((file.uuid for file in binlog.stat(path).files if file.uuid is not None), "")

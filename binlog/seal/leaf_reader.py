@@ -47,6 +47,10 @@ class Part:
         """Return the leaf hash of each record, one after the other."""
         return leaf_hashes(self.batch.data, self.batch.offsets[self.begin : self.end + 1])
 
+    def end_ref(self) -> Ref:
+        """Return the ref after the last record."""
+        return self.ref(len(self))
+
     def ref(self, place: int) -> Ref:
         """Return the ref of a record, counted from 0 in the part."""
         return Ref(self.batch.number, self.batch.offset + self.batch.offsets[self.begin + place])

@@ -39,25 +39,34 @@ def prove(path: str | os.PathLike[str], ref: Ref | str, *, cosigned: bool = Fals
 
 def leaf_index(path: str | os.PathLike[str], folder: SealFolder, ref: Ref) -> int:
     """Return the leaf of a record.  Raises: as `prove`."""
-    first = next((file.first_leaf for file in folder.files() if file.number == ref.number), None)
-    if first is None:
+    files = {file.number: file.first_leaf for file in folder.files()}
+    if ref.number not in files:
         raise SealError(f"file {ref.number} has no sealed records yet")
     with binlog.Reader(path, ref, verify=False) as reader:
         batch = reader.read_batch(records_max=1)
     if len(batch) == 0 or batch.refs()[0] != ref:
         raise ValueError(f"no record starts at {ref}")
+    lost = sum(loss.end - loss.first for loss in folder.losses() if Ref(ref.number, 0) < loss.ref <= ref)
+    leaf = files[ref.number] + lost + _records_before(path, ref, batch)
+    if leaf >= min((first for number, first in files.items() if number > ref.number), default=leaf + 1):
+        raise SealError(f"{ref} was added after the next file was begun; a statement has its hash, and no proof does")
+    return leaf
+
+
+def _records_before(path: str | os.PathLike[str], ref: Ref, batch: binlog.Batch) -> int:
+    """Return the number of records before one in its file.  batch: the record's."""
     stat = next((file for file in binlog.stat(path).files if file.number == ref.number), None)
     if stat is None:
         raise NotFoundError(f"file {ref.number} was removed")
     if not stat.has_foreign_writers and None not in (batch.first_sequence, stat.first_sequence):
-        return first + (batch.first_sequence or 0) - (stat.first_sequence or 0)
+        return (batch.first_sequence or 0) - (stat.first_sequence or 0)
     count = 0
     with binlog.Reader(path, Ref(ref.number, stat.first_offset), follow=False, verify=False) as reader:
         while batch := reader.read_batch():
             count += len(part := batch.before(ref.offset))
             if len(part) < len(batch):
                 break
-    return first + count
+    return count
 
 
 def prove_consistency(path: str | os.PathLike[str], old: int) -> tuple[list[bytes], Checkpoint]:

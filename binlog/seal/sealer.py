@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import pwd
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -34,10 +35,11 @@ from binlog.format.seal.statement import Kind, Value, losses_of
 from binlog.format.seal.tree import leaf_hashes, root_hash
 from binlog.seal.anchoring import Anchoring
 from binlog.seal.anchors import Anchor
-from binlog.seal.folder import SealFolder, seal_path
+from binlog.seal.folder import SealFolder, log_uuid, seal_path
 from binlog.seal.hash_store import TILE_HASHES
 from binlog.seal.keys import SigningKey, signed_note, verified_keys
 from binlog.seal.leaf_reader import LeafReader
+from binlog.seal.losses import find_losses
 from binlog.seal.note_file import NoteFile
 from binlog.seal.scrubbing import Scrubber
 from binlog.seal.seal_clock import SealClock
@@ -71,6 +73,8 @@ class Sealer(Handle):
 
     path: of the log, which has a seal (`begin_seal`).  key: the one that the seal began with.
     anchors: places that get the checkpoints; they are asked for their latest one when the sealer opens.
+    accept_loss: a text that says why records are missing, or `repair` put fillers in their place; then statements tell
+    what is lost, and the sealer goes on.  None refuses to open such a log.
     May run beside any number of writers and readers, which it never blocks.  It needs the permission to read the log,
     and to write to its folder `seal`.
     Raises: BusyError if another process seals the log; NotFoundError if it has no seal; SealError if the key is
@@ -80,12 +84,20 @@ class Sealer(Handle):
     kind = "sealer of"
     lock_name = "lock"
 
-    def __init__(self, path: str | os.PathLike[str], key: SigningKey, *, anchors: Sequence[Anchor] = ()) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        key: SigningKey,
+        *,
+        anchors: Sequence[Anchor] = (),
+        accept_loss: str | None = None,
+    ) -> None:
         if not os.path.isdir(seal_path(path)):
             raise NotFoundError(f"{os.fspath(path)} has no seal; see `binlog seal init`")
         self.log_path = os.fspath(path)
         self._key = key
         self._anchors = anchors
+        self._accepted = accept_loss
         super().__init__(seal_path(path))
         self._acquire()
 
@@ -106,6 +118,8 @@ class Sealer(Handle):
         self._history = NoteFile(self._directory, HISTORY_FILE)
         self._history_seconds = 0
         self._check_statements()
+        if self._accepted is not None:
+            self._accept_loss(self._accepted)
         self._check_log()
         self._requests = Bell(self._directory, "requests", make=True)
         undoing.callback(self._requests.close)
@@ -123,9 +137,9 @@ class Sealer(Handle):
         last, now = self._signed_seconds, int(time.time())
         self._clock = SealClock(last)
         if self._state.note is not None and now - last > GAP_SECONDS:
-            self._tell(Kind.GAP, begin=last, end=now)
+            self.tell(Kind.GAP, begin=last, end=now)
         if self._state.note is not None and last - now > 1:
-            self._tell(Kind.CLOCK, before=last, after=now)
+            self.tell(Kind.CLOCK, before=last, after=now)
 
     @property
     def _signed_seconds(self) -> int:
@@ -134,7 +148,8 @@ class Sealer(Handle):
             return self._beginning.seconds
         return parse_checkpoint(self._state.note.text).seconds or 0
 
-    def _tell(self, kind: Kind, **values: Value) -> None:
+    def tell(self, kind: Kind, **values: Value) -> None:
+        """Add a statement, durably; the next checkpoint covers it.  Raises: SealError; FullError; PoisonedError."""
         self._statements.add(self._key, kind, self._state.size, **values)
 
     def _end(self) -> None:
@@ -160,7 +175,7 @@ class Sealer(Handle):
         """
         with self._guard:
             if (step := self._clock.step()) is not None:
-                self._tell(Kind.CLOCK, before=step.before, after=step.after)
+                self.tell(Kind.CLOCK, before=step.before, after=step.after)
             place = _Place(self._state.size, self._state.next_ref, self._state.tile_ref, self._files)
             while (following := self._add_some(place)) != place:
                 place = following
@@ -224,7 +239,7 @@ class Sealer(Handle):
                 seen = self._requests.value()  # before the records are read: a later caller wakes it again
                 try:
                     while pending:
-                        self._tell(pending[0][0], **pending[0][1])
+                        self.tell(pending[0][0], **pending[0][1])
                         del pending[0]
                     before = self._state.note
                     if self.seal() is not before or not self._is_anchored:
@@ -341,6 +356,26 @@ class Sealer(Handle):
             raise SealError(f"{self.log_path} differs from its seal: {text}")
         self._reader(state.next_ref).close()
 
+    def _accept_loss(self, why: str) -> None:
+        """Tell of lost records and of fillers, and continue after them."""
+        start, leaf = self._first_left(self._beginning.first, 0)
+        found = find_losses(self.log_path, self._leaf_reader(), self._store, start, leaf, self._state.size)
+        told = {(each.whole("leaf"), each.whole("end")) for each in self._statements.known if each.kind is Kind.REPAIR}
+        for first, end in found.fillers:
+            if (first, end) not in told:
+                self.tell(Kind.REPAIR, leaf=first, end=end, by=user_name(), why=why)
+        for loss in found.losses:
+            self.tell(Kind.LOSS, leaf=loss.first, end=loss.end, ref=str(loss.ref), by=user_name(), why=why)
+        for loss in losses_of(self._statements.known):
+            if loss.end == self._state.size:
+                # The next record is sealed as leaf `end`.  A crash before this is mended by the next attempt.
+                first_of_tile = loss.end // TILE_HASHES * TILE_HASHES
+                tile_ref = self._state.tile_ref if first_of_tile < loss.first else loss.ref
+                self._files = tuple(file for file in self._files if file.number <= loss.ref.number)
+                self._folder.cut_files(len(self._files))
+                self._state = self._state._replace(next_ref=loss.ref, tile_ref=tile_ref, file_count=len(self._files))
+                self._folder.write_state(self._state)
+
     def _leaf_reader(self) -> LeafReader:
         return LeafReader(self.log_path, self._files, losses_of(self._statements.known))
 
@@ -375,6 +410,14 @@ def begin_seal(path: str | os.PathLike[str], key: SigningKey, *, keep_seconds: f
     return beginning
 
 
+def user_name() -> str:
+    """Return the name of the user of this process, or its number."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
 def durable_ends(log: binlog.LogStat) -> dict[int, int]:
     """Return the offset in each log file up to which its records are durable.
 
@@ -391,8 +434,3 @@ def _following(ref: Ref, log: binlog.LogStat) -> Ref:
         if (file.number, file.tail) == ref and file.closed and file.durable_end in (None, file.tail):
             return Ref(following.number, following.first_offset)
     return ref
-
-
-def log_uuid(path: str | os.PathLike[str]) -> str:
-    """Return a log's UUID in hexadecimal; empty if another program made all of its files."""
-    return next((file.uuid for file in binlog.stat(path).files if file.uuid is not None), "")

@@ -33,6 +33,9 @@ from binlog.cli.records import object_line
 @click.option(
     "--ignore-groups", is_flag=True, help="Also remove files with messages that a consumer group is not done with."
 )
+@click.option(
+    "--ignore-seal", is_flag=True, help="Also remove files that the seal protects; 'seal verify' will miss them."
+)
 @click.option("--damaged", is_flag=True, help="Also remove the *.damaged files that belong to the removed files.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; print what would be removed.")
 @json_option('Print one JSON object: dry_run, disk_bytes, and "files" with one for each file.')
@@ -43,6 +46,7 @@ def command(
     before: binlog.Ref | None,
     consumed: bool,
     ignore_groups: bool,
+    ignore_seal: bool,
     damaged: bool,
     dry_run: bool,
     as_json: bool,
@@ -50,9 +54,9 @@ def command(
     """Remove closed files of the log in DIR, oldest first.
 
     Give at least one of --keep-bytes, --keep-age, --before and --consumed. A file is removed only if all of the given
-    limits allow it, and no consumer group needs it; the open file is never removed. The file's index or archive is
-    removed with it. Writers and readers may run meanwhile; a reader in a removed file gets an error. The removal is
-    durable when the command ends.
+    limits allow it, and no consumer group needs it; the open file is never removed. Of a sealed log, only files are
+    removed that 'binlog seal prune' has allowed. The file's index or archive is removed with it. Writers and readers
+    may run meanwhile; a reader in a removed file gets an error. The removal is durable when the command ends.
     """
     if keep_bytes is None and keep_age is None and before is None and not consumed:
         raise click.UsageError("give at least one of --keep-bytes, --keep-age, --before and --consumed")
@@ -66,6 +70,7 @@ def command(
             before=before,
             consumed=consumed,
             ignore_groups=ignore_groups,
+            ignore_seal=ignore_seal,
             damaged=damaged,
             dry_run=dry_run,
         )

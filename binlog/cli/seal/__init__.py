@@ -1,7 +1,8 @@
 """`binlog seal`: seal a log, so that each later change shows, and verify it.
 
 `sealing` begins a seal, runs the sealer and shows its state; `verifying` compares a log with its seal, and makes and
-checks proofs of single records.  `witness` is a command of its own, `binlog witness`.
+checks proofs of single records; `operating` states what an operator decides.  `witness` is a command of its own,
+`binlog witness`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ _MODULES = {
     "prove": "verifying",
     "check-proof": "verifying",
     "export": "verifying",
+    "statements": "operating",
+    "prune": "operating",
+    "hold": "operating",
+    "release": "operating",
+    "accept-loss": "operating",
+    "end": "operating",
+    "branch": "operating",
 }
 
 

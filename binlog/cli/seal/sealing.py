@@ -15,10 +15,10 @@ from binlog.cli.exits import ExitCode, opening, print_error
 from binlog.cli.options import directory_argument, json_option, need_log, seconds_from
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
-from binlog.seal import Sealer, SigningKey, begin_seal, parse_anchor, parse_verifier_key, stat_seal
+from binlog.seal import Anchor, Sealer, SigningKey, begin_seal, parse_anchor, parse_verifier_key, stat_seal
 
-_key_option = click.option("--key", "key_path", metavar="FILE", required=True, help="The file of the secret key.")
-_anchor_option = click.option(
+key_option = click.option("--key", "key_path", metavar="FILE", required=True, help="The file of the secret key.")
+anchor_option = click.option(
     "--anchor",
     "anchors",
     metavar="PLACE",
@@ -26,7 +26,7 @@ _anchor_option = click.option(
     help="Hand each checkpoint to dir:PATH, syslog, exec:COMMAND, witness:URL or witness-exec:COMMAND, such as "
     "'witness-exec:ssh HOST'. May be repeated.",
 )
-_witness_key_option = click.option(
+witness_key_option = click.option(
     "--witness-key", "witness_keys", metavar="KEY", multiple=True, help="A public key; witnesses must sign with one."
 )
 
@@ -35,7 +35,14 @@ _witness_key_option = click.option(
 @directory_argument
 @click.option("--name", required=True, help="Names the log in checkpoints, for example example.org/audit.")
 @click.option("--key", "key_path", metavar="FILE", required=True, help="The secret key's new file; mode 600.")
-def init(directory: str, name: str, key_path: str) -> None:
+@click.option(
+    "--keep-at-least",
+    "keep_seconds",
+    callback=seconds_from,
+    metavar="TIME",
+    help="Retention may not remove records that were sealed less than this long ago: 400d.",
+)
+def init(directory: str, name: str, key_path: str, keep_seconds: float | None) -> None:
     """Make a key, and begin to seal the log in DIR, from its first record on.
 
     Prints the public key, which verifies the log. Keep it where no writer of the log can change it. The name must be
@@ -48,15 +55,15 @@ def init(directory: str, name: str, key_path: str) -> None:
             raise ValueError(f"{key_path} is the key of {key.verifier.name}")
         if not os.path.exists(key_path):
             key.save(key_path)
-        begin_seal(directory, key)
+        begin_seal(directory, key, keep_seconds=keep_seconds or 0)
     write_line(printable(str(key.verifier)))
 
 
 @click.command("once", short_help="Seal all durable records, and end.")
 @directory_argument
-@_key_option
-@_anchor_option
-@_witness_key_option
+@key_option
+@anchor_option
+@witness_key_option
 def once(directory: str, key_path: str, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> ExitCode:
     """Seal all durable records of the log in DIR, and print the checkpoint.
 
@@ -72,24 +79,44 @@ def once(directory: str, key_path: str, anchors: tuple[str, ...], witness_keys: 
     return ExitCode.FAILED if errors else ExitCode.OK
 
 
+def read_anchors(anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> list[Anchor]:
+    """Return the anchors that options name.  Raises: ValueError; SealError."""
+    keys = tuple(parse_verifier_key(text) for text in witness_keys)
+    return [parse_anchor(text, keys) for text in anchors]
+
+
 def _sealer(directory: str, key_path: str, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> Sealer:
     with opening():
         need_log(directory)
         key = SigningKey.load(key_path)
-        keys = tuple(parse_verifier_key(text) for text in witness_keys)
-        places = [parse_anchor(text, keys) for text in anchors]
+        places = read_anchors(anchors, witness_keys)
     return Sealer(directory, key, anchors=places)
 
 
 @click.command("run", short_help="Seal durable records every second, until it is stopped.")
 @directory_argument
-@_key_option
+@key_option
 @click.option(
     "--every", callback=seconds_from, default="1s", show_default=True, metavar="TIME", help="How often to sign."
 )
-@_anchor_option
-@_witness_key_option
-def run(directory: str, key_path: str, every: float, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> None:
+@anchor_option
+@witness_key_option
+@click.option(
+    "--scrub",
+    type=click.FloatRange(0, 100),
+    default=1.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="The share of a core for comparing old records again and again; 0 for none.",
+)
+def run(
+    directory: str,
+    key_path: str,
+    every: float,
+    anchors: tuple[str, ...],
+    witness_keys: tuple[str, ...],
+    scrub: float,
+) -> None:
     """Seal the durable records of the log in DIR every second, until Ctrl-C or SIGTERM.
 
     Ends with 1 if the log differs from its seal, or from a checkpoint that an anchor has: records are missing or
@@ -104,7 +131,7 @@ def run(directory: str, key_path: str, every: float, anchors: tuple[str, ...], w
     with _sealer(directory, key_path, anchors, witness_keys) as sealer:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
-        sealer.run(stop, every, print_error)
+        sealer.run(stop, every, print_error, scrub=scrub / 100)
 
 
 @click.command("status", short_help="Show how far the seal has come.")

@@ -8,12 +8,13 @@ from pathlib import Path
 import click
 
 import binlog
-from binlog.cli.amounts import things_text
+from binlog.cli.amounts import things_text, time_text
 from binlog.cli.exits import CommandError, ExitCode, opening, print_error
-from binlog.cli.options import directory_argument, json_option, need_log, read_key, ref_from
+from binlog.cli.options import directory_argument, json_option, need_log, read_key, ref_from, seconds_from
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
 from binlog.errors import AccessError, SealError
+from binlog.format.seal.statement import Kind
 from binlog.seal import Report, check_proof, export_tiles, prove, verify
 
 # No note, proof, policy or key is as large.
@@ -30,15 +31,36 @@ _vkey_option = click.option(
 @click.option(
     "--checkpoint", "checkpoints", metavar="FILE", multiple=True, help="A checkpoint from elsewhere; may be repeated."
 )
-@json_option("Print a JSON object: origin, size, verified, unsealed and findings.")
-def verify_command(directory: str, vkey: str | None, checkpoints: tuple[str, ...], as_json: bool) -> ExitCode:
+@click.option("--policy", "policy_path", metavar="FILE", help="The log and witnesses to trust, in place of --vkey.")
+@click.option(
+    "--max-age",
+    callback=seconds_from,
+    metavar="TIME",
+    help="The newest checkpoint must not be older, and no older record may be unsealed: 1h.",
+)
+@json_option("Print a JSON object: origin, size, verified, unsealed, statements and findings.")
+def verify_command(
+    directory: str,
+    vkey: str | None,
+    checkpoints: tuple[str, ...],
+    policy_path: str | None,
+    max_age: float | None,
+    as_json: bool,
+) -> ExitCode:
     """Compare all records of the log in DIR with its seal, and print a line for each difference.
 
     Exits with 1 if there are any. Without a checkpoint from elsewhere, a log whose whole directory was put back from an
     older copy shows no difference. Other processes may append and seal meanwhile.
     """
     with opening():
-        report = verify(directory, _vkey(vkey), checkpoints=[_read(path, _TEXT_BYTES_MAX) for path in checkpoints])
+        _need_one(vkey, policy_path)
+        report = verify(
+            directory,
+            None if vkey is None else read_key(vkey),
+            policy=None if policy_path is None else _read(policy_path, _TEXT_BYTES_MAX),
+            checkpoints=[_read(path, _TEXT_BYTES_MAX) for path in checkpoints],
+            max_age=max_age,
+        )
     _print(report, as_json=as_json)
     return ExitCode.FAILED if report.findings else ExitCode.OK
 
@@ -55,8 +77,12 @@ def _print(report: Report, *, as_json: bool) -> None:
             for each in report.findings
         ]
         counts = {"size": report.size, "verified": report.verified, "unsealed": report.unsealed}
-        write_line(object_line({"origin": report.origin, **counts, "findings": findings}))
+        told = [{"number": each.number, "kind": str(each.kind), **each.values} for each in report.statements]
+        write_line(object_line({"origin": report.origin, **counts, "statements": told, "findings": findings}))
         return
+    for statement in report.statements:
+        if statement.kind not in (Kind.START, Kind.STOP):
+            write_line(printable(f"stated: {time_text(statement.seconds * 10**9)} {statement}"))
     for each in report.findings:
         write_line(printable(str(each)))
     text = f"{things_text(report.verified, 'record')} of {report.size} compared, {report.unsealed} not sealed yet"
@@ -105,10 +131,9 @@ def export_command(directory: str, target: str, no_entries: bool) -> ExitCode:
 def check_proof_command(proof: str, record: str, vkey: str | None, policy_path: str | None) -> None:
     """Check that the file PROOF shows that a record is in a log. Exits with 1 if it does not."""
     with opening():
-        if (vkey is None) == (policy_path is None):
-            raise ValueError("either --vkey or --policy is needed")
+        _need_one(vkey, policy_path)
         policy = None if policy_path is None else _read(policy_path, _TEXT_BYTES_MAX)
-        key = None if vkey is None else _vkey(vkey)
+        key = None if vkey is None else read_key(vkey)
         data = sys.stdin.buffer.read() if record == "-" else _read(record, None)
         text = _read(proof, _TEXT_BYTES_MAX)
     try:
@@ -118,10 +143,11 @@ def check_proof_command(proof: str, record: str, vkey: str | None, policy_path: 
     write_line(printable(f"the record is in {head.origin}, by a checkpoint of {things_text(head.size, 'record')}"))
 
 
-def _vkey(text: str | None) -> str:
-    if text is None:
+def _need_one(vkey: str | None, policy_path: str | None) -> None:
+    if vkey is None and policy_path is None:
         raise ValueError("--vkey is needed: the public key that 'binlog seal init' has printed")
-    return read_key(text)
+    if vkey is not None and policy_path is not None:
+        raise ValueError("--vkey and --policy cannot be used together")
 
 
 def _read(path: str, bytes_max: int | None) -> bytes:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from binlog.errors import SealError
 from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import parse_count, parse_hash
-from binlog.format.seal.note import check_name, encode_base64
+from binlog.format.seal.note import check_name, encode_base64, parse_notes
 from binlog.format.seal.tree import HASH_BYTES
 
 NO_STATEMENT = bytes(HASH_BYTES)
@@ -38,7 +38,7 @@ class Kind(enum.StrEnum):
     LOSS = "loss"  # records are no longer in the log.  leaf, end: the lost leaves; ref: of leaf `end`
     REPAIR = "repair"  # fillers are in the place of records.  leaf, end: their leaves
     LATE = "late"  # a record was added to a file after the next one was begun.  ref; hash: of its leaf
-    BRANCH = "branch"  # a copy of another sealed log.  origin, size: of that log's last checkpoint; checkpoint: it
+    BRANCH = "branch"  # a copy of another sealed log.  origin, records: of its last checkpoint; checkpoint
     END = "end"  # no record will be added any more
 
 
@@ -54,7 +54,7 @@ _NUMBERS = {
     Kind.LOSS: ("leaf", "end"),
     Kind.REPAIR: ("leaf", "end"),
     Kind.LATE: (),
-    Kind.BRANCH: ("size",),
+    Kind.BRANCH: ("records",),
     Kind.END: (),
 }
 _TEXTS = {
@@ -93,6 +93,11 @@ class Statement(NamedTuple):
     def hash(self) -> bytes:
         """Return the hash that the next statement and the checkpoints have."""
         return sha256(self.text().encode()).digest()
+
+    def __str__(self) -> str:
+        """Return the kind and the values as a line for people."""
+        values = [f"{name} {value}" for name, value in self.values.items() if value != "" and name != "checkpoint"]
+        return f"{self.kind}{': ' if values else ''}{', '.join(values)}"
 
     def whole(self, name: str) -> int:
         """Return a value that is a number; `parse_statement` has checked that it is there."""
@@ -137,6 +142,11 @@ def parse_statement(text: str) -> Statement:
         except ValueError as error:
             raise SealError(f"a statement has no ref: {error}") from error
     return statement
+
+
+def parse_statements(data: bytes) -> list[Statement]:
+    """Return the statements of a file, of which no signature is checked.  Raises: SealError."""
+    return [parse_statement(note.text) for note in parse_notes(data)]
 
 
 class Loss(NamedTuple):

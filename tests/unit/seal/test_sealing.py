@@ -148,7 +148,8 @@ def test_another_key_verifies_nothing_and_seals_nothing(sealed: Path) -> None:
 
 
 def test_removed_files_are_missing(sealed: Path) -> None:
-    binlog.prune(sealed, before="3:256")
+    for path in [*sealed.glob("00000001.*"), *sealed.glob("00000002.*")]:
+        path.unlink()
     report = verify(sealed, VKEY)
     assert [finding.rule for finding in report.findings] == [Rule.MISSING]
     assert report.verified == 300

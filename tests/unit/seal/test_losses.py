@@ -1,0 +1,121 @@
+"""Lost and repaired records of a sealed log: told by a statement, and sealed on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Writer
+from binlog.errors import SealError
+from binlog.format.seal.checkpoint import parse_checkpoint
+from binlog.format.seal.statement import Kind
+from binlog.seal import Rule, Sealer, SigningKey, begin_seal, check_proof, prove, read_statements, verify
+from tests.support.logs import read_all
+
+KEY = SigningKey.generate("example.org/audit")
+VKEY = str(KEY.verifier)
+_COPIED = (100, 300, 500, 600, 700, 800)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A sealed log of three files with 300 records each; and copies of it as it was before, in folders beside it."""
+    log = tmp_path / "log"
+    Writer(log).close()
+    begin_seal(log, KEY)
+    for number in range(900):
+        if number in _COPIED:
+            shutil.copytree(log, tmp_path / str(number), ignore=shutil.ignore_patterns("seal"))
+        if number % 100 == 0:
+            with Writer(log) as writer:
+                if number in (300, 600):
+                    writer.cutover()
+                writer.append_many([b"%d" % place for place in range(number, number + 100)])
+    with Sealer(log, KEY) as sealer:
+        sealer.seal()
+    return log
+
+
+def _rules(log: Path) -> list[Rule]:
+    return [finding.rule for finding in verify(log, VKEY).findings]
+
+
+def _put_back(log: Path, records: int) -> None:
+    """Put the log's files back as they were before its last records, as after a power cut with a disk that lies."""
+    for path in log.glob("0*"):
+        path.unlink()
+    for path in (log.parent / str(records)).glob("0*"):
+        shutil.copy2(path, log)
+
+
+@pytest.mark.parametrize("records", _COPIED)
+def test_lost_records_are_told_and_the_log_is_sealed_on(log: Path, records: int) -> None:
+    _put_back(log, records)
+    assert _rules(log) == [Rule.CUT]
+    with pytest.raises(SealError, match="differs from its seal"):
+        Sealer(log, KEY)
+    with Writer(log) as writer:
+        writer.append(b"added after the loss")
+    with pytest.raises(SealError, match="differs from its seal"):
+        Sealer(log, KEY)
+    with Sealer(log, KEY, accept_loss="the disk lied") as sealer:
+        assert parse_checkpoint(sealer.seal().text).size == 901
+    [statement] = read_statements(log, VKEY)
+    assert (statement.kind, statement.whole("leaf"), statement.whole("end")) == (Kind.LOSS, records, 900)
+    assert statement.values["why"] == "the disk lied"
+    report = verify(log, VKEY)
+    assert (report.findings, report.verified, report.size) == ([], records + 1, 901)
+    with Writer(log) as writer:
+        writer.append_many([b"more %d" % number for number in range(600)])
+        writer.cutover()
+        last = writer.append(b"last")
+    with Sealer(log, KEY) as sealer:
+        sealer.seal()
+    with Sealer(log, KEY, accept_loss="again, without a loss") as sealer:
+        assert parse_checkpoint(sealer.seal().text).size == 1502
+    assert len(read_statements(log, VKEY)) == 1
+    assert verify(log, VKEY).findings == []
+    proof = prove(log, last)
+    assert proof.leaf_index == 1501
+    check_proof(str(proof), b"last", vkey=VKEY)
+    with binlog.Reader(log) as reader:
+        added = next(entry for entry in reader if entry.data == b"added after the loss")
+    assert prove(log, added.ref).leaf_index == 900
+    check_proof(str(prove(log, added.ref)), added.data, vkey=VKEY)
+
+
+def test_fillers_in_place_of_damaged_records_are_told(log: Path) -> None:
+    path = log / "00000002.dat"
+    at = path.read_bytes().index(b"400")
+    with open(path, "r+b") as file:
+        os.pwrite(file.fileno(), b"?", at)
+    assert Rule.CHANGED in _rules(log)
+    assert [each.action for each in binlog.repair(log)] == ["quarantined"]
+    fillers = [place for place, record in enumerate(read_all(log)) if record == b"BIN"]
+    assert Rule.CHANGED in _rules(log)
+    with Sealer(log, KEY, accept_loss="a bit flipped") as sealer:
+        sealer.seal()
+    statements = read_statements(log, VKEY)
+    assert [each.kind for each in statements] == [Kind.REPAIR]
+    assert (statements[0].whole("leaf"), statements[0].whole("end")) == (fillers[0], fillers[-1] + 1)
+    assert _rules(log) == []
+    with Writer(log) as writer:
+        writer.append(b"more")
+    with Sealer(log, KEY) as sealer:
+        sealer.seal()
+    assert _rules(log) == []
+
+
+def test_a_changed_record_is_not_a_loss(log: Path) -> None:
+    path = log / "00000002.dat"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"400", b"4oo"))
+    for index in log.glob("*.idx"):
+        index.unlink()
+    with pytest.raises(SealError, match="were changed; that is not a loss"):
+        Sealer(log, KEY, accept_loss="nothing to see here")
+    assert _rules(log) == [Rule.CHANGED]
