@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from binlog.format.values import coerce_options
 from binlog.log.append.writable_file import PREPARE_BYTES_FIRST
@@ -29,6 +29,16 @@ if TYPE_CHECKING:
 
 _NEVER = sys.maxsize
 _CHECK_SECONDS_MAX = 0.2
+
+
+class WriterSealer(Protocol):
+    """What a writer starts beside itself, to seal the log; `binlog.seal.ElectedSealer` is one."""
+
+    def start(self, path: str) -> None:
+        """Start for the log in a directory."""
+
+    def stop(self) -> None:
+        """Stop, after the writer's last record is durable."""
 
 
 class Limits:

@@ -21,7 +21,7 @@ from binlog.log.append.writer_stat import WriterStat, writer_stat
 from binlog.log.batch import Batch, Refs
 from binlog.log.directory import LogDirectory
 from binlog.log.ingest.external_file import ExternalFile
-from binlog.log.options import Background, WriterOptions
+from binlog.log.options import Background, WriterOptions, WriterSealer
 from binlog.storage.commit_file import RECORD_BYTES_COPIED, Append
 from binlog.storage.files import FileSystem, make_directory
 from binlog.storage.mode import Mode
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         lock_timeout: float | timedelta | str | None
         permissions: int | None
         file_system: FileSystem | str
+        sealer: WriterSealer | None
 
 else:
     from typing import TypeVar
@@ -81,6 +82,7 @@ class Writer(Generic[_Place]):
         UnknownOutcomeError.
     permissions: the exact mode of new files; None for the mode of the newest file, or 0640 for the first.
     file_system: FileSystem.ANY accepts a directory on a file system that other machines may share.
+    sealer: seals the log from a thread of this process, if no other process does; see binlog.seal.ElectedSealer.
 
     If an earlier write or sync failed, opening seals the file at the last confirmed commit, quarantines the rest, and
     continues in the next file.
@@ -118,6 +120,7 @@ class Writer(Generic[_Place]):
         lock_timeout: float | timedelta | str | None = None,
         permissions: int | None = None,
         file_system: FileSystem | str = FileSystem.LOCAL,
+        sealer: WriterSealer | None = None,
     ) -> None:
         mode = member(Mode, mode, "mode")
         file_system = member(FileSystem, file_system, "file_system")
@@ -163,7 +166,10 @@ class Writer(Generic[_Place]):
         self._directory = LogDirectory(path)
         self._background: BackgroundThread | None = None
         self._leading: LeadingThread | None = None
+        self._sealer = sealer
         self._begin_session()
+        if sealer is not None:
+            sealer.start(path)
 
     @overload
     def append(self, record: Record, *, mode: None = None, timeout: Timeout = None) -> _Place: ...
@@ -421,6 +427,8 @@ class Writer(Generic[_Place]):
                     self._background.stop()
                 if self._leading is not None:
                     self._leading.stop()
+                if self._sealer is not None:
+                    self._sealer.stop()
                 self._directory.close()
 
     def __enter__(self) -> Self:

@@ -4,19 +4,22 @@ A sealed log shows when it was cut or changed, to each person who knows the publ
 `begin_seal` begins it, a `Sealer` adds the records and signs, `verify` compares the log with what was signed, and
 `prove` and `check_proof` show a single record to people who do not have the log.  Needs the extra `seal`.
 
-`keys` signs and verifies; `hash_store` keeps the tree, and `folder` the other files; `sealer`, `verification`,
-`proving`, `exporting`, `trust`, `waiting` and `status` use them.  `anchors` has the places that get checkpoints, and
-`anchoring` hands them over; `witness` is the other side, which signs checkpoints of other logs.  binlog/format/seal has
-the bytes and the hashes.
+`keys` signs and verifies; `hash_store` keeps the tree, `note_file` signed notes, `statements` what happened to the log,
+and `folder` the other files; `leaf_reader` reads the records with their places in the tree.  `sealing` and `verifying`
+are packages of their own; `proving`, `exporting`, `trust`, `waiting` and `status` are the rest of what users call.
+`anchors` has the places that get checkpoints; `witness` is the other side, which signs checkpoints of other logs.
+binlog/format/seal has the bytes and the hashes.
 """
 
 from binlog.format.seal.note import VerifierKey, parse_verifier_key
+from binlog.format.seal.statement import Kind, Statement
 from binlog.seal.anchors import Anchor, parse_anchor
 from binlog.seal.exporting import Exported, export_tiles
 from binlog.seal.keys import SigningKey
-from binlog.seal.operating import branch, end_log, hold, prune, read_statements, release
 from binlog.seal.proving import check_proof, prove, prove_consistency
-from binlog.seal.sealer import Sealer, begin_seal
+from binlog.seal.sealing.elected import ElectedSealer
+from binlog.seal.sealing.operating import branch, end_log, hold, prune, read_statements, release
+from binlog.seal.sealing.sealer import Sealer, begin_seal
 from binlog.seal.status import SealStat, stat_seal
 from binlog.seal.trust import Trust
 from binlog.seal.verifying.report import Finding, Report, Rule
@@ -27,13 +30,16 @@ from binlog.seal.witness import Answer, Witness, make_witness
 __all__ = [
     "Anchor",
     "Answer",
+    "ElectedSealer",
     "Exported",
     "Finding",
+    "Kind",
     "Report",
     "Rule",
     "SealStat",
     "Sealer",
     "SigningKey",
+    "Statement",
     "Trust",
     "VerifierKey",
     "Witness",

@@ -16,9 +16,9 @@ from binlog.errors import AccessError, NotFoundError, TimedOutError
 from binlog.format.record import Ref
 from binlog.format.seal.note import Note
 from binlog.format.values import duration_of
-from binlog.seal.anchoring import read_anchored
 from binlog.seal.folder import SealFolder
 from binlog.seal.proving import leaf_index
+from binlog.seal.sealing.anchoring import read_anchored
 from binlog.storage.descriptors import Descriptor
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors

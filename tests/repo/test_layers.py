@@ -30,7 +30,7 @@ LAYERS: dict[str, frozenset[str]] = {
     # The others see only public names: those of binlog, and those of PUBLIC.
     "binlog.logging": frozenset({"binlog", "binlog.errors", "binlog.format"}),
     "binlog.spark": frozenset({"binlog", "binlog.errors", "binlog.moving"}),
-    "binlog.seal": frozenset({*BELOW, "binlog"}),
+    "binlog.seal": frozenset({*BELOW, "binlog", "binlog.log"}),
     "binlog.moving": frozenset({*BELOW, "binlog", "binlog.log"}),
     "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.moving", "binlog.seal", "binlog.spark"}),
     "binlog.__main__": frozenset({"binlog.cli"}),

@@ -21,8 +21,7 @@ from binlog.cli.options import (
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
 from binlog.cli.seal.sealing import anchor_option, key_option, read_anchors, witness_key_option
-from binlog.format.seal.statement import Statement
-from binlog.seal import Sealer, SigningKey, branch, end_log, hold, prune, read_statements, release
+from binlog.seal import Sealer, SigningKey, Statement, branch, end_log, hold, prune, read_statements, release
 
 _why_option = click.option("--why", default="", metavar="TEXT", help="The reason; it stands in the statement.")
 

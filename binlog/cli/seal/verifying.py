@@ -14,8 +14,7 @@ from binlog.cli.options import directory_argument, json_option, need_log, read_k
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
 from binlog.errors import AccessError, SealError
-from binlog.format.seal.statement import Kind
-from binlog.seal import Report, check_proof, export_tiles, prove, verify
+from binlog.seal import Kind, Report, check_proof, export_tiles, prove, verify
 
 # No note, proof, policy or key is as large.
 _TEXT_BYTES_MAX = 1 << 20

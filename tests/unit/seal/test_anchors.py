@@ -31,7 +31,7 @@ from binlog.seal import (
     prove,
     verify,
 )
-from binlog.seal.anchoring import read_anchored
+from binlog.seal.sealing.anchoring import read_anchored
 from binlog.seal.folder import SealFolder
 from tests.support.checkout import ROOT
 from tests.support.waiting import until

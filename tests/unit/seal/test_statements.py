@@ -14,7 +14,7 @@ from binlog.format.seal.checkpoint import parse_checkpoint
 from binlog.format.seal.note import NOTE_SEPARATOR, parse_notes
 from binlog.format.seal.statement import Kind, parse_statement
 from binlog.seal import Rule, Sealer, SigningKey, begin_seal, branch, end_log, read_statements, verify
-from binlog.seal.seal_clock import SealClock
+from binlog.seal.sealing.seal_clock import SealClock
 from tests.support.waiting import until
 
 KEY = SigningKey.generate("example.org/audit")
@@ -126,7 +126,7 @@ def test_the_size_is_signed_again_after_a_while(log: Path, monkeypatch: pytest.M
     with Sealer(log, KEY) as sealer:
         first = sealer.seal()
         assert sealer.seal() is first
-        monkeypatch.setattr("binlog.seal.sealer.HEARTBEAT_SECONDS", 0)
+        monkeypatch.setattr("binlog.seal.sealing.sealer.HEARTBEAT_SECONDS", 0)
         again = sealer.seal()
     assert again is not first
     assert parse_checkpoint(again.text).root == parse_checkpoint(first.text).root
@@ -135,7 +135,7 @@ def test_the_size_is_signed_again_after_a_while(log: Path, monkeypatch: pytest.M
 def test_time_without_a_sealer_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Sealer(log, KEY) as sealer:
         sealer.seal()
-    monkeypatch.setattr("binlog.seal.sealer.GAP_SECONDS", -1)
+    monkeypatch.setattr("binlog.seal.sealing.sealer.GAP_SECONDS", -1)
     with Sealer(log, KEY) as sealer:
         sealer.seal()
     [statement] = read_statements(log, VKEY)

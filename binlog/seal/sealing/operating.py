@@ -19,14 +19,13 @@ from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
 from binlog.format.seal.note import Note, parse_verifier_key
 from binlog.format.seal.state import HISTORY_FILE, SEAL_FOLDER, SealedFile
 from binlog.format.seal.statement import Kind, Statement, first_to_stay, holds_of
-from binlog.log.maintain.prune import Pruned
 from binlog.retention import prune as prune_log
 from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder
 from binlog.seal.keys import SigningKey, verified_keys
 from binlog.seal.note_file import NoteFile
 from binlog.seal.proving import leaf_index
-from binlog.seal.sealer import Sealer, begin_seal, user_name
+from binlog.seal.sealing.sealer import Sealer, begin_seal, user_name
 from binlog.seal.statements import StatementLog
 from binlog.storage.directory import Directory
 
@@ -40,7 +39,7 @@ class PrunedSealed(NamedTuple):
     """
 
     statement: Statement | None
-    pruned: list[Pruned]
+    pruned: list[binlog.Pruned]
 
 
 def prune(

@@ -33,16 +33,16 @@ from binlog.format.seal.state import (
 )
 from binlog.format.seal.statement import Kind, Value, losses_of
 from binlog.format.seal.tree import leaf_hashes, root_hash
-from binlog.seal.anchoring import Anchoring
 from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder, log_uuid, seal_path
 from binlog.seal.hash_store import TILE_HASHES
 from binlog.seal.keys import SigningKey, signed_note, verified_keys
 from binlog.seal.leaf_reader import LeafReader
-from binlog.seal.losses import find_losses
 from binlog.seal.note_file import NoteFile
-from binlog.seal.scrubbing import Scrubber
-from binlog.seal.seal_clock import SealClock
+from binlog.seal.sealing.anchoring import Anchoring
+from binlog.seal.sealing.losses import find_losses
+from binlog.seal.sealing.scrubbing import Scrubber
+from binlog.seal.sealing.seal_clock import SealClock
 from binlog.seal.statements import StatementLog
 from binlog.seal.waiting import Bell
 from binlog.storage.directory import Directory
@@ -259,6 +259,10 @@ class Sealer(Handle):
         self._anchor_quietly(on_failure, failures)
         if failures:
             raise failures[0]
+
+    def wake(self) -> None:
+        """Make `run` seal at once, or notice that it must stop.  May run in another thread."""
+        self._requests.ring()
 
     def _anchor_quietly(self, on_failure: Callable[[str], None] | None, failures: list[SealError]) -> None:
         """Hand the last checkpoint to all anchors, and add a contradiction to `failures`."""
