@@ -31,8 +31,8 @@ from binlog.seal import (
     prove,
     verify,
 )
-from binlog.seal.sealing.anchoring import read_anchored
 from binlog.seal.folder import SealFolder
+from binlog.seal.sealing.anchoring import read_anchored
 from tests.support.checkout import ROOT
 from tests.support.waiting import until
 
