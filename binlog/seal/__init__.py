@@ -1,14 +1,14 @@
 """The seal of a log: a hash tree over its records, whose root is signed each second.
 
 A sealed log shows when it was cut or changed, to each person who knows the public key and one later checkpoint.
-`begin_seal` begins it, a `Sealer` adds the records and signs, `verify` compares the log with what was signed, and
+`begin_seal` begins it, a `Sealer` adds the records and signs, `verify` compares the log with its seal, and
 `prove` and `check_proof` show a single record to people who do not have the log.  Needs the extra `seal`.
 
-`keys` signs and verifies; `hash_store` keeps the tree, `note_file` signed notes, `statements` what happened to the log,
-and `folder` the other files; `leaf_reader` reads the records with their places in the tree.  `sealing` and `verifying`
-are packages of their own; `proving`, `exporting`, `trust`, `waiting` and `status` are the rest of what users call.
-`anchors` has the places that get checkpoints; `witness` is the other side, which signs checkpoints of other logs.
-binlog/format/seal has the bytes and the hashes.
+`keys` signs and verifies; `hash_store` keeps the tree, `note_file` signed notes, `statements` those about other events
+than appends, and `folder` the other files; `leaf_reader` reads the records with their places in the tree.  `sealing`
+and `verifying` are packages of their own; `proving`, `exporting`, `trust`, `waiting` and `status` have the other
+functions for users.  `anchors` has the places that get checkpoints; `witness` is the other side, which signs
+checkpoints of other logs.  binlog/format/seal has the bytes and the hashes.
 """
 
 from binlog.format.seal.note import VerifierKey, parse_verifier_key

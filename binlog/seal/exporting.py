@@ -20,7 +20,7 @@ _LEVELS_MAX = 8
 
 @dataclass
 class Exported:
-    """What an export wrote.
+    """The result of an export.
 
     size: records that the exported checkpoint covers.  files: tiles and entry bundles that were written.
     too_large: refs of records above 65,535 bytes, which an entry bundle cannot have; their bundles are left out.
@@ -32,10 +32,10 @@ class Exported:
 
 
 def export_tiles(path: str | os.PathLike[str], target: str | os.PathLike[str], *, entries: bool = True) -> Exported:
-    """Write the tiles of a log's latest checkpoint to a directory, and then the checkpoint; return what was written.
+    """Write the tiles of a log's latest checkpoint to a directory, and then the checkpoint.
 
     entries: also write the records, in entry bundles, from the first one that the log still has.
-    The directory is made if it does not exist.  Complete files that exist are kept, so a later export adds what is new.
+    The directory is made if it does not exist.  Complete files that exist are kept, and a later export adds new ones.
     Nothing is synced.
     Raises: NotFoundError if the log has no seal; SealError if it has no checkpoint, or hashes are missing; AccessError.
     """

@@ -1,6 +1,6 @@
 """NoteFile: a file to which signed notes are appended.
 
-Each note stands between empty lines.  A power cut may tear the last one; readers skip it.
+Empty lines are before and after each note.  A power cut may tear the last one; readers skip it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class StatementLog:
         self.known: list[Statement] = []
 
     def refresh(self) -> bool:
-        """Read what was added by other processes; return whether anything was.
+        """Read the statements of other processes; return whether there were new ones.
 
         Raises: SealError if a statement is malformed, is not signed by the key, or does not continue the one before;
         AccessError.

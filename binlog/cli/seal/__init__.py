@@ -1,7 +1,7 @@
 """`binlog seal`: seal a log, so that each later change shows, and verify it.
 
 `sealing` begins a seal, runs the sealer and shows its state; `verifying` compares a log with its seal, and makes and
-checks proofs of single records; `operating` states what an operator decides.  `witness` is a command of its own,
+checks proofs of single records; `operating` has the decisions of an operator.  `witness` is a command of its own,
 `binlog witness`.
 """
 

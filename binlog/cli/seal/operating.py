@@ -23,7 +23,7 @@ from binlog.cli.records import object_line
 from binlog.cli.seal.sealing import anchor_option, key_option, read_anchors, witness_key_option
 from binlog.seal import Sealer, SigningKey, Statement, branch, end_log, hold, prune, read_statements, release
 
-_why_option = click.option("--why", default="", metavar="TEXT", help="The reason; it stands in the statement.")
+_why_option = click.option("--why", default="", metavar="TEXT", help="The reason; it is written in the statement.")
 
 
 @click.command("prune", short_help="Remove the oldest closed files, and state it.")
@@ -111,13 +111,13 @@ def release_command(directory: str, name: str, key_path: str, why: str) -> None:
 @key_option
 @anchor_option
 @witness_key_option
-@click.option("--why", required=True, metavar="TEXT", help="The reason; it stands in the statement.")
+@click.option("--why", required=True, metavar="TEXT", help="The reason; it is written in the statement.")
 def accept_loss_command(
     directory: str, key_path: str, anchors: tuple[str, ...], witness_keys: tuple[str, ...], why: str
 ) -> None:
     """State that records of the sealed log in DIR are lost, or that 'binlog repair' has put fillers in their place.
 
-    Look for the cause first: a person who cut the log has the same effect. 'verify' then shows the statement in place
+    Find the cause first: a person who cut the log has the same effect. 'verify' then shows the statement in place
     of a finding. Ends with 1 if records were changed, and not lost.
     """
     with opening():
@@ -171,7 +171,7 @@ def branch_command(directory: str, key_path: str, name: str, new_key_path: str) 
     write_line(printable(str(new_key.verifier)))
 
 
-@click.command("statements", short_help="Show what was stated about the log.")
+@click.command("statements", short_help="Show the statements about the log.")
 @directory_argument
 @click.option("--vkey", metavar="KEY", required=True, help="The public key, or the path of a file with it.")
 @json_option("Print a JSON object for each statement: number, time, size, kind and its values.")

@@ -110,8 +110,9 @@ def prove_command(directory: str, ref: binlog.Ref, cosigned: bool) -> None:
 def export_command(directory: str, target: str, no_entries: bool) -> ExitCode:
     """Write the tree of the sealed log in DIR to the directory OUT, as the static files of C2SP tlog-tiles.
 
-    A web server can serve them, and clients of transparency logs read them. A later export adds what is new. Exits with
-    1 if a record is larger than 65,535 bytes: the format has no place for it, so its 256 neighbours are left out too.
+    A web server can serve them, and clients of transparency logs read them. A later export only adds new files. Exits
+    with 1 if a record is larger than 65,535 bytes: the format has no place for it, so its 256 neighbours are left out
+    too.
     """
     with opening():
         need_log(directory)

@@ -99,7 +99,7 @@ def key_id(name: str, kind: int, public: bytes) -> bytes:
 
 
 def cosigned(text: str, seconds: int) -> bytes:
-    """Return what a witness signs.  seconds: since 1970 UTC."""
+    """Return the bytes that a witness signs.  seconds: since 1970 UTC."""
     return f"cosignature/v1\ntime {seconds}\n{text}".encode()
 
 

@@ -1,4 +1,4 @@
-"""Statements: signed texts about a sealed log, of what happened to it other than appends.
+"""Statements: signed texts about a sealed log, of events other than appends.
 
 Statements are numbered from 0, and each has the hash of the one before, so none can be left out.  A checkpoint has the
 count of statements and the hash of the last one.
@@ -100,7 +100,7 @@ class Statement(NamedTuple):
         return f"{self.kind}{': ' if values else ''}{', '.join(values)}"
 
     def whole(self, name: str) -> int:
-        """Return a value that is a number; `parse_statement` has checked that it is there."""
+        """Return a value that is a number; `parse_statement` has checked that it exists."""
         return int(self.values[name])
 
     def ref(self) -> Ref:

@@ -1,4 +1,4 @@
-"""Finds what a log has lost since it was sealed: records that are gone, and fillers that `repair` wrote for them."""
+"""Finds the losses of a log since it was sealed: records that are gone, and fillers that `repair` wrote for them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Run(NamedTuple):
 
 
 def find_losses(path: str, reader: LeafReader, store: HashStore, start: Ref, leaf: int, size: int) -> Lost:
-    """Return what is lost of the leaves up to `size`.
+    """Return the losses among the leaves up to `size`.
 
     start, leaf: the first record of the log that is sealed.
     Raises: SealError if records were changed, and not lost: a later record is as it was sealed.

@@ -1,4 +1,4 @@
-"""What an operator decides about a sealed log: retention, holds, its end, a copy that becomes a log of its own.
+"""The decisions of an operator about a sealed log: retention, holds, its end, a copy that becomes a log of its own.
 
 Each is a statement, signed by the log's key, and durable before anything is done.  A sealer may run meanwhile; it
 covers the statement with its next checkpoint.
@@ -33,7 +33,7 @@ _OLD_FOLDER = "before"
 
 
 class PrunedSealed(NamedTuple):
-    """What `prune` did.
+    """The result of `prune`.
 
     statement: the one that allows it; None if no further file may be removed.  pruned: the files that were removed.
     """

@@ -1,6 +1,6 @@
 """Scrubber: compares old records with the seal again and again, at a small share of a core.
 
-So a change in an old file shows in hours, though nobody runs `verify`.
+So a change in an old file shows in hours, even if no person runs `verify`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ _STEP_SECONDS = 1.0
 
 
 class ClockStep(NamedTuple):
-    """A step of the system's clock.  before, after: what it would have shown, and what it shows; since 1970 UTC."""
+    """A step of the system's clock.  before, after: the expected time and the shown one, since 1970 UTC."""
 
     before: int
     after: int

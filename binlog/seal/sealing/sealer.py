@@ -74,7 +74,7 @@ class Sealer(Handle):
     path: of the log, which has a seal (`begin_seal`).  key: the one that the seal began with.
     anchors: places that get the checkpoints; they are asked for their latest one when the sealer opens.
     accept_loss: a text that says why records are missing, or `repair` put fillers in their place; then statements tell
-    what is lost, and the sealer goes on.  None refuses to open such a log.
+    of the loss, and the sealer continues.  None refuses to open such a log.
     May run beside any number of writers and readers, which it never blocks.  It needs the permission to read the log,
     and to write to its folder `seal`.
     Raises: BusyError if another process seals the log; NotFoundError if it has no seal; SealError if the key is

@@ -1,4 +1,4 @@
-"""Report: what a verification found."""
+"""Report: the findings of a verification."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Report:
     """The result of a verification.
 
     origin: of the log.  size: records that the newest checkpoint covers.  verified: of them, those that were compared.
-    unsealed: records after them.  statements: all, which tell what happened to the log.
+    unsealed: records after them.  statements: all, which tell of other events.
     findings: empty if nothing is wrong.
     """
 

@@ -45,7 +45,7 @@ def _rules(log: Path) -> list[Rule]:
 
 
 def _put_back(log: Path, records: int) -> None:
-    """Put the log's files back as they were before its last records, as after a power cut with a disk that lies."""
+    """Put the log's files back as they were before its last records, as if the disk had not synced them."""
     for path in log.glob("0*"):
         path.unlink()
     for path in (log.parent / str(records)).glob("0*"):

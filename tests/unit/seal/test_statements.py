@@ -39,7 +39,7 @@ def _rules(log: Path, **options: object) -> list[Rule]:
 
 
 def _run(log: Path, seconds: float = 0.05) -> None:
-    """Run a sealer until its first checkpoint is there."""
+    """Run a sealer until it has signed its first checkpoint."""
     stop = threading.Event()
     with Sealer(log, KEY) as sealer:
         thread = threading.Thread(target=sealer.run, args=(stop, seconds))

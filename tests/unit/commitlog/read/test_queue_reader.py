@@ -30,7 +30,7 @@ def _write_unit(store: Path, index: int, unit: QueueUnit) -> None:
 
 @pytest.mark.parametrize("published", [True, False])
 def test_a_unit_that_is_half_written_is_not_read(tmp_path: Path, published: bool) -> None:
-    """Of the next unit, the size is there and the offset is still zero, so it leads to the first message.
+    """Of the next unit, the size is written and the offset is still zero, so it leads to the first message.
 
     published: the owner publishes the end of the log, as RocketMQ does not.
     """
