@@ -37,6 +37,12 @@ _vkey_option = click.option(
     metavar="TIME",
     help="The newest checkpoint must not be older, and no older record may be unsealed: 1h.",
 )
+@click.option(
+    "--new",
+    "progress",
+    metavar="FILE",
+    help="Compare only what was added since the last run with this file, which is outside of DIR; it is written.",
+)
 @json_option("Print a JSON object: origin, size, verified, unsealed, statements and findings.")
 def verify_command(
     directory: str,
@@ -44,6 +50,7 @@ def verify_command(
     checkpoints: tuple[str, ...],
     policy_path: str | None,
     max_age: float | None,
+    progress: str | None,
     as_json: bool,
 ) -> ExitCode:
     """Compare all records of the log in DIR with its seal, and print a line for each difference.
@@ -59,6 +66,7 @@ def verify_command(
             policy=None if policy_path is None else _read(policy_path, _TEXT_BYTES_MAX),
             checkpoints=[_read(path, _TEXT_BYTES_MAX) for path in checkpoints],
             max_age=max_age,
+            progress=progress,
         )
     _print(report, as_json=as_json)
     return ExitCode.FAILED if report.findings else ExitCode.OK

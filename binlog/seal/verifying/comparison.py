@@ -69,6 +69,9 @@ class Comparison:
                     self.next_ref = sealed.end_ref()
         except BinlogError as error:
             report.add(Rule.DAMAGED, str(error))
+        except ValueError as error:  # the start, where an earlier run has ended
+            report.add(Rule.CUT, str(error))
+            return
         if expected < report.size and not self._reader.is_lost(expected, report.size):
             report.add(Rule.CUT, f"{report.size - expected} of {report.size} sealed records are missing at the end")
         elif expected < report.size:

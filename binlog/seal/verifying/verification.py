@@ -28,6 +28,7 @@ from binlog.seal.note_file import NoteFile
 from binlog.seal.statements import StatementLog
 from binlog.seal.verifying.comparison import Comparison
 from binlog.seal.verifying.index_times import SignedTimes, check_index_times
+from binlog.seal.verifying.progress import Progress, read_progress, write_progress
 from binlog.seal.verifying.report import Report, Rule
 
 
@@ -38,15 +39,18 @@ def verify(
     policy: Policy | str | bytes | None = None,
     checkpoints: Iterable[str | bytes | Note] = (),
     max_age: float | timedelta | str | None = None,
+    progress: str | os.PathLike[str] | None = None,
 ) -> Report:
-    """Compare all records of a log with the newest checkpoint that is known.
+    """Compare the records of a log with the newest checkpoint that is known.
 
     vkey: the public key, which must come from somewhere else than the log's directory.
     policy: in place of vkey, or its text; it has the key, and witnesses that must have signed a checkpoint.
     checkpoints: notes from elsewhere, such as an anchor; a cut log can be found only by one that its directory does not
     have.
     max_age: of the newest checkpoint, and of records that are not sealed: seconds, a timedelta, or "1h".
-    Reads the whole log, and writes nothing.  May run while others append and seal.
+    progress: a file outside of the log's directory.  Only records that were added since the last run with this file are
+    compared, and the tree must have grown from the one of that run.  If nothing is wrong, it is written, durably.
+    Reads the whole log without it, and writes nothing else.  May run while others append and seal.
     Raises: NotFoundError if there is no log; SealError if the key or the policy is malformed, or one of the checkpoints
     given is malformed or signed by another key; AccessError; ValueError for both a key and a policy, or neither.
     """
@@ -62,9 +66,12 @@ def verify(
             raise NotFoundError(f"{os.fspath(path)} has no log")
         with _opened(path, report) as folder:
             if folder is not None:
-                run = _Verification(os.fspath(path), key, folder, report)
+                known = None if progress is None else read_progress(progress, key.name)
+                run = _Verification(os.fspath(path), key, folder, report, known)
                 run.check(given, age)
                 run.check_policy(trusted, notes)
+                if progress is not None and run.progress is not None and not report.findings:
+                    write_progress(progress, run.progress)
     except (CorruptError, VersionError) as error:
         report.add(Rule.DAMAGED, str(error))
     return report
@@ -112,7 +119,10 @@ def _head(note: Note, key: VerifierKey) -> Checkpoint:
 class _Verification:
     """One run."""
 
-    def __init__(self, path: str, key: VerifierKey, folder: SealFolder, report: Report) -> None:
+    def __init__(self, path: str, key: VerifierKey, folder: SealFolder, report: Report, known: Progress | None) -> None:
+        """known: how far the log was verified before."""
+        self._known = known
+        self.progress = known  # how far it is verified by now
         self._path = path
         self._key = key
         self._folder = folder
@@ -123,7 +133,8 @@ class _Verification:
     def check(self, given: list[Checkpoint], max_age: float | None) -> None:
         """Compare the log with the checkpoints given and those of the folder."""
         report = self._report
-        heads = sorted([*given, *self._own_heads()], key=lambda head: head.size)
+        before = [] if self._known is None else [self._known.head()]
+        heads = sorted([*before, *given, *self._own_heads()], key=lambda head: head.size)
         if not heads:
             report.add(Rule.NOT_SEALED, "no checkpoint is signed by the key")
             return
@@ -146,8 +157,12 @@ class _Verification:
         signed = heapq.merge(self._history(newest.size), heads, key=lambda head: head.size)
         comparison = Comparison(reader, store, signed, report.statements, report)
         first_leaf, start = self._start(first_leaves)
-        if start is not None:
+        if start is not None and self._known is not None and first_leaf <= self._known.size:
+            comparison.run(self._known.next_ref, self._known.size)
+        elif start is not None:
             comparison.run(start, first_leaf)
+        if comparison.next_ref is not None:
+            self.progress = Progress(self._key.name, newest.size, newest.root, comparison.next_ref)
         for _ in signed:  # the rest of the history, if the comparison did not come as far
             pass
         if newest.seconds is not None:
@@ -158,10 +173,17 @@ class _Verification:
 
     def check_policy(self, policy: Policy, notes: list[Note]) -> None:
         """Check that the witnesses of the policy have signed one of the checkpoints."""
-        own = self._folder.checkpoint(cosigned=True)
+        try:
+            own = self._folder.checkpoint(cosigned=True)
+        except SealError as error:
+            self._report.add(Rule.KEY, f"the checkpoint of witnesses in the folder: {error}")
+            own = None
         for note in [*notes, *([] if own is None else [own])]:
-            if policy.is_met(verified_keys(note, [self._key, *policy.witnesses.values()])):
-                return
+            try:
+                if policy.is_met(verified_keys(note, [self._key, *policy.witnesses.values()])):
+                    return
+            except SealError as error:
+                self._report.add(Rule.KEY, f"a checkpoint of witnesses: {error}")
         if not policy.is_met([]):
             self._report.add(Rule.KEY, f"the quorum {policy.quorum!r} has signed no checkpoint")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 import binlog
 from binlog import Writer
+from binlog.errors import SealError
 from binlog.format.seal.note import WITNESS_KEY, Note
 from binlog.seal import Finding, Rule, Sealer, SigningKey, begin_seal, verify
 from tests.support.indexes import date_entries
@@ -86,3 +88,56 @@ def test_a_policy_demands_witnesses(log: Path, signing: int, is_enough: bool) ->
     assert [finding.rule for finding in verify(log, policy=policy).findings] == rules
     with pytest.raises(ValueError, match="either vkey or policy"):
         verify(log, VKEY, policy=policy)
+
+
+def test_a_later_run_compares_only_what_was_added(log: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    progress = tmp_path_factory.mktemp("outside") / "progress"
+    assert verify(log, VKEY, progress=progress).verified == 40
+    report = verify(log, VKEY, progress=progress)
+    assert (report.verified, report.size, report.findings) == (0, 40, [])
+    with Writer(log) as writer, Sealer(log, KEY) as sealer:
+        for number in range(600):
+            writer.append(b"later %d" % number, mode="flush")
+            if number in (99, 400):
+                writer.cutover()
+        writer.sync()
+        sealer.seal()
+        writer.append(b"not sealed yet")
+    report = verify(log, VKEY, progress=progress)
+    assert (report.verified, report.size, report.unsealed, report.findings) == (600, 640, 1, [])
+    # A change of what was compared before is found by a run without the file; a change after it by both.
+    path = log / "00000003.dat"
+    path.write_bytes(path.read_bytes().replace(b"later 300", b"later 3oo"))
+    for index in log.glob("*.idx"):
+        index.unlink()
+    assert verify(log, VKEY, progress=progress).findings == []
+    with Writer(log) as writer, Sealer(log, KEY) as sealer:
+        writer.append(b"more")
+        sealer.seal()
+    assert [finding.leaf for finding in verify(log, VKEY).findings] == [340]
+    path = log / "00000004.dat"
+    path.write_bytes(path.read_bytes().replace(b"more", b"less"))
+    for index in log.glob("*.idx"):
+        index.unlink()
+    kept = progress.read_bytes()
+    assert [finding.leaf for finding in verify(log, VKEY, progress=progress).findings] == [641]
+    assert progress.read_bytes() == kept
+    progress.write_bytes(kept[:-3])
+    with pytest.raises(SealError, match="not the progress"):
+        verify(log, VKEY, progress=progress)
+
+
+def test_a_log_that_was_put_back_is_found_by_the_progress(log: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    shutil.copytree(log, outside / "older")
+    with Writer(log) as writer, Sealer(log, KEY) as sealer:
+        writer.append(b"more")
+        sealer.seal()
+    assert verify(log, VKEY, progress=outside / "progress").findings == []
+    found = verify(outside / "older", VKEY, progress=outside / "progress")
+    assert [finding.rule for finding in found.findings] == [Rule.NOT_SEALED, Rule.CUT]
+    with Writer(outside / "older") as writer, Sealer(outside / "older", KEY) as sealer:
+        writer.append(b"else")
+        sealer.seal()
+    rules = [finding.rule for finding in verify(outside / "older", VKEY, progress=outside / "progress").findings]
+    assert Rule.FORK in rules
