@@ -144,6 +144,11 @@ def parse_statement(text: str) -> Statement:
     return statement
 
 
+def broken_text(origin: str, seconds: int, error: str) -> str:
+    """Return the text of the note that tells anchors that a log differs from its seal."""
+    return "".join(line + "\n" for line in ("binlog seal broken v1", origin, str(seconds), " ".join(error.split())))
+
+
 def parse_statements(data: bytes) -> list[Statement]:
     """Return the statements of a file, of which no signature is checked.  Raises: SealError."""
     return [parse_statement(note.text) for note in parse_notes(data)]

@@ -43,6 +43,10 @@ class Anchor(ABC):
         """Return the latest checkpoint that the anchor has of a log, if it can tell.  Raises: as `publish`."""
         return None
 
+    def alarm(self, note: Note) -> None:
+        """Keep a note that the log differs from its seal (`broken_text`), if the anchor can.  Raises: as `publish`."""
+        return
+
 
 class DirectoryAnchor(Anchor):
     """A file in a directory, to which each checkpoint is appended, durably.
@@ -68,6 +72,11 @@ class DirectoryAnchor(Anchor):
         except NotFoundError:
             return None
 
+    def alarm(self, note: Note) -> None:
+        name = _file_name(note.text.splitlines()[1]).replace(".checkpoints", ".broken")
+        with Directory(self._path) as directory:
+            NoteFile(directory, name).append(note)
+
 
 class SyslogAnchor(Anchor):
     """A line in the system's log: origin, size, root and signature; it goes wherever the lines of that log go."""
@@ -79,6 +88,9 @@ class SyslogAnchor(Anchor):
         lines = note.text.splitlines() + [each.line() for each in note.signatures]
         syslog.syslog(syslog.LOG_NOTICE | syslog.LOG_AUTH, "binlog checkpoint " + " ".join(lines))
         return ()
+
+    def alarm(self, note: Note) -> None:
+        syslog.syslog(syslog.LOG_CRIT | syslog.LOG_AUTH, " ".join(note.text.splitlines()))
 
 
 class CommandAnchor(Anchor):

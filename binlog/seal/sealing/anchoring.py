@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import NamedTuple
 
 from binlog.errors import BinlogError, NotFoundError, SealError
@@ -53,6 +54,12 @@ class Anchoring:
                 raise SealError(f"{anchor.name} has a checkpoint of {head.size} records, and {size} are sealed here")
             if root_hash(head.size, self._folder.hashes(size).node) != head.root:
                 raise SealError(f"{anchor.name} has another root for {head.size} records")
+
+    def alarm(self, note: Note) -> None:
+        """Tell all anchors that can keep it that the log differs from its seal, and wait for them."""
+        for anchor in self._anchors:
+            with suppress(BinlogError):  # the error of the log is raised in any case
+                anchor.alarm(note)
 
     def publish(self, note: Note) -> dict[str, BinlogError | None]:
         """Hand a checkpoint to all anchors, at the same time; return the error of each, or None.

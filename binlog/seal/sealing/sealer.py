@@ -13,8 +13,8 @@ import os
 import pwd
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ from binlog.format.seal.state import (
     SealedFile,
     SealState,
 )
-from binlog.format.seal.statement import Kind, Value, losses_of
+from binlog.format.seal.statement import Kind, Value, broken_text, losses_of
 from binlog.format.seal.tree import leaf_hashes, root_hash
 from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder, log_uuid, seal_path
@@ -117,20 +117,31 @@ class Sealer(Handle):
         self._statements = StatementLog(self._folder, self._key.verifier)
         self._history = NoteFile(self._directory, HISTORY_FILE)
         self._history_seconds = 0
-        self._check_statements()
-        if self._accepted is not None:
-            self._accept_loss(self._accepted)
-        self._check_log()
+        self._anchoring = Anchoring(self._anchors, self._folder)
+        with self._alarm():
+            self._check_statements()
+            if self._accepted is not None:
+                self._accept_loss(self._accepted)
+            self._check_log()
+            self._anchoring.check(self._state.size, lambda note: bool(verified_keys(note, [self._key.verifier])))
         self._requests = Bell(self._directory, "requests", make=True)
         undoing.callback(self._requests.close)
         self._answers = Bell(self._directory, "answers")
         undoing.callback(self._answers.close)
         self._is_anchored = False
-        self._anchoring = Anchoring(self._anchors, self._folder)
-        self._anchoring.check(self._state.size, lambda note: bool(verified_keys(note, [self._key.verifier])))
         if self._state.note is not None:
             self._folder.write_checkpoint(self._state.note)  # a crash may have come before it
         self._start_clock()
+
+    @contextmanager
+    def _alarm(self) -> Iterator[None]:
+        """Tell the anchors if a block finds that the log differs from its seal."""
+        try:
+            yield
+        except SealError as error:
+            text = broken_text(self._beginning.origin, int(time.time()), str(error))
+            self._anchoring.alarm(signed_note(text, [self._key]))
+            raise
 
     def _start_clock(self) -> None:
         """Begin with the last signed time; tell if the clock is before it, or if no sealer ran for long."""
@@ -217,7 +228,8 @@ class Sealer(Handle):
         scrub: the share of a core that a thread takes to compare old records with the seal again and again; 0 for none.
         on_failure: called with a message if there is no space or no permission, or an anchor cannot be reached, before
         the next attempt.
-        Raises: SealError if the log differs from its seal or from an anchor's checkpoint, and other errors of `seal`.
+        Raises: SealError if the log differs from its seal or from an anchor's checkpoint; the anchors are told before.
+        And other errors of `seal`.
         """
         failures: list[SealError] = []
         worker = Worker(lambda: self._anchor_quietly(on_failure, failures))
@@ -238,19 +250,21 @@ class Sealer(Handle):
                     pending.append((Kind.STOP, {}))
                 seen = self._requests.value()  # before the records are read: a later caller wakes it again
                 try:
-                    while pending:
-                        self.tell(pending[0][0], **pending[0][1])
-                        del pending[0]
-                    before = self._state.note
-                    if self.seal() is not before or not self._is_anchored:
-                        worker.notify()
+                    with self._alarm():
+                        while pending:
+                            self.tell(pending[0][0], **pending[0][1])
+                            del pending[0]
+                        before = self._state.note
+                        if self.seal() is not before or not self._is_anchored:
+                            worker.notify()
+                        for failure in failures + scrubber.failures:
+                            raise failure
                 except (FullError, AccessError) as error:
                     if on_failure is None:
                         raise
                     on_failure(str(error))
-                    stop.wait(every)
-                if failures := failures or scrubber.failures:
-                    raise failures[0]
+                    if pending:
+                        stop.wait(every)
         finally:
             scrubber.stop()
             if started is not None and started.ident is not None:

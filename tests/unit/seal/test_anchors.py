@@ -32,6 +32,7 @@ from binlog.seal import (
     verify,
 )
 from binlog.seal.folder import SealFolder
+from binlog.seal.keys import verified_keys
 from binlog.seal.sealing.anchoring import read_anchored
 from tests.support.checkout import ROOT
 from tests.support.waiting import until
@@ -210,6 +211,24 @@ def test_a_sealer_learns_of_another_history_while_it_runs(log: Path, witness: Pa
     findings = verify(log, str(KEY.verifier), checkpoints=[ours, theirs]).findings
     assert findings[0].rule is Rule.FORK
     assert parse_checkpoint(ours.text).size == parse_checkpoint(theirs.text).size
+
+
+def test_an_anchor_is_told_if_the_log_differs_from_its_seal(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "anchor").mkdir()
+    anchor = parse_anchor(f"dir:{tmp_path / 'anchor'}")
+    _seal_and_anchor(log, anchor)
+    (log / "seal" / "statements").write_bytes(b"\n\n\nnot a statement")
+    _seal_and_anchor(log, anchor)  # a torn statement is none
+    path = next(log.glob("*.dat"))
+    path.write_bytes(path.read_bytes().replace(b"record 29", b"record x9"))
+    for index in log.glob("*.idx"):
+        index.unlink()
+    with pytest.raises(SealError, match="differs from its seal"):
+        Sealer(log, KEY, anchors=[anchor])
+    note = parse_note((tmp_path / "anchor" / "example.org_audit.broken").read_bytes().strip() + b"\n")
+    assert verified_keys(note, [KEY.verifier]) == {KEY.verifier}
+    assert "differs from its seal" in note.text
+    assert anchor.latest("example.org/audit") is not None
 
 
 @pytest.mark.parametrize("text", ["", "dir:", "exec:", "witness:host", "witness-exec:", "syslog:x", "tsa:http://x"])
