@@ -4,18 +4,19 @@ A sealed log shows when it was cut or changed, to each person who knows the publ
 `begin_seal` begins it, a `Sealer` adds the records and signs, `verify` compares the log with its seal, and
 `prove` and `check_proof` show a single record to people who do not have the log.  Needs the extra `seal`.
 
-`keys` signs and verifies; `hash_store` keeps the tree, `note_file` signed notes, `statements` those about other events
-than appends, and `folder` the other files; `leaf_reader` reads the records with their places in the tree.  `sealing`
-and `verifying` are packages of their own; `proving`, `exporting`, `trust`, `waiting` and `status` have the other
-functions for users.  `anchors` has the places that get checkpoints; `witness` is the other side, which signs
-checkpoints of other logs.  binlog/format/seal has the bytes and the hashes.
+`keys` signs and verifies, and `commands` runs commands that do; `hash_store` keeps the tree, `note_file` signed notes,
+`statements` those about other events than appends, and `folder` the other files; `leaf_reader` reads the records with
+their places in the tree.  `sealing` and `verifying` are packages of their own; `proving`, `exporting`, `trust`,
+`waiting` and `status` have the other functions for users.  `anchors` has the places that get checkpoints; `witness` is
+the other side, which signs checkpoints of other logs.  binlog/format/seal has the bytes and the hashes.
 """
 
 from binlog.format.seal.note import VerifierKey, parse_verifier_key
 from binlog.format.seal.statement import Kind, Statement
 from binlog.seal.anchors import Anchor, parse_anchor
+from binlog.seal.commands import CommandKey
 from binlog.seal.exporting import Exported, export_tiles
-from binlog.seal.keys import SigningKey
+from binlog.seal.keys import Signer, SigningKey
 from binlog.seal.proving import check_proof, prove, prove_consistency
 from binlog.seal.sealing.elected import ElectedSealer
 from binlog.seal.sealing.operating import branch, end_log, hold, prune, read_statements, release
@@ -30,6 +31,7 @@ from binlog.seal.witness import Answer, Witness, make_witness
 __all__ = [
     "Anchor",
     "Answer",
+    "CommandKey",
     "ElectedSealer",
     "Exported",
     "Finding",
@@ -38,6 +40,7 @@ __all__ = [
     "Rule",
     "SealStat",
     "Sealer",
+    "Signer",
     "SigningKey",
     "Statement",
     "Trust",

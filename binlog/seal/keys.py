@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -28,8 +29,19 @@ from binlog.format.seal.note import (
 )
 
 
+class Signer(Protocol):
+    """A key that signs: SigningKey, or CommandKey, of which only a command has the secret."""
+
+    @property
+    def verifier(self) -> VerifierKey:
+        """Its public key."""
+
+    def sign(self, text: str, seconds: int = 0) -> Signature:
+        """Return the signature of a text."""
+
+
 class SigningKey:
-    """A secret key.  verifier: its public key.  Its repr shows nothing secret."""
+    """A secret key.  Its repr shows nothing secret."""
 
     def __init__(self, name: str, secret: bytes, kind: int = LOG_KEY) -> None:
         """Make a key of 32 secret bytes.  kind: LOG_KEY, or WITNESS_KEY, whose signatures have a time.
@@ -37,7 +49,12 @@ class SigningKey:
         Raises: SealError if it is not a name.
         """
         self._key = Ed25519PrivateKey.from_private_bytes(secret)
-        self.verifier = VerifierKey(check_name(name), kind, self._key.public_key().public_bytes_raw())
+        self._verifier = VerifierKey(check_name(name), kind, self._key.public_key().public_bytes_raw())
+
+    @property
+    def verifier(self) -> VerifierKey:
+        """Its public key."""
+        return self._verifier
 
     def __repr__(self) -> str:
         return f"SigningKey({self.verifier.name!r}, ...)"
@@ -101,7 +118,7 @@ class SigningKey:
         return Signature(verifier.name, verifier.key_id, value)
 
 
-def signed_note(text: str, keys: Iterable[SigningKey]) -> Note:
+def signed_note(text: str, keys: Iterable[Signer]) -> Note:
     """Return a text with the signatures of keys."""
     return Note(text, tuple(key.sign(text) for key in keys))
 

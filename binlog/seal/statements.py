@@ -14,7 +14,7 @@ from binlog.format.seal.note import Note, VerifierKey
 from binlog.format.seal.state import STATEMENTS_FILE
 from binlog.format.seal.statement import NO_STATEMENT, Kind, Statement, Value, parse_statement
 from binlog.seal.folder import SealFolder
-from binlog.seal.keys import SigningKey, signed_note, verified_keys
+from binlog.seal.keys import Signer, signed_note, verified_keys
 from binlog.seal.note_file import NoteFile
 
 
@@ -53,7 +53,7 @@ class StatementLog:
             raise SealError(f"statement {statement.number} does not continue the one before it")
         self.known.append(statement)
 
-    def add(self, key: SigningKey, kind: Kind, size: int, **values: Value) -> Statement:
+    def add(self, key: Signer, kind: Kind, size: int, **values: Value) -> Statement:
         """Add a statement, durably, and return it.  size: records that are sealed.
 
         Raises: as `refresh`; FullError; PoisonedError.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 import binlog
@@ -20,15 +18,15 @@ from binlog.cli.options import (
 )
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
-from binlog.cli.seal.sealing import anchor_option, key_option, read_anchors, witness_key_option
-from binlog.seal import Sealer, SigningKey, Statement, branch, end_log, hold, prune, read_statements, release
+from binlog.cli.seal.sealing import anchor_option, key_options, new_key_at, read_anchors, witness_key_option
+from binlog.seal import Sealer, Signer, Statement, branch, end_log, hold, prune, read_statements, release
 
 _why_option = click.option("--why", default="", metavar="TEXT", help="The reason; it is written in the statement.")
 
 
 @click.command("prune", short_help="Remove the oldest closed files, and state it.")
 @directory_argument
-@key_option
+@key_options
 @click.option(
     "--keep-bytes",
     callback=byte_count_from,
@@ -46,7 +44,7 @@ _why_option = click.option("--why", default="", metavar="TEXT", help="The reason
 @_why_option
 def prune_command(
     directory: str,
-    key_path: str,
+    key: Signer,
     keep_bytes: int | None,
     keep_age: float | None,
     before: binlog.Ref | None,
@@ -62,7 +60,6 @@ def prune_command(
         raise click.UsageError("give at least one of --keep-bytes, --keep-age and --before")
     with opening():
         need_log(directory)
-        key = SigningKey.load(key_path)
     done = prune(
         directory,
         key,
@@ -80,40 +77,40 @@ def prune_command(
 @click.command("hold", short_help="Forbid the removal of records.")
 @directory_argument
 @click.argument("name", metavar="NAME")
-@key_option
+@key_options
 @click.option(
     "--from", "ref", callback=ref_from, metavar="REF", help="The first record to keep; by default the oldest."
 )
 @_why_option
-def hold_command(directory: str, name: str, key_path: str, ref: binlog.Ref | None, why: str) -> None:
+def hold_command(directory: str, name: str, key: Signer, ref: binlog.Ref | None, why: str) -> None:
     """Forbid retention to remove a record of the sealed log in DIR, or any later one, until NAME is released."""
     with opening():
         need_log(directory)
-        statement = hold(directory, SigningKey.load(key_path), name, ref, why=why)
+        statement = hold(directory, key, name, ref, why=why)
     write_line(printable(_text(statement)))
 
 
 @click.command("release", short_help="End a hold.")
 @directory_argument
 @click.argument("name", metavar="NAME")
-@key_option
+@key_options
 @_why_option
-def release_command(directory: str, name: str, key_path: str, why: str) -> None:
+def release_command(directory: str, name: str, key: Signer, why: str) -> None:
     """End the hold NAME of the sealed log in DIR."""
     with opening():
         need_log(directory)
-        statement = release(directory, SigningKey.load(key_path), name, why=why)
+        statement = release(directory, key, name, why=why)
     write_line(printable(_text(statement)))
 
 
 @click.command("accept-loss", short_help="State that records are lost, and seal on.")
 @directory_argument
-@key_option
+@key_options
 @anchor_option
 @witness_key_option
 @click.option("--why", required=True, metavar="TEXT", help="The reason; it is written in the statement.")
 def accept_loss_command(
-    directory: str, key_path: str, anchors: tuple[str, ...], witness_keys: tuple[str, ...], why: str
+    directory: str, key: Signer, anchors: tuple[str, ...], witness_keys: tuple[str, ...], why: str
 ) -> None:
     """State that records of the sealed log in DIR are lost, or that 'binlog repair' has put fillers in their place.
 
@@ -122,7 +119,7 @@ def accept_loss_command(
     """
     with opening():
         need_log(directory)
-        key, places = SigningKey.load(key_path), read_anchors(anchors, witness_keys)
+        places = read_anchors(anchors, witness_keys)
     with Sealer(directory, key, anchors=places, accept_loss=why) as sealer:
         note = sealer.seal()
         sealer.anchor()
@@ -131,29 +128,27 @@ def accept_loss_command(
 
 @click.command("end", short_help="State that no record will be added.")
 @directory_argument
-@key_option
+@key_options
 @anchor_option
 @witness_key_option
 @_why_option
-def end_command(
-    directory: str, key_path: str, anchors: tuple[str, ...], witness_keys: tuple[str, ...], why: str
-) -> None:
+def end_command(directory: str, key: Signer, anchors: tuple[str, ...], witness_keys: tuple[str, ...], why: str) -> None:
     """Seal the log in DIR for the last time, and print the checkpoint. A record added later is a finding of 'verify'.
 
     No sealer may run, and none can be started later.
     """
     with opening():
         need_log(directory)
-        key, places = SigningKey.load(key_path), read_anchors(anchors, witness_keys)
+        places = read_anchors(anchors, witness_keys)
     write(str(end_log(directory, key, why=why, anchors=places)).encode())
 
 
 @click.command("branch", short_help="Make a copy of a sealed log a log of its own.")
 @directory_argument
-@key_option
+@key_options
 @click.option("--name", required=True, help="Names the copy in checkpoints, for example example.org/audit2.")
 @click.option("--new-key", "new_key_path", metavar="FILE", required=True, help="The new secret key's file; mode 600.")
-def branch_command(directory: str, key_path: str, name: str, new_key_path: str) -> None:
+def branch_command(directory: str, key: Signer, name: str, new_key_path: str) -> None:
     """Begin another seal for the log in DIR, which is a copy of a sealed log, and print its public key.
 
     Without that, both copies have the same name and different records, and witnesses refuse one of them. No sealer may
@@ -161,12 +156,9 @@ def branch_command(directory: str, key_path: str, name: str, new_key_path: str) 
     """
     with opening():
         need_log(directory)
-        key = SigningKey.load(key_path)
-        new_key = SigningKey.load(new_key_path) if os.path.exists(new_key_path) else SigningKey.generate(name)
+        new_key = new_key_at(new_key_path, name)
         if new_key.verifier.name != name:
             raise ValueError(f"{new_key_path} is the key of {new_key.verifier.name}")
-        if not os.path.exists(new_key_path):
-            new_key.save(new_key_path)
     branch(directory, key, new_key)
     write_line(printable(str(new_key.verifier)))
 

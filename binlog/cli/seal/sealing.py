@@ -2,22 +2,60 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
+from typing import TypeVar, cast
 
 import click
 
 from binlog.cli.amounts import duration_text, size_text, things_text
 from binlog.cli.exits import ExitCode, opening, print_error
-from binlog.cli.options import directory_argument, json_option, need_log, seconds_from
+from binlog.cli.options import directory_argument, json_option, need_log, read_key, seconds_from
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
-from binlog.seal import Anchor, Sealer, SigningKey, begin_seal, parse_anchor, parse_verifier_key, stat_seal
+from binlog.seal import (
+    Anchor,
+    CommandKey,
+    Sealer,
+    Signer,
+    SigningKey,
+    begin_seal,
+    parse_anchor,
+    parse_verifier_key,
+    stat_seal,
+)
 
-key_option = click.option("--key", "key_path", metavar="FILE", required=True, help="The file of the secret key.")
+_signer_option = click.option(
+    "--signer",
+    metavar="COMMAND",
+    help="A command that signs its standard input, if the secret key is kept elsewhere; then --key is the public key.",
+)
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def key_options(command: _Command) -> _Command:
+    """Add the options that name the log's key; the command gets it as `key`."""
+
+    @functools.wraps(command)
+    def with_key(*args: object, key_path: str, signer: str | None, **options: object) -> object:
+        with opening():
+            key = SigningKey.load(key_path) if signer is None else _command_key(key_path, signer)
+        return command(*args, key=key, **options)
+
+    key_option = click.option("--key", "key_path", metavar="FILE", required=True, help="The file of the secret key.")
+    return cast("_Command", key_option(_signer_option(with_key)))
+
+
+def _command_key(vkey: str, signer: str) -> CommandKey:
+    return CommandKey(parse_verifier_key(read_key(vkey)), signer)
+
+
 anchor_option = click.option(
     "--anchor",
     "anchors",
@@ -35,6 +73,7 @@ witness_key_option = click.option(
 @directory_argument
 @click.option("--name", required=True, help="Names the log in checkpoints, for example example.org/audit.")
 @click.option("--key", "key_path", metavar="FILE", required=True, help="The secret key's new file; mode 600.")
+@_signer_option
 @click.option(
     "--keep-at-least",
     "keep_seconds",
@@ -42,7 +81,7 @@ witness_key_option = click.option(
     metavar="TIME",
     help="Retention may not remove records that were sealed less than this long ago: 400d.",
 )
-def init(directory: str, name: str, key_path: str, keep_seconds: float | None) -> None:
+def init(directory: str, name: str, key_path: str, signer: str | None, keep_seconds: float | None) -> None:
     """Make a key, and begin to seal the log in DIR, from its first record on.
 
     Prints the public key, which verifies the log. Keep it where no writer of the log can change it. The name must be
@@ -50,27 +89,34 @@ def init(directory: str, name: str, key_path: str, keep_seconds: float | None) -
     """
     with opening():
         need_log(directory)
-        key = SigningKey.load(key_path) if os.path.exists(key_path) else SigningKey.generate(name)
+        key = new_key_at(key_path, name) if signer is None else _command_key(key_path, signer)
         if key.verifier.name != name:
             raise ValueError(f"{key_path} is the key of {key.verifier.name}")
-        if not os.path.exists(key_path):
-            key.save(key_path)
         begin_seal(directory, key, keep_seconds=keep_seconds or 0)
     write_line(printable(str(key.verifier)))
 
 
+def new_key_at(key_path: str, name: str) -> SigningKey:
+    """Return the key in a file, or make one there."""
+    if os.path.exists(key_path):
+        return SigningKey.load(key_path)
+    key = SigningKey.generate(name)
+    key.save(key_path)
+    return key
+
+
 @click.command("once", short_help="Seal all durable records, and end.")
 @directory_argument
-@key_option
+@key_options
 @anchor_option
 @witness_key_option
-def once(directory: str, key_path: str, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> ExitCode:
+def once(directory: str, key: Signer, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> ExitCode:
     """Seal all durable records of the log in DIR, and print the checkpoint.
 
     Ends with 1 if the log differs from its seal: records are missing or changed; and if an anchor cannot be reached.
     Ends with 4 if another sealer runs.
     """
-    with _sealer(directory, key_path, anchors, witness_keys) as sealer:
+    with _sealer(directory, key, anchors, witness_keys) as sealer:
         note = sealer.seal()
         errors = [str(error) for error in sealer.anchor().values() if error is not None]
     for error in errors:
@@ -85,17 +131,16 @@ def read_anchors(anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> lis
     return [parse_anchor(text, keys) for text in anchors]
 
 
-def _sealer(directory: str, key_path: str, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> Sealer:
+def _sealer(directory: str, key: Signer, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> Sealer:
     with opening():
         need_log(directory)
-        key = SigningKey.load(key_path)
         places = read_anchors(anchors, witness_keys)
     return Sealer(directory, key, anchors=places)
 
 
 @click.command("run", short_help="Seal durable records every second, until it is stopped.")
 @directory_argument
-@key_option
+@key_options
 @click.option(
     "--every", callback=seconds_from, default="1s", show_default=True, metavar="TIME", help="How often to sign."
 )
@@ -111,7 +156,7 @@ def _sealer(directory: str, key_path: str, anchors: tuple[str, ...], witness_key
 )
 def run(
     directory: str,
-    key_path: str,
+    key: Signer,
     every: float,
     anchors: tuple[str, ...],
     witness_keys: tuple[str, ...],
@@ -128,7 +173,7 @@ def run(
     def end(number: int, frame: FrameType | None) -> None:
         stop.set()
 
-    with _sealer(directory, key_path, anchors, witness_keys) as sealer:
+    with _sealer(directory, key, anchors, witness_keys) as sealer:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
         sealer.run(stop, every, print_error, scrub=scrub / 100)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import syslog
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from binlog.errors import AccessError, NotFoundError, SealError
+from binlog.errors import NotFoundError, SealError
 from binlog.format.seal.checkpoint import parse_checkpoint
 from binlog.format.seal.note import Note, Signature
+from binlog.seal.commands import run_command
 from binlog.seal.note_file import NoteFile
 from binlog.storage.directory import Directory
-
-_SECONDS_MAX = 20.0
 
 ProofFrom = Callable[[int], list[bytes]]
 """Returns the proof that the tree of an older size is the beginning of the published one."""
@@ -103,21 +101,6 @@ class CommandAnchor(Anchor):
     def publish(self, note: Note, proof_from: ProofFrom) -> tuple[Signature, ...]:
         run_command(self._command, str(note).encode())
         return ()
-
-
-def run_command(command: str, data: bytes) -> bytes:
-    """Run a command of a shell with standard input, and return its output.
-
-    Raises: AccessError if it exits with another code than 0, or takes longer than 20 s.
-    """
-    try:
-        done = subprocess.run(command, shell=True, input=data, capture_output=True, timeout=_SECONDS_MAX, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise AccessError(f"{command!r} took longer than {_SECONDS_MAX:g} s") from error
-    if done.returncode != 0:
-        text = done.stderr.decode(errors="replace").strip().splitlines()
-        raise AccessError(f"{command!r} exited with {done.returncode}{': ' + text[-1] if text else ''}")
-    return done.stdout
 
 
 def _file_name(origin: str) -> str:

@@ -9,7 +9,8 @@ from abc import abstractmethod
 from binlog.errors import AccessError, SealError
 from binlog.format.seal.checkpoint import Submission, parse_checkpoint, parse_count
 from binlog.format.seal.note import NOTE_BYTES_MAX, Note, Signature, VerifierKey, parse_signatures
-from binlog.seal.anchors.plain import Anchor, ProofFrom, run_command
+from binlog.seal.anchors.plain import Anchor, ProofFrom
+from binlog.seal.commands import run_command
 from binlog.seal.keys import verified_keys
 from binlog.seal.witness import CONFLICT, INCONSISTENT, OK, Answer
 

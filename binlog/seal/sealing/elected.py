@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from binlog.errors import AccessError, BinlogError, BusyError, FullError
 from binlog.seal.anchors import Anchor, parse_anchor
-from binlog.seal.keys import SigningKey
+from binlog.seal.keys import Signer, SigningKey
 from binlog.seal.sealing.sealer import Sealer
 
 _LOGGER = logging.getLogger("binlog.seal")
@@ -27,13 +27,13 @@ class ElectedSealer:
 
     def __init__(
         self,
-        key: SigningKey | str | os.PathLike[str],
+        key: Signer | str | os.PathLike[str],
         *,
         anchors: Sequence[Anchor | str] = (),
         every: float = 1.0,
         on_failure: Callable[[str], None] = _LOGGER.error,
     ) -> None:
-        self._key = key if isinstance(key, SigningKey) else SigningKey.load(key)
+        self._key = SigningKey.load(key) if isinstance(key, str | os.PathLike) else key
         self._anchors = [parse_anchor(each) if isinstance(each, str) else each for each in anchors]
         self._every = every
         self._on_failure = on_failure

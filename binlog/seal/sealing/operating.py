@@ -22,7 +22,7 @@ from binlog.format.seal.statement import Kind, Statement, first_to_stay, holds_o
 from binlog.retention import prune as prune_log
 from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder
-from binlog.seal.keys import SigningKey, verified_keys
+from binlog.seal.keys import Signer, verified_keys
 from binlog.seal.note_file import NoteFile
 from binlog.seal.proving import leaf_index
 from binlog.seal.sealing.sealer import Sealer, begin_seal, user_name
@@ -44,7 +44,7 @@ class PrunedSealed(NamedTuple):
 
 def prune(
     path: str | os.PathLike[str],
-    key: SigningKey,
+    key: Signer,
     *,
     keep_bytes: int | str | None = None,
     keep_seconds: float | timedelta | str | None = None,
@@ -72,7 +72,7 @@ def prune(
     return PrunedSealed(statement, prune_log(path, keep_bytes=keep_bytes, keep_seconds=keep_seconds, before=before))
 
 
-def _allow_prune(folder: SealFolder, key: SigningKey, last: int, why: str) -> Statement | None:
+def _allow_prune(folder: SealFolder, key: Signer, last: int, why: str) -> Statement | None:
     """Allow to remove all files up to number `last`, as far as they are sealed whole."""
     head = _head(folder, key)
     stay = next((file for file in folder.files() if file.number > last and file.first_leaf <= head.size), None)
@@ -91,7 +91,7 @@ def _allow_prune(folder: SealFolder, key: SigningKey, last: int, why: str) -> St
     return statements.add(key, Kind.PRUNE, head.size, leaf=stay.first_leaf, ref=str(ref), by=user_name(), why=why)
 
 
-def _check_age(folder: SealFolder, key: SigningKey, stay: SealedFile) -> None:
+def _check_age(folder: SealFolder, key: Signer, stay: SealedFile) -> None:
     """Raise SealError if a record before a file was sealed later than the seal's `keep_seconds` allow."""
     _, beginning = folder.beginning()
     if not beginning.keep_seconds:
@@ -108,7 +108,7 @@ def _check_age(folder: SealFolder, key: SigningKey, stay: SealedFile) -> None:
 
 
 def hold(
-    path: str | os.PathLike[str], key: SigningKey, name: str, ref: Ref | str | None = None, *, why: str = ""
+    path: str | os.PathLike[str], key: Signer, name: str, ref: Ref | str | None = None, *, why: str = ""
 ) -> Statement:
     """Forbid retention to remove a record or any later one, until `release`; durably.
 
@@ -131,7 +131,7 @@ def hold(
         return statements.add(key, Kind.HOLD, size, name=name, leaf=leaf, ref=str(ref), by=user_name(), why=why)
 
 
-def release(path: str | os.PathLike[str], key: SigningKey, name: str, *, why: str = "") -> Statement:
+def release(path: str | os.PathLike[str], key: Signer, name: str, *, why: str = "") -> Statement:
     """End a hold, durably.  Raises: NotFoundError if there is no such hold, or no seal; SealError; AccessError."""
     with SealFolder(path) as folder:
         statements = StatementLog(folder, key.verifier)
@@ -152,7 +152,7 @@ def read_statements(path: str | os.PathLike[str], vkey: str) -> Sequence[Stateme
         return statements.known
 
 
-def end_log(path: str | os.PathLike[str], key: SigningKey, *, why: str = "", anchors: Sequence[Anchor] = ()) -> Note:
+def end_log(path: str | os.PathLike[str], key: Signer, *, why: str = "", anchors: Sequence[Anchor] = ()) -> Note:
     """Seal all durable records, state that no other will be added, and return the last checkpoint.
 
     A record that is added later is a finding of `verify`, and no sealer opens the log any more.  Durable on return.
@@ -166,7 +166,7 @@ def end_log(path: str | os.PathLike[str], key: SigningKey, *, why: str = "", anc
         return note
 
 
-def branch(path: str | os.PathLike[str], key: SigningKey, new_key: SigningKey) -> Statement:
+def branch(path: str | os.PathLike[str], key: Signer, new_key: Signer) -> Statement:
     """Begin another seal for a copy of a sealed log that is to be a log of its own, by the name of the new key.
 
     The new seal covers all records of the copy, and its first statement has the last checkpoint of the old one, which
@@ -189,7 +189,7 @@ def branch(path: str | os.PathLike[str], key: SigningKey, new_key: SigningKey) -
         )
 
 
-def _head(folder: SealFolder, key: SigningKey) -> Checkpoint:
+def _head(folder: SealFolder, key: Signer) -> Checkpoint:
     """Return the latest checkpoint.  Raises: SealError if there is none that the key signed."""
     note = folder.checkpoint()
     if note is None or not verified_keys(note, [key.verifier]):

@@ -17,7 +17,7 @@ from binlog.format.seal.state import SealedFile
 from binlog.format.seal.statement import Kind, losses_of
 from binlog.format.seal.tree import HASH_BYTES
 from binlog.seal.folder import SealFolder
-from binlog.seal.keys import SigningKey
+from binlog.seal.keys import Signer
 from binlog.seal.leaf_reader import LeafReader, Part
 from binlog.seal.statements import StatementLog
 
@@ -35,7 +35,7 @@ class Scrubber:
     def __init__(
         self,
         folder: SealFolder,
-        key: SigningKey,
+        key: Signer,
         sealed: Callable[[], tuple[int, Sequence[SealedFile]]],
         share: float,
     ) -> None:

@@ -36,7 +36,7 @@ from binlog.format.seal.tree import leaf_hashes, root_hash
 from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder, log_uuid, seal_path
 from binlog.seal.hash_store import TILE_HASHES
-from binlog.seal.keys import SigningKey, signed_note, verified_keys
+from binlog.seal.keys import Signer, signed_note, verified_keys
 from binlog.seal.leaf_reader import LeafReader
 from binlog.seal.note_file import NoteFile
 from binlog.seal.sealing.anchoring import Anchoring
@@ -87,7 +87,7 @@ class Sealer(Handle):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        key: SigningKey,
+        key: Signer,
         *,
         anchors: Sequence[Anchor] = (),
         accept_loss: str | None = None,
@@ -406,7 +406,7 @@ class Sealer(Handle):
         return Ref(oldest.number, oldest.first_offset), leaves[0] if leaves else self._state.size
 
 
-def begin_seal(path: str | os.PathLike[str], key: SigningKey, *, keep_seconds: float = 0) -> Beginning:
+def begin_seal(path: str | os.PathLike[str], key: Signer, *, keep_seconds: float = 0) -> Beginning:
     """Begin to seal a log, from its first record on; the name of the key becomes the log's origin.
 
     keep_seconds: retention must not remove records that were sealed less than this ago.
