@@ -300,13 +300,14 @@ class Sealer(Handle):
         seconds, statements = self._clock.now(), self._statements
         moment = moment_lines(seconds, len(statements.known), statements.last_hash())
         note = signed_note(Checkpoint(self._beginning.origin, place.size, root, moment).text(), [self._key])
-        self._state = SealState(place.size, place.next_ref, place.tile_ref, len(place.files), note)
-        self._files = place.files
-        self._folder.write_state(self._state)
+        state = SealState(place.size, place.next_ref, place.tile_ref, len(place.files), note)
+        self._folder.write_state(state)
         if seconds - self._history_seconds >= HISTORY_SECONDS:
             self._history.append(note)
             self._history_seconds = seconds
         self._folder.write_checkpoint(note)
+        # Only now: `anchor`, perhaps in another thread, must not hand over a checkpoint whose state may be lost.
+        self._state, self._files = state, place.files
         self._answers.ring()
         return note
 

@@ -13,7 +13,7 @@ from binlog import Background, Reader, Writer
 from binlog.errors import BusyError, NotFoundError, SealError
 from binlog.format.seal.checkpoint import parse_checkpoint
 from binlog.format.seal.tree import leaf_hash, root_hash
-from binlog.seal import Rule, Sealer, SigningKey, begin_seal, check_proof, prove, verify
+from binlog.seal import Rule, Sealer, SigningKey, begin_seal, check_proof, parse_anchor, prove, verify
 from tests.support.logs import read_all
 from tests.support.trees import nodes_of
 
@@ -223,3 +223,23 @@ def test_a_key_file_is_for_its_owner_alone(tmp_path: Path) -> None:
         SigningKey.load(key_file)
     with pytest.raises(binlog.AccessError):
         KEY.save(key_file)
+
+
+def test_a_checkpoint_whose_state_could_not_be_written_is_not_handed_over(sealed: Path, tmp_path: Path) -> None:
+    anchor = tmp_path / "anchor"
+    anchor.mkdir()
+    with Sealer(sealed, KEY, anchors=[parse_anchor(f"dir:{anchor}")]) as sealer:
+        before = sealer.checkpoint
+        with Writer(sealed) as writer:
+            writer.append(b"later")
+        (sealed / "seal" / ".state").mkdir()  # no file can be written there
+        with pytest.raises(binlog.AccessError):
+            sealer.seal()
+        assert sealer.checkpoint == before
+        sealer.anchor()
+    with Sealer(sealed, KEY, anchors=[parse_anchor(f"dir:{anchor}")]) as sealer:
+        (sealed / "seal" / ".state").rmdir()
+        assert parse_checkpoint(sealer.seal().text).size == 901
+        assert sealer.anchor() == {f"dir:{anchor}": None}
+    with Sealer(sealed, KEY, anchors=[parse_anchor(f"dir:{anchor}")]) as sealer:
+        assert sealer.checkpoint == sealer.seal()
