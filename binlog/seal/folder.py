@@ -115,6 +115,7 @@ class SealFolder(Closing):
         with self.directory.opened(FILES_FILE, writable=True) as fd:
             write_at(fd, b"".join(each.pack() for each in files), first * SEALED_FILE.size, path)
             sync(fd, path)
+        self.directory.sync()
 
     def cut_files(self, count: int) -> None:
         """Keep only the first `count` log files of the tree, durably.  Raises: AccessError; PoisonedError."""

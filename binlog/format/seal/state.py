@@ -50,10 +50,12 @@ class SealedFile(NamedTuple):
 
 
 def parse_sealed_files(data: bytes) -> Iterator[SealedFile]:
-    """Yield the entries of a seal's `files`.  Raises: SealError if they are not in order."""
+    """Yield the entries of a seal's `files`, up to one of zeros.  Raises: SealError if they are not in order."""
     last = SealedFile(0, 0)
     for at in range(0, len(data) // SEALED_FILE.size * SEALED_FILE.size, SEALED_FILE.size):
         values = SEALED_FILE.unpack(data, at)
+        if not any(values.values()):
+            return  # a power cut kept the size of the file, and not its last entries, which no state counts
         found = SealedFile(values["number"], values["first_leaf"])
         if values["reserved"] or found.number <= last.number or not last.first_leaf <= found.first_leaf <= SIZE_MAX:
             raise SealError("the log files of a seal are not in order")

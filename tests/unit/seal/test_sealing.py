@@ -12,6 +12,7 @@ import binlog
 from binlog import Background, Reader, Writer
 from binlog.errors import BusyError, NotFoundError, SealError
 from binlog.format.seal.checkpoint import parse_checkpoint
+from binlog.format.seal.state import SEALED_FILE
 from binlog.format.seal.tree import leaf_hash, root_hash
 from binlog.seal import Rule, Sealer, SigningKey, begin_seal, check_proof, parse_anchor, prove, verify
 from tests.support.logs import read_all
@@ -243,3 +244,16 @@ def test_a_checkpoint_whose_state_could_not_be_written_is_not_handed_over(sealed
         assert sealer.anchor() == {f"dir:{anchor}": None}
     with Sealer(sealed, KEY, anchors=[parse_anchor(f"dir:{anchor}")]) as sealer:
         assert sealer.checkpoint == sealer.seal()
+
+
+def test_an_entry_for_a_log_file_that_a_power_cut_left_as_zeros_means_nothing(sealed: Path) -> None:
+    with open(sealed / "seal" / "files", "ab") as file:
+        file.write(bytes(SEALED_FILE.size))
+    assert verify(sealed, VKEY).findings == []
+    with Writer(sealed) as writer:
+        writer.cutover()
+        writer.append(b"in the next file")
+    with Sealer(sealed, KEY) as sealer:
+        sealer.seal()
+    report = verify(sealed, VKEY)
+    assert (report.findings, report.verified) == ([], 901)
