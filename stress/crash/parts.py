@@ -18,6 +18,7 @@ from stress.crash.systems.log.system import LogSystem
 from stress.crash.systems.messages.depage import DepageSystem
 from stress.crash.systems.messages.queue import QueueSystem
 from stress.crash.systems.pagestore.system import PageStoreSystem
+from stress.crash.systems.seal.system import SealSystem
 from stress.crash.workers.context import Context
 
 SYSTEMS: tuple[System[Any, Any], ...] = (
@@ -28,6 +29,7 @@ SYSTEMS: tuple[System[Any, Any], ...] = (
     DepageSystem(),
     PageStoreSystem(),
     GroupSystem(),
+    SealSystem(),
 )
 
 

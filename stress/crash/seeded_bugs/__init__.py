@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stress.crash.seeded_bugs import commitlog, group, journal, log, pagestore, paging
+from stress.crash.seeded_bugs import commitlog, group, journal, log, pagestore, paging, seal
 from stress.crash.seeded_bugs.seeded_bug import SeededBug, SeedingError
 
 __all__ = ["ROOT", "SEEDED_BUGS", "SeededBug", "SeedingError", "seeded_tree"]
@@ -20,7 +20,7 @@ __all__ = ["ROOT", "SEEDED_BUGS", "SeededBug", "SeedingError", "seeded_tree"]
 ROOT = Path(__file__).parents[3]
 SEEDED_BUGS: dict[str, SeededBug] = {
     bug.name: bug
-    for table in (log, commitlog, journal, paging, pagestore, group)
+    for table in (log, commitlog, journal, paging, pagestore, group, seal)
     for bug in table.BUGS
 }  # fmt: skip
 _COPIED = ("binlog", "native", "stress", "setup.py", "pyproject.toml", "README.md", "LICENSE")

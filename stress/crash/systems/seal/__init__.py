@@ -1,0 +1,1 @@
+"""The system of a sealed log: writers, and a sealer with an anchor."""
