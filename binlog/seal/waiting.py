@@ -53,8 +53,9 @@ class Bell:
         self._doorbell = Doorbell(self._file.fd, self._offset)
 
     def value(self) -> int:
-        """Return the word that `wait` compares."""
-        return self._doorbell.value()
+        """Return the word that `wait` compares.  Raises: AccessError."""
+        with own_errors(self._path, "reading a bell"):
+            return self._doorbell.value()
 
     def wait(self, seen: int, seconds: float) -> None:
         """Wait until the bell is rung after `seen` was its value, for some seconds at most; it may return early."""

@@ -1,4 +1,4 @@
-"""Faults of a log that were once answered wrongly."""
+"""Faults of a log, and of its seal, that were once answered wrongly."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from stress.crash.failure_modes.faults import Case
 from tests.support.crash_harness import crash
 
 
-def _holds(tmp_path: Path, scenario: str, fault: str, first: int, *, permanent: bool = True) -> None:
-    case = Case("faults", scenario, "", fault, permanent, first=first)
-    (tmp_path / "part.json").write_text(json.dumps({"part": "faults", "case": asdict(case)}))
+def _holds(
+    tmp_path: Path, scenario: str, fault: str, first: int, *, permanent: bool = True, part: str = "faults", seed: int = 0
+) -> None:
+    case = Case(part, scenario, "", fault, permanent, seed, first)
+    (tmp_path / "part.json").write_text(json.dumps({"part": part, "case": asdict(case)}))
     done = crash("--replay", tmp_path)
     assert done.returncode == 0, done.stdout
 
@@ -68,3 +70,8 @@ def test_an_append_after_an_ingest_that_could_not_be_recorded_was_an_internal_er
 )
 def test_external_files_with_an_unknown_outcome_join_the_log(tmp_path: Path, fault: str, first: int) -> None:
     _holds(tmp_path, "ingest", fault, first)
+
+
+@pytest.mark.slow
+def test_a_bell_that_could_not_be_read_was_not_one_of_the_errors_of_binlog(tmp_path: Path) -> None:
+    _holds(tmp_path, "files", "READ EIO", 31, part="seal-faults", seed=921728095)
