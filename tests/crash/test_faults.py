@@ -13,7 +13,14 @@ from tests.support.crash_harness import crash
 
 
 def _holds(
-    tmp_path: Path, scenario: str, fault: str, first: int, *, permanent: bool = True, part: str = "faults", seed: int = 0
+    tmp_path: Path,
+    scenario: str,
+    fault: str,
+    first: int,
+    *,
+    permanent: bool = True,
+    part: str = "faults",
+    seed: int = 0,
 ) -> None:
     case = Case(part, scenario, "", fault, permanent, seed, first)
     (tmp_path / "part.json").write_text(json.dumps({"part": part, "case": asdict(case)}))

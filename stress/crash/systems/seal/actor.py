@@ -135,10 +135,10 @@ class SealActor(Actor):
                 raise error
 
     def run_once(self) -> None:
-        """Seal and anchor as a service does that is told to stop at once."""
+        """Seal and anchor as a service does that is told to stop at once; it tells of its start and its stop."""
         stop = threading.Event()
         stop.set()
-        self._opened_sealer().run(stop)
+        self._opened_sealer().run(stop, scrub=0)
 
     def reopen(self) -> None:
         """Close the sealer; the next step opens it again."""
@@ -218,6 +218,7 @@ SCENARIOS = {
     "rounds": Scenario({**_APPENDS, **_SEALS}, 8),
     "tiles": Scenario((_A.append_tile, *(_A.append, _A.seal_and_anchor) * 3)),
     "files": Scenario({**_APPENDS, **_SEALS, _A.cutover: 5, _A.archive: 1}, 8),
+    "runs": Scenario((_A.append_one, _A.run_once, _A.append, _A.seal_and_anchor, _A.append_one)),
     "service": Scenario((_A.serve, *(_A.append,) * 3, _A.sync, _A.cutover, _A.append, _A.append_one)),
     "writer": Scenario({**_APPENDS, _A.cutover: 1, _A.look: 3}, 7),
     "sealer": Scenario(_SEALS, 6),

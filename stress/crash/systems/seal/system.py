@@ -13,18 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from binlog.format.seal.state import STATEMENTS_FILE
 from stress.crash.failure_modes.fault import NO_SPACE, Fault, FaultOutcome
 from stress.crash.marks import Ledger, Values
-from stress.crash.preloaded.injector import Kind
-from stress.crash.system import Crash, Prepare, ProcessContext, Scenario, Storm, System, Workload
+from stress.crash.preloaded.injector import Action, Injection, Kind, arm
+from stress.crash.system import AFTER_DEATH, Crash, Prepare, ProcessContext, Scenario, Storm, System, Workload
 from stress.crash.systems.seal.actor import SCENARIOS, SealActor
 from stress.crash.systems.seal.expectation import Expectation
 from stress.crash.systems.seal.observation import CHECKERS, Observation, observe
-from stress.crash.workers.victim_process import VictimProcess, remove_shared_memory
+from stress.crash.workers.victim_process import VictimProcess, remove_shared_memory, run_and_kill
 
 _PROCESSES = 4
 _FIRST = 9  # the number of the process that makes a sealed log before a recorded run
 _CALLS_ABOUT = 150
+_STATEMENTS = 2  # those of a service: of its start and its stop
+_SYNCS = (Kind.DATA_SYNC, Kind.SYNC)
 
 
 def _use_until_killed(path: Path, process: ProcessContext, variant: str) -> None:
@@ -44,7 +47,7 @@ class SealSystem(System[Expectation, Observation]):
     noun = "sealed"
     shared = True
     scenarios: ClassVar[Mapping[str, Scenario]] = {
-        name: SCENARIOS[name] for name in ("begun", "rounds", "tiles", "files", "service")
+        name: SCENARIOS[name] for name in ("begun", "rounds", "tiles", "files", "runs", "service")
     }
     first = "begun"
     recovers = "rounds"
@@ -54,8 +57,9 @@ class SealSystem(System[Expectation, Observation]):
         Kind.READ, Kind.WRITE, Kind.DATA_SYNC, Kind.SYNC, Kind.ALLOCATE, Kind.TRUNCATE, Kind.OPEN, Kind.LINK,
         Kind.UNLINK, Kind.MAKE_DIRECTORY, Kind.LOCK,
     })  # fmt: skip
-    faulted = ("rounds", "files")
+    faulted = ("rounds", "files", "runs")
     places_about = 20
+    tries = 20
     # A failure of the log is none of the seal, and vice versa.
     refuses_all = False
 
@@ -66,13 +70,14 @@ class SealSystem(System[Expectation, Observation]):
             "files": self.repeated(SCENARIOS["files"], 1),
             "service": self.repeated(SCENARIOS["service"], 1),
             "beside": self._beside,
+            "told": self._told,
             "killed": self.killed(SCENARIOS["rounds"], SCENARIOS["files"], _CALLS_ABOUT),
             "recovery": self.continued(SCENARIOS["rounds"]),
         }
         # Most runs begin with a sealed log, because its creation is the larger part of a run.
         self.prepared: Mapping[str, Prepare] = {
             "tiles": partial(self._prepare, "tiles"),
-            **dict.fromkeys(("files", "service", "beside"), partial(self._prepare, "begun")),
+            **dict.fromkeys(("files", "service", "beside", "told"), partial(self._prepare, "begun")),
         }
 
     def _beside(self, path: Path, seed: str) -> None:
@@ -83,6 +88,17 @@ class SealSystem(System[Expectation, Observation]):
         ]
         if failures := [failure for victim in victims for failure in victim.failures()]:
             raise RuntimeError(f"processes of a workload failed: {failures}")
+
+    def _told(self, path: Path, seed: str) -> None:
+        """Kill a process before it syncs a statement, and continue without another statement."""
+        statement = random.Random(f"{seed}/statement").randrange(_STATEMENTS)
+
+        def die() -> None:
+            arm(Injection(Action.KILL_BEFORE, statement, _SYNCS, names_end=STATEMENTS_FILE), str(path))
+            self._recorded(path, SCENARIOS["runs"], seed, 1)
+
+        run_and_kill(die)
+        self._recorded(path, SCENARIOS["begun"], seed, AFTER_DEATH)
 
     def _prepare(self, name: str, path: Path, seed: str) -> list[Values]:
         """Make a sealed log by a scenario."""
