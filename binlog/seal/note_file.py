@@ -6,10 +6,11 @@ Empty lines are before and after each note.  A power cut may tear the last one; 
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from binlog.errors import NotFoundError
+from binlog.errors import BinlogError, NotFoundError
 from binlog.format.seal.note import NOTE_BYTES_MAX, NOTE_SEPARATOR, Note, parse_notes
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
@@ -30,9 +31,26 @@ class NoteFile:
         self._directory.make(self._name)
         path = self._directory.file_path(self._name)
         with self._directory.opened(self._name, writable=True) as fd:
-            write_at(fd, NOTE_SEPARATOR + str(note).encode() + NOTE_SEPARATOR[1:], content_bytes(fd), path)
-            sync(fd, path)
+            size = content_bytes(fd)
+            try:
+                write_at(fd, NOTE_SEPARATOR + str(note).encode() + NOTE_SEPARATOR[1:], size, path)
+                sync(fd, path)
+            except BinlogError:
+                # After a failed sync the note would be read until the next boot, and then be gone.
+                with suppress(OSError):
+                    os.ftruncate(fd, size)
+                raise
         self._directory.sync()
+
+    def sync(self) -> None:
+        """Make all notes durable, also those of a process that died before it did.  Raises: PoisonedError; AccessError.
+
+        Does nothing if the file does not exist.
+        """
+        with suppress(NotFoundError):
+            with self._directory.opened(self._name) as fd:
+                sync(fd, self._directory.file_path(self._name))
+            self._directory.sync()
 
     def last(self) -> Note | None:
         """Return the last note that is not torn, if it is among the last ones; None if there is none."""

@@ -24,7 +24,7 @@ class StatementLog:
     def __init__(self, folder: SealFolder, key: VerifierKey) -> None:
         self._file = NoteFile(folder.directory, STATEMENTS_FILE)
         self._key = key
-        self._read_bytes = -1
+        self._read_bytes = self._synced_bytes = -1
         self.known: list[Statement] = []
 
     def refresh(self) -> bool:
@@ -65,7 +65,17 @@ class StatementLog:
             parse_statement(statement.text())
             self._file.append(signed_note(statement.text(), [key]))
             self.refresh()
+            self._synced_bytes = self._read_bytes
         return statement
+
+    def sync(self) -> None:
+        """Make those that are known durable: a checkpoint counts them, and the process that added one may have died.
+
+        Raises: PoisonedError; AccessError.
+        """
+        if self._synced_bytes != self._read_bytes:
+            self._file.sync()
+            self._synced_bytes = self._read_bytes
 
     def last_hash(self, count: int | None = None) -> bytes:
         """Return the hash of the last statement, or of the last of the first `count`."""

@@ -294,6 +294,7 @@ class Sealer(Handle):
 
     def _sign(self, place: _Place) -> Note:
         self._store.sync()
+        self._statements.sync()
         if len(place.files) > len(self._files):
             self._folder.write_files(len(self._files), list(place.files[len(self._files) :]))
         root = root_hash(place.size, self._store.node)
