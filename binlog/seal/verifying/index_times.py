@@ -15,7 +15,7 @@ from pathlib import Path
 
 import binlog
 from binlog.format.index_file import ENTRY_BYTES, HEADER_BYTES, INDEX_ENTRY, entry_columns
-from binlog.format.names import index_file_name
+from binlog.format.names import archive_file_name, index_file_name, log_file_name
 from binlog.format.record import Ref
 from binlog.format.seal.statement import Kind, Loss, Statement
 from binlog.seal.verifying.report import Report, Rule
@@ -67,11 +67,19 @@ def check_index_times(
             continue
         data = data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
         if data:
-            _check_file(Ref(file.number, 0), data, first - file.first_sequence, times, steps, report)
+            name = archive_file_name(file.number) if file.archived else log_file_name(file.number)
+            modified_ns = os.stat(os.path.join(path, name)).st_mtime_ns
+            _check_file(Ref(file.number, 0), data, first - file.first_sequence, times, steps, modified_ns, report)
 
 
-def _check_file(ref: Ref, data: bytes, shift: int, times: SignedTimes, steps: int, report: Report) -> None:
-    """Check the entries of one index.  shift: from a sequence number to a leaf.  steps: seconds, of the clock."""
+def _check_file(
+    ref: Ref, data: bytes, shift: int, times: SignedTimes, steps: int, modified_ns: int, report: Report
+) -> None:
+    """Check the entries of one index.
+
+    shift: from a sequence number to a leaf.  steps: seconds, of the clock.  modified_ns: when the log file was changed
+    last, which is the time in an index that was built again, as after a power cut.
+    """
     sequences, offsets, times_ns, _ = entry_columns(data)
     last = INDEX_ENTRY.unpack(data, len(data) - ENTRY_BYTES)
     # The number of leaves up to the end of each range, whose time is when all of it was in the file.
@@ -82,7 +90,7 @@ def _check_file(ref: Ref, data: bytes, shift: int, times: SignedTimes, steps: in
         if signed == len(times.sizes):
             return
         following = max(bisect_right(ends, times.sizes[signed]), at + 1)
-        latest = (times.seconds[signed] + _LATER_SECONDS + steps) * 10**9
+        latest = max((times.seconds[signed] + _LATER_SECONDS + steps) * 10**9, modified_ns)
         earliest = (times.seconds[signed - 1] - _EARLIER_SECONDS - steps) * 10**9 if signed else 0
         if max(times_ns[at:following]) > latest or min(times_ns[at:following]) < earliest:
             place = next(place for place in range(at, following) if not earliest <= times_ns[place] <= latest)
