@@ -72,7 +72,7 @@ quick:
 crash: export DURATION_S := $(DURATION_S)
 crash: export SEED := $(SEED)
 crash:
-	$(set_up)
+	$(set_up) seal
 	@.venv/bin/python -m stress.crash $(ARGS)
 
 flips:
@@ -84,7 +84,7 @@ tamper:
 	@.venv/bin/python -m stress.tamper $(ARGS)
 
 canaries:
-	$(set_up)
+	$(set_up) seal
 	@.venv/bin/python -m stress.crash.canaries $(ARGS)
 
 soak: export DURATION_S := $(DURATION_S)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from stress.crash.seeded_bugs.seeded_bug import bug_in_function
 
-_SEALER, _FOLDER, _STORE, _ANCHORS = (
+_SEALER, _FOLDER, _STORE, _NOTES = (
     "binlog/seal/sealer.py",
     "binlog/seal/folder.py",
     "binlog/seal/hash_store.py",
-    "binlog/seal/anchors/plain.py",
+    "binlog/seal/note_file.py",
 )
 
 BUGS = (
@@ -46,7 +46,7 @@ BUGS = (
     ),
     bug_in_function(
         "seal-anchor-not-synced", "seal-power", "an anchor has a checkpoint that is not durable there",
-        _ANCHORS, "DirectoryAnchor.publish",
+        _NOTES, "NoteFile.append",
         "sync(fd, path)",
         "pass",
     ),
@@ -63,10 +63,15 @@ BUGS = (
         "pass",
     ),
     bug_in_function(
+        "seal-statements-not-synced", "seal-power", "a checkpoint counts statements that are not durable",
+        _SEALER, "Sealer._sign",
+        "self._statements.sync()",
+        "pass",
+    ),
+    bug_in_function(
         "seal-checkpoint-before-state", "seal-kill", "a checkpoint can be seen before the state is written",
         _SEALER, "Sealer._sign",
-        "self._folder.write_state(state)\n"
-        "self._folder.write_checkpoint(note)",
+        "self._folder.write_state(state)",
         "self._folder.write_checkpoint(note)\n"
         "self._folder.write_state(state)",
     ),
@@ -89,6 +94,14 @@ BUGS = (
         "self._folder.write_state(state)",
         "self._state, self._files = state, place.files\n"
         "self._folder.write_state(state)",
+    ),
+    bug_in_function(
+        "seal-unsynced-statement-kept", "seal-faults", "a statement whose sync failed stays in the file",
+        _NOTES, "NoteFile.append",
+        "with suppress(OSError):\n"
+        "    os.ftruncate(fd, size)\n"
+        "raise",
+        "raise",
     ),
     bug_in_function(
         "seal-leaves-of-a-failure-kept", "seal-faults", "records are added again to the hashes of a round that failed",

@@ -39,7 +39,7 @@ def marks(path: Path) -> Marks:
     """The marks of a process that has sealed two records, anchored the checkpoint, and closed."""
     found = Marks()
     _run(path, found, SCENARIOS["begun"].chosen(random.Random(1)))
-    _run(path, found, [SealActor.append_one, SealActor.seal_and_anchor, SealActor.look], number=2)
+    _run(path, found, [SealActor.append_one, SealActor.seal_and_anchor, SealActor.see_checkpoint], number=2)
     return found
 
 

@@ -23,7 +23,7 @@ from stress.crash.systems.seal.marks import Mark, MarkKind, head_of
 
 KEY = SigningKey("example.org/crash", bytes(range(32)))
 LOG, ANCHOR = "log", "anchor"
-"""The folders of a system: the log, which has the seal in it, and what the anchor has."""
+"""The folders of a system: the log, which has the seal in it, and the anchor."""
 
 _TILE = 256
 _FILE_HASHES = 128  # so that a log of some records has several files of hashes
@@ -120,7 +120,7 @@ class SealActor(Actor):
     # --- sealing
 
     def seal(self) -> None:
-        """Seal what is durable."""
+        """Seal all durable records."""
         self._opened_sealer().seal()
 
     def seal_and_anchor(self) -> None:
@@ -135,7 +135,7 @@ class SealActor(Actor):
                 raise error
 
     def run_once(self) -> None:
-        """Seal and anchor as a service does that is told to stop at once; it tells of its start and its stop."""
+        """Seal and anchor as a service that stops at once, and add the statements of its start and its stop."""
         stop = threading.Event()
         stop.set()
         self._opened_sealer().run(stop, scrub=0)
@@ -156,7 +156,7 @@ class SealActor(Actor):
         assert self._service is not None
         self._service.wait()
 
-    def look(self) -> None:
+    def see_checkpoint(self) -> None:
         """Mark the checkpoint in the folder, which anyone can see."""
         try:
             with SealFolder(self._log) as folder:
@@ -211,7 +211,9 @@ class _Service:
 
 _A = SealActor
 _APPENDS: dict[Step, int] = {_A.append: 6, _A.sync: 1}
-_SEALS: dict[Step, int] = {_A.seal: 2, _A.seal_and_anchor: 3, _A.anchor: 1, _A.run_once: 1, _A.reopen: 1, _A.look: 1}
+_SEALS: dict[Step, int] = {
+    _A.seal: 2, _A.seal_and_anchor: 3, _A.anchor: 1, _A.run_once: 1, _A.reopen: 1, _A.see_checkpoint: 1,
+}  # fmt: skip
 
 SCENARIOS = {
     "begun": Scenario((_A.append_one, _A.seal_and_anchor)),
@@ -220,6 +222,6 @@ SCENARIOS = {
     "files": Scenario({**_APPENDS, **_SEALS, _A.cutover: 5, _A.archive: 1}, 8),
     "runs": Scenario((_A.append_one, _A.run_once, _A.append, _A.seal_and_anchor, _A.append_one)),
     "service": Scenario((_A.serve, *(_A.append,) * 3, _A.sync, _A.cutover, _A.append, _A.append_one)),
-    "writer": Scenario({**_APPENDS, _A.cutover: 1, _A.look: 3}, 7),
+    "writer": Scenario({**_APPENDS, _A.cutover: 1, _A.see_checkpoint: 3}, 7),
     "sealer": Scenario(_SEALS, 6),
 }

@@ -1,4 +1,4 @@
-"""What the marks promise of a sealed log: its records, and the checkpoints that anyone has had."""
+"""The records and the checkpoints of a sealed log that the marks promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stress.crash.systems.seal.observation import Observation
 class Expectation:
     """The state according to the marks until some moment.
 
-    records: of the log.  heads: the checkpoints that anyone has had.  anchored: those that the anchor has.
+    records: of the log.  heads: the checkpoints that a process has had.  anchored: those that the anchor has.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Expectation:
         return self.records.promised
 
     def violations(self, seen: Observation) -> Iterator[str]:
-        """Yield what is promised, and is not there."""
+        """Yield the promises that the state does not keep."""
         yield from self.wrong
         for (writer, index), record in self.records.records.items():
             if self.records.is_owed(record) and (writer, index) not in seen.records:
@@ -64,4 +64,4 @@ class Expectation:
         if seen.opened_size < most:
             yield f"a checkpoint has {most} records, but the sealer continued from {seen.opened_size}"
         for head in self.anchored - seen.anchored:
-            yield f"the anchor had a checkpoint of {head}, which it has no more"
+            yield f"the anchor had a checkpoint of {head}, which it has lost"

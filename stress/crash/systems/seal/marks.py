@@ -17,7 +17,7 @@ _ROOT = struct.Struct("=4q")
 
 
 class MarkKind(enum.IntEnum):
-    """What happened to a checkpoint.  The numbers are above those of a log's marks."""
+    """The kind of a mark.  The numbers are above those of a log's marks."""
 
     SEALED = 101  # `seal` returned it
     ANCHORED = 102  # the anchor has it, durably

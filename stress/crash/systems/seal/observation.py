@@ -98,14 +98,18 @@ class _Run:
         self._collector.step = f"opening the sealer {when}"
         with Sealer(self._log, KEY, anchors=[self._anchor]) as sealer:
             self._sizes.append(0 if sealer.checkpoint is None else head_of(sealer.checkpoint).size)
+            self._check_folder(f"opening the sealer {when}", sealer.checkpoint)
             self._collector.step = f"sealing {when}"
             note = sealer.seal()
             self._sizes.append(head_of(note).size)
             errors = [error for error in sealer.anchor().values() if error is not None]
         self._seen.problems += [f"anchoring {when}: {error}" for error in errors]
-        if self._in_folder() != [note]:
-            self._seen.problems.append(f"sealing {when}: the folder has another checkpoint than the one returned")
+        self._check_folder(f"sealing {when}", note)
         return note
+
+    def _check_folder(self, when: str, note: Note | None) -> None:
+        if self._in_folder() != ([] if note is None else [note]):
+            self._seen.problems.append(f"{when}: the folder has another checkpoint than the sealer")
 
     def _verify(self, when: str, checkpoints: Sequence[Note], count: int | None = None) -> None:
         """Verify the log.  count: of its records, all of which are sealed."""
@@ -122,7 +126,7 @@ class _Run:
             found = [_identity_and_leaf(entry.data) for entry in reader]
         for identity, _ in found:
             if identity is None or identity in self._seen.records:
-                self._seen.problems.append(f"a record was never appended, or is there twice: {identity}")
+                self._seen.problems.append(f"a record was never appended, or is in the log twice: {identity}")
             else:
                 self._seen.records.add(identity)
         tree = Frontier()
