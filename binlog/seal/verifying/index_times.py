@@ -63,12 +63,12 @@ def check_index_times(
             continue
         try:
             data = Path(os.path.join(path, index_file_name(file.number))).read_bytes()[HEADER_BYTES:]
+            name = archive_file_name(file.number) if file.archived else log_file_name(file.number)
+            modified_ns = os.stat(os.path.join(path, name)).st_mtime_ns
         except FileNotFoundError:
             continue
         data = data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
         if data:
-            name = archive_file_name(file.number) if file.archived else log_file_name(file.number)
-            modified_ns = os.stat(os.path.join(path, name)).st_mtime_ns
             _check_file(Ref(file.number, 0), data, first - file.first_sequence, times, steps, modified_ns, report)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stress.crash.seeded_bugs.seeded_bug import bug_in_function
 
 _SEALER, _FOLDER, _STORE, _NOTES = (
-    "binlog/seal/sealer.py",
+    "binlog/seal/sealing/sealer.py",
     "binlog/seal/folder.py",
     "binlog/seal/hash_store.py",
     "binlog/seal/note_file.py",

@@ -74,6 +74,18 @@ def test_an_index_that_was_built_again_has_no_finding(log: Path) -> None:
     assert _findings(log) == []
 
 
+def test_an_index_that_was_built_long_after_the_checkpoints_has_no_finding(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a power cut did not keep the index, and a writer recovers the file an hour later."""
+    for path in log.glob("*.idx"):
+        path.unlink()
+    Writer(log).close()
+    assert (log / "00000002.idx").exists()
+    monkeypatch.setattr("binlog.seal.verifying.index_times._LATER_SECONDS", -3600)
+    assert _findings(log) == []
+
+
 @pytest.mark.parametrize(("signing", "is_enough"), [(0, False), (1, False), (2, True), (3, True)])
 def test_a_policy_demands_witnesses(log: Path, signing: int, is_enough: bool) -> None:
     lines = [f"log {KEY.verifier}", *(f"witness {key.verifier.name} {key.verifier}" for key in WITNESSES)]
