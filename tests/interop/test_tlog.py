@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import random
-import shutil
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +25,7 @@ from binlog.format.seal.tree import (
     root_hash,
 )
 from binlog.seal.keys import SigningKey, signed_note, verified_keys
+from tests.support.go_programs import built
 from tests.support.trees import nodes_of
 
 # One worker builds the program, which takes longer than all else.
@@ -39,21 +38,10 @@ MADE_BY_GO = PROGRAM / "made_by_go.json"
 @pytest.fixture(scope="module")
 def go(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], str]:
     """Build the program, and return a function that runs it with a command and standard input."""
-    compiler = shutil.which("go", path=os.environ["PATH"] + ":/usr/local/go/bin")
-    if compiler is None:
-        pytest.skip("go is not installed")
-    folder = tmp_path_factory.mktemp("go")
-    source = shutil.copytree(PROGRAM, folder / "source")
-    environment = {
-        **os.environ, "GOPATH": str(folder / "path"), "GOCACHE": str(folder / "cache"), "GOFLAGS": "-modcacherw",
-        "GOTOOLCHAIN": "local",
-    }  # fmt: skip
-    command = [compiler, "build", "-o", str(folder / "program"), "."]
-    built = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
+    program = built(PROGRAM, tmp_path_factory)
 
     def run(word: str, text: str = "") -> str:
-        done = subprocess.run([folder / "program", word], input=text, capture_output=True, text=True, check=True)
+        done = subprocess.run([program, word], input=text, capture_output=True, text=True, check=True)
         return done.stdout
 
     return run
