@@ -98,7 +98,8 @@ class SealState(NamedTuple):
 
     size: leaves.  next_ref: of the record that becomes the next leaf.  tile_ref: of the first record of the last tile
     that is not full; equal to next_ref if each is.  file_count: log files of the tree.  note: the last signed
-    checkpoint, of this size or a smaller one; None before the first.
+    checkpoint, of this size or a smaller one; None before the first.  last_ref: of the last leaf's record; None before
+    the first.
     """
 
     size: int
@@ -106,6 +107,7 @@ class SealState(NamedTuple):
     tile_ref: Ref
     file_count: int
     note: Note | None
+    last_ref: Ref | None = None
 
     def pack(self) -> bytes:
         """Return the bytes of the file."""
@@ -115,6 +117,7 @@ class SealState(NamedTuple):
             "tile_ref": str(self.tile_ref),
             "file_count": self.file_count,
             "note": None if self.note is None else str(self.note),
+            "last_ref": None if self.last_ref is None else str(self.last_ref),
         }
         return pack_text(json.dumps(values).encode())
 
@@ -125,8 +128,9 @@ def parse_state(data: bytes) -> SealState:
         values = json.loads(parse_text(data)[0])
         size, file_count, note = values["size"], values["file_count"], values["note"]
         refs = Ref.parse(values["next_ref"]), Ref.parse(values["tile_ref"])
+        last_ref = None if values.get("last_ref") is None else Ref.parse(values["last_ref"])
     except (ValueError, KeyError, TypeError) as error:
         raise SealError(f"the state of the sealer is damaged: {error}") from error
     if not all(isinstance(number, int) and 0 <= number <= SIZE_MAX for number in (size, file_count)):
         raise SealError("the state of the sealer has a number out of range")
-    return SealState(size, *refs, file_count, None if note is None else parse_note(str(note).encode()))
+    return SealState(size, *refs, file_count, None if note is None else parse_note(str(note).encode()), last_ref)

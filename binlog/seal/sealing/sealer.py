@@ -66,6 +66,7 @@ class _Place(NamedTuple):
     next_ref: Ref
     tile_ref: Ref
     files: tuple[SealedFile, ...]
+    last_ref: Ref | None
 
 
 class Sealer(Handle):
@@ -185,9 +186,11 @@ class Sealer(Handle):
         again.
         """
         with self._guard:
+            self._check_last()
             if (step := self._clock.step()) is not None:
                 self.tell(Kind.CLOCK, before=step.before, after=step.after)
-            place = _Place(self._state.size, self._state.next_ref, self._state.tile_ref, self._files)
+            state = self._state
+            place = _Place(state.size, state.next_ref, state.tile_ref, self._files, state.last_ref)
             while (following := self._add_some(place)) != place:
                 place = following
             note = self._state.note
@@ -301,7 +304,7 @@ class Sealer(Handle):
         seconds, statements = self._clock.now(), self._statements
         moment = moment_lines(seconds, len(statements.known), statements.last_hash())
         note = signed_note(Checkpoint(self._beginning.origin, place.size, root, moment).text(), [self._key])
-        state = SealState(place.size, place.next_ref, place.tile_ref, len(place.files), note)
+        state = SealState(place.size, place.next_ref, place.tile_ref, len(place.files), note, place.last_ref)
         self._folder.write_state(state)
         if seconds - self._history_seconds >= HISTORY_SECONDS:
             self._history.append(note)
@@ -319,7 +322,7 @@ class Sealer(Handle):
         ends = durable_ends(log)
         leaves: list[bytes] = []
         size, files, tile_ref = place.size, list(place.files), place.tile_ref
-        next_ref = place.next_ref
+        next_ref, last_ref = place.next_ref, place.last_ref
         with self._reader(place.next_ref) as reader:
             while size - place.size < _LEAVES_AT_ONCE and (batch := reader.read_batch()):
                 sealed = batch.before(ends.get(batch.number, 0))
@@ -331,6 +334,7 @@ class Sealer(Handle):
                 count = len(sealed)
                 first_of_tile = (size + count) // TILE_HASHES * TILE_HASHES - size
                 next_ref = sealed.next_ref
+                last_ref = Ref(sealed.number, sealed.offset + sealed.offsets[count - 1])
                 if first_of_tile >= 0:
                     tile_ref = Ref(sealed.number, sealed.offset + sealed.offsets[first_of_tile])
                 size += count
@@ -339,7 +343,7 @@ class Sealer(Handle):
         if leaves:
             self._store.append(b"".join(leaves))
         following = _following(next_ref, log)
-        return _Place(size, following, following if tile_ref == next_ref else tile_ref, tuple(files))
+        return _Place(size, following, following if tile_ref == next_ref else tile_ref, tuple(files), last_ref)
 
     def _reader(self, ref: Ref, *, verify: bool = True) -> binlog.Reader:
         try:
@@ -355,6 +359,20 @@ class Sealer(Handle):
             self._statements.check(parse_checkpoint(self._state.note.text))
         if any(each.kind is Kind.END for each in self._statements.known):
             raise SealError(f"{self.path}: the log has ended, by a statement")
+
+    def _check_last(self) -> None:
+        """Check that the last sealed record is as it was: if the end was cut, others may have taken its place since."""
+        state, reader = self._state, self._leaf_reader()
+        if state.last_ref is None or reader.is_lost(state.size - 1, state.size):
+            return
+        try:
+            text = reader.difference(self._store, state.last_ref, state.size - 1, state.size)
+        except (GoneError, NotFoundError):
+            return  # retention removed its file
+        except ValueError as error:
+            text = f"{state.size} records, the last one at {state.last_ref}; {error}"
+        if text is not None:
+            raise SealError(f"{self.log_path} differs from its seal: {text}")
 
     def _check_log(self) -> None:
         """Check that the log still has the records of the last tile, and is as long as the state says."""
