@@ -59,6 +59,16 @@ def as_user(
     Child(become).join()
 
 
+def as_ordinary_user(work: Callable[[Path], object]) -> None:
+    """Call `work` with a new folder, as a user whom permissions bind: this one, or USER in a child if this is root."""
+    if os.geteuid() == 0:
+        with folder_of_user() as path:
+            as_user(work, path)
+        return
+    with tempfile.TemporaryDirectory(prefix="binlog-users-") as folder:
+        work(Path(folder))
+
+
 def access(path: Path) -> tuple[int, int, int]:
     """Return owner, group and mode of a file."""
     status = path.lstat()
