@@ -34,7 +34,7 @@ from binlog.format.seal.state import (
 from binlog.format.seal.statement import Kind, Value, broken_text, losses_of
 from binlog.format.seal.tree import leaf_hashes, root_hash
 from binlog.seal.anchors import Anchor
-from binlog.seal.folder import SealFolder, log_uuid, seal_path
+from binlog.seal.folder import SealFolder, is_another, log_uuid, seal_path
 from binlog.seal.hash_store import TILE_HASHES
 from binlog.seal.keys import Signer, signed_note, verified_keys
 from binlog.seal.leaf_reader import LeafReader
@@ -379,7 +379,7 @@ class Sealer(Handle):
         state = self._state
         first = state.size // TILE_HASHES * TILE_HASHES
         uuid = log_uuid(self.log_path)
-        if uuid != self._beginning.uuid:
+        if is_another(uuid, self._beginning.uuid):
             raise SealError(f"{self.log_path} is another log: {uuid} in place of {self._beginning.uuid}")
         if state.note is not None:
             head, signed = root_hash(state.size, self._store.node), parse_checkpoint(state.note.text)
@@ -459,16 +459,20 @@ def user_name() -> str:
 def durable_ends(log: binlog.LogStat) -> dict[int, int]:
     """Return the offset in each log file up to which its records are durable.
 
-    Of a file that another program made, and whose syncs are not known, it is the tail.
+    A cutover syncs the file that it closes.  jPOS syncs a file before it ends an append; so if it made the file, or has
+    appended to it last, all of it is durable.
     """
     return {
-        file.number: file.tail if file.archived or file.durable_end is None else file.durable_end for file in log.files
+        file.number: file.tail
+        if file.closed or file.durable_end is None or file.record_count is None
+        else file.durable_end
+        for file in log.files
     }
 
 
 def _following(ref: Ref, log: binlog.LogStat) -> Ref:
     """Return the ref; if it is the end of a closed file, which retention may remove, the start of the next file."""
     for file, following in pairwise(log.files):
-        if (file.number, file.tail) == ref and file.closed and file.durable_end in (None, file.tail):
+        if (file.number, file.tail) == ref and file.closed:
             return Ref(following.number, following.first_offset)
     return ref

@@ -20,7 +20,7 @@ from binlog.format.seal.state import HISTORY_FILE, Beginning
 from binlog.format.seal.statement import Kind, first_to_stay, holds_of, losses_of
 from binlog.format.seal.tree import root_hash
 from binlog.format.values import duration_of
-from binlog.seal.folder import SealFolder, log_uuid, seal_path
+from binlog.seal.folder import SealFolder, is_another, log_uuid, seal_path
 from binlog.seal.hash_store import HashStore
 from binlog.seal.keys import verified_keys
 from binlog.seal.leaf_reader import LeafReader
@@ -193,8 +193,8 @@ class _Verification:
             note, beginning = self._folder.beginning()
             if not verified_keys(note, [self._key]):
                 self._report.add(Rule.KEY, "the beginning of the seal is not signed by the key")
-            elif beginning.uuid != log_uuid(self._path):
-                self._report.add(Rule.FORK, f"the log is another one: {log_uuid(self._path)}, not {beginning.uuid}")
+            elif is_another(uuid := log_uuid(self._path), beginning.uuid):
+                self._report.add(Rule.FORK, f"the log is another one: {uuid}, not {beginning.uuid}")
             else:
                 self._beginning = beginning
         except NotFoundError:
