@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ import binlog.storage
 from tests.support.children import Child
 
 USER, GROUP, OTHER_GROUP = 54_321, 54_322, 54_323
+OTHER_USER = USER + 1
 
 needs_root = pytest.mark.root
 
@@ -35,15 +37,20 @@ def folder_of_user(mode: int = 0o755) -> Iterator[Path]:
         shutil.rmtree(path)
 
 
-def as_user(
+def as_user(work: Callable[..., object], *arguments: object, **named: Any) -> None:
+    """Call `work` as a user, in a child, and fail as the child does."""
+    start_as_user(work, *arguments, **named).join()
+
+
+def start_as_user(
     work: Callable[..., object],
     *arguments: object,
     user: int = USER,
     group: int = GROUP,
     groups: tuple[int, ...] = (),
     **named: object,
-) -> None:
-    """Call `work` as a user, in a child, and fail as the child does."""
+) -> Child:
+    """Start the same, without waiting for the child to end."""
 
     def become() -> None:
         # Only root may be able to read Python's modules, and ours, some of which are loaded on first use.
@@ -56,7 +63,7 @@ def as_user(
         os.setuid(user)
         work(*arguments, **named)
 
-    Child(become).join()
+    return Child(become)
 
 
 def as_ordinary_user(work: Callable[[Path], object]) -> None:

@@ -29,6 +29,7 @@ from binlog.seal import (
     parse_verifier_key,
     stat_seal,
 )
+from binlog.seal.permissions import separation_warnings
 
 _signer_option = click.option(
     "--signer",
@@ -85,7 +86,8 @@ def init(directory: str, name: str, key_path: str, signer: str | None, keep_seco
     """Make a key, and begin to seal the log in DIR, from its first record on.
 
     Prints the public key, which verifies the log. Keep it where no writer of the log can change it. The name must be
-    one that no other log has.
+    one that no other log has. Warns if the user who appends to the log may write to its folder seal, or may read the
+    key.
     """
     with opening():
         need_log(directory)
@@ -93,6 +95,9 @@ def init(directory: str, name: str, key_path: str, signer: str | None, keep_seco
         if key.verifier.name != name:
             raise ValueError(f"{key_path} is the key of {key.verifier.name}")
         begin_seal(directory, key, keep_seconds=keep_seconds or 0)
+        warnings = separation_warnings(directory, key_path)
+    for each in warnings:
+        print_error(f"warning: {each}; a user of its own for the sealer prevents that")
     write_line(printable(str(key.verifier)))
 
 
