@@ -1,6 +1,10 @@
 """Ed25519 keys: they sign and verify notes.  Needs the package `cryptography` (extra `seal`).
 
 A secret key is kept in a file of its own, outside of the log's directory, in the form of Go's note signer.
+
+Facts relied on:
+- systemd.exec(5): a service alone may read the files of $CREDENTIALS_DIRECTORY.  An access control list says so, whose
+  mask the group's bits of the mode show.
 """
 
 from __future__ import annotations
@@ -68,7 +72,8 @@ class SigningKey:
     def load(cls, path: str | os.PathLike[str]) -> SigningKey:
         """Read a key file.
 
-        Raises: AccessError if it cannot be read, or if another user may read it; SealError if it is not a key.
+        Raises: AccessError if it cannot be read, or if another user may read it, except a credential of systemd;
+        SealError if it is not a key.
         """
         try:
             with open(path, "rb") as file:
@@ -77,7 +82,7 @@ class SigningKey:
             raise AccessError(
                 f"{os.fspath(path)}: {error.strerror}", errno=error.errno, path=os.fspath(path)
             ) from error
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if mode & (stat.S_IRWXG | stat.S_IRWXO) and not _is_credential(path):
             raise AccessError(f"{os.fspath(path)}: other users may read or write the key; chmod 600")
         try:
             found = parse_signing_key(data.decode("ascii"))
@@ -116,6 +121,11 @@ class SigningKey:
             return Signature(verifier.name, verifier.key_id, self._key.sign(text.encode()))
         value = seconds.to_bytes(TIME_BYTES, "big") + self._key.sign(cosigned(text, seconds))
         return Signature(verifier.name, verifier.key_id, value)
+
+
+def _is_credential(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is a credential that systemd handed to this service."""
+    return os.path.dirname(os.path.abspath(path)) == os.environ.get("CREDENTIALS_DIRECTORY")
 
 
 def signed_note(text: str, keys: Iterable[Signer]) -> Note:

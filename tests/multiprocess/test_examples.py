@@ -27,6 +27,7 @@ import pytest
 
 import binlog
 from binlog.consumers import GroupStat, read_dead_letters, stat_group
+from binlog.seal import SigningKey, begin_seal, stat_seal, verify
 from tests.support.checkout import ROOT
 from tests.support.events import bodies, events
 from tests.support.waiting import until
@@ -240,6 +241,44 @@ def test_the_systemd_unit_is_valid_and_its_command_works(tmp_path: Path, service
         command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "binlog-worker@1.service")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, "binlog-worker" in done.stderr) == (0, False), done.stderr
+
+
+def test_the_systemd_unit_of_the_sealer_is_valid_and_its_command_works(tmp_path: Path) -> None:
+    log, credentials = tmp_path / "log", tmp_path / "credentials"
+    credentials.mkdir()
+    _append(log, b"alice opened the safe")
+    key = SigningKey.generate("example.org/audit")
+    key.save(credentials / "key")
+    (credentials / "key").chmod(0o440)  # as systemd's access control list makes it look
+    begin_seal(log, key)
+    text = (EXAMPLES / "binlog-sealer.service").read_text()
+    for theirs, ours in (
+        ("/opt/shop/venv/bin/binlog", str(Path(sys.executable).with_name("binlog"))),
+        ("/var/lib/shop/audit", str(log)),
+    ):
+        assert theirs in text
+        text = text.replace(theirs, ours)
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(text)
+    service = unit["Service"]
+    assert (service["Restart"], service["ProtectSystem"]) == ("always", "strict")
+    assert service["ReadWritePaths"] == str(log / "seal")
+    assert service["LoadCredential"].startswith("key:")
+    words = shlex.split(service["ExecStart"].replace("%d", str(credentials)))
+    with subprocess.Popen(words, env={**_ENVIRONMENT, "CREDENTIALS_DIRECTORY": str(credentials)}) as sealer:
+        try:
+            until(lambda: sealer.poll() is not None or stat_seal(log).size == 1)
+        finally:
+            sealer.terminate()
+    assert sealer.returncode == 0
+    assert verify(log, str(key.verifier)).findings == []
+    if shutil.which("systemd-analyze"):
+        path = tmp_path / "binlog-sealer.service"
+        path.write_text(text)
+        command = ["systemd-analyze", "verify", "--man=no", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "binlog-sealer" in done.stderr) == (0, False), done.stderr
 
 
 def test_the_round_trip_of_a_dead_letter(tmp_path: Path) -> None:
