@@ -249,7 +249,7 @@ def test_the_systemd_unit_of_the_sealer_is_valid_and_its_command_works(tmp_path:
     _append(log, b"alice opened the safe")
     key = SigningKey.generate("example.org/audit")
     key.save(credentials / "key")
-    (credentials / "key").chmod(0o440)  # as systemd's access control list makes it look
+    (credentials / "key").chmod(0o440)  # systemd's access control list shows there
     begin_seal(log, key)
     text = (EXAMPLES / "binlog-sealer.service").read_text()
     for theirs, ours in (

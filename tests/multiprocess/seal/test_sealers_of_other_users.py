@@ -34,7 +34,7 @@ KEY = SigningKey.generate("example.org/audit")
 
 
 def _seal_until(log: Path, size: int) -> None:
-    """Run a sealer until so many records are sealed."""
+    """Run a sealer until that many records are sealed."""
     stop = threading.Event()
     with Sealer(log, KEY) as sealer:
         thread = threading.Thread(target=sealer.run, args=(stop, 0.01))
@@ -94,7 +94,7 @@ def _append_and_wait(log: Path) -> None:
 
 
 def _meddle(log: Path) -> None:
-    """Try what would make another seal."""
+    """Try each way to another seal."""
     seal = log / "seal"
     for call in (
         lambda: (seal / "checkpoint").write_bytes(b""),

@@ -8,7 +8,7 @@ import pytest
 
 import binlog
 from binlog import Reader, Ref, Writer
-from binlog.seal import Sealer, SigningKey, begin_seal, check_proof, prove
+from binlog.seal import Sealer, SigningKey, begin_seal, check_proof, prove, prune
 
 KEY = SigningKey.generate("example.org/audit")
 
@@ -44,11 +44,11 @@ def test_a_proof_is_the_same_after_archiving_and_retention(tmp_path: Path) -> No
         assert _proofs(log, records) == before
         assert [each.problem for each in binlog.archive(log, keep_last=1)] == [None, None]
         assert _proofs(log, records) == before
-        binlog.prune(log, before="2:256")
+        prune(log, KEY, before="2:256")
         left = {ref: data for ref, data in records.items() if ref.number > 1}
         assert _proofs(log, left) == {ref: before[ref] for ref in left}
         binlog.archive(log, keep_last=0)
-        binlog.prune(log, before="3:256")
+        prune(log, KEY, before="3:256")
         left = {ref: data for ref, data in records.items() if ref.number > 2}
         assert _proofs(log, left) == {ref: before[ref] for ref in left}
     assert len(left) == 6
