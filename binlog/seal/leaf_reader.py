@@ -74,6 +74,8 @@ class LeafReader:
         number = ref.number
         with binlog.Reader(self._path, ref, verify=False) as reader:
             while batch := reader.read_batch(bytes_max=_BATCH_BYTES, records_max=_BATCH_RECORDS):
+                if batch.number < number:
+                    continue  # added after this reader had left the file: the next one reads it in its place
                 if batch.number != number:
                     number = batch.number
                     leaf = self._first.get(number, leaf)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import struct
 import subprocess
 import sys
 import threading
@@ -10,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import binlog
-from binlog import Background, Reader, Writer
+from binlog import Background, Reader, Ref, Writer
 from binlog.format.seal.checkpoint import parse_checkpoint
 from binlog.seal import Rule, Sealer, SigningKey, begin_seal, check_proof, prove, stat_seal, verify
+from binlog.seal.folder import SealFolder
+from binlog.seal.leaf_reader import LeafReader
 from tests.support.logs import read_all
 from tests.support.waiting import until
 
@@ -98,6 +102,36 @@ def test_another_log_in_its_place_is_still_found(log: Path, tmp_path: Path) -> N
         writer.append(b"ours")
     (tmp_path / "seal").rename(log / "seal")
     assert [each.rule for each in verify(log, VKEY).findings] == [Rule.FORK]
+
+
+def _add_late(log: Path, number: int, record: bytes) -> None:
+    """Append to a closed file, as jPOS does if a cutover came after it read the status, and before it had the lock."""
+    with (log / f"{number:08d}.dat").open("r+b") as file:
+        tail = struct.unpack(">q", os.pread(file.fileno(), 8, 8))[0]
+        os.pwrite(file.fileno(), struct.pack(">i", len(record)) + record, tail)
+        os.pwrite(file.fileno(), struct.pack(">q", tail + 4 + len(record)), 8)
+
+
+def test_a_late_record_that_comes_while_the_log_is_verified_is_no_difference(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Writer(log) as writer:
+        writer.append(b"1")
+        _peer("append", log, "jpos", 1)
+        writer.append(b"2")
+        writer.cutover()
+        writer.append_many([b"3", b"4"])
+    begin_seal(log, KEY)
+    assert _seal(log) == 5
+    with SealFolder(log) as folder:
+        reader = LeafReader(str(log), folder.files(), [])
+    found = []
+    for part in reader.parts(Ref(1, 256), 0):
+        found.append((part.batch.number, part.leaf, len(part)))
+        if part.batch.number == 2:
+            _add_late(log, 1, b"late")
+    assert found == [(1, 0, 3), (2, 3, 2)]
+    found = [(part.batch.number, part.leaf, len(part)) for part in reader.parts(Ref(1, 256), 0)]
+    assert found == [(1, 0, 3), (1, None, 1), (2, 3, 2)]
 
 
 @pytest.mark.slow
