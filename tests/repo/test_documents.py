@@ -121,11 +121,7 @@ def test_the_tests_that_the_rules_name_exist() -> None:
         ("J", range(1, 41), "unit/journal"),
         ("P", range(1, 21), "unit/paging"),
         ("G", range(1, 57), "."),
-        (
-            "A",
-            [1, 2, 3, 4, 6, 7, 8, *range(9, 14), 18, 19, 20, 21, 23, 24, 27, 33, 34, 35, *range(36, 49), 52, 54],
-            ".",
-        ),
+        ("A", [*range(1, 5), *range(6, 14), *range(18, 22), 23, 24, 27, *range(32, 49), 52, 54], "."),
     ],
     ids=["commit log", "journal", "paging", "consumer groups", "seal and events"],
 )
