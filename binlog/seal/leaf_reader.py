@@ -16,7 +16,7 @@ import binlog
 from binlog.format.record import Ref
 from binlog.format.seal.state import SealedFile
 from binlog.format.seal.statement import Loss
-from binlog.format.seal.tree import leaf_hashes
+from binlog.format.seal.tree import HASH_BYTES, leaf_hashes
 from binlog.seal.hash_store import HashStore
 
 # Larger than a reader's default, because each batch reads its hashes from a file.
@@ -57,10 +57,17 @@ class Part:
 
 
 class LeafReader:
-    """Reads the sealed records of a log.  files: of the tree.  losses: as statements tell."""
+    """Reads the sealed records of a log.  files: of the tree.  losses, repairs: as statements tell."""
 
-    def __init__(self, path: str, files: Sequence[SealedFile], losses: Sequence[Loss]) -> None:
+    def __init__(
+        self,
+        path: str,
+        files: Sequence[SealedFile],
+        losses: Sequence[Loss],
+        repairs: Sequence[tuple[int, int]] = (),
+    ) -> None:
         self._path = path
+        self._repairs = repairs
         self._first = {file.number: file.first_leaf for file in files}
         self._end = {file.number: following.first_leaf for file, following in pairwise(files)}
         self._losses = sorted(losses, key=lambda loss: loss.ref)
@@ -112,6 +119,21 @@ class LeafReader:
             leaf = max(found)
         return True
 
+    def is_as_sealed(self, part: Part, store: HashStore) -> bool:
+        """Return whether each record of a part has its sealed hash, or a statement tells of a filler in its place.
+
+        Raises: SealError if hashes are missing.
+        """
+        assert part.leaf is not None
+        found, known = part.hashes(), store.hashes(0, part.leaf, len(part))
+        return found == known or all(
+            found[at : at + HASH_BYTES] == known[at : at + HASH_BYTES] or self._is_filler(part.leaf + at // HASH_BYTES)
+            for at in range(0, len(known), HASH_BYTES)
+        )
+
+    def _is_filler(self, leaf: int) -> bool:
+        return any(first <= leaf < end for first, end in self._repairs)
+
     def difference(self, store: HashStore, ref: Ref, leaf: int, end: int) -> str | None:
         """Return a text about the first leaf from a ref on, before `end`, that is not as sealed; None if each is.
 
@@ -127,7 +149,7 @@ class LeafReader:
                 return None
             assert part.leaf is not None
             leaf = part.leaf + len(part)
-            if part.hashes() != store.hashes(0, part.leaf, len(part)):
+            if not self.is_as_sealed(part, store):
                 return f"records from {part.leaf} to {leaf} are missing or changed"
         if leaf < end and not self.is_lost(leaf, end):
             return f"records from {leaf} to {end} are missing or changed"

@@ -167,6 +167,11 @@ def losses_of(statements: Iterable[Statement]) -> list[Loss]:
     return [Loss(each.whole("leaf"), each.whole("end"), each.ref()) for each in statements if each.kind is Kind.LOSS]
 
 
+def repairs_of(statements: Iterable[Statement]) -> list[tuple[int, int]]:
+    """Return the leaves in whose place fillers are, as statements tell: the first ones, and those after the last."""
+    return [(each.whole("leaf"), each.whole("end")) for each in statements if each.kind is Kind.REPAIR]
+
+
 def holds_of(statements: Iterable[Statement]) -> dict[str, Statement]:
     """Return the holds that have not ended, by name."""
     found: dict[str, Statement] = {}

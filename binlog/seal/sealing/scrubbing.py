@@ -14,7 +14,7 @@ from binlog.errors import BinlogError, CorruptError, GoneError, NotFoundError, S
 from binlog.format.record import Ref
 from binlog.format.seal.note import encode_base64
 from binlog.format.seal.state import SealedFile
-from binlog.format.seal.statement import Kind, losses_of
+from binlog.format.seal.statement import Kind, losses_of, repairs_of
 from binlog.format.seal.tree import HASH_BYTES
 from binlog.seal.folder import SealFolder
 from binlog.seal.keys import Signer
@@ -70,7 +70,7 @@ class Scrubber:
         store = self._folder.hashes(size)
         oldest = binlog.stat(self._folder.log_path).files[0]
         first = next((file.first_leaf for file in files if file.number >= oldest.number), size)
-        reader = LeafReader(self._folder.log_path, files, losses_of(statements.known))
+        reader = LeafReader(self._folder.log_path, files, losses_of(statements.known), repairs_of(statements.known))
         begun = time.thread_time()
         for part in reader.parts(Ref(oldest.number, oldest.first_offset), first):
             if part.leaf is None:
@@ -80,7 +80,7 @@ class Scrubber:
             if len(part) == 0 or self._stop.is_set():
                 return
             assert part.leaf is not None
-            if part.hashes() != store.hashes(0, part.leaf, len(part)):
+            if not reader.is_as_sealed(part, store):
                 end = part.leaf + len(part)
                 raise SealError(f"records from {part.leaf} to {end} in file {part.batch.number} are changed")
             now = time.thread_time()

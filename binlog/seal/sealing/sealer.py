@@ -31,7 +31,7 @@ from binlog.format.seal.state import (
     SealedFile,
     SealState,
 )
-from binlog.format.seal.statement import Kind, Value, broken_text, losses_of
+from binlog.format.seal.statement import Kind, Value, broken_text, losses_of, repairs_of
 from binlog.format.seal.tree import leaf_hashes, root_hash
 from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder, is_another, log_uuid, seal_path
@@ -398,7 +398,7 @@ class Sealer(Handle):
         """Tell of lost records and of fillers, and continue after them."""
         start, leaf = self._first_left(self._beginning.first, 0)
         found = find_losses(self.log_path, self._leaf_reader(), self._store, start, leaf, self._state.size)
-        told = {(each.whole("leaf"), each.whole("end")) for each in self._statements.known if each.kind is Kind.REPAIR}
+        told = repairs_of(self._statements.known)
         for first, end in found.fillers:
             if (first, end) not in told:
                 self.tell(Kind.REPAIR, leaf=first, end=end, by=user_name(), why=why)
@@ -415,7 +415,8 @@ class Sealer(Handle):
                 self._folder.write_state(self._state)
 
     def _leaf_reader(self) -> LeafReader:
-        return LeafReader(self.log_path, self._files, losses_of(self._statements.known))
+        known = self._statements.known
+        return LeafReader(self.log_path, self._files, losses_of(known), repairs_of(known))
 
     def _first_left(self, ref: Ref, leaf: int) -> tuple[Ref, int]:
         """Return the ref of a leaf and the leaf, or those of the first later one that retention left."""

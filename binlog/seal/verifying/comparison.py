@@ -9,7 +9,7 @@ from binlog.errors import BinlogError, SealError
 from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import Checkpoint
 from binlog.format.seal.note import encode_base64
-from binlog.format.seal.statement import Kind, Statement
+from binlog.format.seal.statement import Kind, Statement, repairs_of
 from binlog.format.seal.tree import HASH_BYTES, Frontier
 from binlog.seal.hash_store import TILE_HASHES, HashStore
 from binlog.seal.leaf_reader import LeafReader, Part
@@ -38,7 +38,7 @@ class Comparison:
         self._heads = heads
         self._head = next(heads, None)
         self._report = report
-        self._repaired = [(each.whole("leaf"), each.whole("end")) for each in statements if each.kind is Kind.REPAIR]
+        self._repaired = repairs_of(statements)
         self._late = {(each.ref(), str(each.values["hash"])) for each in statements if each.kind is Kind.LATE}
         self._tree: Frontier | None = None
         self._wrong_size: int | None = None

@@ -88,9 +88,10 @@ def test_lost_records_are_told_and_the_log_is_sealed_on(log: Path, records: int)
     check_proof(str(prove(log, added.ref)), added.data, vkey=VKEY)
 
 
-def test_fillers_in_place_of_damaged_records_are_told(log: Path) -> None:
-    path = log / "00000002.dat"
-    at = path.read_bytes().index(b"400")
+@pytest.mark.parametrize(("number", "record"), [(2, b"400"), (3, b"850"), (3, b"899")])
+def test_fillers_in_place_of_damaged_records_are_told(log: Path, number: int, record: bytes) -> None:
+    path = log / f"{number:08d}.dat"
+    at = path.read_bytes().index(record)
     with open(path, "r+b") as file:
         os.pwrite(file.fileno(), b"?", at)
     assert Rule.CHANGED in _rules(log)
