@@ -11,6 +11,7 @@ from binlog.format.seal.tree import consistency_proof, is_consistent
 from binlog.seal.folder import SealFolder
 from binlog.seal.keys import verified_keys
 from binlog.storage.directory import Directory
+from binlog.storage.locking.locks import locked
 
 
 class Trust:
@@ -30,21 +31,26 @@ class Trust:
     def check(self) -> Checkpoint:
         """Compare the log's latest checkpoint with the one that was kept, keep it durably, and return it.
 
-        It reads a few hashes, and no records: `verify` compares these.
+        It reads a few hashes, and no records: `verify` compares these.  Readers may share the file: one waits for the
+        other, so the file never goes back to a smaller checkpoint.
         Raises: SealError if the log was cut, or has another history, since the last check; or if its checkpoint is not
         signed by the key, or does not exist.  NotFoundError if the log has no seal; AccessError, FullError,
         PoisonedError.
         """
-        known = self._known()
-        with SealFolder(self._path) as folder:
-            note = folder.checkpoint()
-            if note is None:
-                raise SealError(f"{os.fspath(self._path)} has no checkpoint")
-            head = self._head(note)
-            if known is not None:
-                self._compare(folder, known, head)
-        if known is None or head.size > known.size:
-            self._keep(note)
+        place, name = os.path.split(self._state_path)
+        with Directory(place) as directory, locked(directory, f".{name}.lock"):
+            # First the checkpoint that was kept, then the log's: another sealer or reader cannot make it the smaller one.
+            known = self._known(directory, name)
+            with SealFolder(self._path) as folder:
+                note = folder.checkpoint()
+                if note is None:
+                    raise SealError(f"{os.fspath(self._path)} has no checkpoint")
+                head = self._head(note)
+                if known is not None:
+                    self._compare(folder, known, head)
+            if known is None or head.size > known.size:
+                directory.write_new(f".{name}", str(note).encode())
+                directory.rename(f".{name}", name)
         return head
 
     def _head(self, note: Note) -> Checkpoint:
@@ -63,17 +69,9 @@ class Trust:
         if not is_consistent(known.size, known.root, head.size, head.root, hashes):
             raise SealError(f"{path} has another history: its first {known.size} records are not those of before")
 
-    def _known(self) -> Checkpoint | None:
+    def _known(self, directory: Directory, name: str) -> Checkpoint | None:
         """Return the checkpoint that was kept, or None before the first check."""
-        folder, name = os.path.split(self._state_path)
         try:
-            with Directory(folder) as directory:
-                return self._head(parse_note(directory.read(name, NOTE_BYTES_MAX + 1)))
+            return self._head(parse_note(directory.read(name, NOTE_BYTES_MAX + 1)))
         except NotFoundError:
             return None
-
-    def _keep(self, note: Note) -> None:
-        folder, name = os.path.split(self._state_path)
-        with Directory(folder) as directory:
-            directory.write_new(f".{name}", str(note).encode())
-            directory.rename(f".{name}", name)

@@ -7,11 +7,8 @@ durable before the answer.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -22,8 +19,8 @@ from binlog.format.seal.policy import POLICY_BYTES_MAX, parse_policy
 from binlog.format.seal.tree import is_consistent
 from binlog.seal.keys import SigningKey, verified_keys
 from binlog.storage.directory import Directory
-from binlog.storage.failures import own_errors
 from binlog.storage.handle import Closing
+from binlog.storage.locking.locks import locked
 
 _KEY_FILE, _LOGS_FILE, _LOCK_FILE = "key", "logs", "lock"
 OK, MALFORMED, REFUSED, UNKNOWN, CONFLICT, INCONSISTENT = 200, 400, 403, 404, 409, 422
@@ -71,7 +68,7 @@ class Witness(Closing):
     def trust(self, vkey: str) -> None:
         """Sign for a log from now on, durably.  Raises: SealError if the key is malformed, or known; AccessError."""
         key = parse_verifier_key(vkey)
-        with self._locked():
+        with locked(self._directory, _LOCK_FILE):
             lines = "".join(f"log {each}\n" for each in [*self.logs(), key])
             parse_policy(f"{lines}quorum none\n".encode())
             self._replace(_LOGS_FILE, lines)
@@ -105,7 +102,7 @@ class Witness(Closing):
             return Answer(REFUSED, "no signature of the log's key\n")
         if sent.old > head.size:
             return Answer(MALFORMED, "the old size is larger than the new one\n")
-        with self._locked():
+        with locked(self._directory, _LOCK_FILE):
             return self._decide(sent, head)
 
     def _decide(self, sent: Submission, head: Checkpoint) -> Answer:
@@ -124,14 +121,6 @@ class Witness(Closing):
             return Answer(INCONSISTENT, "the proof does not show that the log has only grown\n")
         self._replace(_state_name(head.origin), str(sent.checkpoint))
         return Answer(OK, self._key.sign(sent.checkpoint.text, int(time.time())).line() + "\n")
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self._directory.make(_LOCK_FILE)
-        with self._directory.opened(_LOCK_FILE, writable=True) as fd:
-            with own_errors(self._directory.file_path(_LOCK_FILE), "locking"):
-                fcntl.flock(fd, fcntl.LOCK_EX)  # excludes other threads too, unlike a lock by fcntl(2)
-            yield
 
     def _replace(self, name: str, text: str) -> None:
         self._directory.write_new(f".{name}", text.encode())

@@ -20,7 +20,8 @@ import fcntl
 import os
 import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from binlog.errors import AccessError, BusyError
@@ -49,6 +50,18 @@ def lock(fd: int, path: str, timeout: float | None = None) -> None:
     if result in (-errno.EAGAIN, -errno.EACCES):
         raise busy(fd, path)
     raise failure(-result, path, "locking")
+
+
+@contextmanager
+def locked(directory: Directory, name: str) -> Iterator[None]:
+    """Hold the lock of a file in a directory for a block; the file is made if it does not exist.
+
+    Blocks while another thread or process has it.  Raises: AccessError; FullError.
+    """
+    directory.make(name)
+    with directory.opened(name, writable=True) as fd:
+        lock(fd, directory.file_path(name))
+        yield
 
 
 def busy(fd: int, path: str) -> BusyError:

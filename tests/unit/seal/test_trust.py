@@ -9,7 +9,10 @@ import pytest
 
 from binlog import Writer
 from binlog.errors import NotFoundError, SealError
+from binlog.format.seal.checkpoint import parse_checkpoint
+from binlog.format.seal.note import parse_note
 from binlog.seal import Sealer, SigningKey, Trust, begin_seal
+from tests.support.children import Child
 
 KEY = SigningKey.generate("example.org/audit")
 VKEY = str(KEY.verifier)
@@ -63,3 +66,28 @@ def test_other_keys_and_missing_seals_are_not_trusted(log: Path, tmp_path: Path)
     shutil.rmtree(log / "seal")
     with pytest.raises(NotFoundError):
         Trust(log, VKEY, tmp_path / "state").check()
+
+
+def _check_until_stopped(log: Path, state: Path, stop: Path) -> None:
+    reader = Trust(log, VKEY, state)
+    sizes = [reader.check().size]
+    while not stop.exists():
+        sizes.append(reader.check().size)
+    assert sizes == sorted(sizes)
+
+
+def test_readers_share_a_state(log: Path, tmp_path: Path) -> None:
+    state, stop = tmp_path / "state", tmp_path / "stop"
+    readers = [Child(_check_until_stopped, log, state, stop) for _ in range(4)]
+    kept = []
+    try:
+        for number in range(60):
+            _append_and_seal(log, b"%d" % number)
+            if state.exists():
+                kept.append(parse_checkpoint(parse_note(state.read_bytes()).text).size)
+    finally:
+        stop.touch()
+        for reader in readers:
+            reader.join()
+    assert kept == sorted(kept) != []
+    assert Trust(log, VKEY, state).check().size == 62
