@@ -2,14 +2,14 @@
 
 Two bells wake a sealer before its second is over, and the callers that wait for its checkpoint.  They are doorbells
 (binlog/storage/waiting/doorbell.py) in a file of the seal's folder.  A caller without the permission to write to the
-file cannot wake the sealer, and waits until its next round.
+file cannot wake the sealer, and sleeps until the sealer rings after its next round.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 
 from binlog.errors import AccessError, NotFoundError, TimedOutError
@@ -27,7 +27,7 @@ from binlog.storage.waiting.doorbell import Doorbell
 _NAME = "bells"
 _WORD_BYTES = 4
 _BYTES = 4096
-# Without a bell, which a caller without permission cannot map.
+# If no sealer has run yet, so that there are no bells.
 _POLL_SECONDS = 0.02
 # With one; a sealer may have died between its checkpoint and the bell.
 _BELL_SECONDS = 1.0
@@ -36,11 +36,11 @@ _BELL_SECONDS = 1.0
 class Bell:
     """One of the bells: `requests` wakes the sealer, `answers` the callers that wait.
 
-    make: make the file if it does not exist.
+    make: make the file if it does not exist.  writable: it can be rung; otherwise read permission is enough.
     Raises: NotFoundError; AccessError.
     """
 
-    def __init__(self, directory: Directory, which: str, *, make: bool = False) -> None:
+    def __init__(self, directory: Directory, which: str, *, make: bool = False, writable: bool = True) -> None:
         path = directory.file_path(_NAME)
         if make and directory.make(_NAME):
             with directory.opened(_NAME, writable=True) as fd, own_errors(path, "making the bells"):
@@ -49,7 +49,7 @@ class Bell:
             raise NotFoundError(f"{path}: no sealer has run yet")
         self._path = path
         self._offset = ("requests", "answers").index(which) * _WORD_BYTES
-        self._file = Descriptor(directory.fd, _NAME, path)
+        self._file = Descriptor(directory.fd, _NAME, path, writable=writable)
         self._doorbell = Doorbell(self._file.fd, self._offset)
 
     def value(self) -> int:
@@ -92,12 +92,10 @@ def wait(
     deadline = None if timeout is None else time.monotonic() + duration_of(timeout, "timeout")
     with SealFolder(path) as folder, ExitStack() as opened:
         answers: Bell | None = None
-        with suppress(NotFoundError, AccessError):
-            requests = Bell(folder.directory, "requests")
-            opened.callback(requests.close)
-            answers = Bell(folder.directory, "answers")
+        with suppress(NotFoundError):
+            answers = Bell(folder.directory, "answers", writable=False)
             opened.callback(answers.close)
-            requests.ring()
+            _wake_sealer(folder)
         leaf: int | None = None
         while True:
             seen = 0 if answers is None else answers.value()
@@ -116,6 +114,12 @@ def wait(
                 time.sleep(left)
             else:
                 answers.wait(seen, left)
+
+
+def _wake_sealer(folder: SealFolder) -> None:
+    """Ring for the sealer, if this process may."""
+    with suppress(AccessError), closing(Bell(folder.directory, "requests")) as requests:
+        requests.ring()
 
 
 def _covering(folder: SealFolder, ref: Ref) -> Note | None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,13 @@ from binlog import Writer
 from binlog.errors import NotFoundError, TimedOutError
 from binlog.format.seal.checkpoint import parse_checkpoint
 from binlog.seal import Anchor, Sealer, SigningKey, begin_seal, parse_anchor, wait
+from tests.support.children import Child
+from tests.support.users import USER, as_user, folder_of_user, needs_root
+from tests.support.waiting import until
 
 KEY = SigningKey.generate("example.org/audit")
+
+OTHER_USER = USER + 10
 
 
 @pytest.fixture
@@ -79,3 +85,26 @@ def test_a_log_without_a_seal_is_an_error(tmp_path: Path) -> None:
     Writer(tmp_path).close()
     with pytest.raises(NotFoundError):
         wait(tmp_path, "1:256", timeout=1)
+
+
+@needs_root
+def test_a_caller_that_may_only_read_sleeps_until_the_sealer_rings() -> None:
+    with folder_of_user() as folder:
+        log = folder / "log"
+        Writer(log).close()
+        begin_seal(log, KEY)
+        with Sealer(log, KEY) as sealer, Writer(log) as writer:
+            sealer.seal()
+            ref = writer.append(b"one")
+            before = sealer._requests.value()
+            child = Child(partial(as_user, wait, log, ref, user=OTHER_USER, timeout=60))
+            until(lambda: _sleeps_in_futex(child.pid))
+            assert sealer._requests.value() == before
+            sealer.seal()
+            child.join()
+
+
+def _sleeps_in_futex(pid: int) -> bool:
+    """Whether the process, or a child of it, sleeps until a futex is woken (proc(5))."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return any("futex" in Path(f"/proc/{each}/wchan").read_text() for each in [str(pid), *children])
