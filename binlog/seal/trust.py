@@ -39,7 +39,7 @@ class Trust:
         """
         place, name = os.path.split(self._state_path)
         with Directory(place) as directory, locked(directory, f".{name}.lock"):
-            # First the checkpoint that was kept, then the log's: another sealer or reader cannot make it the smaller one.
+            # The checkpoint that was kept first: read later, it could be larger than the log's.
             known = self._known(directory, name)
             with SealFolder(self._path) as folder:
                 note = folder.checkpoint()
