@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick install-test crash flips tamper canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick install-test crash flips tamper seal-memory canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # With these, .venv's Python would import modules of another one.
@@ -34,6 +34,7 @@ help:
 	@echo 'make crash        power cuts, kills, faults and damage, by the thousand (DURATION_S=60 SEED= ARGS="--help")'
 	@echo 'make flips        every bit next to the records flipped, one at a time (half an hour or more; ARGS="--help")'
 	@echo 'make tamper       a thousand changes of sealed logs, each of which "binlog seal verify" must find'
+	@echo 'make seal-memory  the memory that it takes to seal and to verify a log of 10 GB (ARGS="--help")'
 	@echo 'make canaries     check that "make crash" finds every seeded bug, with five seeds each (about an hour)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
 	@echo 'make stress       Spark follows appending processes, and is killed again and again; random programs over a journal and a page store'
@@ -52,7 +53,7 @@ demo:
 	@.venv/bin/python -m stress.demo $(ARGS)
 
 bench:
-	$(set_up) bench spark
+	$(set_up) bench seal spark
 	@.venv/bin/python -m stress.bench $(ARGS)
 
 test:
@@ -82,6 +83,10 @@ flips:
 tamper:
 	$(set_up) seal
 	@.venv/bin/python -m stress.tamper $(ARGS)
+
+seal-memory:
+	$(set_up) seal
+	@.venv/bin/python -m stress.seal_memory $(ARGS)
 
 canaries:
 	$(set_up) seal

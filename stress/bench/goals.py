@@ -20,6 +20,7 @@ from stress.bench.rows import (
     pagestore,
     paging,
     reading,
+    seal,
     spark,
     unsynced,
     waking,
@@ -54,6 +55,7 @@ def goals() -> list[Goal]:
         *_reading(),
         _waking(),
         *_log_handlers(),
+        *_seal(),
         *_group_rates(),
         *_groups(),
         *_commit_log(),
@@ -138,6 +140,24 @@ def _log_handlers() -> list[Goal]:
             for row in (log_handlers.row_name(count),)
             for peer, bound in aims
         ),
+    ]
+
+
+def _seal() -> list[Goal]:
+    waits = (("", OURS), (", one anchor", seal.ANCHORED))
+    return [
+        Goal("durable, 8 processes beside a sealer, to no sealer", 0.9, _against(seal.BESIDE, seal.UNSEALED)),
+        *(
+            Goal(f"seal, verify, {size:,} bytes, to SHA-256", bound, _against(seal.verify_name(size), seal.HASHED))
+            for size, bound in zip(seal.VERIFIED_RECORD_BYTES, (0.5, 0.85), strict=True)
+        ),
+        Goal("seal, from an append to its checkpoint, p99, µs", 1_200_000, _p99_us(seal.LATENCY), most=True),
+        *(
+            Goal(f"seal, `wait` after an append{how}, p99, µs", 50_000, _p99_us(seal.WAIT, name), most=True)
+            for how, name in waits
+        ),
+        Goal("seal, memory of a sealer, MiB", 64, _figure(seal.MEMORY), most=True),
+        Goal("seal, memory of a verifier, MiB", 64, _figure(seal.MEMORY, seal.VERIFIER), most=True),
     ]
 
 
@@ -290,9 +310,9 @@ def _longest(row: str, contestant: str) -> Callable[[Results], Spread | None]:
     return reached
 
 
-def _p99_us(row: str) -> Callable[[Results], Spread | None]:
+def _p99_us(row: str, contestant: str = OURS) -> Callable[[Results], Spread | None]:
     def reached(results: Results) -> Spread | None:
-        found = results.find(row, OURS)
+        found = results.find(row, contestant)
         spread = found.wait_ns("p99_ns") if found else None
         return Spread(spread.median / 1000, spread.low / 1000, spread.high / 1000) if spread else None
 

@@ -15,6 +15,7 @@ from stress.bench.rows import (
     pagestore,
     paging,
     reading,
+    seal,
     spark,
     unsynced,
     waking,
@@ -23,7 +24,7 @@ from stress.bench.rows import (
 
 def all_rows() -> list[Row]:
     """Return all rows."""
-    logs = [*durable.rows(), *unsynced.rows(), *reading.rows(), *waking.rows(), *log_handlers.rows()]
+    logs = [*durable.rows(), *unsynced.rows(), *reading.rows(), *waking.rows(), *log_handlers.rows(), *seal.rows()]
     consumers = [*group_rates.rows(), *groups.rows()]
     return [*logs, *consumers, *commit_log.rows(), *journal.rows(), *paging.rows(), *pagestore.rows(), *spark.rows()]
 

@@ -29,7 +29,7 @@ DIFFERENCES = (
 )  # fmt: skip
 WITH_WAITS = (
     "durable-", "waking", "commitlog-lookup", "group-1", "group-8", "group-killed", "group-wake", "group-opening",
-    "group-delayed",
+    "group-delayed", "seal-8", "seal-latency", "seal-wait",
 )  # fmt: skip
 IN_SPARK = ("spark-count", "spark-write")  # spark-length runs like these
 # Neither rows that differ only in the number of threads, nor those that need a long preparation.
@@ -39,6 +39,7 @@ OF_EACH_KIND = (
     "journal-sync-8", "journal-later",
     "group-8", "group-flush", "group-batches", "group-killed", "group-wake", "group-herd", "group-backlog",
     "group-hot-key", "group-disk", "group-delayed", "group-producer",
+    "seal-8", "seal-verify-500", "seal-latency", "seal-wait",
     "paging", "pagestore-put-8", "pagestore-get-1", "pagestore-both-1",
 )  # fmt: skip
 
