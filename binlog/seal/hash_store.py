@@ -18,6 +18,8 @@ TILE_HASHES = 256
 FILE_HASHES = 1 << 16
 _TILE_LEVELS = 8
 _TILE_BYTES = TILE_HASHES * HASH_BYTES
+# `leaves` reads at least so many, because opening a file takes as long as reading some thousand hashes.
+_LEAVES_AT_ONCE = 1 << 14
 
 
 def hash_file_name(level: int, number: int) -> str:
@@ -35,12 +37,17 @@ class HashStore:
         self.size = size
         self._directory = directory
         self._unsynced: set[str] = set()
+        # A sealer that died may have made files whose names are not durable.
+        self._has_new_names = True
+        # The leaves that `leaves` read last: the first one's index, and the hashes.
+        self._read_leaves = (0, b"")
 
     def append(self, leaves: bytes) -> None:
         """Add leaves, given their hashes one after the other; they are durable after `sync`.
 
         Raises: FullError; AccessError; PoisonedError.
         """
+        self._read_leaves = (0, b"")
         level, first, added = 0, self.size, leaves
         self.size += len(leaves) // HASH_BYTES
         while added:
@@ -55,9 +62,10 @@ class HashStore:
         for name in sorted(self._unsynced):
             with self._directory.opened(name) as fd:
                 sync(fd, self._directory.file_path(name))
-        if self._unsynced:
+        self._unsynced.clear()
+        if self._has_new_names:
             self._directory.sync()
-            self._unsynced.clear()
+            self._has_new_names = False
 
     def node(self, level: int, index: int) -> bytes:
         """Return the hash of node (level, index), which must be within the tree.
@@ -78,7 +86,14 @@ class HashStore:
 
     def leaves(self, first: int, count: int) -> bytes:
         """Return the hashes of leaves, one after the other; fewer if the files end before."""
-        return self._read(0, first, min(count, max(self.size - first, 0)))
+        left = max(self.size - first, 0)
+        count = min(count, left)
+        start, known = self._read_leaves
+        if not start <= first <= first + count <= start + len(known) // HASH_BYTES:
+            start, known = first, self._read(0, first, min(max(count, _LEAVES_AT_ONCE), left))
+            self._read_leaves = start, known
+        at = (first - start) * HASH_BYTES
+        return known[at : at + count * HASH_BYTES]
 
     def hashes(self, level: int, first: int, count: int) -> bytes:
         """Return hashes of a level, one after the other.  Raises: SealError if the files do not have them."""
@@ -106,6 +121,7 @@ class HashStore:
         for name, at, size in _parts(level, first, len(hashes) // HASH_BYTES):
             if not self._directory.has(name):
                 self._directory.make(name)
+                self._has_new_names = True
             with self._directory.opened(name, writable=True) as fd:
                 write_at(fd, hashes[done : done + size], at, self._directory.file_path(name))
             self._unsynced.add(name)

@@ -8,21 +8,25 @@
 #include "layout.h"
 
 #include <dlfcn.h>
+#include <endian.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { HASH_BYTES = 32, LEAF = 0, NODE = 1 };
+enum { HASH_BYTES = 32, BLOCK_BYTES = 64, LEAF = 0, NODE = 1 };
 
-/* SHA256_CTX of OpenSSL has 112 bytes. */
+/* SHA256_CTX of OpenSSL: 112 bytes, of which the first are the eight words of the state. */
 struct context {
-    uint64_t words[32];
+    uint32_t state[HASH_BYTES / 4];
+    uint64_t others[28];
 };
 
 static struct {
     int is_known, is_there;
+    struct context start;
     int (*init)(struct context *);
     int (*update)(struct context *, const void *, size_t);
     int (*final)(uint8_t *, struct context *);
+    void (*transform)(struct context *, const uint8_t *);
 } crypto;
 
 /* Finds the functions; called with the interpreter's lock.  The two libraries have the same functions, and Python loads one.
@@ -42,19 +46,46 @@ static int find_crypto(void)
         *(void **)&crypto.init = dlsym(library, "SHA256_Init");
         *(void **)&crypto.update = dlsym(library, "SHA256_Update");
         *(void **)&crypto.final = dlsym(library, "SHA256_Final");
-        crypto.is_there = crypto.init && crypto.update && crypto.final;
+        *(void **)&crypto.transform = dlsym(library, "SHA256_Transform");
+        crypto.is_there = crypto.init && crypto.update && crypto.final && crypto.transform;
     }
+    if (crypto.is_there)
+        crypto.init(&crypto.start);
     return crypto.is_there;
 }
 
-static void hash(uint8_t kind, const uint8_t *data, size_t bytes, uint8_t *out)
+static void hash_leaf(const uint8_t *data, size_t bytes, uint8_t *out)
 {
-    struct context context;
+    struct context context = crypto.start;
+    uint8_t kind = LEAF;
 
-    crypto.init(&context);
     crypto.update(&context, &kind, 1);
     crypto.update(&context, data, bytes);
     crypto.final(out, &context);
+}
+
+/* Hashes nodes, given the hashes of their children.
+ *
+ * The 65 bytes of a node, padded, are two blocks of which most bytes are always the same.  Calls of update and final would pad each
+ * node again, and take a quarter more time. */
+static void hash_nodes(const uint8_t *children, Py_ssize_t count, uint8_t *out)
+{
+    enum { NODE_BYTES = 1 + 2 * HASH_BYTES };
+    uint8_t blocks[2 * BLOCK_BYTES] = {[0] = NODE, [NODE_BYTES] = 0x80};
+    uint32_t words[HASH_BYTES / 4];
+    struct context context = crypto.start;
+
+    blocks[2 * BLOCK_BYTES - 2] = NODE_BYTES * 8 >> 8; /* the length in bits, big-endian, is at the end */
+    blocks[2 * BLOCK_BYTES - 1] = NODE_BYTES * 8 & 0xff;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        memcpy(blocks + 1, children + i * 2 * HASH_BYTES, 2 * HASH_BYTES);
+        memcpy(context.state, crypto.start.state, HASH_BYTES);
+        crypto.transform(&context, blocks);
+        crypto.transform(&context, blocks + BLOCK_BYTES);
+        for (int word = 0; word < HASH_BYTES / 4; word++)
+            words[word] = htobe32(context.state[word]);
+        memcpy(out + i * HASH_BYTES, words, HASH_BYTES);
+    }
 }
 
 /* hash_leaves(data, offsets): returns the leaf hash of each record of a batch, one after the other; None without a libcrypto.
@@ -80,7 +111,7 @@ PyObject *binlog_hash_leaves(PyObject *module, PyObject *args)
             uint64_t start = (uint64_t)bounds[done] + RECORD_BYTES, end = bounds[done + 1];
             if (start > end || end > (uint64_t)data.len)
                 break;
-            hash(LEAF, (const uint8_t *)data.buf + start, end - start, out + done * HASH_BYTES);
+            hash_leaf((const uint8_t *)data.buf + start, end - start, out + done * HASH_BYTES);
         }
         Py_END_ALLOW_THREADS
     }
@@ -107,11 +138,9 @@ PyObject *binlog_hash_pairs(PyObject *module, PyObject *args)
     Py_ssize_t count = hashes.len / (2 * HASH_BYTES);
     PyObject *parents = PyBytes_FromStringAndSize(NULL, count * HASH_BYTES);
     if (parents) {
-        const uint8_t *in = hashes.buf;
         uint8_t *out = (uint8_t *)PyBytes_AsString(parents);
         Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t i = 0; i < count; i++)
-            hash(NODE, in + i * 2 * HASH_BYTES, 2 * HASH_BYTES, out + i * HASH_BYTES);
+        hash_nodes(hashes.buf, count, out);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&hashes);

@@ -74,3 +74,15 @@ def test_files_have_a_part_of_the_hashes_each(directory: Directory, monkeypatch:
     store.append(b"".join(LEAVES))
     assert sorted(directory.names()) == [*(f"0.{number:08d}" for number in range(12)), "1.00000000"]
     assert root_hash(3000, store.node) == tree_hash(LEAVES)
+
+
+def test_leaves_are_read_in_parts(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hash_store, "_LEAVES_AT_ONCE", 100)
+    store = HashStore(directory)
+    store.append(b"".join(LEAVES[:2000]))
+    for first, count in ((0, 70), (70, 70), (140, 500), (0, 1), (1990, 70), (2000, 1)):
+        assert store.leaves(first, count) == b"".join(LEAVES[first : min(first + count, 2000)])
+    store.append(b"".join(LEAVES[2000:2050]))
+    assert store.leaves(1990, 70) == b"".join(LEAVES[1990:2050])
+    directory.remove("0.00000000")
+    assert HashStore(directory, 2050).leaves(0, 70) == b""
