@@ -60,7 +60,7 @@ def _beside() -> Row:
 def _verify(record_bytes: int) -> Row:
     return Row(
         name=verify_name(record_bytes),
-        title=f"Verifying a sealed log of records of {record_bytes:,} bytes in the page cache, in one thread "
+        title=f"Verifying a sealed log of records of {record_bytes:,} bytes in the page cache, a second of CPU time "
         f"({our_seal.BYTES_A_SECOND // 1_000_000} MB for each second of a measurement)",
         unit=Unit.MEGABYTES,
         disk_bytes=_BYTES_A_SECOND,
