@@ -129,7 +129,7 @@ def verifying(record_bytes: int) -> Measure:
 
 
 def hashing(record_bytes: int) -> Measure:
-    """Measure SHA-256 of the records of such a log, which are in memory one after the other, in MB a second of CPU time."""
+    """Measure SHA-256 of the records of such a log, which are in memory one after the other, as `verifying`."""
 
     def loop(log: Path, vkey: str, count: int) -> Loop:
         with binlog.Reader(log) as reader:
