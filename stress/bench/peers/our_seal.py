@@ -83,8 +83,11 @@ def _until_sealed(log: Path, writer: binlog.Writer[binlog.Ref], seconds: float) 
 
 
 def _sealed(log: Path) -> int:
-    """Return how many records the checkpoint covers: its second line."""
-    return int((log / "seal" / "checkpoint").read_bytes().split(b"\n")[1])
+    """Return how many records the checkpoint covers: its second line, or 0 before the first checkpoint."""
+    try:
+        return int((log / "seal" / "checkpoint").read_bytes().split(b"\n")[1])
+    except FileNotFoundError:
+        return 0
 
 
 def waited_for(*, anchors: int) -> Measure:
@@ -194,6 +197,8 @@ def _sealer(directory: Path, *anchors: str) -> Iterator[Path]:
     ) as process:
         try:
             seal.wait(log, ref, timeout=_SECONDS_MAX)
+            while not _sealed(log) and process.poll() is None:
+                time.sleep(_LOOK_SECONDS)  # the sealer has signed the checkpoint, and writes the file
             yield log
             process.send_signal(signal.SIGTERM)
             status = process.wait(_SECONDS_MAX)

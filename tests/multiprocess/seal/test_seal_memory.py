@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-
 from stress.seal_memory import MEMORY_BYTES_MAX, SealedLog
 
 _MEGABYTE = 1_000_000
