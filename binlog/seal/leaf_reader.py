@@ -19,8 +19,8 @@ from binlog.format.seal.statement import Loss
 from binlog.format.seal.tree import HASH_BYTES, leaf_hashes
 from binlog.seal.hash_store import HashStore
 
-# Larger than a reader's default, because each batch reads its hashes from a file.
-_BATCH_BYTES, _BATCH_RECORDS = 1 << 20, 1 << 16
+# Larger than a reader's default, because each batch takes some steps in Python.  Still larger ones cause page faults.
+_BATCH_BYTES, _BATCH_RECORDS = 1 << 19, 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
