@@ -40,7 +40,11 @@ def _findings(log: Path) -> list[Finding]:
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("which", ["all", "last"])
-def test_times_after_the_checkpoint_that_covers_them_are_found(log: Path, number: int, which: str) -> None:
+@pytest.mark.parametrize("at_once", [3, 4096])
+def test_times_after_the_checkpoint_that_covers_them_are_found(
+    log: Path, number: int, which: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("binlog.seal.verifying.index_times._ENTRIES_AT_ONCE", at_once)
     assert _findings(log) == []
     now = time.time()
     date_entries(log, number, lambda place, count: now + (7200 if which == "all" or place == count - 1 else 0))
