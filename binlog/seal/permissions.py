@@ -32,18 +32,19 @@ class _Writers(NamedTuple):
         return bool(status.st_mode & (permission | group))
 
 
-def separation_warnings(path: str | os.PathLike[str], key_path: str | os.PathLike[str]) -> list[str]:
+def separation_warnings(path: str | os.PathLike[str], key_path: str | os.PathLike[str] | None) -> list[str]:
     """Return a text for each permission of the log's writers that lets them make another seal.
 
-    path: of the log, which has a seal.  key_path: of the file with the secret key.
+    path: of the log, which has a seal.  key_path: of the file with the secret key; None if it is kept elsewhere.
     Raises: NotFoundError; AccessError.
     """
-    writers, seal, key = _writers(path), os.path.abspath(seal_path(path)), os.path.abspath(key_path)
+    writers, seal = _writers(path), os.path.abspath(seal_path(path))
+    key = None if key_path is None else os.path.abspath(key_path)
     name = user_name(writers.user)
     found = []
     if writers.may(stat.S_IWOTH, seal):
         found.append(f"{name} appends to the log, and may write to {seal}")
-    if writers.may(stat.S_IROTH, key) or writers.may(stat.S_IWOTH, key):
+    if key is not None and (writers.may(stat.S_IROTH, key) or writers.may(stat.S_IWOTH, key)):
         found.append(f"{name} appends to the log, and may read or write the key {key}")
     return found
 

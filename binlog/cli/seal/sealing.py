@@ -95,7 +95,7 @@ def init(directory: str, name: str, key_path: str, signer: str | None, keep_seco
         if key.verifier.name != name:
             raise ValueError(f"{key_path} is the key of {key.verifier.name}")
         begin_seal(directory, key, keep_seconds=keep_seconds or 0)
-        warnings = separation_warnings(directory, key_path)
+        warnings = separation_warnings(directory, key_path if signer is None else None)
     for each in warnings:
         print_error(f"warning: {each}; a user of its own for the sealer prevents that")
     write_line(printable(str(key.verifier)))

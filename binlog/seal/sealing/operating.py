@@ -25,9 +25,10 @@ from binlog.seal.folder import SealFolder
 from binlog.seal.keys import Signer, verified_keys
 from binlog.seal.note_file import NoteFile
 from binlog.seal.proving import leaf_index
-from binlog.seal.sealing.sealer import Sealer, begin_seal, user_name
+from binlog.seal.sealing.sealer import Sealer, begin_seal
 from binlog.seal.statements import StatementLog
 from binlog.storage.directory import Directory
+from binlog.storage.file_access import user_name
 
 _OLD_FOLDER = "before"
 
@@ -88,7 +89,7 @@ def _allow_prune(folder: SealFolder, key: Signer, last: int, why: str) -> Statem
             raise SealError(f"the records from {hold.ref()} on are under the hold {name}")
     _check_age(folder, key, stay)
     ref = Ref(stay.number, _first_offset(folder.log_path, stay.number))
-    return statements.add(key, Kind.PRUNE, head.size, leaf=stay.first_leaf, ref=str(ref), by=user_name(), why=why)
+    return statements.add(key, Kind.PRUNE, head.size, leaf=stay.first_leaf, ref=str(ref), by=_by(), why=why)
 
 
 def _check_age(folder: SealFolder, key: Signer, stay: SealedFile) -> None:
@@ -128,7 +129,7 @@ def hold(
         leaf = leaf_index(path, folder, ref)
         if leaf >= size:
             raise SealError(f"the record at {ref} is not sealed yet")
-        return statements.add(key, Kind.HOLD, size, name=name, leaf=leaf, ref=str(ref), by=user_name(), why=why)
+        return statements.add(key, Kind.HOLD, size, name=name, leaf=leaf, ref=str(ref), by=_by(), why=why)
 
 
 def release(path: str | os.PathLike[str], key: Signer, name: str, *, why: str = "") -> Statement:
@@ -138,7 +139,7 @@ def release(path: str | os.PathLike[str], key: Signer, name: str, *, why: str = 
         statements.refresh()
         if name not in holds_of(statements.known):
             raise NotFoundError(f"there is no hold with the name {name}")
-        return statements.add(key, Kind.RELEASE, _head(folder, key).size, name=name, by=user_name(), why=why)
+        return statements.add(key, Kind.RELEASE, _head(folder, key).size, name=name, by=_by(), why=why)
 
 
 def read_statements(path: str | os.PathLike[str], vkey: str) -> Sequence[Statement]:
@@ -160,7 +161,7 @@ def end_log(path: str | os.PathLike[str], key: Signer, *, why: str = "", anchors
     """
     with Sealer(path, key, anchors=anchors) as sealer:
         sealer.seal()
-        sealer.tell(Kind.END, by=user_name(), why=why)
+        sealer.tell(Kind.END, by=_by(), why=why)
         note = sealer.seal()
         sealer.anchor()
         return note
@@ -185,8 +186,12 @@ def branch(path: str | os.PathLike[str], key: Signer, new_key: Signer) -> Statem
     with SealFolder(path) as folder:
         head = parse_checkpoint(note.text)
         return StatementLog(folder, new_key.verifier).add(
-            new_key, Kind.BRANCH, 0, origin=head.origin, records=head.size, checkpoint=str(note), by=user_name()
+            new_key, Kind.BRANCH, 0, origin=head.origin, records=head.size, checkpoint=str(note), by=_by()
         )
+
+
+def _by() -> str:
+    return user_name(os.geteuid())
 
 
 def _head(folder: SealFolder, key: Signer) -> Checkpoint:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import pwd
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +45,7 @@ from binlog.seal.sealing.seal_clock import SealClock
 from binlog.seal.statements import StatementLog
 from binlog.seal.waiting import Bell
 from binlog.storage.directory import Directory
+from binlog.storage.file_access import user_name
 from binlog.storage.handle import Handle
 from binlog.storage.waiting.worker import Worker
 
@@ -401,9 +401,9 @@ class Sealer(Handle):
         told = repairs_of(self._statements.known)
         for first, end in found.fillers:
             if (first, end) not in told:
-                self.tell(Kind.REPAIR, leaf=first, end=end, by=user_name(), why=why)
+                self.tell(Kind.REPAIR, leaf=first, end=end, by=user_name(os.geteuid()), why=why)
         for loss in found.losses:
-            self.tell(Kind.LOSS, leaf=loss.first, end=loss.end, ref=str(loss.ref), by=user_name(), why=why)
+            self.tell(Kind.LOSS, leaf=loss.first, end=loss.end, ref=str(loss.ref), by=user_name(os.geteuid()), why=why)
         for loss in losses_of(self._statements.known):
             if loss.end == self._state.size:
                 # The next record is sealed as leaf `end`.  A crash before this is mended by the next attempt.
@@ -447,14 +447,6 @@ def begin_seal(path: str | os.PathLike[str], key: Signer, *, keep_seconds: float
         directory.write_new(f".{BEGINNING_FILE}", str(signed_note(beginning.text(), [key])).encode())
         directory.rename(f".{BEGINNING_FILE}", BEGINNING_FILE)
     return beginning
-
-
-def user_name() -> str:
-    """Return the name of the user of this process, or its number."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def durable_ends(log: binlog.LogStat) -> dict[int, int]:
