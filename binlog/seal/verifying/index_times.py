@@ -12,9 +12,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import takewhile
 
 import binlog
-from binlog.format.index_file import ENTRY_BYTES, HEADER_BYTES, INDEX_ENTRY, entry_columns
+from binlog.format.index_file import (
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    INDEX_ENTRY,
+    entry_columns,
+    entry_seed,
+    parse_entry,
+)
 from binlog.format.names import archive_file_name, index_file_name, log_file_name
 from binlog.format.record import Ref
 from binlog.format.seal.statement import Kind, Loss, Statement
@@ -69,18 +77,26 @@ def check_index_times(
         except FileNotFoundError:
             continue
         shift = first - file.first_sequence
-        for data in _entries(os.path.join(path, index_file_name(file.number))):
+        seed = entry_seed(number=file.number, uuid=bytes.fromhex(file.uuid or ""))
+        for data in _entries(os.path.join(path, index_file_name(file.number)), seed):
             if not _check_entries(Ref(file.number, 0), data, shift, times, steps, modified_ns, report):
                 break
 
 
-def _entries(path: str) -> Iterator[bytes]:
-    """Yield the entries of an index, some at a time; nothing if it does not exist."""
+def _entries(path: str, seed: int) -> Iterator[bytes]:
+    """Yield the entries of an index, some at a time; nothing if it does not exist.
+
+    It ends before an entry without its checksum, as a power cut leaves it, because no reader believes that one.
+    """
     with suppress(FileNotFoundError), open(path, "rb") as file:
         file.seek(HEADER_BYTES)
         while data := file.read(_ENTRIES_AT_ONCE * ENTRY_BYTES):
-            if whole := data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]:
-                yield whole
+            places = range(0, len(data), ENTRY_BYTES)
+            good = sum(1 for _ in takewhile(lambda at: parse_entry(data, seed, at) is not None, places))
+            if good:
+                yield data[: good * ENTRY_BYTES]
+            if good < len(places):
+                return
 
 
 def _check_entries(

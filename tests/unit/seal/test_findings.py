@@ -11,6 +11,7 @@ import pytest
 import binlog
 from binlog import Writer
 from binlog.errors import SealError
+from binlog.format.index_file import ENTRY_BYTES
 from binlog.format.seal.note import WITNESS_KEY, Note
 from binlog.seal import Finding, Rule, Sealer, SigningKey, begin_seal, verify
 from tests.support.indexes import date_entries
@@ -87,6 +88,18 @@ def test_an_index_that_was_built_long_after_the_checkpoints_has_no_finding(
     Writer(log).close()
     assert (log / "00000002.idx").exists()
     monkeypatch.setattr("binlog.seal.verifying.index_times._LATER_SECONDS", -3600)
+    assert _findings(log) == []
+
+
+def test_an_index_that_a_power_cut_tore_has_no_finding(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("binlog.seal.sealing.sealer.HISTORY_SECONDS", 0)
+    with Writer(log) as writer, Sealer(log, KEY) as sealer:
+        for number in range(5):
+            writer.append(b"later %d" % number * 100)
+            sealer.seal()
+    index = log / "00000002.idx"
+    data = index.read_bytes()
+    index.write_bytes(data[:-ENTRY_BYTES] + bytes(ENTRY_BYTES))
     assert _findings(log) == []
 
 
