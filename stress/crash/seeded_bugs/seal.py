@@ -15,8 +15,8 @@ BUGS = (
     bug_in_function(
         "seal-before-durable", "seal-power", "records are sealed before they are durable",
         _SEALER, "durable_ends",
-        "file.tail if file.archived or file.durable_end is None else file.durable_end",
-        "file.tail",
+        "else file.durable_end",
+        "else file.tail",
     ),
     bug_in_function(
         "seal-hashes-not-synced", "seal-power", "a checkpoint is signed before its hashes are durable",
