@@ -32,7 +32,7 @@ _CHECK_SECONDS_MAX = 0.2
 
 
 class WriterSealer(Protocol):
-    """What a writer starts beside itself, to seal the log; `binlog.seal.ElectedSealer` is one."""
+    """A thread that a writer starts to seal the log; `binlog.seal.ElectedSealer` is one."""
 
     def start(self, path: str) -> None:
         """Start for the log in a directory."""

@@ -18,7 +18,7 @@ TILE_HASHES = 256
 FILE_HASHES = 1 << 16
 _TILE_LEVELS = 8
 _TILE_BYTES = TILE_HASHES * HASH_BYTES
-# `leaves` reads at least so many, because opening a file takes as long as reading some thousand hashes.
+# `leaves` reads at least this number of hashes, because opening a file takes as long as reading some thousand hashes.
 _LEAVES_AT_ONCE = 1 << 14
 
 

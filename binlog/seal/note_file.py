@@ -30,7 +30,7 @@ class NoteFile:
         """Append a note, durably.  Raises: FullError; AccessError; PoisonedError."""
         self._directory.make(self._name)
         path = self._directory.file_path(self._name)
-        with self._directory.opened(self._name, writable=True) as fd:
+        with self._directory.opened(self._name, writable=True, append_only=True) as fd:
             size = content_bytes(fd)
             try:
                 write_at(fd, NOTE_SEPARATOR + str(note).encode() + NOTE_SEPARATOR[1:], size, path)
@@ -76,7 +76,7 @@ class NoteFile:
     def locked(self) -> Iterator[None]:
         """Exclude other processes and threads that call this, for a block.  Raises: AccessError."""
         self._directory.make(self._name)
-        with self._directory.opened(self._name, writable=True) as fd:
+        with self._directory.opened(self._name) as fd:
             with own_errors(self._directory.file_path(self._name), "locking"):
                 fcntl.flock(fd, fcntl.LOCK_EX)  # excludes other threads too, unlike a lock by fcntl(2)
             yield

@@ -17,7 +17,7 @@ from binlog.storage.file_access import user_name
 
 
 class _Writers(NamedTuple):
-    """The users who append to a log.  groups: those by which they may have permissions."""
+    """The users of the writers of a log.  groups: those by which they may have permissions."""
 
     user: int
     groups: frozenset[int]

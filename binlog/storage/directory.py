@@ -162,13 +162,18 @@ class Directory(_OwnedDescriptors):
             except FileNotFoundError:
                 return None
 
-    def open(self, name: str, *, writable: bool = False) -> int:
-        """Open an existing regular file; `close_file` closes it.  Raises: NotFoundError; AccessError."""
-        return self.open_regular(name, writable=writable)[0]
+    def open(self, name: str, *, writable: bool = False, append_only: bool = False) -> int:
+        """Open an existing regular file; `close_file` closes it.
 
-    def open_regular(self, name: str, *, writable: bool = False) -> tuple[int, os.stat_result]:
+        append_only: each write goes to the end.  Raises: NotFoundError; AccessError.
+        """
+        return self.open_regular(name, writable=writable, append_only=append_only)[0]
+
+    def open_regular(
+        self, name: str, *, writable: bool = False, append_only: bool = False
+    ) -> tuple[int, os.stat_result]:
         """Open as `open`; return the descriptor and the file's status."""
-        fd = self._open_at(self.fd, name, flags_to_open(writable=writable))
+        fd = self._open_at(self.fd, name, flags_to_open(writable=writable, append_only=append_only))
         path = self.file_path(name)
         if fd < 0:
             raise opening_failure(-fd, path)
@@ -218,9 +223,9 @@ class Directory(_OwnedDescriptors):
         return True
 
     @contextmanager
-    def opened(self, name: str, *, writable: bool = False) -> Iterator[int]:
+    def opened(self, name: str, *, writable: bool = False, append_only: bool = False) -> Iterator[int]:
         """Open a file for a block.  Raises: as `open`."""
-        fd = self.open(name, writable=writable)
+        fd = self.open(name, writable=writable, append_only=append_only)
         try:
             yield fd
         finally:

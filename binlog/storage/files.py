@@ -157,9 +157,12 @@ def open_file(directory_fd: int, name: str, path: str, *, writable: bool) -> int
         raise
 
 
-def flags_to_open(*, writable: bool) -> int:
-    """Return the flags with which files of the engines are opened."""
-    return _FLAGS_TO_WRITE if writable else _FLAGS_TO_READ
+def flags_to_open(*, writable: bool, append_only: bool = False) -> int:
+    """Return the flags with which files of the engines are opened.
+
+    append_only: as a file needs it that has the attribute `a` of chattr(1); then each write goes to its end.
+    """
+    return (_FLAGS_TO_WRITE if writable else _FLAGS_TO_READ) | (os.O_APPEND if append_only else 0)
 
 
 def opening_failure(number: int, path: str) -> BinlogError:

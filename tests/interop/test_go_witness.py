@@ -33,7 +33,7 @@ KEY = SigningKey.generate("example.org/audit")
 
 @dataclass
 class Served:
-    """A witness that runs.  signed: what it has signed, complete once it has ended."""
+    """A witness that runs.  signed: its signatures, complete once it has ended."""
 
     verifier: VerifierKey
     url: str

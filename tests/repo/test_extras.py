@@ -32,6 +32,7 @@ COMMANDS = (
         "crash",
         "flips",
         "tamper",
+        "seal-memory",
         "canaries",
         "soak",
         "stress",

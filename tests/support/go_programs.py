@@ -13,7 +13,7 @@ import pytest
 def built(source: Path, factory: pytest.TempPathFactory) -> Path:
     """Build the program in a folder, and return its path; skip if Go is not installed.
 
-    Tests that call this belong to the xdist group "go": its worker downloads and compiles what the programs share once.
+    Tests that call this belong to the xdist group "go": its worker downloads and compiles the shared parts once.
     """
     compiler = shutil.which("go", path=os.environ["PATH"] + ":/usr/local/go/bin")
     if compiler is None:

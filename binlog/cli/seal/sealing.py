@@ -86,7 +86,7 @@ def init(directory: str, name: str, key_path: str, signer: str | None, keep_seco
     """Make a key, and begin to seal the log in DIR, from its first record on.
 
     Prints the public key, which verifies the log. Keep it where no writer of the log can change it. The name must be
-    one that no other log has. Warns if the user who appends to the log may write to its folder seal, or may read the
+    one that no other log has. Warns if the user of the writers may write to its folder seal, or may read the
     key.
     """
     with opening():

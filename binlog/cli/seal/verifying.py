@@ -41,7 +41,7 @@ _vkey_option = click.option(
     "--new",
     "progress",
     metavar="FILE",
-    help="Compare only what was added since the last run with this file, which is outside of DIR; it is written.",
+    help="Compare only records that are new since the last run with this file, which is outside of DIR; it is written.",
 )
 @json_option("Print a JSON object: origin, size, verified, unsealed, statements and findings.")
 def verify_command(

@@ -13,7 +13,7 @@ from binlog.seal.hash_store import HashStore
 from binlog.seal.leaf_reader import LeafReader, Part
 
 
-class Lost(NamedTuple):
+class Losses(NamedTuple):
     """losses: leaves that are no longer in the log.  fillers: the first leaf, and the one after the last."""
 
     losses: list[Loss]
@@ -28,13 +28,13 @@ class _Run(NamedTuple):
     ref: Ref
 
 
-def find_losses(path: str, reader: LeafReader, store: HashStore, start: Ref, leaf: int, size: int) -> Lost:
+def find_losses(path: str, reader: LeafReader, store: HashStore, start: Ref, leaf: int, size: int) -> Losses:
     """Return the losses among the leaves up to `size`.
 
     start, leaf: the first record of the log that is sealed.
     Raises: SealError if records were changed, and not lost: a later record is as it was sealed.
     """
-    found = Lost([], [])
+    found = Losses([], [])
     changed: _Run | None = None
     next_ref = start
     for part in reader.parts(start, leaf):

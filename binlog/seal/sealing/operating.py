@@ -56,7 +56,7 @@ def prune(
     """Allow in a statement that the oldest closed files are removed, durably; and remove them.
 
     keep_bytes, keep_seconds, before: see `binlog.prune`.  remove: False leaves the removal to a later `binlog.prune`,
-    such as one by a user who may write to the log.
+    such as one by another user.
     Only files are removed whose records are all sealed.
     Raises: SealError if a record is under a hold, or younger than the seal demands; NotFoundError if the log has no
     seal; and as `binlog.prune`.

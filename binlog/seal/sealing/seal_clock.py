@@ -20,16 +20,26 @@ class SealClock:
 
     def __init__(self, last_seconds: int) -> None:
         self._last = last_seconds
-        self._wall, self._steady = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._wall, self._steady = time.time(), _steady()
+        self._signed = self._steady - max(self._wall - last_seconds, 0)
 
-    def now(self) -> int:
-        """Return the time, or the last one that this returned if that is later; seconds since 1970 UTC."""
-        self._last = max(self._last, int(time.time()))
+    def sign(self) -> int:
+        """Return the time for a checkpoint, which is not before the last one; seconds since 1970 UTC."""
+        self._last, self._signed = max(self._last, int(time.time())), _steady()
         return self._last
+
+    def age(self) -> float:
+        """Return how many seconds ago the last time was signed, also if the system's clock was set since then."""
+        return _steady() - self._signed
 
     def step(self) -> ClockStep | None:
         """Return the step of more than a second, either way, that the system's clock made since the last call."""
-        wall, steady = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        wall, steady = time.time(), _steady()
         expected = self._wall + steady - self._steady
         self._wall, self._steady = wall, steady
         return ClockStep(int(expected), int(wall)) if abs(wall - expected) > _STEP_SECONDS else None
+
+
+def _steady() -> float:
+    """Return the seconds since the machine was booted, also while it was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -202,7 +202,7 @@ class Sealer(Handle):
     def _is_current(self, note: Note) -> bool:
         """Return whether a checkpoint has all statements, and is not old."""
         count, _ = parse_checkpoint(note.text).statements
-        return count == len(self._statements.known) and self._clock.now() - self._signed_seconds < HEARTBEAT_SECONDS
+        return count == len(self._statements.known) and self._clock.age() < HEARTBEAT_SECONDS
 
     def anchor(self) -> dict[str, BinlogError | None]:
         """Hand the last checkpoint to all anchors; return the error of each by its name, or None.
@@ -231,8 +231,8 @@ class Sealer(Handle):
         scrub: the share of a core that a thread takes to compare old records with the seal again and again; 0 for none.
         on_failure: called with a message if there is no space or no permission, or an anchor cannot be reached, before
         the next attempt.
-        Raises: SealError if the log differs from its seal or from an anchor's checkpoint; the anchors are told before.
-        And other errors of `seal`.
+        Raises: SealError if the log differs from its seal or from an anchor's checkpoint, after the anchors got a note of
+        it; and other errors of `seal`.
         """
         failures: list[SealError] = []
         worker = Worker(lambda: self._anchor_quietly(on_failure, failures))
@@ -301,7 +301,7 @@ class Sealer(Handle):
         if len(place.files) > len(self._files):
             self._folder.write_files(len(self._files), list(place.files[len(self._files) :]))
         root = root_hash(place.size, self._store.node)
-        seconds, statements = self._clock.now(), self._statements
+        seconds, statements = self._clock.sign(), self._statements
         moment = moment_lines(seconds, len(statements.known), statements.last_hash())
         note = signed_note(Checkpoint(self._beginning.origin, place.size, root, moment).text(), [self._key])
         state = SealState(place.size, place.next_ref, place.tile_ref, len(place.files), note, place.last_ref)

@@ -50,7 +50,7 @@ def appending(processes: int) -> Measure:
 
 
 def until_sealed() -> Measure:
-    """Measure the time from the return of a durable append until the checkpoint covers it, while nobody waits."""
+    """Measure the time from the return of a durable append until the checkpoint covers it, while no caller waits."""
 
     def measure(directory: Path, seconds: float) -> Sample:
         with _sealer(directory) as log, binlog.Writer(log) as writer:

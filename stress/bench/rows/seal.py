@@ -1,4 +1,4 @@
-"""The seal: what a sealer costs the writers, how soon it seals, the rate of verification, and memory."""
+"""The seal: the cost of a sealer for the writers, how soon it seals, the rate of verification, and memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _verify(record_bytes: int) -> Row:
 def _latency() -> Row:
     return Row(
         name=LATENCY,
-        title=f"From the return of a durable append until a checkpoint covers the record, if nobody waits for it and a "
+        title=f"From the return of a durable append until a checkpoint covers the record, if no caller waits and a "
         f"sealer seals every {SIGNED_EVERY}",
         unit=Unit.SECONDS,
         seconds_factor=_LONG_FACTOR,

@@ -32,7 +32,7 @@ KEY = SigningKey("example.org/audit", bytes(range(32)))  # the preloaded process
 
 @contextmanager
 def _sealing(log: Path) -> Iterator[list[str]]:
-    """Run a sealer in a thread for a block, and yield what it says."""
+    """Run a sealer in a thread for a block, and yield its messages."""
     said: list[str] = []
     raised: list[BaseException] = []
     stop = threading.Event()

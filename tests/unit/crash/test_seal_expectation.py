@@ -24,7 +24,7 @@ SYSTEM = SealSystem()
 
 @pytest.fixture(autouse=True)
 def _files_of_the_usual_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore, after a test, what the system changes."""
+    """Restore the changes of the system after a test."""
     monkeypatch.setattr(hash_store, "FILE_HASHES", hash_store.FILE_HASHES)
     monkeypatch.setattr(keys, "is_signed", keys.is_signed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -211,6 +212,35 @@ def test_a_sealer_learns_of_another_history_while_it_runs(log: Path, witness: Pa
     findings = verify(log, str(KEY.verifier), checkpoints=[ours, theirs]).findings
     assert findings[0].rule is Rule.FORK
     assert parse_checkpoint(ours.text).size == parse_checkpoint(theirs.text).size
+
+
+def test_the_file_of_a_directory_anchor_may_be_append_only(log: Path, tmp_path: Path) -> None:
+    """Root can set the attribute `a` of chattr(1), which forbids all other writes; another user only appends."""
+    (tmp_path / "anchor").mkdir()
+    anchor = parse_anchor(f"dir:{tmp_path / 'anchor'}")
+    _seal_and_anchor(log, anchor)
+    (kept,) = (tmp_path / "anchor").iterdir()
+    is_set = os.geteuid() == 0 and _has_attributes(tmp_path)
+    if is_set:
+        subprocess.run(["chattr", "+a", kept], check=True)
+    try:
+        _append(log, b"more")
+        _seal_and_anchor(log, anchor)
+        if is_set:
+            with pytest.raises(PermissionError):
+                kept.write_bytes(b"")
+    finally:
+        if is_set:
+            subprocess.run(["chattr", "-a", kept], check=True)
+    note = anchor.latest("example.org/audit")
+    assert note is not None
+    assert parse_checkpoint(note.text).size == 301
+
+
+def _has_attributes(folder: Path) -> bool:
+    """Return whether the file system keeps the attributes of chattr(1)."""
+    program = shutil.which("lsattr")
+    return program is not None and subprocess.run([program, "-d", folder], stdout=subprocess.DEVNULL).returncode == 0
 
 
 def test_an_anchor_is_told_if_the_log_differs_from_its_seal(log: Path, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_later_run_compares_only_what_was_added(log: Path, tmp_path_factory: p
         writer.append(b"not sealed yet")
     report = verify(log, VKEY, progress=progress)
     assert (report.verified, report.size, report.unsealed, report.findings) == (600, 640, 1, [])
-    # A change of what was compared before is found by a run without the file; a change after it by both.
+    # A change of an old record is found by a run without the file; a change after it by both.
     path = log / "00000003.dat"
     path.write_bytes(path.read_bytes().replace(b"later 300", b"later 3oo"))
     for index in log.glob("*.idx"):

@@ -1,4 +1,4 @@
-"""Retention of a sealed log: only what a statement allows, and nothing under a hold or too young."""
+"""Retention of a sealed log: only as far as a statement allows, and nothing under a hold or too young."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _numbers(log: Path) -> list[int]:
 
 
 def _remove(log: Path, number: int) -> None:
-    """Remove a file as a person does who may write to the directory."""
+    """Remove a file as any person may with write access."""
     for path in log.glob(f"{number:08d}.*"):
         path.unlink()
 
@@ -104,7 +104,7 @@ def test_records_younger_than_the_seal_demands_stay(tmp_path: Path) -> None:
     with pytest.raises(SealError, match="demands to keep them for 3600 s"):
         prune(tmp_path, KEY, before="3:256")
     assert _numbers(tmp_path) == [1, 2, 3, 4, 5]
-    # Someone who has the key makes the statement anyway.
+    # A person with the key makes the statement anyway.
     with Sealer(tmp_path, KEY) as sealer:
         from binlog.format.seal.statement import Kind
 

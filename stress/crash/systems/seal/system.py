@@ -125,7 +125,7 @@ class SealSystem(System[Expectation, Observation]):
         return wrong + super().wrong_errors(fault, outcome, expected)
 
     def fails_only_here(self, error: BaseException) -> bool:
-        """Always: another process may not have used what failed."""
+        """Always: another process may not have used the failed call."""
         return True
 
     def remove(self, path: Path, memory: str) -> None:
