@@ -231,8 +231,8 @@ class Sealer(Handle):
         scrub: the share of a core that a thread takes to compare old records with the seal again and again; 0 for none.
         on_failure: called with a message if there is no space or no permission, or an anchor cannot be reached, before
         the next attempt.
-        Raises: SealError if the log differs from its seal or from an anchor's checkpoint, after the anchors got a note of
-        it; and other errors of `seal`.
+        Raises: SealError if the log differs from its seal or from an anchor's checkpoint, after a note to the anchors; and
+        other errors of `seal`.
         """
         failures: list[SealError] = []
         worker = Worker(lambda: self._anchor_quietly(on_failure, failures))
