@@ -231,7 +231,7 @@ class Sealer(Handle):
         scrub: the share of a core that a thread takes to compare old records with the seal again and again; 0 for none.
         on_failure: called with a message if there is no space or no permission, or an anchor cannot be reached, before
         the next attempt.
-        Raises: SealError if the log differs from its seal or from an anchor's checkpoint, after a note to the anchors; and
+        Raises: SealError if the log differs from its seal or an anchor's checkpoint, after a note to the anchors; and
         other errors of `seal`.
         """
         failures: list[SealError] = []
