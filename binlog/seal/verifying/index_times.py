@@ -12,16 +12,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import takewhile
 
 import binlog
 from binlog.format.index_file import (
     ENTRY_BYTES,
     HEADER_BYTES,
     INDEX_ENTRY,
+    Ranges,
     entry_columns,
     entry_seed,
-    parse_entry,
 )
 from binlog.format.names import archive_file_name, index_file_name, log_file_name
 from binlog.format.record import Ref
@@ -78,24 +77,27 @@ def check_index_times(
             continue
         shift = first - file.first_sequence
         seed = entry_seed(number=file.number, uuid=bytes.fromhex(file.uuid or ""))
-        for data in _entries(os.path.join(path, index_file_name(file.number)), seed):
+        for data in _entries(os.path.join(path, index_file_name(file.number)), seed, file.tail):
             if not _check_entries(Ref(file.number, 0), data, shift, times, steps, modified_ns, report):
                 break
 
 
-def _entries(path: str, seed: int) -> Iterator[bytes]:
+def _entries(path: str, seed: int, tail: int) -> Iterator[bytes]:
     """Yield the entries of an index, some at a time; nothing if it does not exist.
 
     It ends before an entry without its checksum, as a power cut leaves it, because no reader believes that one.
+    tail: of the log file.
     """
+    ranges: Ranges | None = None
     with suppress(FileNotFoundError), open(path, "rb") as file:
         file.seek(HEADER_BYTES)
-        while data := file.read(_ENTRIES_AT_ONCE * ENTRY_BYTES):
-            places = range(0, len(data), ENTRY_BYTES)
-            good = sum(1 for _ in takewhile(lambda at: parse_entry(data, seed, at) is not None, places))
+        while len(data := file.read(_ENTRIES_AT_ONCE * ENTRY_BYTES)) >= ENTRY_BYTES:
+            if ranges is None:
+                ranges = Ranges(INDEX_ENTRY.unpack(data)["offset"], None, seed=seed)
+            good = ranges.follow(data, tail) * ENTRY_BYTES
             if good:
-                yield data[: good * ENTRY_BYTES]
-            if good < len(places):
+                yield data[:good]
+            if good < len(data):
                 return
 
 
