@@ -13,8 +13,22 @@ import pytest
 
 import binlog
 from binlog import Background, Reader, Ref, Writer
+from binlog.errors import SealError
 from binlog.format.seal.checkpoint import parse_checkpoint
-from binlog.seal import Rule, Sealer, SigningKey, begin_seal, check_proof, prove, stat_seal, verify
+from binlog.format.seal.note import encode_base64
+from binlog.format.seal.tree import leaf_hash
+from binlog.seal import (
+    Kind,
+    Rule,
+    Sealer,
+    SigningKey,
+    begin_seal,
+    check_proof,
+    prove,
+    read_statements,
+    stat_seal,
+    verify,
+)
 from binlog.seal.folder import SealFolder
 from binlog.seal.leaf_reader import LeafReader
 from tests.support.logs import read_all
@@ -132,6 +146,40 @@ def test_a_late_record_that_comes_while_the_log_is_verified_is_no_difference(tmp
     assert found == [(1, 0, 3), (2, 3, 2)]
     found = [(part.batch.number, part.leaf, len(part)) for part in reader.parts(Ref(1, 256), 0)]
     assert found == [(1, 0, 3), (1, None, 1), (2, 3, 2)]
+
+
+@pytest.mark.slow
+def test_a_late_record_is_a_finding_until_a_running_sealer_states_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with Writer(log) as writer:
+        writer.append(b"1")
+        _peer("append", log, "jpos", 1)
+        writer.cutover()
+        writer.append(b"2")
+    begin_seal(log, KEY)
+    assert _seal(log) == 3
+    _add_late(log, 1, b"late")
+    [finding] = verify(log, VKEY).findings
+    assert finding.rule is Rule.LATE
+    with pytest.raises(SealError, match="was added after the next file was begun"):
+        prove(log, str(finding.ref))
+    stop = threading.Event()
+    with Sealer(log, KEY) as sealer:
+        thread = threading.Thread(target=sealer.run, args=(stop, 0.01), kwargs={"scrub": 1.0})
+        thread.start()
+        until(lambda: any(each.kind is Kind.LATE for each in read_statements(log, VKEY)))
+        stop.set()
+        thread.join()
+    [statement] = [each for each in read_statements(log, VKEY) if each.kind is Kind.LATE]
+    assert statement.values["ref"] == str(finding.ref)
+    assert statement.values["hash"] == encode_base64(leaf_hash(b"late"))
+    assert verify(log, VKEY).findings == []
+    assert _seal(log) == 3
+    _add_late(log, 1, b"later")
+    assert [each.rule for each in verify(log, VKEY).findings] == [Rule.LATE]
+    path = log / "00000001.dat"
+    path.write_bytes(path.read_bytes().replace(b"late", b"l8te", 1))
+    assert [each.rule for each in verify(log, VKEY).findings] == [Rule.LATE, Rule.LATE]
 
 
 @pytest.mark.slow
