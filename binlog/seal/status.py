@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import binlog
@@ -12,6 +13,7 @@ from binlog.format.seal.checkpoint import parse_checkpoint
 from binlog.format.seal.note import Note
 from binlog.format.seal.state import CHECKPOINT_FILE
 from binlog.seal.folder import SealFolder
+from binlog.seal.sealing.anchoring import Anchored, read_anchored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +23,7 @@ class SealStat:
     origin: of the log.  size: records that the latest checkpoint covers.  checkpoint: None before the first.
     next_ref: of the next record to be sealed.  unsealed_bytes: of the log from there on, with the records' lengths.
     signed_ns: when the checkpoint was written, nanoseconds since 1970 UTC, by the file's time.
+    anchored: for each anchor, how far it is.
     """
 
     origin: str
@@ -29,6 +32,7 @@ class SealStat:
     next_ref: Ref
     unsealed_bytes: int
     signed_ns: int | None
+    anchored: Mapping[str, Anchored]
 
 
 def stat_seal(path: str | os.PathLike[str]) -> SealStat:
@@ -44,6 +48,7 @@ def stat_seal(path: str | os.PathLike[str]) -> SealStat:
         except NotFoundError:
             next_ref = beginning.first
         status = folder.directory.status(CHECKPOINT_FILE)
+        anchored = read_anchored(folder)
     return SealStat(
         origin=beginning.origin,
         size=0 if note is None else parse_checkpoint(note.text).size,
@@ -51,4 +56,5 @@ def stat_seal(path: str | os.PathLike[str]) -> SealStat:
         next_ref=next_ref,
         unsealed_bytes=binlog.stat(path).bytes_after(next_ref) or 0,
         signed_ns=None if status is None else status.st_mtime_ns,
+        anchored=anchored,
     )

@@ -186,7 +186,7 @@ def run(
 
 @click.command("status", short_help="Show how far the seal has come.")
 @directory_argument
-@json_option("Print a JSON object: origin, size, next_ref, unsealed_bytes, signed_ns.")
+@json_option("Print a JSON object: origin, size, next_ref, unsealed_bytes, signed_ns, anchors.")
 def status(directory: str, as_json: bool) -> None:
     """Show how far the seal of the log in DIR has come, according to its folder. Only 'verify' reads the records."""
     with opening():
@@ -194,13 +194,18 @@ def status(directory: str, as_json: bool) -> None:
         stat = stat_seal(directory)
     if as_json:
         values = {"origin": stat.origin, "size": stat.size, "next_ref": str(stat.next_ref)}
-        write_line(object_line({**values, "unsealed_bytes": stat.unsealed_bytes, "signed_ns": stat.signed_ns}))
+        anchors = [{"name": name, **anchored._asdict()} for name, anchored in stat.anchored.items()]
+        counts = {"unsealed_bytes": stat.unsealed_bytes, "signed_ns": stat.signed_ns}
+        write_line(object_line({**values, **counts, "anchors": anchors}))
         return
     signed = "never" if stat.signed_ns is None else f"{duration_text(time.time() - stat.signed_ns / 1e9)} ago"
     write_line(printable(f"origin    {stat.origin}"))
     write_line(f"sealed    {things_text(stat.size, 'record')}, up to {stat.next_ref}")
     write_line(f"signed    {signed}")
     write_line(f"unsealed  {size_text(stat.unsealed_bytes)}")
+    for name, anchored in stat.anchored.items():
+        ago = duration_text(time.time() - anchored.seconds)
+        write_line(printable(f"anchor    {name}: {things_text(anchored.size, 'record')}, {ago} ago"))
 
 
 COMMANDS = (init, run, once, status)

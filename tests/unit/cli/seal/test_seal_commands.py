@@ -93,6 +93,14 @@ def test_status_says_how_far_the_seal_has_come(sealed: Path, capfd: pytest.Captu
     assert lines["unsealed"] == "8 B"
     code, out, _ = _run(capfd, "status", sealed, "--json")
     assert json.loads(out)["unsealed_bytes"] == 8
+    assert json.loads(out)["anchors"] == []
+    place = f"dir:{sealed.parent}"
+    assert _run(capfd, "once", sealed, "--key", sealed.parent / "key", "--anchor", place)[0] == 0
+    code, out, _ = _run(capfd, "status", sealed)
+    assert out.splitlines()[-1].startswith(f"anchor    {place}: 4 records, ")
+    code, out, _ = _run(capfd, "status", sealed, "--json")
+    [anchor] = json.loads(out)["anchors"]
+    assert (anchor["name"], anchor["size"]) == (place, 4)
 
 
 def test_init_makes_no_second_seal_and_takes_a_key_that_exists(sealed: Path, capfd: pytest.CaptureFixture[str]) -> None:
