@@ -23,7 +23,7 @@ COUNTS = {
     "depage-power": 75, "depage-kill": 40, "depage-faults": 15,
     "pagestore-power": 150, "pagestore-kill": 60, "pagestore-faults": 15,
     "group-power": 75, "group-kill": 40, "group-faults": 20, "group-damage": 75,
-    "seal-power": 200, "seal-kill": 40, "seal-faults": 20,
+    "seal-power": 75, "seal-kill": 20, "seal-faults": 10,
 }  # fmt: skip
 # With fewer states than that, some rows may have none, depending on the seed.
 _FEW = 200
