@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from binlog.errors import BinlogError, SealError
+from binlog.errors import BinlogError, GoneError, NotFoundError, SealError
 from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import Checkpoint
 from binlog.format.seal.note import encode_base64
@@ -23,6 +23,8 @@ class Comparison:
 
     heads: signed checkpoints by their size, up to the report's.  A head with a size of fewer records than `leaf` has
     is not compared: these records are no longer in the log, or were compared before.
+    oldest: returns the first leaf that is left in the log, and its ref; the size and None if no sealed one is.
+    first_left: the first leaf that is left in the log, if files were removed meanwhile.
     """
 
     def __init__(
@@ -31,9 +33,11 @@ class Comparison:
         store: HashStore,
         heads: Iterator[Checkpoint],
         statements: Sequence[Statement],
+        oldest: Callable[[], tuple[int, Ref | None]],
         report: Report,
     ) -> None:
         self._reader = reader
+        self._oldest = oldest
         self._store = store
         self._heads = heads
         self._head = next(heads, None)
@@ -45,6 +49,7 @@ class Comparison:
         self._changed = 0
         self.first_unsealed: Ref | None = None
         self.next_ref: Ref | None = None
+        self.first_left = 0
 
     def run(self, start: Ref, leaf: int) -> None:
         """Compare the records from a ref on, whose leaf is given, and add findings to the report."""
@@ -53,7 +58,7 @@ class Comparison:
             self._tree = Frontier(leaf, self._store.node)
         self._skip_heads(leaf)
         try:
-            for part in self._reader.parts(start, leaf):
+            for part in self._parts(start, leaf):
                 if part.leaf is None:
                     self._check_late(part)
                     continue
@@ -62,7 +67,7 @@ class Comparison:
                     report.unsealed += len(part) - len(sealed)
                     self.first_unsealed = self.first_unsealed or part.ref(len(sealed))
                 if len(sealed):
-                    self._skip_missing(expected, part.leaf)
+                    self._skip_missing(self._skip_removed(expected), part.leaf)
                     self._compare(sealed, part.leaf)
                     expected = part.leaf + len(sealed)
                     report.verified += len(sealed)
@@ -72,12 +77,34 @@ class Comparison:
         except ValueError as error:  # the start, where an earlier run has ended
             report.add(Rule.CUT, str(error))
             return
+        expected = self._skip_removed(expected)
         if expected < report.size and not self._reader.is_lost(expected, report.size):
             report.add(Rule.CUT, f"{report.size - expected} of {report.size} sealed records are missing at the end")
         elif expected < report.size:
             self._grow_by_stored(expected, report.size)
         if self._wrong_size is not None and not self._changed:
             self._name_tiles(self._wrong_size)
+
+    def _parts(self, start: Ref, leaf: int) -> Iterator[Part]:
+        """Yield the records from a ref on; after the removal of the file that is read, from the oldest one left."""
+        place: Ref | None = start
+        while place is not None:
+            begun = place
+            try:
+                yield from self._reader.parts(place, leaf)
+                return
+            except (GoneError, NotFoundError):
+                leaf, place = self._oldest()
+                if place is not None and place.number <= begun.number:
+                    raise
+                self.first_left = leaf
+
+    def _skip_removed(self, expected: int) -> int:
+        """Add the leaves of files that were removed meanwhile; the caller judges whether they were allowed to go."""
+        first_leaf = min(self.first_left, self._report.size)
+        if expected < first_leaf:
+            self._grow_by_stored(expected, first_leaf)
+        return max(expected, first_leaf)
 
     def _compare(self, part: Part, leaf: int) -> None:
         hashes, known = part.hashes(), self._store.leaves(leaf, len(part))

@@ -129,6 +129,9 @@ class _Verification:
         self._report = report
         self._beginning: Beginning | None = None
         self._times = SignedTimes()
+        self._statements = StatementLog(folder, key)
+        self._has_bad_statements = False
+        report.statements = self._statements.known
 
     def check(self, given: list[Checkpoint], max_age: float | None) -> None:
         """Compare the log with the checkpoints given and those of the folder."""
@@ -143,7 +146,8 @@ class _Verification:
             if head.size == following.size and head.root != following.root:
                 report.add(Rule.FORK, f"two signed checkpoints have different roots for {head.size} records")
         report.size = newest.size
-        self._read_statements(heads)
+        self._read_statements()
+        self._check_statements(heads)
         store = self._folder.hashes(newest.size)
         self._check_stored(store, newest)
         try:
@@ -155,19 +159,25 @@ class _Verification:
         losses = losses_of(report.statements)
         reader = LeafReader(self._path, files, losses)
         signed = heapq.merge(self._history(newest.size), heads, key=lambda head: head.size)
-        comparison = Comparison(reader, store, signed, report.statements, report)
-        first_leaf, start = self._start(first_leaves)
+        comparison = Comparison(
+            reader, store, signed, report.statements, lambda: self._first_left(first_leaves), report
+        )
+        first_leaf, start = self._first_left(first_leaves)
         if start is not None and self._known is not None and first_leaf <= self._known.size:
             comparison.run(self._known.next_ref, self._known.size)
         elif start is not None:
             comparison.run(start, first_leaf)
+        elif report.size:
+            first_leaf = 0
+            report.add(Rule.CUT, f"all of the {report.size} sealed records are missing")
         if comparison.next_ref is not None:
             self.progress = Progress(self._key.name, newest.size, newest.root, comparison.next_ref)
         for _ in signed:  # the rest of the history, if the comparison did not come as far
             pass
         if newest.seconds is not None:
             self._times.add(newest.size, newest.seconds)
-        self._check_removed(first_leaf)
+        self._read_statements()  # files that were removed meanwhile need a later one
+        self._check_removed(max(first_leaf, comparison.first_left))
         check_index_times(self._path, first_leaves, losses, self._times, report.statements, report)
         self._check_age(newest, comparison.first_unsealed, max_age)
 
@@ -226,16 +236,20 @@ class _Verification:
             self._times.add(last_size, last_seconds)
             yield head
 
-    def _read_statements(self, heads: list[Checkpoint]) -> None:
-        statements = StatementLog(self._folder, self._key)
+    def _read_statements(self) -> None:
+        """Read the statements that were added since the last call."""
+        if self._has_bad_statements:
+            return
         try:
-            statements.refresh()
+            self._statements.refresh()
         except SealError as error:
+            self._has_bad_statements = True
             self._report.add(Rule.KEY, str(error))
-        self._report.statements = statements.known
+
+    def _check_statements(self, heads: list[Checkpoint]) -> None:
         try:
             for head in heads:
-                statements.check(head)
+                self._statements.check(head)
         except SealError as error:
             self._report.add(Rule.MISSING, str(error))
 
@@ -247,14 +261,12 @@ class _Verification:
         except SealError as error:
             self._report.add(Rule.NOT_SEALED, str(error))
 
-    def _start(self, first_leaves: dict[int, int]) -> tuple[int, Ref | None]:
-        """Return the first leaf to compare, and its ref; None if the log has no records of the tree."""
+    def _first_left(self, first_leaves: dict[int, int]) -> tuple[int, Ref | None]:
+        """Return the first leaf that is left in the log, and its ref; the size and None if no sealed one is."""
         for file in binlog.stat(self._path).files:
             if file.number in first_leaves:
                 return first_leaves[file.number], Ref(file.number, file.first_offset)
-        if self._report.size:
-            self._report.add(Rule.CUT, f"all of the {self._report.size} sealed records are missing")
-        return 0, None
+        return self._report.size, None
 
     def _check_removed(self, first_leaf: int) -> None:
         """Add a finding if records before a leaf were removed, and retention was not allowed to."""

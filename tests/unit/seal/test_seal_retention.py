@@ -10,6 +10,8 @@ import binlog
 from binlog import Writer
 from binlog.errors import NotFoundError, SealError
 from binlog.seal import Rule, Sealer, SigningKey, begin_seal, hold, prune, release, verify
+from binlog.seal.leaf_reader import Part
+from binlog.seal.verifying.comparison import Comparison
 
 KEY = SigningKey.generate("example.org/audit")
 VKEY = str(KEY.verifier)
@@ -139,3 +141,36 @@ def test_proofs_of_what_is_left_stay_the_same(tmp_path: Path) -> None:
     assert prove(tmp_path, "4:256") == before
     binlog.archive(tmp_path, keep_last=1)
     assert prove(tmp_path, "4:256") == before
+
+
+@pytest.mark.parametrize("leaves", [600, 1200])
+def test_files_that_retention_removes_during_a_verification_are_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: int
+) -> None:
+    _fill(tmp_path)
+    compare = Comparison._compare
+
+    def pruned_meanwhile(self: Comparison, part: Part, leaf: int) -> None:
+        if leaf == 0:
+            assert prune(tmp_path, KEY, before=f"{leaves // 300 + 1}:256").statement is not None
+        compare(self, part, leaf)
+
+    monkeypatch.setattr(Comparison, "_compare", pruned_meanwhile)
+    report = verify(tmp_path, VKEY)
+    assert (report.findings, report.verified) == ([], 300 + 1500 - leaves)
+
+
+def test_files_that_a_person_removes_during_a_verification_are_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fill(tmp_path)
+    compare = Comparison._compare
+
+    def removed_meanwhile(self: Comparison, part: Part, leaf: int) -> None:
+        for number in (1, 2, 3) if leaf == 0 else ():
+            _remove(tmp_path, number)
+        compare(self, part, leaf)
+
+    monkeypatch.setattr(Comparison, "_compare", removed_meanwhile)
+    [finding] = verify(tmp_path, VKEY).findings
+    assert (finding.rule, "the first 900 records are missing" in finding.text) == (Rule.MISSING, True)
