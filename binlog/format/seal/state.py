@@ -22,6 +22,8 @@ HASH_FOLDER = "hashes"
 BEGINNING_FILE, STATE_FILE, FILES_FILE, ANCHORED_FILE = "beginning", "state", "files", "anchored"
 HISTORY_FILE, STATEMENTS_FILE = "history", "statements"
 CHECKPOINT_FILE, COSIGNED_FILE = "checkpoint", "cosigned"
+# The history has a checkpoint for each minute in which one was signed.
+HISTORY_SECONDS = 60
 STATE_BYTES_MAX = 2 * NOTE_BYTES_MAX
 
 SEALED_FILE = Layout(

@@ -26,6 +26,7 @@ from binlog.format.seal.state import (
     BEGINNING_FILE,
     HASH_FOLDER,
     HISTORY_FILE,
+    HISTORY_SECONDS,
     Beginning,
     SealedFile,
     SealState,
@@ -53,8 +54,6 @@ from binlog.storage.waiting.worker import Worker
 HEARTBEAT_SECONDS = 600
 # A sealer that starts tells of the time without one, if it was longer.
 GAP_SECONDS = 2 * HEARTBEAT_SECONDS
-# The history has a checkpoint for each minute in which one was signed.
-HISTORY_SECONDS = 60
 # Up to this many leaves are hashed between two writes of hashes.
 _LEAVES_AT_ONCE = 1 << 16
 
@@ -305,10 +304,10 @@ class Sealer(Handle):
         moment = moment_lines(seconds, len(statements.known), statements.last_hash())
         note = signed_note(Checkpoint(self._beginning.origin, place.size, root, moment).text(), [self._key])
         state = SealState(place.size, place.next_ref, place.tile_ref, len(place.files), note, place.last_ref)
-        self._folder.write_state(state)
         if seconds - self._history_seconds >= HISTORY_SECONDS:
-            self._history.append(note)
+            self._history.append(note)  # before the state, so that it never ends long before a checkpoint
             self._history_seconds = seconds
+        self._folder.write_state(state)
         self._folder.write_checkpoint(note)
         # Only now: `anchor`, perhaps in another thread, must not hand over a checkpoint whose state may be lost.
         self._state, self._files = state, place.files

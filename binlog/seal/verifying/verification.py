@@ -16,7 +16,7 @@ from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
 from binlog.format.seal.note import Note, VerifierKey, parse_note, parse_verifier_key
 from binlog.format.seal.policy import Policy, parse_policy
-from binlog.format.seal.state import HISTORY_FILE, Beginning
+from binlog.format.seal.state import HISTORY_FILE, HISTORY_SECONDS, Beginning
 from binlog.format.seal.statement import Kind, first_to_stay, holds_of, losses_of
 from binlog.format.seal.tree import root_hash
 from binlog.format.values import duration_of
@@ -175,6 +175,7 @@ class _Verification:
         for _ in signed:  # the rest of the history, if the comparison did not come as far
             pass
         if newest.seconds is not None:
+            self._check_history(newest.seconds)
             self._times.add(newest.size, newest.seconds)
         self._read_statements()  # files that were removed meanwhile need a later one
         self._check_removed(max(first_leaf, comparison.first_left))
@@ -235,6 +236,12 @@ class _Verification:
             last_size, last_seconds = head.size, head.seconds or 0
             self._times.add(last_size, last_seconds)
             yield head
+
+    def _check_history(self, seconds: int) -> None:
+        """Add a finding if the history ends before the time of the newest checkpoint."""
+        last = self._times.seconds[-1] if self._times.seconds else 0
+        if seconds - last >= HISTORY_SECONDS:
+            self._report.add(Rule.MISSING, "the end of the history of checkpoints is missing")
 
     def _read_statements(self) -> None:
         """Read the statements that were added since the last call."""
