@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 from binlog.format.seal.state import SEAL_FOLDER
 from binlog.seal import Rule
-from stress.tamper.sealed_log import Files, SealedLog, forge_hashes, make_again
+from stress.tamper.seal_changes import SEAL
+from stress.tamper.sealed_log import Files, Life, SealedLog, forge_hashes, make_again, replace_files
 
-_CONTENT = frozenset({Rule.CHANGED, Rule.FORK, Rule.CUT})
+# A record that is added at the end of a closed file is late.
+_CONTENT = frozenset({Rule.CHANGED, Rule.FORK, Rule.CUT, Rule.LATE})
 
 
 def _place(files: Files, chance: random.Random) -> tuple[list[bytes], int]:
@@ -91,10 +93,7 @@ def put_back_an_older_copy(log: SealedLog, chance: random.Random) -> frozenset[R
 
 def put_back_an_older_log(log: SealedLog, chance: random.Random) -> frozenset[Rule]:
     """The log's files alone; the seal stays."""
-    for path in log.path.glob("0*"):
-        path.unlink()
-    for path in log.older.glob("0*"):
-        shutil.copy(path, log.path)
+    replace_files(log.path, log.older)
     return frozenset({Rule.CUT})
 
 
@@ -108,12 +107,6 @@ def remove_a_part_of_the_seal(log: SealedLog, chance: random.Random) -> frozense
     return frozenset({Rule.NOT_SEALED, Rule.MISSING, Rule.CUT})
 
 
-def remove_the_first_file(log: SealedLog, chance: random.Random) -> frozenset[Rule]:
-    for path in log.path.glob("00000001.*"):
-        path.unlink()
-    return frozenset({Rule.MISSING})
-
-
 def change_the_seal(log: SealedLog, chance: random.Random) -> frozenset[Rule]:
     seal = log.path / SEAL_FOLDER
     path = seal / chance.choice(("beginning", "files", "hashes/0.00000000", "checkpoint"))
@@ -124,13 +117,17 @@ def change_the_seal(log: SealedLog, chance: random.Random) -> frozenset[Rule]:
 
 
 FILES: tuple[Callable[[SealedLog, random.Random], frozenset[Rule]], ...] = (
-    put_back_an_older_copy, put_back_an_older_log, remove_a_part_of_the_seal, remove_the_first_file, change_the_seal,
+    put_back_an_older_copy, put_back_an_older_log, remove_a_part_of_the_seal, change_the_seal,
+    *SEAL,
 )  # fmt: skip
 
 
 def tamper(log: SealedLog, chance: random.Random) -> tuple[str, frozenset[Rule]]:
     """Make one change at random; return its name, and the rules of which at least one must find it."""
-    if chance.random() < 0.25:
+    if log.life is not Life.NOTHING:
+        change = chance.choice(SEAL)
+        return change.__name__, change(log, chance)
+    if chance.random() < 0.4:
         change = chance.choice(FILES)
         return change.__name__, change(log, chance)
     files = [list(records) for records in log.files]
