@@ -72,6 +72,10 @@ class LeafReader:
         self._end = {file.number: following.first_leaf for file, following in pairwise(files)}
         self._losses = sorted(losses, key=lambda loss: loss.ref)
 
+    def lists(self, number: int) -> bool:
+        """Return whether the tree has a log file of this number."""
+        return number in self._first
+
     def parts(self, ref: Ref, leaf: int) -> Iterator[Part]:
         """Yield the records from a ref on, whose leaf is given.
 

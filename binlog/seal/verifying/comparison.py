@@ -49,6 +49,7 @@ class Comparison:
         self._changed = 0
         self.first_unsealed: Ref | None = None
         self.next_ref: Ref | None = None
+        self._unlisted = 0
         self.first_left = 0
 
     def run(self, start: Ref, leaf: int) -> None:
@@ -67,6 +68,7 @@ class Comparison:
                     report.unsealed += len(part) - len(sealed)
                     self.first_unsealed = self.first_unsealed or part.ref(len(sealed))
                 if len(sealed):
+                    self._check_listed(part.batch.number)
                     self._skip_missing(self._skip_removed(expected), part.leaf)
                     self._compare(sealed, part.leaf)
                     expected = part.leaf + len(sealed)
@@ -98,6 +100,12 @@ class Comparison:
                 if place is not None and place.number <= begun.number:
                     raise
                 self.first_left = leaf
+
+    def _check_listed(self, number: int) -> None:
+        """Add a finding if the seal does not list a file; its index would not be compared."""
+        if not self._reader.lists(number) and number != self._unlisted:
+            self._report.add(Rule.NOT_SEALED, f"the list of log files in the seal does not have file {number}")
+            self._unlisted = number
 
     def _skip_removed(self, expected: int) -> int:
         """Add the leaves of files that were removed meanwhile; the caller judges whether they were allowed to go."""

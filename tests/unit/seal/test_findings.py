@@ -170,3 +170,14 @@ def test_a_log_that_was_put_back_is_found_by_the_progress(log: Path, tmp_path_fa
         sealer.seal()
     rules = [finding.rule for finding in verify(outside / "older", VKEY, progress=outside / "progress").findings]
     assert Rule.FORK in rules
+
+
+def test_a_file_that_the_list_of_the_seal_does_not_name_is_found(log: Path) -> None:
+    """Without it, times in the index of the file would not be compared."""
+    path = log / "seal" / "files"
+    data = bytearray(path.read_bytes())
+    assert data[-16:-12] == (2).to_bytes(4, "big")
+    data[-16:-12] = (9).to_bytes(4, "big")
+    path.write_bytes(data)
+    [finding] = _findings(log)
+    assert (finding.rule, "does not have file 2" in finding.text) == (Rule.NOT_SEALED, True)
