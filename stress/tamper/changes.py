@@ -11,8 +11,8 @@ from binlog.seal import Rule
 from stress.tamper.seal_changes import SEAL
 from stress.tamper.sealed_log import Files, Life, SealedLog, forge_hashes, make_again, replace_files
 
-# A record that is added at the end of a closed file is late.
-_CONTENT = frozenset({Rule.CHANGED, Rule.FORK, Rule.CUT, Rule.LATE})
+# At the end of a closed file, a record that was added is late, and one that was removed is missing.
+_CONTENT = frozenset({Rule.CHANGED, Rule.FORK, Rule.CUT, Rule.LATE, Rule.MISSING})
 
 
 def _place(files: Files, chance: random.Random) -> tuple[list[bytes], int]:
