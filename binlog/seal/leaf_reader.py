@@ -102,8 +102,8 @@ class LeafReader:
         at = batch.offset + batch.offsets[place]
         end = len(batch)
         for loss in self._losses:
-            if loss.ref == (batch.number, at):
-                leaf = loss.end
+            if loss.ref <= (batch.number, at):  # below, if the file ends there
+                leaf = max(leaf, loss.end)
             elif loss.ref.number == batch.number and at < loss.ref.offset:
                 end = min(bisect_left(batch.offsets, loss.ref.offset - batch.offset), end)
                 break

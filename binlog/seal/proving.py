@@ -40,14 +40,16 @@ def prove(path: str | os.PathLike[str], ref: Ref | str, *, cosigned: bool = Fals
 def leaf_index(path: str | os.PathLike[str], folder: SealFolder, ref: Ref) -> int:
     """Return the leaf of a record.  Raises: as `prove`."""
     files = {file.number: file.first_leaf for file in folder.files()}
-    if ref.number not in files:
+    first = files.get(ref.number)
+    if first is None:
         raise SealError(f"file {ref.number} has no sealed records yet")
     with binlog.Reader(path, ref, verify=False) as reader:
         batch = reader.read_batch(records_max=1)
     if len(batch) == 0 or batch.refs()[0] != ref:
         raise ValueError(f"no record starts at {ref}")
-    lost = sum(loss.end - loss.first for loss in folder.losses() if Ref(ref.number, 0) < loss.ref <= ref)
-    leaf = files[ref.number] + lost + _records_before(path, ref, batch)
+    # A loss before the file's first record may be counted by `first` already.
+    losses = [loss for loss in folder.losses() if Ref(ref.number, 0) < loss.ref <= ref and first <= loss.first]
+    leaf = first + sum(loss.end - loss.first for loss in losses) + _records_before(path, ref, batch)
     if leaf >= min((first for number, first in files.items() if number > ref.number), default=leaf + 1):
         raise SealError(f"{ref} was added after the next file was begun; a statement has its hash, and no proof does")
     return leaf

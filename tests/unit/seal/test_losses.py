@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import binlog
 from binlog import Writer
-from binlog.errors import SealError
+from binlog.errors import CorruptError, SealError
+from binlog.format.log_header import LOG_HEADER, parse_log_header
 from binlog.format.seal.checkpoint import parse_checkpoint
 from binlog.format.seal.statement import Kind
 from binlog.seal import Rule, Sealer, SigningKey, begin_seal, check_proof, prove, read_statements, verify
@@ -120,3 +122,67 @@ def test_a_changed_record_is_not_a_loss(log: Path) -> None:
     with pytest.raises(SealError, match="were changed; that is not a loss"):
         Sealer(log, KEY, accept_loss="nothing to see here")
     assert _rules(log) == [Rule.CHANGED]
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+@pytest.mark.parametrize("is_continued", [True, False], ids=["continued before", "accepted first"])
+def test_a_power_cut_after_which_the_last_commit_is_damaged_is_told(
+    tmp_path: Path, has_index: bool, is_continued: bool
+) -> None:
+    """Row 14 of the recovery table: a disk that lies lost acknowledged records; `repair` closes the file before."""
+    log, groups = tmp_path, 4
+    with Writer(log) as writer:
+        begin_seal(log, KEY)
+        for number in range(groups):
+            writer.append_many([b"%d %d" % (number, place) for place in range(100)])
+    with Sealer(log, KEY) as sealer:
+        sealer.seal()
+    _damage_last_commit(log / "00000001.dat", b"3 50")
+    if not has_index:
+        (log / "00000001.idx").unlink()
+    with pytest.raises(CorruptError, match="recovery-14"):
+        Writer(log)
+    assert _rules(log) == [Rule.DAMAGED]
+    assert [each.action for each in binlog.repair(log)] == ["sealed"]
+    left = 300 if has_index else 200  # without an index, only the other commit slot proves records
+    assert len(read_all(log)) == left
+    assert _rules(log) == [Rule.CUT]
+    if is_continued:
+        with Writer(log) as writer:
+            writer.append(b"the first one after")
+    with pytest.raises(SealError, match="differs from its seal"):
+        Sealer(log, KEY)
+    with Sealer(log, KEY, accept_loss="power cut") as sealer:
+        sealer.seal()
+    if not is_continued:
+        with Writer(log) as writer:
+            writer.append(b"the first one after")
+    with Sealer(log, KEY) as sealer:
+        sealer.seal()
+    [statement] = read_statements(log, VKEY)
+    assert (statement.kind, statement.whole("leaf"), statement.whole("end")) == (Kind.LOSS, left, 400)
+    report = verify(log, VKEY)
+    assert (report.findings, report.verified, report.size) == ([], left + 1, 401)
+    proof = prove(log, "2:256")
+    assert proof.leaf_index == 400
+    check_proof(str(proof), b"the first one after", vkey=VKEY)
+
+
+def _damage_last_commit(path: Path, record: bytes) -> None:
+    """Change a byte of the last commit, and let the file be one of an earlier boot."""
+    data = path.read_bytes()
+    header = parse_log_header(data[:256], path=str(path))
+    with path.open("r+b") as file:
+        os.pwrite(file.fileno(), replace(header, boot_id=os.urandom(16)).pack(), 0)
+        os.pwrite(file.fileno(), b"?", data.index(record))
+
+
+def test_commit_slots_that_repair_writes_again_are_no_loss(log: Path) -> None:
+    path = log / "00000003.dat"
+    with path.open("r+b") as file:
+        os.pwrite(file.fileno(), b"?", LOG_HEADER.offset("slot_0") + 5)
+    assert binlog.check(log) != []
+    assert [each.action for each in binlog.repair(log)] == ["header"]
+    with Sealer(log, KEY, accept_loss="nothing is lost") as sealer:
+        sealer.seal()
+    assert (list(read_statements(log, VKEY)), _rules(log)) == ([], [])
