@@ -37,7 +37,8 @@ help:
 	@echo 'make seal-memory  the memory that it takes to seal and to verify a log of 10 GB (ARGS="--help")'
 	@echo 'make canaries     check that "make crash" finds every seeded bug, with five seeds each (about an hour)'
 	@echo 'make soak         an hour of work, after which nothing may have grown (DURATION_S=)'
-	@echo 'make stress       Spark follows appending processes, and is killed again and again; random programs over a journal and a page store'
+	@echo 'make stress       Spark follows appending processes, and is killed again and again; a sealed log in use is verified for an'
+	@echo '                  hour (DURATION_S=); random programs over a journal and a page store'
 	@echo 'make cluster-test a local Spark master and two workers, killed during jobs (some minutes; ARGS="--help")'
 	@echo 'make model        the models of the protocol and of consumer groups (ARGS="--help"), then the one for Spin, which must be installed'
 	@echo 'make commitlog-golden  exchange stores with the real RocketMQ (needs Maven; ARGS=--write: write the golden files again)'
@@ -97,9 +98,11 @@ soak:
 	$(set_up)
 	@.venv/bin/python -m stress.soak $(ARGS)
 
+stress: export DURATION_S := $(DURATION_S)
 stress:
 	$(set_up) spark test
 	@.venv/bin/python -m stress.pipeline $(ARGS)
+	@.venv/bin/python -m stress.sealing
 	@$(pytest) -m "" --hypothesis-profile stress tests/unit/journal/test_model.py tests/unit/pagestore/test_model.py
 
 cluster-test:

@@ -1,9 +1,10 @@
-"""Verify a sealed log in use again and again: python -m stress.sealing [--minutes M] [--directory DIR], or `make
+"""Verify a sealed log in use again and again: python -m stress.sealing [--seconds S] [--directory DIR], or `make
 stress`.
 
 Three processes append, one ingests files, and one cuts over, archives, and removes old files under statements and
 holds.  A sealer hands its checkpoints to an anchor.  Each verification, with the anchor's latest checkpoint, must find
 nothing, and in the end every record must be sealed.
+DURATION_S= is the same as --seconds.
 Exit codes: 0 nothing was found, 1 something was or a process failed, 2 wrong usage.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import subprocess
 import sys
 import tempfile
@@ -124,7 +126,7 @@ def _finish(log: Path, key: SigningKey, place: str, outcome: Outcome) -> None:
 def main() -> int:
     """Run for as long as the arguments say; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m stress.sealing", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60.0, metavar="M", help="how long (60)")
+    parser.add_argument("--seconds", type=float, default=os.environ.get("DURATION_S") or 3600.0, metavar="S")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), metavar="DIR", help="default: /var/tmp")
     given = parser.parse_args()
     told = [time.monotonic()]
@@ -135,7 +137,7 @@ def main() -> int:
             print(outcome, flush=True)
 
     with tempfile.TemporaryDirectory(prefix="binlog-sealing-", dir=given.directory) as folder:
-        outcome = run(Path(folder), given.minutes * 60, tell)
+        outcome = run(Path(folder), given.seconds, tell)
     for finding in outcome.findings:
         print(finding)
     print(outcome)
