@@ -5,6 +5,7 @@ For logs that have been made over hours, and for attackers who want to hide reco
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ HOUR = 3600
 
 
 def date_file(log: Path, number: int, made: float, dated: Callable[[int], float]) -> None:
-    """Date one file.
+    """Date one file, which was changed last when its last records were added.
 
     made: when it was made.  dated: returns the time of an entry of its index, given the sequence number of its first
     record.  Both in seconds since 1970 UTC.
@@ -30,6 +31,8 @@ def date_file(log: Path, number: int, made: float, dated: Callable[[int], float]
     data[:LOG_HEADER_BYTES] = replace(header, created_ns=int(made * 1e9)).pack()
     path.write_bytes(data)
     date_index(log, number, lambda place, entries: dated(entries[place][0]))
+    last = dated(header.first_sequence + header.record_count - 1)
+    os.utime(path, (last, last))
 
 
 def date_index(log: Path, number: int, dated: Callable[[int, list[tuple[int, float]]], float]) -> None:
