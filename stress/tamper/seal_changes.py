@@ -132,10 +132,10 @@ def add_a_checkpoint_to_the_history(log: SealedLog, chance: random.Random) -> Ru
 
 
 def change_times(log: SealedLog, chance: random.Random) -> Rules:
-    """Of one entry of an index, or of all; by so much that `check` does not see it, and more than an hour.
+    """Of one entry of an index, or of all; by more than an hour, and less than `check` notices.
 
     Times do not decrease within an index, so one entry is the first or the last.  The log file's own time stays: if it
-    is later too, the index looks as if it was built again, and times up to then are no finding.
+    is later too, the index may have been built again then, and times up to then are no finding.
     """
     numbers = [file.number for file in binlog.stat(log.path).files if file.number > 1]
     number = numbers[0] if log.life is Life.LOST else chance.choice(numbers)

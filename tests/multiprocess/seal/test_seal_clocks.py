@@ -142,7 +142,7 @@ def test_an_hour_without_a_sealer_is_told_though_writers_go_on(sealed: _Sealed) 
 
 
 def test_a_sealer_that_hangs_for_an_hour_is_no_finding(sealed: _Sealed) -> None:
-    """It is suspended, and the clocks go on, as in a virtual machine that is paused while others write."""
+    """It is suspended, and the clocks continue, as in a virtual machine that is paused while others write."""
     with sealed.sealer() as process:
         sealed.append()
         sealed.wait()

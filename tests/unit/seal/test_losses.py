@@ -129,7 +129,7 @@ def test_a_changed_record_is_not_a_loss(log: Path) -> None:
 def test_a_power_cut_after_which_the_last_commit_is_damaged_is_told(
     tmp_path: Path, has_index: bool, is_continued: bool
 ) -> None:
-    """Row 14 of the recovery table: a disk that lies lost acknowledged records; `repair` closes the file before."""
+    """Row 14 of the recovery table: a disk did not keep what it acknowledged; `repair` closes the file before it."""
     log, groups = tmp_path, 4
     with Writer(log) as writer:
         begin_seal(log, KEY)
