@@ -116,7 +116,7 @@ class Sealer(Handle):
         self._files = tuple(self._folder.files(self._state.file_count))
         self._statements = StatementLog(self._folder, self._key.verifier)
         self._history = NoteFile(self._directory, HISTORY_FILE)
-        self._history_seconds = 0
+        self._history_seconds: int | None = None  # of its last checkpoint, once it was read
         self._anchoring = Anchoring(self._anchors, self._folder)
         with self._alarm():
             self._check_statements()
@@ -130,7 +130,7 @@ class Sealer(Handle):
         undoing.callback(self._answers.close)
         self._is_anchored = False
         if self._state.note is not None:
-            self._folder.write_checkpoint(self._state.note)  # a crash may have come before it
+            self._write_note(self._state.note)  # a crash may have come before it
         self._start_clock()
 
     @contextmanager
@@ -304,15 +304,23 @@ class Sealer(Handle):
         moment = moment_lines(seconds, len(statements.known), statements.last_hash())
         note = signed_note(Checkpoint(self._beginning.origin, place.size, root, moment).text(), [self._key])
         state = SealState(place.size, place.next_ref, place.tile_ref, len(place.files), note, place.last_ref)
-        if seconds - self._history_seconds >= HISTORY_SECONDS:
-            self._history.append(note)  # before the state, so that it never ends long before a checkpoint
-            self._history_seconds = seconds
         self._folder.write_state(state)
-        self._folder.write_checkpoint(note)
+        self._write_note(note)
         # Only now: `anchor`, perhaps in another thread, must not hand over a checkpoint whose state may be lost.
         self._state, self._files = state, place.files
         self._answers.ring()
         return note
+
+    def _write_note(self, note: Note) -> None:
+        """Replace the checkpoint, after the history has it: so the history never ends long before the checkpoint."""
+        last = self._history.last() if self._history_seconds is None else None
+        if last is not None:
+            self._history_seconds = parse_checkpoint(last.text).seconds
+        seconds = parse_checkpoint(note.text).seconds or 0
+        if self._history_seconds is None or seconds - self._history_seconds >= HISTORY_SECONDS:
+            self._history.append(note)
+            self._history_seconds = seconds
+        self._folder.write_checkpoint(note)
 
     def _add_some(self, place: _Place) -> _Place:
         """Add some durable records to the tree; return how far it has come then."""
