@@ -84,7 +84,7 @@ class Writer(Generic[_Place]):
     file_system: FileSystem.ANY accepts a directory on a file system that other machines may share.
     sealer: seals the log from a thread of this process, if no other process does; see binlog.seal.ElectedSealer.
 
-    If an earlier write or sync failed, opening seals the file at the last confirmed commit, quarantines the rest, and
+    If an earlier write or sync failed, opening closes the file at the last confirmed commit, quarantines the rest, and
     continues in the next file.
     Threads may share a writer, and both sides of a fork may use it.  Leaving its `with` block closes it.
     Raises: AccessError, CorruptError, VersionError, BusyError, FullError, PoisonedError.

@@ -185,7 +185,7 @@ class StagingArea:
         return int(lib.binlog_area_failed(self.core, number))
 
     def clear_failure(self) -> None:
-        """Clear the failure, after the file was sealed or closed.  The caller holds the open file's lock."""
+        """Clear the failure: the file was closed, or its close was written again.  The caller holds the file's lock."""
         lib.binlog_area_forgive(self.core)
 
     @property

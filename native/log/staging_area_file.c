@@ -260,7 +260,7 @@ int binlog_area_failed(struct binlog_area *area, uint32_t number)
     return atomic_load(&area->shared->failed_number) == number ? (int)area->shared->failed_errno : 0;
 }
 
-/* Under the log file's lock: the failed file was sealed, or it was closed and its close written again. */
+/* Under the log file's lock: the failed file was closed, or its close was written again. */
 void binlog_area_forgive(struct binlog_area *area)
 {
     atomic_store(&area->shared->failed_number, 0);

@@ -238,10 +238,10 @@ class Process:
         world, header = self._world, file.header()
         verdict = verdict_on(world, file, header)
         same_boot = header.boot_id == world.boot_id
-        if verdict.action is Action.SEAL and same_boot and not self.reopen:
+        if verdict.action is Action.CLOSE and same_boot and not self.reopen:
             raise PoisonedError("refused until opened again")
         tail = header.tail
-        if verdict.action is Action.SEAL and file.file.errors:
+        if verdict.action is Action.CLOSE and file.file.errors:
             world.audit.failed()
         may_have_intents = not header.closed and (header.flags & Flag.INTENT or verdict.action is not Action.KEEP)
         recovery = SimRecovery(world, file)

@@ -82,7 +82,7 @@ class SimRecovery(Recovery):
         return end if self._world.has("quarantine-trusted") else super()._free_end(start, end)
 
     def _confirmed(self, header: LogHeader, tail: int, counted: int, *, slot_first: bool = False) -> LogHeader:
-        if not slot_first and self._world.has("sealed-reused"):
+        if not slot_first and self._world.has("dropped-reused"):
             header = replace(header, next_number=0)
         header = super()._confirmed(header, tail, counted, slot_first=slot_first)
         self._world.audit.synced(self._open.file)

@@ -11,7 +11,7 @@ SEEDED_BUGS = {
     "one-slot": "all commits use one slot, and therefore overwrite the confirmed one",
     "sync-retried": "a failed sync is retried once",
     "poison-unwritten": "a failed sync is not written into the file",
-    "sealed-reused": "bytes that a recovery drops are overwritten, instead of sealing the file",
+    "dropped-reused": "bytes that a recovery drops are overwritten, because it does not close the file",
     "staged-twice": "a dead leader's group is staged again though it is in the file",
     "note-ignored": "a dead leader's note is cleared unread",
     "note-first": "a dead leader's note is resolved before the file is recovered",

@@ -62,7 +62,7 @@ class LogOnDisk:
             if self._writer is None:
                 self._writer = Writer(self.path)
             self._writer.sync()
-        # A failed sync may have sealed the file before these records.
+        # After a failed sync, recovery may have closed the file before these records.
         return self._is_durable(number, offset)
 
     def _is_durable(self, number: int, offset: int) -> bool:

@@ -353,7 +353,7 @@ class Session:
                 header = file.recover(reopen=self._reopen)
                 recovered = True
                 if header.next_number and not header.closed:
-                    # A process died in a cutover after it had named the next file here, or recovery sealed the file.
+                    # A process died in a cutover after it had named the next file here, or recovery closes it early.
                     self._cutover.run(file, header)
                 elif header.closed:
                     # The process that closed it may have died before the sync, or the sync failed.

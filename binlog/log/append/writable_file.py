@@ -113,7 +113,7 @@ class WritableFile:
     def recover(self, *, reopen: bool) -> LogHeader:
         """Recover the file from a crash, and return its header.
 
-        reopen: whether a failed write or sync is handled by sealing the file; otherwise it raises.
+        reopen: whether a failed write or sync is handled by closing the file early; otherwise it raises.
         Raises: GoneError if the file's name, or the directory's path, leads elsewhere; PoisonedError; CorruptError;
         VersionError; FullError.
         """
@@ -135,7 +135,7 @@ class WritableFile:
         if verdict.action is Action.REFUSE:
             raise CorruptError(self.path, verdict.tail, f"recovery-{verdict.row}", verdict.text)
         check_size(verdict.tail, self.fd, self.path)
-        if verdict.action is Action.SEAL and same_boot and not reopen:
+        if verdict.action is Action.CLOSE and same_boot and not reopen:
             if not header.flags & Flag.POISON:
                 raise PoisonedError(f"{self.path}: {verdict.text}")
             reason = os.strerror(header.poison_errno)
@@ -170,7 +170,7 @@ class WritableFile:
     def handle_failure(self, number: int, *, reopen: bool) -> None:
         """Handle a failed write or sync with this errno, which only the shared memory records.
 
-        reopen: set the poison flag, so that recovery seals the file at the last confirmed commit.  Bytes after it must
+        reopen: set the poison flag, so that recovery closes the file at the last confirmed commit.  Bytes after it must
             be discarded: their writers got an error, or still have them staged and will write them again.
         Raises: PoisonedError, unless `reopen`, or if the flag still cannot be written.
         """

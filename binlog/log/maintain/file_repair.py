@@ -5,7 +5,7 @@ are written in their place, and synced; then the index is updated.  If the proce
 the same steps again.
 
 A log file may have been cut below its header while it was in use, as logrotate's copytruncate does.  Its records are
-lost.  `repair` writes a new header, from the facts that its neighbours and its index still have, and seals the file
+lost.  `repair` writes a new header, from the facts that its neighbours and its index still have, and closes the file
 without records, so that no lost offset is used twice.
 """
 
@@ -147,9 +147,9 @@ class FileRepair:
         return header
 
     def _restore_header(self, size: int) -> LogHeader | None:
-        """Write a new header to a file that was cut below it, and seal the file without records."""
+        """Write a new header to a file that was cut below it, and close the file without records."""
         header, lost = rebuilt_header(self._directory, self._number)
-        self.report(size, "cut", f"the file was cut to {size} bytes: {lost}; the file is sealed without records")
+        self.report(size, "cut", f"the file was cut to {size} bytes: {lost}; the file is closed without records")
         if self._dry_run:
             return None
         self._directory.remove(index_file_name(self._number))
@@ -157,11 +157,11 @@ class FileRepair:
         sync(self._fd, self._path)
         if header.closed:
             return header
-        self._seal(header, header.first_offset, header.first_offset)
+        self._close_at(header, header.first_offset, header.first_offset)
         return None
 
     def check_cut(self, header: LogHeader) -> bool:
-        """If the file ends before its tail, seal it at the last whole record and return True."""
+        """If the file ends before its tail, end it at the last whole record and return True."""
         size = os.fstat(self._fd).st_size
         if not header.is_native or size >= header.tail:
             return False
@@ -170,7 +170,7 @@ class FileRepair:
             self.salvage(header, text)
             return True
         good = last_whole_record_end(self._fd, header.first_offset, size, self._path)
-        self.report(good, "sealed", f"{text}: {size - good} bytes are quarantined, the file ends at {good}")
+        self.report(good, "shortened", f"{text}: {size - good} bytes are quarantined, the file ends at {good}")
         if not self._dry_run:
             self._end_at(header, good, size)
         return True
@@ -203,7 +203,7 @@ class FileRepair:
             self._index(header, contradicts=contradicts)
 
     def salvage(self, header: LogHeader, reason: str) -> None:
-        """Keep the sound records of a file that has lost acknowledged ones, seal it, and continue in the next file."""
+        """Keep the sound records of a file that has lost acknowledged ones, close it, and continue in the next file."""
         start = header.first_offset
         size = os.fstat(self._fd).st_size
         end = min(header.tail, size) if header.tail >= start else size
@@ -216,10 +216,10 @@ class FileRepair:
         slots = [slot for slot in header.slots() if slot.start >= good]
         limit = min([end, *(slot.start for slot in slots)])
         good = max(good, last_whole_record_end(self._fd, good, max(limit, good), self._path))
-        self.report(good, "sealed", f"{reason}: {end - good} bytes are quarantined, the file is sealed at {good}")
+        self.report(good, "shortened", f"{reason}: {end - good} bytes are quarantined, the file is closed at {good}")
         if self._dry_run:
             return
-        self._seal(header, good, end)
+        self._close_at(header, good, end)
 
     def fill_gap(self, header: LogHeader, count: int) -> LogHeader:
         """Append fillers for records that are missing after the last one; return the new header.
@@ -341,11 +341,11 @@ class FileRepair:
         text = f"a record is damaged, and the start of the next is not known: {header.tail - end} bytes are quarantined"
         if not header.is_native:
             return header  # in a foreign file only the tail is ever moved, and never back
-        self.report(end, "sealed", f"{text}, the file ends at {end}")
+        self.report(end, "shortened", f"{text}, the file ends at {end}")
         if self._dry_run:
             return header
         if not header.closed:
-            self._seal(header, end, header.tail)
+            self._close_at(header, end, header.tail)
             return replace(header, tail=end)
         return self._end_at(header, end, header.tail)
 
@@ -360,7 +360,7 @@ class FileRepair:
         os.ftruncate(self._fd, good)
         return cut
 
-    def _seal(self, header: LogHeader, good: int, end: int) -> None:
+    def _close_at(self, header: LogHeader, good: int, end: int) -> None:
         slots = [slot for slot in header.slots() if slot.end <= good]
         counter = max([header.confirmed_counter if header.live_good else 0, *(slot.counter for slot in header.slots())])
         kept_flags = Flag.FOREIGN_WRITERS | Flag.STRICT | Flag.INTENT
@@ -370,7 +370,7 @@ class FileRepair:
             record_count=slots[0].record_count if slots else 0, confirmed_end=good, confirmed_counter=counter,
             flags=header.flags & kept_flags if header.live_good else Flag.INTENT,
         )  # fmt: skip
-        self._recovery.carry_out(base, Verdict(14, Action.SEAL, good, end=end))
+        self._recovery.carry_out(base, Verdict(14, Action.CLOSE, good, end=end))
 
     def commit_in_new_epoch(self, header: LogHeader) -> None:
         """Write an empty commit at the tail, in a new epoch, so that no slot has a CRC of overwritten bytes."""

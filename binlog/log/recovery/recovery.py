@@ -43,7 +43,7 @@ class Recovery:
         """Carry out the verdict and return the header as it is then.
 
         opened_before_unconfirmed: the descriptor was open before any program wrote the unconfirmed bytes.
-        After Action.SEAL the file names the next one and is still open; the cutover closes it.
+        After Action.CLOSE the file names the next one and is still open; the cutover closes it.
         Raises: CorruptError for Action.REFUSE; FullError with the file unchanged; PoisonedError.
         """
         match verdict.action:
@@ -69,8 +69,8 @@ class Recovery:
                 assert verdict.slot is not None
                 header = self._from_slot(header, verdict.slot)
                 return self._confirmed(header, verdict.tail, verdict.slot.end, slot_first=True)
-            case Action.SEAL:
-                return self._sealed(header, verdict)
+            case Action.CLOSE:
+                return self._closed_early(header, verdict)
 
     def _from_slot(self, header: LogHeader, slot: CommitSlot) -> LogHeader:
         """Return the header with the slot's commit confirmed, after writing its bytes again."""
@@ -129,7 +129,7 @@ class Recovery:
         )
         return replace(header.with_slot(slot), confirmed_counter=slot.counter)
 
-    def _sealed(self, header: LogHeader, verdict: Verdict) -> LogHeader:
+    def _closed_early(self, header: LogHeader, verdict: Verdict) -> LogHeader:
         """Keep the proven bytes, quarantine the rest, and name the next file, so that no offset is used twice."""
         if verdict.slot is not None:
             header = self._from_slot(header, verdict.slot)

@@ -41,7 +41,7 @@ class Action(enum.Enum):
     ROLL_FORWARD = "write the pending commit again, sync, publish"
     ADOPT = "adopt another program's tail: sync, commit an empty group there"
     RESTORE = "take the tail from a commit slot"
-    SEAL = "quarantine the rest, close the file at the tail, continue in the next"
+    CLOSE = "quarantine the rest, close the file at the tail, continue in the next"
     REFUSE = "nothing, for acknowledged records would be lost"
 
 
@@ -50,7 +50,7 @@ class Verdict:
     """The row that fits, its action, and the end of the file's records.
 
     slot: the commit to write again, if any.
-    end: SEAL quarantines the bytes from `tail` to here.
+    end: CLOSE quarantines the bytes from `tail` to here.
     text: a description of the damage, if any.
     """
 
@@ -73,7 +73,7 @@ def decide(header: LogHeader, evidence: Evidence, *, same_boot: bool, opened_bef
     pending = header.pending if header.live_good else None
     if header.live_good and header.flags & Flag.POISON and same_boot:
         end = max(header.tail, header.published_tail, pending.end if pending is not None else 0)
-        return Verdict(5, Action.SEAL, header.confirmed_end, end=end, text="a write or sync failed")
+        return Verdict(5, Action.CLOSE, header.confirmed_end, end=end, text="a write or sync failed")
     if not header.live_good or header.tail < header.published_tail:
         return _from_slots(header, evidence)
     adoptable = pending is not None and _adoptable(header, pending, same_boot=same_boot)
@@ -106,7 +106,7 @@ def _closed(header: LogHeader, evidence: Evidence, *, same_boot: bool) -> Verdic
     text = "records added after the close do not meet the tail"
     if same_boot:
         return Verdict(4, Action.REFUSE, header.published_tail, text=text)
-    return Verdict(4, Action.SEAL, good, end=header.tail, text=text)
+    return Verdict(4, Action.CLOSE, good, end=header.tail, text=text)
 
 
 def _foreign_tail(header: LogHeader, evidence: Evidence, *, same_boot: bool) -> Verdict:
@@ -124,7 +124,7 @@ def _foreign_tail(header: LogHeader, evidence: Evidence, *, same_boot: bool) -> 
     good = header.published_tail if blank else evidence.chain_end(header.published_tail, header.tail)
     if good == header.tail:
         return Verdict(7, Action.ADOPT, header.tail)
-    return Verdict(7, Action.SEAL, good, end=header.tail, text="another program's records are not all there")
+    return Verdict(7, Action.CLOSE, good, end=header.tail, text="another program's records are not all there")
 
 
 def _published_tail(
@@ -156,7 +156,7 @@ def _unproven(header: LogHeader, evidence: Evidence) -> Verdict:
     """Row 11: some of the flushed, unconfirmed bytes are missing."""
     proven = evidence.proven_end(header.confirmed_end, header.published_tail)
     text = "bytes that were not synced yet are not what was written"
-    return Verdict(11, Action.SEAL, proven, end=header.tail, text=text)
+    return Verdict(11, Action.CLOSE, proven, end=header.tail, text=text)
 
 
 def _from_slots(header: LogHeader, evidence: Evidence) -> Verdict:
@@ -173,7 +173,7 @@ def _from_slots(header: LogHeader, evidence: Evidence) -> Verdict:
         if evidence.chain_end(slot.end, header.tail) == header.tail and not evidence.blank(slot.end, header.tail):
             return Verdict(13, Action.RESTORE, header.tail, slot=slot)
         text = "the header's live block is damaged, and the tail beside it leads to no record"
-        return Verdict(13, Action.SEAL, slot.end, slot=slot, end=header.tail, text=text)
+        return Verdict(13, Action.CLOSE, slot.end, slot=slot, end=header.tail, text=text)
     return Verdict(14, Action.REFUSE, header.tail, text="neither the live block nor a commit slot holds")
 
 

@@ -178,7 +178,7 @@ class Faults:
         expected = system.expect(marks)
         wrong += system.wrong_errors(fault, outcome, expected)
         if not (system.shared and (outcome.poisoned or "PoisonedError" in outcome.errors)):
-            expected.died()  # otherwise recovery may have sealed the file before bytes that were not synced
+            expected.died()  # otherwise recovery may have closed the file before bytes that were not synced
         self._recorder.mark(_RETRIED)
         seen = system.observe(self._path, marks, stays=True)
         return seen, wrong + seen.problems + system.compare(seen, expected, expected, Crash.KILL)

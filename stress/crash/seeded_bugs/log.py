@@ -144,8 +144,8 @@ BUGS = (
         "(void)before, (void)area;",
     ),
     bug_in_function(
-        "sealed-offsets-reused", "faults", "a file is truncated after a failed sync, and used further",
-        "binlog/log/recovery/recovery.py", "Recovery._sealed",
+        "dropped-offsets-reused", "faults", "a file is truncated after a failed sync, and used further",
+        "binlog/log/recovery/recovery.py", "Recovery._closed_early",
         "header = replace(header, next_number=header.number + 1)",
         "",
     ),

@@ -196,7 +196,7 @@ def observe(
 ) -> Observation:
     """Take the steps of the module on a log.
 
-    checker: the writer of the records appended.  after_fault: whether recovery may seal the file before records that
+    checker: the writer of the records appended.  after_fault: whether recovery may close the file before records that
         were not synced, though a reader has seen them; after a failed sync the log must continue in the next file.
     """
     seen = Observation()

@@ -209,7 +209,7 @@ def test_flushed_records_are_synced_when_a_batch_is_in_the_log_already(log: Path
 
 
 @pytest.mark.parametrize("place", ["record", "name"])
-def test_a_repair_that_seals_the_file_before_an_ingest_loses_no_record(log: Path, place: str) -> None:
+def test_a_repair_that_closes_the_file_before_an_ingest_loses_no_record(log: Path, place: str) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
     die_at(log, place, after=True)

@@ -140,7 +140,7 @@ def test_without_an_index_everything_from_a_bad_length_on_is_quarantined(tmp_pat
         list(Reader(tmp_path))
     rest = path.read_bytes()[bad:tail]
     # The next file's sequence numbers show how many are missing, and fillers replace them.
-    assert _actions(tmp_path) == ["sealed", "index", *(["filled"] if files == 2 else [])]
+    assert _actions(tmp_path) == ["shortened", "index", *(["filled"] if files == 2 else [])]
     assert (tmp_path / f"00000001.dat.{bad}-{tail}.damaged").read_bytes() == rest
     found = list(Reader(tmp_path))
     assert found[:100] == entries[:100]
@@ -166,8 +166,8 @@ def test_a_file_without_acknowledged_records_is_cut_only_on_request(tmp_path: Pa
     with pytest.raises(CorruptError, match="recovery-14"):
         Writer(tmp_path)
     assert "recovery-14" in _rules(tmp_path)
-    assert _actions(tmp_path, dry_run=True) == ["sealed"]
-    assert _actions(tmp_path) == ["sealed"]
+    assert _actions(tmp_path, dry_run=True) == ["shortened"]
+    assert _actions(tmp_path) == ["shortened"]
     assert list(Reader(tmp_path)) == entries
     assert (tmp_path / f"00000001.dat.{last.offset}-{header.tail}.damaged").exists()
     assert binlog.check(tmp_path) == []
@@ -182,7 +182,7 @@ def test_a_file_without_live_block_and_slots_is_salvaged_by_its_index(tmp_path: 
         os.pwrite(file.fileno(), b"\xee" * 112, 136)
     with pytest.raises(CorruptError):
         Writer(tmp_path)
-    assert _actions(tmp_path) == ["sealed"]
+    assert _actions(tmp_path) == ["shortened"]
     assert list(Reader(tmp_path)) == entries
     assert binlog.check(tmp_path) == []
 

@@ -212,8 +212,8 @@ def _hold(case: Case) -> None:
     # The last confirmed commit is in the file: none of it is dropped.
     if case.last == _HOLDS or (case.live_good and case.tail != "below"):
         assert tail >= D
-    # H decreases only by sealing, so that none of its offsets is used again.
-    if action is Action.SEAL:
+    # H decreases only if the file is closed, so that none of its offsets is used again.
+    if action is Action.CLOSE:
         assert verdict.text
         assert tail <= verdict.end
         assert verdict.end >= header.tail
@@ -221,7 +221,7 @@ def _hold(case: Case) -> None:
         assert tail >= header.tail
     poisoned = case.live_good and case.poison and case.same_boot
     if poisoned:
-        assert (verdict.row, action, tail) == (5, Action.SEAL, D)
+        assert (verdict.row, action, tail) == (5, Action.CLOSE, D)
         assert verdict.end >= max(header.tail, header.published_tail)
         if case.pending:
             assert verdict.end >= case.pending_end
@@ -298,28 +298,28 @@ def test_row_4_records_added_after_the_close_are_kept_if_their_lengths_meet_the_
     assert _row(late) == (4, Action.KEEP, D + 200)
     assert _row(replace(late, chain_exact=False)) == (4, Action.REFUSE, D)
     # After a power loss that is no damage: the other program had not synced, and some of its last records are missing.
-    assert _row(replace(late, chain_exact=False, same_boot=False)) == (4, Action.SEAL, D + 100)
+    assert _row(replace(late, chain_exact=False, same_boot=False)) == (4, Action.CLOSE, D + 100)
 
 
 def test_row_5_poison_of_this_boot_keeps_the_confirmed_records() -> None:
     case = Case(poison=True, unconfirmed=True, pending=_HOLDS)
     verdict = case.decide()
-    assert (verdict.row, verdict.action, verdict.tail, verdict.end) == (5, Action.SEAL, D, case.pending_end)
+    assert (verdict.row, verdict.action, verdict.tail, verdict.end) == (5, Action.CLOSE, D, case.pending_end)
 
 
 def test_row_6_poison_of_another_boot_is_judged_by_the_bytes() -> None:
     case = Case(poison=True, same_boot=False, opened_before_unconfirmed=False)
     assert _row(replace(case, pending=_HOLDS)) == (8, Action.ROLL_FORWARD, case.pending_end)
     assert _row(case) == (10, Action.KEEP, D)
-    assert _row(replace(case, unconfirmed=True, running=False)) == (11, Action.SEAL, D)
+    assert _row(replace(case, unconfirmed=True, running=False)) == (11, Action.CLOSE, D)
 
 
 def test_row_7_another_programs_tail_is_adopted() -> None:
     foreign = Case(tail="beyond")
     assert _row(foreign) == (7, Action.ADOPT, D + 200)
     assert _row(replace(foreign, same_boot=False)) == (7, Action.ADOPT, D + 200)
-    assert _row(replace(foreign, same_boot=False, chain_exact=False)) == (7, Action.SEAL, D + 100)
-    assert _row(replace(foreign, same_boot=False, blank=True)) == (7, Action.SEAL, D)
+    assert _row(replace(foreign, same_boot=False, chain_exact=False)) == (7, Action.CLOSE, D + 100)
+    assert _row(replace(foreign, same_boot=False, blank=True)) == (7, Action.CLOSE, D)
     assert _row(replace(foreign, blank=True)) == (7, Action.REFUSE, D)
     assert _row(replace(foreign, blank=True, has_foreign_writers=True)) == (7, Action.ADOPT, D + 200)
     # The tail is beyond P's end, or exactly there, where binlog would have published both tails: P is not in the file.
@@ -347,7 +347,11 @@ def test_row_9_an_invalid_pending_commit_is_dropped(same_boot: bool) -> None:
     # Visible records before it in the file are kept, if they are complete.
     again = Action.KEEP if same_boot else Action.CONFIRM
     assert _row(replace(case, unconfirmed=True)) == (10, again, D + 100)
-    assert _row(replace(case, unconfirmed=True, running=False, opened_before_unconfirmed=False)) == (11, Action.SEAL, D)
+    assert _row(replace(case, unconfirmed=True, running=False, opened_before_unconfirmed=False)) == (
+        11,
+        Action.CLOSE,
+        D,
+    )
 
 
 def test_row_10_unconfirmed_bytes_are_kept_and_written_again_by_a_later_opener() -> None:
@@ -363,8 +367,8 @@ def test_row_10_unconfirmed_bytes_are_kept_and_written_again_by_a_later_opener()
 def test_row_11_invalid_unconfirmed_bytes_are_quarantined(same_boot: bool) -> None:
     case = Case(unconfirmed=True, running=False, same_boot=same_boot, opened_before_unconfirmed=False)
     verdict = case.decide()
-    assert (verdict.row, verdict.action, verdict.tail, verdict.end) == (11, Action.SEAL, D, D + 100)
-    assert _row(replace(case, proven=True)) == (11, Action.SEAL, D + 50)
+    assert (verdict.row, verdict.action, verdict.tail, verdict.end) == (11, Action.CLOSE, D, D + 100)
+    assert _row(replace(case, proven=True)) == (11, Action.CLOSE, D + 50)
 
 
 def test_row_12_a_tail_before_the_published_one_invalidates_the_live_block() -> None:
@@ -379,7 +383,7 @@ def test_row_13_without_a_live_block_the_newest_valid_slot_gives_the_tail() -> N
     assert _row(replace(case, pending=_BROKEN)) == (13, Action.RESTORE, D)
     assert _row(replace(case, tail="beyond")) == (13, Action.RESTORE, D + 200)
     for lost in (replace(case, tail="beyond", chain_exact=False), replace(case, tail="beyond", blank=True)):
-        assert _row(lost) == (13, Action.SEAL, D)
+        assert _row(lost) == (13, Action.CLOSE, D)
 
 
 def test_row_14_acknowledged_records_are_never_dropped_silently() -> None:
