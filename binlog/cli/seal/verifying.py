@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -28,7 +29,11 @@ _vkey_option = click.option(
 @directory_argument
 @_vkey_option
 @click.option(
-    "--checkpoint", "checkpoints", metavar="FILE", multiple=True, help="A checkpoint from elsewhere; may be repeated."
+    "--checkpoint",
+    "checkpoints",
+    metavar="FILE",
+    multiple=True,
+    help="A checkpoint from elsewhere, or the file of a dir: anchor; may be repeated.",
 )
 @click.option("--policy", "policy_path", metavar="FILE", help="The log and witnesses to trust, in place of --vkey.")
 @click.option(
@@ -64,7 +69,7 @@ def verify_command(
             directory,
             None if vkey is None else read_key(vkey),
             policy=None if policy_path is None else _read(policy_path, _TEXT_BYTES_MAX),
-            checkpoints=[_read(path, _TEXT_BYTES_MAX) for path in checkpoints],
+            checkpoints=[_read_end(path) for path in checkpoints],
             max_age=max_age,
             progress=progress,
         )
@@ -163,6 +168,17 @@ def _read(path: str, bytes_max: int | None) -> bytes:
     try:
         with Path(path).open("rb") as file:
             return file.read() if bytes_max is None else file.read(bytes_max + 1)
+    except OSError as error:
+        raise AccessError(f"{path}: {error.strerror}", errno=error.errno, path=path) from error
+
+
+def _read_end(path: str) -> bytes:
+    """Return the last bytes of a file, to which an anchor may have appended for years.  Raises: AccessError."""
+    try:
+        with Path(path).open("rb") as file:
+            if file.seekable():
+                file.seek(max(file.seek(0, os.SEEK_END) - _TEXT_BYTES_MAX, 0))
+            return file.read(_TEXT_BYTES_MAX)
     except OSError as error:
         raise AccessError(f"{path}: {error.strerror}", errno=error.errno, path=path) from error
 

@@ -138,6 +138,16 @@ def parse_notes(data: bytes) -> Iterator[Note]:
             yield parse_note(part + b"\n")
 
 
+def parse_last_note(data: bytes) -> Note:
+    """Return a signed note, or the last one of a file of notes, without those that are torn.  Raises: SealError."""
+    if NOTE_SEPARATOR not in data:
+        return parse_note(data)
+    last = next(reversed(list(parse_notes(data[-2 * NOTE_BYTES_MAX :]))), None)
+    if last is None:
+        raise SealError("none of the last notes of the file is whole")
+    return last
+
+
 def parse_signatures(lines: str) -> tuple[Signature, ...]:
     """Return signatures, given their lines.  Raises: SealError."""
     *found, rest = lines.split("\n", SIGNATURES_MAX)

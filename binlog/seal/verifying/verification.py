@@ -14,7 +14,7 @@ import binlog
 from binlog.errors import BinlogError, CorruptError, NotFoundError, SealError, VersionError
 from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
-from binlog.format.seal.note import Note, VerifierKey, parse_note, parse_verifier_key
+from binlog.format.seal.note import Note, VerifierKey, parse_last_note, parse_verifier_key
 from binlog.format.seal.policy import Policy, parse_policy
 from binlog.format.seal.state import HISTORY_FILE, HISTORY_SECONDS, Beginning
 from binlog.format.seal.statement import Kind, first_to_stay, holds_of, losses_of
@@ -45,19 +45,19 @@ def verify(
 
     vkey: the public key, which must come from somewhere else than the log's directory.
     policy: in place of vkey, or its text; it has the key, and witnesses that must have signed a checkpoint.
-    checkpoints: notes from elsewhere, such as an anchor; a cut log can be found only by one that its directory does not
-    have.
+    checkpoints: notes from elsewhere, or the bytes of a `dir:` anchor's file, of which only the last note is used.  Only
+    a checkpoint that the log's directory does not have shows that the end of the log was cut off.
     max_age: of the newest checkpoint, and of records that are not sealed: seconds, a timedelta, or "1h".
     progress: a file outside of the log's directory.  Only records that were added since the last run with this file are
-    compared, and the tree must have grown from the one of that run.  If nothing is wrong, it is written, durably.
-    Reads the whole log without it, and writes nothing else.  May run while others append and seal.
+    compared, and the tree must have grown from the one of that run.  If nothing is wrong, the file is written, durably.
+    None: the whole log is compared, and nothing is written.  May run while others append and seal.
     Raises: NotFoundError if there is no log; SealError if the key or the policy is malformed, or one of the checkpoints
     given is malformed or signed by another key; AccessError; ValueError for both a key and a policy, or neither.
     """
     trusted = _trusted(vkey, policy)
     key = trusted.logs[0]
     report = Report(key.name)
-    notes = [each if isinstance(each, Note) else parse_note(_bytes(each)) for each in checkpoints]
+    notes = [each if isinstance(each, Note) else parse_last_note(_bytes(each)) for each in checkpoints]
     given = [_head(note, key) for note in notes]
     report.size = max((head.size for head in given), default=0)
     age = None if max_age is None else duration_of(max_age, "max_age")
@@ -117,7 +117,7 @@ def _head(note: Note, key: VerifierKey) -> Checkpoint:
 
 
 class _Verification:
-    """One run."""
+    """One run of `verify`."""
 
     def __init__(self, path: str, key: VerifierKey, folder: SealFolder, report: Report, known: Progress | None) -> None:
         """known: how far the log was verified before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,6 +53,23 @@ def test_a_checkpoint_is_printed_and_verified(sealed: Path, capfd: pytest.Captur
     code, out, _ = _run(capfd, *words, "--json")
     counts = {"size": 3, "verified": 3, "unsealed": 0}
     assert json.loads(out) == {"origin": "example.org/audit", **counts, "statements": [], "findings": []}
+
+
+def test_the_file_of_an_anchor_is_a_checkpoint_for_verify(sealed: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = sealed.parent
+    copy = folder / "copy"
+    shutil.copytree(sealed, copy)
+    (folder / "anchor").mkdir()
+    for record in (b"four", b"five"):
+        with Writer(sealed) as writer:
+            writer.append(record)
+        code, _, _ = _run(capfd, "once", sealed, "--key", folder / "key", "--anchor", f"dir:{folder / 'anchor'}")
+        assert code == 0
+    [notes] = (folder / "anchor").iterdir()
+    words = ("--vkey", folder / "vkey", "--checkpoint", notes)
+    assert _run(capfd, "verify", sealed, *words) == (0, "5 records of 5 compared, 0 not sealed yet; 0 findings\n", "")
+    code, out, _ = _run(capfd, "verify", copy, *words)
+    assert (code, "cut: 2 of 5 sealed records are missing at the end" in out.splitlines()) == (1, True)
 
 
 def test_a_changed_record_ends_verify_with_1(sealed: Path, capfd: pytest.CaptureFixture[str]) -> None:
