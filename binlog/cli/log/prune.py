@@ -34,7 +34,9 @@ from binlog.cli.records import object_line
     "--ignore-groups", is_flag=True, help="Also remove files with messages that a consumer group is not done with."
 )
 @click.option(
-    "--ignore-seal", is_flag=True, help="Also remove files that the seal protects; 'seal verify' will miss them."
+    "--ignore-seal",
+    is_flag=True,
+    help="Also remove files that the seal protects; 'seal verify' then reports that they are missing.",
 )
 @click.option("--damaged", is_flag=True, help="Also remove the *.damaged files that belong to the removed files.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; print what would be removed.")

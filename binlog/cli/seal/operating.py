@@ -24,7 +24,7 @@ from binlog.seal import Sealer, Signer, Statement, branch, end_log, hold, prune,
 _why_option = click.option("--why", default="", metavar="TEXT", help="The reason; it is written in the statement.")
 
 
-@click.command("prune", short_help="Remove the oldest closed files, and state it.")
+@click.command("prune", short_help="State that the oldest closed files may go, and remove them.")
 @directory_argument
 @key_options
 @click.option(
@@ -51,7 +51,7 @@ def prune_command(
     only_allow: bool,
     why: str,
 ) -> None:
-    """Remove closed files of the sealed log in DIR, oldest first, and say so in a signed statement.
+    """Allow in a signed statement to remove closed files of the sealed log in DIR, and remove them, oldest first.
 
     The statement is durable before a file is removed. Without it, 'binlog prune' removes no file of a sealed log. Ends
     with 1 and removes nothing if a record is under a hold, or younger than 'seal init --keep-at-least' demands.
@@ -103,7 +103,7 @@ def release_command(directory: str, name: str, key: Signer, why: str) -> None:
     write_line(printable(_text(statement)))
 
 
-@click.command("accept-loss", short_help="State that records are lost, and seal on.")
+@click.command("accept-loss", short_help="State that records are lost, and continue to seal.")
 @directory_argument
 @key_options
 @anchor_option
@@ -152,7 +152,7 @@ def branch_command(directory: str, key: Signer, name: str, new_key_path: str) ->
     """Begin another seal for the log in DIR, which is a copy of a sealed log, and print its public key.
 
     Without that, both copies have the same name and different records, and witnesses refuse one of them. No sealer may
-    run. The first statement of the new seal has the last checkpoint of the old one.
+    run. The first statement of the new seal contains the last checkpoint of the old one.
     """
     with opening():
         need_log(directory)

@@ -66,14 +66,24 @@ anchor_option = click.option(
     "'witness-exec:ssh HOST'. May be repeated.",
 )
 witness_key_option = click.option(
-    "--witness-key", "witness_keys", metavar="KEY", multiple=True, help="A public key; witnesses must sign with one."
+    "--witness-key",
+    "witness_keys",
+    metavar="KEY",
+    multiple=True,
+    help="The public key of a witness. If any are given, each witness must sign with one of them. May be repeated.",
 )
 
 
 @click.command("init", short_help="Begin to seal a log.")
 @directory_argument
 @click.option("--name", required=True, help="Names the log in checkpoints, for example example.org/audit.")
-@click.option("--key", "key_path", metavar="FILE", required=True, help="The secret key's new file; mode 600.")
+@click.option(
+    "--key",
+    "key_path",
+    metavar="FILE",
+    required=True,
+    help="The file of the secret key; made, with mode 600, if needed.",
+)
 @_signer_option
 @click.option(
     "--keep-at-least",
@@ -86,8 +96,8 @@ def init(directory: str, name: str, key_path: str, signer: str | None, keep_seco
     """Make a key, and begin to seal the log in DIR, from its first record on.
 
     Prints the public key, which verifies the log. Keep it where no writer of the log can change it. The name must be
-    one that no other log has. Warns if the user of the writers may write to its folder seal, or may read the
-    key.
+    one that no other log has. Warns if the user of the log's writers may write to the folder seal, or may read or write
+    the key. If the file of the secret key exists, its key is used.
     """
     with opening():
         need_log(directory)
@@ -118,7 +128,7 @@ def new_key_at(key_path: str, name: str) -> SigningKey:
 def once(directory: str, key: Signer, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> ExitCode:
     """Seal all durable records of the log in DIR, and print the checkpoint.
 
-    Ends with 1 if the log differs from its seal: records are missing or changed; and if an anchor cannot be reached.
+    Ends with 1 if the log differs from its seal (records are missing or changed), or if an anchor cannot be reached.
     Ends with 4 if another sealer runs.
     """
     with _sealer(directory, key, anchors, witness_keys) as sealer:
@@ -171,7 +181,7 @@ def run(
 
     Ends with 1 if the log differs from its seal, or from a checkpoint that an anchor has: records are missing or
     changed. Ends with 4 if another sealer runs. If there is no space, a permission is missing, or an anchor cannot be
-    reached, it says so and tries again; writers never wait for it.
+    reached, the sealer says so and tries again. Writers never wait for the sealer.
     """
     stop = threading.Event()
 

@@ -40,13 +40,14 @@ _vkey_option = click.option(
     "--max-age",
     callback=seconds_from,
     metavar="TIME",
-    help="The newest checkpoint must not be older, and no older record may be unsealed: 1h.",
+    help="The limit for the age of the newest checkpoint, and of records that are not sealed: 1h.",
 )
 @click.option(
     "--new",
     "progress",
     metavar="FILE",
-    help="Compare only records that are new since the last run with this file, which is outside of DIR; it is written.",
+    help="Compare only records that were added since the last run with this file. Keep it outside DIR. It is written "
+    "if there is no finding.",
 )
 @json_option("Print a JSON object: origin, size, verified, unsealed, statements and findings.")
 def verify_command(
@@ -104,11 +105,11 @@ def _print(report: Report, *, as_json: bool) -> None:
 @click.command("prove", short_help="Print the proof that a record is in the log.")
 @directory_argument
 @click.argument("ref", metavar="REF", callback=ref_from)
-@click.option("--cosigned", is_flag=True, help="By the latest checkpoint that witnesses have signed too.")
+@click.option("--cosigned", is_flag=True, help="Use the latest checkpoint that witnesses have signed too.")
 def prove_command(directory: str, ref: binlog.Ref, cosigned: bool) -> None:
-    """Print the proof that the record at REF is in the sealed log in DIR, for a file that ends with .tlog-proof.
+    """Print the proof that the record at REF is in the sealed log in DIR, for a file whose name ends with .tlog-proof.
 
-    With the proof, the record and the public key, anyone can check it without the log.
+    With the proof, the record and the public key, anyone can check that without the log.
     """
     with opening():
         need_log(directory)
@@ -124,8 +125,8 @@ def export_command(directory: str, target: str, no_entries: bool) -> ExitCode:
     """Write the tree of the sealed log in DIR to the directory OUT, as the static files of C2SP tlog-tiles.
 
     A web server can serve them, and clients of transparency logs read them. A later export only adds new files. Exits
-    with 1 if a record is larger than 65,535 bytes: the format has no place for it, so its 256 neighbours are left out
-    too.
+    with 1 if a record is larger than 65,535 bytes: the format has no place for it, so the file with it and its
+    neighbours, 256 records, is left out.
     """
     with opening():
         need_log(directory)

@@ -91,8 +91,8 @@ def accept(directory: str) -> None:
 def serve(directory: str, listen: str) -> None:
     """Answer submissions of sealers over HTTP (C2SP tlog-witness), until Ctrl-C.
 
-    Prints the URL, which is the sealer's option --anchor witness:URL. Put a server with TLS before it if others than
-    this machine use it.
+    Prints the URL, which is the sealer's option --anchor witness:URL. Put a server with TLS before it if other
+    machines use it.
     """
     host, _, port = listen.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
