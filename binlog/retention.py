@@ -76,7 +76,7 @@ def _first_protected(path: str | os.PathLike[str]) -> Ref | None:
         return None
     # Imported here, because most logs have no seal.
     from binlog.format.seal.state import STATEMENTS_FILE
-    from binlog.format.seal.statement import first_to_stay, holds_of, parse_statements
+    from binlog.format.seal.statement import holds_of, parse_statements, prune_limit
 
     with Directory(folder) as directory:
         try:
@@ -84,6 +84,6 @@ def _first_protected(path: str | os.PathLike[str]) -> Ref | None:
         except NotFoundError:
             data = b""
     statements = parse_statements(data)
-    allowed = first_to_stay(statements)
+    allowed = prune_limit(statements)
     holds = [hold.ref() for hold in holds_of(statements).values()]
     return min([Ref(1, 0) if allowed is None else allowed.ref(), *holds])

@@ -1,14 +1,15 @@
 """The seal of a log: a hash tree over its records, whose root is signed each second.
 
-A sealed log shows when it was cut or changed, to each person who knows the public key and one later checkpoint.
-`begin_seal` begins it, a `Sealer` adds the records and signs, `verify` compares the log with its seal, and
-`prove` and `check_proof` show a single record to people who do not have the log.  Needs the extra `seal`.
+Anyone who has the public key and a later checkpoint can find out that a sealed log was cut or changed.  `begin_seal`
+begins a seal, a `Sealer` adds the records and signs, `verify` compares the log with its seal, and `prove` and
+`check_proof` show a single record to people who do not have the log.  Needs the extra `seal`.
 
-`keys` signs and verifies, and `commands` runs commands that do; `hash_store` keeps the tree, `note_file` signed notes,
-`statements` those about other events than appends, and `folder` the other files; `leaf_reader` reads the records with
-their places in the tree.  `sealing` and `verifying` are packages of their own; `proving`, `exporting`, `trust`,
-`waiting` and `status` have the other functions for users.  `anchors` has the places that get checkpoints; `witness` is
-the other side, which signs checkpoints of other logs.  binlog/format/seal has the bytes and the hashes.
+`keys` signs and verifies; `commands` runs commands that sign, or that reach anchors.  `hash_store` keeps the tree,
+`note_file` signed notes, `statements` the notes about events other than appends, and `folder` the other files;
+`leaf_reader` reads the records with their places in the tree; `permissions` warns if writers may change the seal.
+`sealing` and `verifying` are packages of their own; `proving`, `exporting`, `trust`, `waiting` and `status` have the
+other functions for users.  `anchors` has the places that get checkpoints; `witness` is the other side, which signs
+checkpoints of other logs.  binlog/format/seal has the bytes and the hashes.
 """
 
 from binlog.format.seal.note import VerifierKey, parse_verifier_key
@@ -26,11 +27,11 @@ from binlog.seal.trust import Trust
 from binlog.seal.verifying.report import Finding, Report, Rule
 from binlog.seal.verifying.verification import verify
 from binlog.seal.waiting import wait
-from binlog.seal.witness import Answer, Witness, make_witness
+from binlog.seal.witness import Witness, WitnessAnswer, make_witness
 
 __all__ = [
     "Anchor",
-    "Answer",
+    "WitnessAnswer",
     "CommandKey",
     "ElectedSealer",
     "Exported",

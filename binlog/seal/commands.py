@@ -16,7 +16,7 @@ class CommandKey:
 
     verifier: its public key.  command: of a shell; it gets the text on standard input, and prints the 64 bytes of the
     Ed25519 signature, or these in base64.
-    Each checkpoint runs it once.
+    Each signature runs the command once.
     """
 
     def __init__(self, verifier: VerifierKey, command: str) -> None:
@@ -29,7 +29,7 @@ class CommandKey:
         return self._verifier
 
     def sign(self, text: str, seconds: int = 0) -> Signature:
-        """Return the signature of a text.  seconds: must be 0, because a witness's key is not used so.
+        """Return the signature of a text.  seconds: must be 0; only the signatures of a witness have a time.
 
         Blocks for 20 s at most.
         Raises: AccessError if the command fails; SealError if it prints no signature of the key.

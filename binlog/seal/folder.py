@@ -142,6 +142,6 @@ def log_uuid(path: str | os.PathLike[str]) -> str:
     return next((file.uuid for file in binlog.stat(path).files if file.uuid is not None), "")
 
 
-def is_another(uuid: str, begun: str) -> bool:
+def is_other_log(uuid: str, begun: str) -> bool:
     """Return whether two UUIDs are of two logs; a log has none as long as another program made all of its files."""
     return "" not in (uuid, begun) and uuid != begun

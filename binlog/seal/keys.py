@@ -3,8 +3,8 @@
 A secret key is kept in a file of its own, outside of the log's directory, in the form of Go's note signer.
 
 Facts relied on:
-- systemd.exec(5): a service alone may read the files of $CREDENTIALS_DIRECTORY.  An access control list says so, whose
-  mask the group's bits of the mode show.
+- systemd.exec(5): only the service may read the files of $CREDENTIALS_DIRECTORY.  An access control list says so; the
+  file's mode then shows the mask of that list in place of the group's permissions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from binlog.format.seal.note import (
     Signature,
     VerifierKey,
     check_name,
-    cosigned,
+    cosignature_message,
     parse_signing_key,
     signing_key_text,
 )
@@ -50,7 +50,7 @@ class SigningKey:
     def __init__(self, name: str, secret: bytes, kind: int = LOG_KEY) -> None:
         """Make a key of 32 secret bytes.  kind: LOG_KEY, or WITNESS_KEY, whose signatures have a time.
 
-        Raises: SealError if it is not a name.
+        Raises: SealError if the name is malformed.
         """
         self._key = Ed25519PrivateKey.from_private_bytes(secret)
         self._verifier = VerifierKey(check_name(name), kind, self._key.public_key().public_bytes_raw())
@@ -65,7 +65,7 @@ class SigningKey:
 
     @classmethod
     def generate(cls, name: str, kind: int = LOG_KEY) -> SigningKey:
-        """Make a new random key.  Raises: SealError if it is not a name."""
+        """Make a new random key.  Raises: SealError if the name is malformed."""
         return cls(name, Ed25519PrivateKey.generate().private_bytes_raw(), kind)
 
     @classmethod
@@ -119,7 +119,7 @@ class SigningKey:
         verifier = self.verifier
         if verifier.kind == LOG_KEY:
             return Signature(verifier.name, verifier.key_id, self._key.sign(text.encode()))
-        value = seconds.to_bytes(TIME_BYTES, "big") + self._key.sign(cosigned(text, seconds))
+        value = seconds.to_bytes(TIME_BYTES, "big") + self._key.sign(cosignature_message(text, seconds))
         return Signature(verifier.name, verifier.key_id, value)
 
 
@@ -136,7 +136,7 @@ def signed_note(text: str, keys: Iterable[Signer]) -> Note:
 def verified_keys(note: Note, keys: Collection[VerifierKey]) -> set[VerifierKey]:
     """Return those of the keys that have signed a note; signatures of other keys are ignored.
 
-    Raises: SealError if a signature names one of the keys, and is not its.
+    Raises: SealError if a signature names one of the keys, which has not made it.
     """
     found = set()
     for signature in note.signatures:
@@ -149,7 +149,7 @@ def verified_keys(note: Note, keys: Collection[VerifierKey]) -> set[VerifierKey]
 
 
 def is_signed(text: str, signature: Signature, key: VerifierKey) -> bool:
-    """Whether a signature of a text is of this key.  Raises: SealError if it is not of the right size."""
+    """Return whether a key has made a signature of a text.  Raises: SealError if it is not of the right size."""
     message, value = key.message(text, signature.value)
     try:
         Ed25519PublicKey.from_public_bytes(key.public).verify(value, message)

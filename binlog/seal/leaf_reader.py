@@ -1,8 +1,8 @@
 """LeafReader: reads the records of a sealed log with their leaves.
 
-Leaves are counted from the first record of the log on, so the two go in step, with two exceptions.  Lost records have
-leaves, and a statement says so.  And a record that another program adds to a file after the next one was begun is late:
-it has no leaf.
+Each record has the leaf after that of the record before it, with two exceptions.  Lost records keep their leaves, and a
+statement says so.  And a record that another program adds to a file after the next one was begun is late: it has no
+leaf.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from binlog.format.seal.statement import Loss
 from binlog.format.seal.tree import HASH_BYTES, leaf_hashes
 from binlog.seal.hash_store import HashStore
 
-# Larger than a reader's default, because each batch takes some steps in Python.  Still larger ones cause page faults.
+# Larger than a reader's default, because each batch takes some steps in Python.  Larger ones cause page faults.
 _BATCH_BYTES, _BATCH_RECORDS = 1 << 19, 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BatchPart:
     """Consecutive records of a batch.
 
     leaf: of the first one; None if they are late.  begin, end: their places in the batch.
@@ -38,7 +38,7 @@ class Part:
     def __len__(self) -> int:
         return self.end - self.begin
 
-    def before(self, leaf: int) -> Part:
+    def before(self, leaf: int) -> BatchPart:
         """Return the records before a leaf."""
         assert self.leaf is not None
         return replace(self, end=min(self.end, self.begin + max(leaf - self.leaf, 0)))
@@ -76,7 +76,7 @@ class LeafReader:
         """Return whether the tree has a log file of this number."""
         return number in self._first
 
-    def parts(self, ref: Ref, leaf: int) -> Iterator[Part]:
+    def parts(self, ref: Ref, leaf: int) -> Iterator[BatchPart]:
         """Yield the records from a ref on, whose leaf is given.
 
         The leaves of two parts may have a gap, if records are missing.  Blocks never: ends at the end of the log.
@@ -98,7 +98,7 @@ class LeafReader:
                     place = part.end
                     yield part
 
-    def _part(self, batch: binlog.Batch, place: int, leaf: int) -> Part:
+    def _part(self, batch: binlog.Batch, place: int, leaf: int) -> BatchPart:
         at = batch.offset + batch.offsets[place]
         end = len(batch)
         for loss in self._losses:
@@ -109,10 +109,10 @@ class LeafReader:
                 break
         file_end = self._end.get(batch.number)
         if file_end is None:
-            return Part(leaf, batch, place, end)
+            return BatchPart(leaf, batch, place, end)
         if leaf >= file_end:
-            return Part(None, batch, place, end)
-        return Part(leaf, batch, place, min(end, place + file_end - leaf))
+            return BatchPart(None, batch, place, end)
+        return BatchPart(leaf, batch, place, min(end, place + file_end - leaf))
 
     def is_lost(self, leaf: int, end: int) -> bool:
         """Return whether statements tell that these leaves are lost."""
@@ -123,7 +123,7 @@ class LeafReader:
             leaf = max(found)
         return True
 
-    def is_as_sealed(self, part: Part, store: HashStore) -> bool:
+    def is_as_sealed(self, part: BatchPart, store: HashStore) -> bool:
         """Return whether each record of a part has its sealed hash, or a statement tells of a filler in its place.
 
         Raises: SealError if hashes are missing.

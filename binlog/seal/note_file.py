@@ -53,7 +53,7 @@ class NoteFile:
             self._directory.sync()
 
     def last(self) -> Note | None:
-        """Return the last note that is not torn, if it is among the last ones; None if there is none."""
+        """Return the last note that is not torn; None if the end of the file, which is read, has none."""
         data = self._read(max(self.size() - 2 * NOTE_BYTES_MAX, 0), 2 * NOTE_BYTES_MAX)
         return next(reversed(list(parse_notes(data))), None)
 

@@ -16,10 +16,10 @@ from binlog.seal.keys import verified_keys
 
 
 def prove(path: str | os.PathLike[str], ref: Ref | str, *, cosigned: bool = False) -> InclusionProof:
-    """Return the proof that a record is in the log, by its latest checkpoint.  `str()` gives the file's text.
+    """Return the proof that a record is in the log, according to its latest checkpoint.  `str()` gives the file's text.
 
-    cosigned: by the latest checkpoint that witnesses have signed too.
-    Reads the record's log file up to it, if another program writes to that too, and the sealed hashes.
+    cosigned: use the latest checkpoint that witnesses have signed too.
+    Reads the sealed hashes; and the record's log file up to the record, if another program also writes to the file.
     Raises: NotFoundError if the log has no seal; GoneError if the record was removed; ValueError if no record starts at
     the ref; SealError if the latest checkpoint does not cover it yet, or hashes are missing; AccessError.
     """
@@ -91,7 +91,8 @@ def check_proof(
     """Check a proof, without the log, and return its checkpoint.
 
     record: its bytes.  vkey: of the log; or a policy, which names logs and witnesses, or its text.
-    Raises: SealError if the proof does not show that the record is in the log; ValueError for neither of both.
+    Raises: SealError if the proof does not show that the record is in the log; ValueError unless there is either
+    vkey or policy.
     """
     if (vkey is None) == (policy is None):
         raise ValueError("check_proof needs either vkey or policy")

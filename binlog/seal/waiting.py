@@ -1,6 +1,8 @@
-"""Waiting for the seal: `wait` returns once a checkpoint covers a record, so that it is protected before the act.
+"""Waiting for the seal: `wait` returns once a checkpoint covers a record.
 
-Two bells wake a sealer before its second is over, and the callers that wait for its checkpoint.  They are doorbells
+A program that calls it before it acts knows that the record of the act is protected.
+
+Two bells wake a sealer before its next round, and the callers that wait for its checkpoint.  They are doorbells
 (binlog/storage/waiting/doorbell.py) in a file of the seal's folder.  A caller without the permission to write to the
 file cannot wake the sealer, and sleeps until the sealer rings after its next round.
 """

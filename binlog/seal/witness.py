@@ -26,7 +26,7 @@ _KEY_FILE, _LOGS_FILE, _LOCK_FILE = "key", "logs", "lock"
 OK, MALFORMED, REFUSED, UNKNOWN, CONFLICT, INCONSISTENT = 200, 400, 403, 404, 409, 422
 
 
-class Answer(NamedTuple):
+class WitnessAnswer(NamedTuple):
     """The answer to a submission.  status: as in HTTP.  body: signature lines; with 409 the size that is known."""
 
     status: int
@@ -80,7 +80,7 @@ class Witness(Closing):
         except NotFoundError:
             return None
 
-    def answer(self, submission: bytes) -> Answer:
+    def answer(self, submission: bytes) -> WitnessAnswer:
         """Decide on a submission, and return the answer.
 
         A signature is returned only after the checkpoint is durable here.
@@ -89,38 +89,38 @@ class Witness(Closing):
         try:
             sent = parse_submission(submission)
         except SealError as error:
-            return Answer(MALFORMED, f"{error}\n")
+            return WitnessAnswer(MALFORMED, f"{error}\n")
         head = parse_checkpoint(sent.checkpoint.text)
         keys = [key for key in self.logs() if key.name == head.origin]
         if not keys:
-            return Answer(UNKNOWN, "the origin is not known\n")
+            return WitnessAnswer(UNKNOWN, "the origin is not known\n")
         try:
             is_signed = bool(verified_keys(sent.checkpoint, keys))
         except SealError:
             is_signed = False
         if not is_signed:
-            return Answer(REFUSED, "no signature of the log's key\n")
+            return WitnessAnswer(REFUSED, "no signature of the log's key\n")
         if sent.old > head.size:
-            return Answer(MALFORMED, "the old size is larger than the new one\n")
+            return WitnessAnswer(MALFORMED, "the old size is larger than the new one\n")
         with locked(self._directory, _LOCK_FILE):
             return self._decide(sent, head)
 
-    def _decide(self, sent: Submission, head: Checkpoint) -> Answer:
+    def _decide(self, sent: Submission, head: Checkpoint) -> WitnessAnswer:
         note = self.latest(head.origin)
         known = None if note is None else parse_checkpoint(note.text)
         size = 0 if known is None else known.size
         if sent.old != size:
-            return Answer(CONFLICT, f"{size}\n")
+            return WitnessAnswer(CONFLICT, f"{size}\n")
         if known is None or size == 0:
             fits = not sent.hashes
         else:
             fits = is_consistent(size, known.root, head.size, head.root, sent.hashes)
             if not fits and size == head.size:
-                return Answer(CONFLICT, f"{size}\n")
+                return WitnessAnswer(CONFLICT, f"{size}\n")
         if not fits:
-            return Answer(INCONSISTENT, "the proof does not show that the log has only grown\n")
+            return WitnessAnswer(INCONSISTENT, "the proof does not show that the log has only grown\n")
         self._replace(_state_name(head.origin), str(sent.checkpoint))
-        return Answer(OK, self._key.sign(sent.checkpoint.text, int(time.time())).line() + "\n")
+        return WitnessAnswer(OK, self._key.sign(sent.checkpoint.text, int(time.time())).line() + "\n")
 
     def _replace(self, name: str, text: str) -> None:
         self._directory.write_new(f".{name}", text.encode())
@@ -130,7 +130,7 @@ class Witness(Closing):
 def make_witness(path: str | os.PathLike[str], name: str) -> VerifierKey:
     """Make a witness with a new key in a directory, and return its public key.
 
-    The directory is made if it does not exist.  Raises: SealError if it is not a name; AccessError, also if the
+    The directory is made if it does not exist.  Raises: SealError if the name is malformed; AccessError, also if the
     directory has a key.
     """
     key = SigningKey.generate(name, WITNESS_KEY)

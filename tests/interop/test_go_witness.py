@@ -22,7 +22,7 @@ from binlog.seal import Sealer, SigningKey, begin_seal, check_proof, prove, veri
 from binlog.seal.anchors import HttpWitness
 from binlog.seal.folder import SealFolder
 from binlog.seal.keys import verified_keys
-from binlog.seal.witness import CONFLICT, INCONSISTENT, OK, Answer
+from binlog.seal.witness import CONFLICT, INCONSISTENT, OK, WitnessAnswer
 from tests.support.go_programs import built
 
 # One worker builds the program, which takes longer than all else.
@@ -47,7 +47,7 @@ class Recorded(HttpWitness):
         super().__init__(served.url, (served.verifier,))
         self.statuses: list[int] = []
 
-    def _submit(self, data: bytes) -> Answer:
+    def _submit(self, data: bytes) -> WitnessAnswer:
         answer = super()._submit(data)
         self.statuses.append(answer.status)
         return answer

@@ -1,6 +1,6 @@
 """Checkpoints, and the texts that carry one: proofs of records, and submissions to witnesses.
 
-A checkpoint is the text of a note that says which root a log's tree of a size has (C2SP tlog-checkpoint).  A proof
+A checkpoint is the text of a note that gives the size and the root of a log's tree (C2SP tlog-checkpoint).  A proof
 shows that a record is in a log, to people without the log (tlog-proof).  A submission asks a witness to sign a
 checkpoint, and proves to it that the tree has only grown (tlog-witness).
 """
@@ -36,7 +36,7 @@ class Checkpoint(NamedTuple):
     """The size and the root of a log's tree at a moment.
 
     origin: names the log.  size: leaves.  root: of the tree, 32 bytes.  extensions: further lines, which are signed
-    with the rest; see `moment_lines`.
+    with the rest; see `extension_lines`.
     """
 
     origin: str
@@ -68,7 +68,7 @@ class Checkpoint(NamedTuple):
         return next((line.removeprefix(name) for line in self.extensions if line.startswith(name)), None)
 
 
-def moment_lines(seconds: int, statements: int, last: bytes) -> tuple[str, ...]:
+def extension_lines(seconds: int, statements: int, last: bytes) -> tuple[str, ...]:
     """Return the extensions of our checkpoints: when it is signed; how many statements there are, and the last hash."""
     line = (f"{_STATEMENTS}{statements} {encode_base64(last)}",) if statements else ()
     return (f"{_TIME}{seconds}", *line)

@@ -78,7 +78,7 @@ class VerifierKey(NamedTuple):
             raise SealError(f"a signature of {self.name} has {len(value)} bytes")
         if self.kind == LOG_KEY:
             return text.encode(), value
-        return cosigned(text, signed_time(value)), value[TIME_BYTES:]
+        return cosignature_message(text, signed_time(value)), value[TIME_BYTES:]
 
 
 class SigningKeyText(NamedTuple):
@@ -98,7 +98,7 @@ def key_id(name: str, kind: int, public: bytes) -> bytes:
     return sha256(name.encode() + b"\n" + bytes([kind]) + public).digest()[:KEY_ID_BYTES]
 
 
-def cosigned(text: str, seconds: int) -> bytes:
+def cosignature_message(text: str, seconds: int) -> bytes:
     """Return the bytes that a witness signs.  seconds: since 1970 UTC."""
     return f"cosignature/v1\ntime {seconds}\n{text}".encode()
 
@@ -209,7 +209,7 @@ def encode_base64(data: bytes) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Return the bytes of a text in base64, of which there is only one for them.  Raises: SealError."""
+    """Return the bytes of a text in base64.  Raises: SealError, also if it is not the only encoding of its bytes."""
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except (ValueError, binascii.Error) as error:

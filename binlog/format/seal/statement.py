@@ -99,7 +99,7 @@ class Statement(NamedTuple):
         values = [f"{name} {value}" for name, value in self.values.items() if value != "" and name != "checkpoint"]
         return f"{self.kind}{': ' if values else ''}{', '.join(values)}"
 
-    def whole(self, name: str) -> int:
+    def integer(self, name: str) -> int:
         """Return a value that is a number; `parse_statement` has checked that it exists."""
         return int(self.values[name])
 
@@ -164,12 +164,14 @@ class Loss(NamedTuple):
 
 def losses_of(statements: Iterable[Statement]) -> list[Loss]:
     """Return the losses that statements tell."""
-    return [Loss(each.whole("leaf"), each.whole("end"), each.ref()) for each in statements if each.kind is Kind.LOSS]
+    return [
+        Loss(each.integer("leaf"), each.integer("end"), each.ref()) for each in statements if each.kind is Kind.LOSS
+    ]
 
 
 def repairs_of(statements: Iterable[Statement]) -> list[tuple[int, int]]:
     """Return the leaves in whose place fillers are, as statements tell: the first ones, and those after the last."""
-    return [(each.whole("leaf"), each.whole("end")) for each in statements if each.kind is Kind.REPAIR]
+    return [(each.integer("leaf"), each.integer("end")) for each in statements if each.kind is Kind.REPAIR]
 
 
 def holds_of(statements: Iterable[Statement]) -> dict[str, Statement]:
@@ -183,7 +185,7 @@ def holds_of(statements: Iterable[Statement]) -> dict[str, Statement]:
     return found
 
 
-def first_to_stay(statements: Iterable[Statement]) -> Statement | None:
-    """Return the statement that lets retention remove most records; None if no record may be removed."""
+def prune_limit(statements: Iterable[Statement]) -> Statement | None:
+    """Return the statement that lets retention remove the most records; None if no record may be removed."""
     pruned = [each for each in statements if each.kind is Kind.PRUNE]
-    return max(pruned, key=lambda each: each.whole("leaf")) if pruned else None
+    return max(pruned, key=lambda each: each.integer("leaf")) if pruned else None

@@ -182,7 +182,7 @@ def _steps_to_leaf(index: int, size: int) -> list[_Step]:
 
 
 def _steps_to_size(old: int, size: int) -> tuple[list[_Step], tuple[int, int]]:
-    """Return the steps from the root of a tree to the subtree that ends where the tree of size `old` does, and it."""
+    """Return the steps from the root of a tree to the subtree that ends with the tree of size `old`, and its bounds."""
     if not 0 <= old <= size:
         raise ValueError(f"a tree of {size} leaves does not begin with one of {old}")
     steps, (start, end) = [], (0, size)

@@ -1,4 +1,4 @@
-"""Anchors: places out of the sealer's reach that get its checkpoints, so that a cut log shows.
+"""Anchors: places that get the checkpoints of a log, so that a later cut of the log is found.
 
 `plain` has the base class, and the anchors that only keep a checkpoint: a directory, the syslog, a command;
 `witnesses` those that check it and sign it too, over HTTP or by a command such as ssh.

@@ -8,7 +8,7 @@ import syslog
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from binlog.errors import NotFoundError, SealError
+from binlog.errors import NotFoundError
 from binlog.format.seal.checkpoint import parse_checkpoint
 from binlog.format.seal.note import Note, Signature
 from binlog.seal.commands import run_command
@@ -106,11 +106,3 @@ class CommandAnchor(Anchor):
 def _file_name(origin: str) -> str:
     """Return a name for an origin, without letters that mean something in a path."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", origin).lstrip(".") + ".checkpoints"
-
-
-def check_origin(note: Note, origin: str) -> Note:
-    """Return the note, if it is of this log.  Raises: SealError."""
-    found = parse_checkpoint(note.text).origin
-    if found != origin:
-        raise SealError(f"the anchor has a checkpoint of {found} in place of {origin}")
-    return note

@@ -12,7 +12,7 @@ from binlog.format.seal.note import NOTE_BYTES_MAX, Note, Signature, VerifierKey
 from binlog.seal.anchors.plain import Anchor, ProofFrom
 from binlog.seal.commands import run_command
 from binlog.seal.keys import verified_keys
-from binlog.seal.witness import CONFLICT, INCONSISTENT, OK, Answer
+from binlog.seal.witness import CONFLICT, INCONSISTENT, OK, WitnessAnswer
 
 _SECONDS_MAX = 20.0
 # The witness may have signed for another sealer between two attempts.
@@ -28,7 +28,7 @@ class WitnessAnchor(Anchor):
         self._known = 0
 
     @abstractmethod
-    def _submit(self, data: bytes) -> Answer:
+    def _submit(self, data: bytes) -> WitnessAnswer:
         """Send a submission, and return the answer.  Raises: AccessError."""
 
     def publish(self, note: Note, proof_from: ProofFrom) -> tuple[Signature, ...]:
@@ -65,14 +65,14 @@ class HttpWitness(WitnessAnchor):
         super().__init__(f"witness:{url}", keys)
         self._url = url.rstrip("/") + "/add-checkpoint"
 
-    def _submit(self, data: bytes) -> Answer:
+    def _submit(self, data: bytes) -> WitnessAnswer:
         request = urllib.request.Request(self._url, data, {"Content-Type": "text/plain; charset=utf-8"})
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS_MAX) as response:
-                return Answer(response.status, response.read(NOTE_BYTES_MAX).decode(errors="replace"))
+                return WitnessAnswer(response.status, response.read(NOTE_BYTES_MAX).decode(errors="replace"))
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, error.read(NOTE_BYTES_MAX).decode(errors="replace"))
+                return WitnessAnswer(error.code, error.read(NOTE_BYTES_MAX).decode(errors="replace"))
         except OSError as error:
             raise AccessError(f"{self._url}: {error}") from error
 
@@ -87,8 +87,8 @@ class CommandWitness(WitnessAnchor):
         super().__init__(f"witness-exec:{command}", keys)
         self._command = command
 
-    def _submit(self, data: bytes) -> Answer:
+    def _submit(self, data: bytes) -> WitnessAnswer:
         status, _, body = run_command(self._command, data).decode(errors="replace").partition("\n")
         if not (status.isascii() and status.isdigit()):
             raise AccessError(f"{self._command!r} printed no status: {status[:80]!r}")
-        return Answer(int(status[:3]), body)
+        return WitnessAnswer(int(status[:3]), body)

@@ -1,6 +1,7 @@
-"""Anchoring: hands the checkpoints of a sealer to its anchors, and keeps in mind how far each one is.
+"""Anchoring: hands the checkpoints of a sealer to its anchors, and keeps how far each one is.
 
-A slow anchor holds up nothing but itself: each has a thread of its own while it works.
+Each anchor has a thread of its own while it works, so all get a checkpoint at the same time; the next one goes out when
+the slowest has answered.
 """
 
 from __future__ import annotations

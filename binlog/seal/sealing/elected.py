@@ -18,7 +18,8 @@ _LOGGER = logging.getLogger("binlog.seal")
 class ElectedSealer:
     """For the option `sealer` of a Writer: seals the log from a thread, as long as no other process does.
 
-    key: the one that the seal began with, or the path of its file.  anchors: or texts that name them.
+    key: the one that the seal began with, or the path of its file.  anchors: Anchor objects, or texts that name
+    them, as `parse_anchor` takes them.
     every: seconds between two checkpoints, and between two attempts to take over.
     on_failure: called with a message if the log cannot be sealed; by default it goes to the logger `binlog.seal`.
     Of all writers with one, in any processes, one seals.  An append never waits for it.

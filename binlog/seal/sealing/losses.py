@@ -10,7 +10,7 @@ from binlog.format.seal.statement import Loss
 from binlog.format.seal.tree import HASH_BYTES
 from binlog.log.maintain.fillers import is_filler
 from binlog.seal.hash_store import HashStore
-from binlog.seal.leaf_reader import LeafReader, Part
+from binlog.seal.leaf_reader import BatchPart, LeafReader
 
 
 class Losses(NamedTuple):
@@ -65,7 +65,7 @@ def _refuse(run: _Run) -> None:
     raise SealError(f"the records {run.first} to {run.end - 1}, from {run.ref} on, were changed; that is not a loss")
 
 
-def _runs(path: str, part: Part, leaf: int, store: HashStore, fillers: list[tuple[int, int]]) -> list[_Run]:
+def _runs(path: str, part: BatchPart, leaf: int, store: HashStore, fillers: list[tuple[int, int]]) -> list[_Run]:
     """Return the runs of records that differ from the sealed ones; add those of fillers to `fillers`."""
     hashes, known = part.hashes(), store.hashes(0, leaf, len(part))
     runs: list[_Run] = []

@@ -18,7 +18,7 @@ from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
 from binlog.format.seal.note import Note, parse_verifier_key
 from binlog.format.seal.state import HISTORY_FILE, SEAL_FOLDER, SealedFile
-from binlog.format.seal.statement import Kind, Statement, first_to_stay, holds_of
+from binlog.format.seal.statement import Kind, Statement, holds_of, prune_limit
 from binlog.retention import prune as prune_log
 from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder
@@ -33,7 +33,7 @@ from binlog.storage.file_access import user_name
 _OLD_FOLDER = "before"
 
 
-class PrunedSealed(NamedTuple):
+class PruneResult(NamedTuple):
     """The result of `prune`.
 
     statement: the one that allows it; None if no further file may be removed.  pruned: the files that were removed.
@@ -52,7 +52,7 @@ def prune(
     before: Ref | str | None = None,
     why: str = "",
     remove: bool = True,
-) -> PrunedSealed:
+) -> PruneResult:
     """Allow in a statement that the oldest closed files are removed, durably; and remove them.
 
     keep_bytes, keep_seconds, before: see `binlog.prune`.  remove: False leaves the removal to a later `binlog.prune`,
@@ -69,8 +69,8 @@ def prune(
         with SealFolder(path) as folder:
             statement = _allow_prune(folder, key, found[-1].number, why)
     if not remove:
-        return PrunedSealed(statement, [])
-    return PrunedSealed(statement, prune_log(path, keep_bytes=keep_bytes, keep_seconds=keep_seconds, before=before))
+        return PruneResult(statement, [])
+    return PruneResult(statement, prune_log(path, keep_bytes=keep_bytes, keep_seconds=keep_seconds, before=before))
 
 
 def _allow_prune(folder: SealFolder, key: Signer, last: int, why: str) -> Statement | None:
@@ -81,11 +81,11 @@ def _allow_prune(folder: SealFolder, key: Signer, last: int, why: str) -> Statem
         raise SealError(f"file {last} is not sealed whole yet; wait until the next one has a sealed record")
     statements = StatementLog(folder, key.verifier)
     statements.refresh()
-    allowed = first_to_stay(statements.known)
-    if allowed is not None and stay.first_leaf <= allowed.whole("leaf"):
+    allowed = prune_limit(statements.known)
+    if allowed is not None and stay.first_leaf <= allowed.integer("leaf"):
         return None
     for name, hold in holds_of(statements.known).items():
-        if hold.whole("leaf") < stay.first_leaf:
+        if hold.integer("leaf") < stay.first_leaf:
             raise SealError(f"the records from {hold.ref()} on are under the hold {name}")
     _check_age(folder, key, stay)
     ref = Ref(stay.number, _first_offset(folder.log_path, stay.number))
@@ -161,7 +161,7 @@ def end_log(path: str | os.PathLike[str], key: Signer, *, why: str = "", anchors
     """
     with Sealer(path, key, anchors=anchors) as sealer:
         sealer.seal()
-        sealer.tell(Kind.END, by=_by(), why=why)
+        sealer.add_statement(Kind.END, by=_by(), why=why)
         note = sealer.seal()
         sealer.anchor()
         return note

@@ -18,7 +18,7 @@ from binlog.format.seal.statement import Kind, losses_of, repairs_of
 from binlog.format.seal.tree import HASH_BYTES
 from binlog.seal.folder import SealFolder
 from binlog.seal.keys import Signer
-from binlog.seal.leaf_reader import LeafReader, Part
+from binlog.seal.leaf_reader import BatchPart, LeafReader
 from binlog.seal.statements import StatementLog
 
 # Between two passes over a log, and after an error.
@@ -26,7 +26,7 @@ _PAUSE_SECONDS = 5.0
 
 
 class Scrubber:
-    """Runs in a thread of the sealer.
+    """Compares the records with their sealed hashes, in a thread of the sealer.
 
     sealed: returns how many records are sealed, and the log files of the tree.  share: of a core, above 0, at most 1.
     failures: the differences found; the sealer must stop at the first.
@@ -87,7 +87,7 @@ class Scrubber:
             self._stop.wait((now - begun) * (1 / self._share - 1))
             begun = now
 
-    def _tell_late(self, statements: StatementLog, part: Part, size: int) -> None:
+    def _tell_late(self, statements: StatementLog, part: BatchPart, size: int) -> None:
         known = {str(each.values["ref"]) for each in statements.known if each.kind is Kind.LATE}
         hashes = part.hashes()
         for place in range(len(part)):

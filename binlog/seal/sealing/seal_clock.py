@@ -9,14 +9,15 @@ _STEP_SECONDS = 1.0
 
 
 class ClockStep(NamedTuple):
-    """A step of the system's clock.  before, after: the expected time and the shown one, since 1970 UTC."""
+    """A step of the system's clock.  before, after: the expected time, and the time shown,
+    in seconds since 1970 UTC."""
 
     before: int
     after: int
 
 
 class SealClock:
-    """last_seconds: the last time that was signed, since 1970 UTC."""
+    """Gives the times that a sealer signs.  last_seconds: the last one, since 1970 UTC."""
 
     def __init__(self, last_seconds: int) -> None:
         self._last = last_seconds

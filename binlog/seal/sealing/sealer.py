@@ -20,7 +20,7 @@ from typing import NamedTuple
 import binlog
 from binlog.errors import AccessError, BinlogError, FullError, GoneError, NotFoundError, SealError
 from binlog.format.record import Ref
-from binlog.format.seal.checkpoint import Checkpoint, moment_lines, parse_checkpoint
+from binlog.format.seal.checkpoint import Checkpoint, extension_lines, parse_checkpoint
 from binlog.format.seal.note import Note
 from binlog.format.seal.state import (
     BEGINNING_FILE,
@@ -34,7 +34,7 @@ from binlog.format.seal.state import (
 from binlog.format.seal.statement import Kind, Value, broken_text, losses_of, repairs_of
 from binlog.format.seal.tree import leaf_hashes, root_hash
 from binlog.seal.anchors import Anchor
-from binlog.seal.folder import SealFolder, is_another, log_uuid, seal_path
+from binlog.seal.folder import SealFolder, is_other_log, log_uuid, seal_path
 from binlog.seal.hash_store import TILE_HASHES
 from binlog.seal.keys import Signer, signed_note, verified_keys
 from binlog.seal.leaf_reader import LeafReader
@@ -148,9 +148,9 @@ class Sealer(Handle):
         last, now = self._signed_seconds, int(time.time())
         self._clock = SealClock(last)
         if self._state.note is not None and now - last > GAP_SECONDS:
-            self.tell(Kind.GAP, begin=last, end=now)
+            self.add_statement(Kind.GAP, begin=last, end=now)
         if self._state.note is not None and last - now > 1:
-            self.tell(Kind.CLOCK, before=last, after=now)
+            self.add_statement(Kind.CLOCK, before=last, after=now)
 
     @property
     def _signed_seconds(self) -> int:
@@ -159,7 +159,7 @@ class Sealer(Handle):
             return self._beginning.seconds
         return parse_checkpoint(self._state.note.text).seconds or 0
 
-    def tell(self, kind: Kind, **values: Value) -> None:
+    def add_statement(self, kind: Kind, **values: Value) -> None:
         """Add a statement, durably; the next checkpoint covers it.  Raises: SealError; FullError; PoisonedError."""
         self._statements.add(self._key, kind, self._state.size, **values)
 
@@ -187,7 +187,7 @@ class Sealer(Handle):
         with self._guard:
             self._check_last()
             if (step := self._clock.step()) is not None:
-                self.tell(Kind.CLOCK, before=step.before, after=step.after)
+                self.add_statement(Kind.CLOCK, before=step.before, after=step.after)
             state = self._state
             place = _Place(state.size, state.next_ref, state.tile_ref, self._files, state.last_ref)
             while (following := self._add_some(place)) != place:
@@ -254,7 +254,7 @@ class Sealer(Handle):
                 try:
                     with self._alarm():
                         while pending:
-                            self.tell(pending[0][0], **pending[0][1])
+                            self.add_statement(pending[0][0], **pending[0][1])
                             del pending[0]
                         before = self._state.note
                         if self.seal() is not before or not self._is_anchored:
@@ -301,7 +301,7 @@ class Sealer(Handle):
             self._folder.write_files(len(self._files), list(place.files[len(self._files) :]))
         root = root_hash(place.size, self._store.node)
         seconds, statements = self._clock.sign(), self._statements
-        moment = moment_lines(seconds, len(statements.known), statements.last_hash())
+        moment = extension_lines(seconds, len(statements.known), statements.last_hash())
         note = signed_note(Checkpoint(self._beginning.origin, place.size, root, moment).text(), [self._key])
         state = SealState(place.size, place.next_ref, place.tile_ref, len(place.files), note, place.last_ref)
         self._folder.write_state(state)
@@ -386,7 +386,7 @@ class Sealer(Handle):
         state = self._state
         first = state.size // TILE_HASHES * TILE_HASHES
         uuid = log_uuid(self.log_path)
-        if is_another(uuid, self._beginning.uuid):
+        if is_other_log(uuid, self._beginning.uuid):
             raise SealError(f"{self.log_path} is another log: {uuid} in place of {self._beginning.uuid}")
         if state.note is not None:
             head, signed = root_hash(state.size, self._store.node), parse_checkpoint(state.note.text)
@@ -408,9 +408,11 @@ class Sealer(Handle):
         told = repairs_of(self._statements.known)
         for first, end in found.fillers:
             if (first, end) not in told:
-                self.tell(Kind.REPAIR, leaf=first, end=end, by=user_name(os.geteuid()), why=why)
+                self.add_statement(Kind.REPAIR, leaf=first, end=end, by=user_name(os.geteuid()), why=why)
         for loss in found.losses:
-            self.tell(Kind.LOSS, leaf=loss.first, end=loss.end, ref=str(loss.ref), by=user_name(os.geteuid()), why=why)
+            self.add_statement(
+                Kind.LOSS, leaf=loss.first, end=loss.end, ref=str(loss.ref), by=user_name(os.geteuid()), why=why
+            )
         for loss in losses_of(self._statements.known):
             if loss.end == self._state.size:
                 # The next record is sealed as leaf `end`.  A crash before this is mended by the next attempt.

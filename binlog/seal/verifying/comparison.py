@@ -12,17 +12,17 @@ from binlog.format.seal.note import encode_base64
 from binlog.format.seal.statement import Kind, Statement, repairs_of
 from binlog.format.seal.tree import HASH_BYTES, Frontier
 from binlog.seal.hash_store import TILE_HASHES, HashStore
-from binlog.seal.leaf_reader import LeafReader, Part
+from binlog.seal.leaf_reader import BatchPart, LeafReader
 from binlog.seal.verifying.report import Report, Rule
 
 _STORED_AT_ONCE = 1 << 14
 
 
 class Comparison:
-    """One run.
+    """Compares the records of a log with its seal, once.
 
-    heads: signed checkpoints by their size, up to the report's.  A head with a size of fewer records than `leaf` has
-    is not compared: these records are no longer in the log, or were compared before.
+    heads: signed checkpoints, smallest first, up to the report's size.  A head that covers none of the records to
+    compare is skipped: its records are no longer in the log, or were compared before.
     oldest: returns the first leaf that is left in the log, and its ref; the size and None if no sealed one is.
     first_left: the first leaf that is left in the log, if files were removed meanwhile.
     """
@@ -87,7 +87,7 @@ class Comparison:
         if self._wrong_size is not None and not self._changed:
             self._name_tiles(self._wrong_size)
 
-    def _parts(self, start: Ref, leaf: int) -> Iterator[Part]:
+    def _parts(self, start: Ref, leaf: int) -> Iterator[BatchPart]:
         """Yield the records from a ref on; after the removal of the file that is read, from the oldest one left."""
         place: Ref | None = start
         while place is not None:
@@ -114,7 +114,7 @@ class Comparison:
             self._grow_by_stored(expected, first_leaf)
         return max(expected, first_leaf)
 
-    def _compare(self, part: Part, leaf: int) -> None:
+    def _compare(self, part: BatchPart, leaf: int) -> None:
         hashes, known = part.hashes(), self._store.leaves(leaf, len(part))
         if hashes != known:
             hashes = self._name_changed(part, hashes, known, leaf)
@@ -159,7 +159,7 @@ class Comparison:
             self._changed += leaf - expected
         self._grow_by_stored(expected, leaf)
 
-    def _check_late(self, part: Part) -> None:
+    def _check_late(self, part: BatchPart) -> None:
         hashes = part.hashes()
         for place in range(len(part)):
             leaf = hashes[place * HASH_BYTES : (place + 1) * HASH_BYTES]
@@ -167,7 +167,7 @@ class Comparison:
                 text = "the record was added after the next file was begun, and no statement tells of it"
                 self._report.add(Rule.LATE, text, part.ref(place))
 
-    def _name_changed(self, part: Part, hashes: bytes, known: bytes, leaf: int) -> bytes:
+    def _name_changed(self, part: BatchPart, hashes: bytes, known: bytes, leaf: int) -> bytes:
         """Add a finding for each run of records that are not as sealed; return the hashes, repaired ones as sealed."""
         count = len(part)
         found = [hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)]

@@ -1,4 +1,4 @@
-"""Compares the times in the indexes of a sealed log with those of the checkpoints around.
+"""Compares the times in the indexes of a sealed log with those of the checkpoints before and after.
 
 A record is in the log before a checkpoint covers it, and not long before: so a time that was changed in an index, to
 hide records from a search by time, contradicts the signed times.
@@ -65,7 +65,7 @@ def check_index_times(
 
     first_leaves: of each log file, by its number.  Raises: OSError.
     """
-    steps = sum(abs(each.whole("after") - each.whole("before")) for each in statements if each.kind is Kind.CLOCK)
+    steps = sum(abs(each.integer("after") - each.integer("before")) for each in statements if each.kind is Kind.CLOCK)
     for file in binlog.stat(path).files:
         first = first_leaves.get(file.number)
         if first is None or file.first_sequence is None or any(loss.ref.number == file.number for loss in losses):

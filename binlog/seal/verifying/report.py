@@ -46,7 +46,7 @@ class Report:
     """The result of a verification.
 
     origin: of the log.  size: records that the newest checkpoint covers.  verified: of them, those that were compared.
-    unsealed: records after them.  statements: all, which tell of other events.
+    unsealed: records after them.  statements: all that are about the log.
     findings: empty if nothing is wrong.
     """
 

@@ -17,10 +17,10 @@ from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
 from binlog.format.seal.note import Note, VerifierKey, parse_last_note, parse_verifier_key
 from binlog.format.seal.policy import Policy, parse_policy
 from binlog.format.seal.state import HISTORY_FILE, HISTORY_SECONDS, Beginning
-from binlog.format.seal.statement import Kind, first_to_stay, holds_of, losses_of
+from binlog.format.seal.statement import Kind, holds_of, losses_of, prune_limit
 from binlog.format.seal.tree import root_hash
 from binlog.format.values import duration_of
-from binlog.seal.folder import SealFolder, is_another, log_uuid, seal_path
+from binlog.seal.folder import SealFolder, is_other_log, log_uuid, seal_path
 from binlog.seal.hash_store import HashStore
 from binlog.seal.keys import verified_keys
 from binlog.seal.leaf_reader import LeafReader
@@ -44,9 +44,9 @@ def verify(
     """Compare the records of a log with the newest checkpoint that is known.
 
     vkey: the public key, which must come from somewhere else than the log's directory.
-    policy: in place of vkey, or its text; it has the key, and witnesses that must have signed a checkpoint.
-    checkpoints: notes from elsewhere, or the bytes of a `dir:` anchor's file, of which only the last note is used.  Only
-    a checkpoint that the log's directory does not have shows that the end of the log was cut off.
+    policy: in place of vkey, or its text; it has the key, and the witnesses that must have signed a checkpoint.
+    checkpoints: notes from elsewhere, or the bytes of a `dir:` anchor's file, of which only the last note is used.
+    Only a checkpoint that the log's directory does not have shows that the end of the log was cut off.
     max_age: of the newest checkpoint, and of records that are not sealed: seconds, a timedelta, or "1h".
     progress: a file outside of the log's directory.  Only records that were added since the last run with this file are
     compared, and the tree must have grown from the one of that run.  If nothing is wrong, the file is written, durably.
@@ -204,7 +204,7 @@ class _Verification:
             note, beginning = self._folder.beginning()
             if not verified_keys(note, [self._key]):
                 self._report.add(Rule.KEY, "the beginning of the seal is not signed by the key")
-            elif is_another(uuid := log_uuid(self._path), beginning.uuid):
+            elif is_other_log(uuid := log_uuid(self._path), beginning.uuid):
                 self._report.add(Rule.FORK, f"the log is another one: {uuid}, not {beginning.uuid}")
             else:
                 self._beginning = beginning
@@ -280,15 +280,15 @@ class _Verification:
         statements, report = self._report.statements, self._report
         if first_leaf == 0:
             return
-        allowed = first_to_stay(statements)
-        may_go = 0 if allowed is None else allowed.whole("leaf")
+        allowed = prune_limit(statements)
+        may_go = 0 if allowed is None else allowed.integer("leaf")
         if first_leaf > may_go:
             count = min(first_leaf, report.size) - may_go
             first = "the first" if may_go == 0 else f"after the {may_go} that were allowed to go,"
             report.add(Rule.MISSING, f"{first} {count} records are missing")
         for name, hold in holds_of(statements).items():
-            if hold.whole("leaf") < first_leaf:
-                text = f"records from {hold.whole('leaf')} to {first_leaf - 1} are missing, under the hold {name}"
+            if hold.integer("leaf") < first_leaf:
+                text = f"records from {hold.integer('leaf')} to {first_leaf - 1} are missing, under the hold {name}"
                 report.add(Rule.MISSING, text)
         keep = 0 if self._beginning is None else self._beginning.keep_seconds
         if allowed is not None and keep:

@@ -105,7 +105,7 @@ def test_steps_of_the_clock_while_a_sealer_runs_are_told(sealed: _Sealed) -> Non
         sealed.append()
         sealed.wait()
         sealed.check()
-    back, forward = (each.whole("after") - each.whole("before") for each in sealed.statements(Kind.CLOCK, Kind.GAP))
+    back, forward = (each.integer("after") - each.integer("before") for each in sealed.statements(Kind.CLOCK, Kind.GAP))
     assert abs(back + HOUR) <= 2
     assert abs(forward - HOUR - DAY) <= 2
     sealed.append()
@@ -123,8 +123,8 @@ def test_a_clock_that_was_set_back_before_the_sealer_starts_is_told(sealed: _Sea
         sealed.check()
     back, forward, back_again = sealed.statements(Kind.CLOCK, Kind.GAP)
     assert (back.kind, forward.kind, back_again.kind) == (Kind.CLOCK, Kind.GAP, Kind.CLOCK)
-    assert abs(back.whole("before") - back.whole("after") - HOUR) < SLACK
-    assert abs(back_again.whole("before") - back_again.whole("after") - DAY) < SLACK
+    assert abs(back.integer("before") - back.integer("after") - HOUR) < SLACK
+    assert abs(back_again.integer("before") - back_again.integer("after") - DAY) < SLACK
 
 
 def test_an_hour_without_a_sealer_is_told_though_writers_go_on(sealed: _Sealed) -> None:
@@ -137,7 +137,7 @@ def test_an_hour_without_a_sealer_is_told_though_writers_go_on(sealed: _Sealed) 
     with sealed.sealer():
         sealed.wait()
     [gap] = sealed.statements(Kind.GAP, Kind.CLOCK)
-    assert abs(gap.whole("end") - gap.whole("begin") - HOUR) < SLACK
+    assert abs(gap.integer("end") - gap.integer("begin") - HOUR) < SLACK
     sealed.check()
 
 
@@ -166,7 +166,7 @@ def test_a_machine_that_was_down_for_three_heartbeats_says_so(sealed: _Sealed) -
         sealed.append()
         sealed.wait()
     [gap] = sealed.statements(Kind.GAP, Kind.CLOCK)
-    assert abs(gap.whole("end") - gap.whole("begin") - 3 * 600) < SLACK
+    assert abs(gap.integer("end") - gap.integer("begin") - 3 * 600) < SLACK
     sealed.check()
 
 

@@ -18,7 +18,7 @@ from binlog.format.seal.tree import consistency_proof
 from binlog.seal import Rule, Sealer, SigningKey, Witness, begin_seal, make_witness, verify
 from binlog.seal.anchors import WitnessAnchor
 from binlog.seal.folder import SealFolder
-from binlog.seal.witness import Answer
+from binlog.seal.witness import WitnessAnswer
 from stress.tamper.sealed_log import make_again
 
 KEY = SigningKey.generate("example.org/audit")
@@ -33,7 +33,7 @@ class _NearWitness(WitnessAnchor):
         super().__init__("witness")
         self._witness = witness
 
-    def _submit(self, data: bytes) -> Answer:
+    def _submit(self, data: bytes) -> WitnessAnswer:
         return self._witness.answer(data)
 
 

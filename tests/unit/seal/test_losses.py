@@ -67,7 +67,7 @@ def test_lost_records_are_told_and_the_log_is_sealed_on(log: Path, records: int)
     with Sealer(log, KEY, accept_loss="the disk lied") as sealer:
         assert parse_checkpoint(sealer.seal().text).size == 901
     [statement] = read_statements(log, VKEY)
-    assert (statement.kind, statement.whole("leaf"), statement.whole("end")) == (Kind.LOSS, records, 900)
+    assert (statement.kind, statement.integer("leaf"), statement.integer("end")) == (Kind.LOSS, records, 900)
     assert statement.values["why"] == "the disk lied"
     report = verify(log, VKEY)
     assert (report.findings, report.verified, report.size) == ([], records + 1, 901)
@@ -104,7 +104,7 @@ def test_fillers_in_place_of_damaged_records_are_told(log: Path, number: int, re
         sealer.seal()
     statements = read_statements(log, VKEY)
     assert [each.kind for each in statements] == [Kind.REPAIR]
-    assert (statements[0].whole("leaf"), statements[0].whole("end")) == (fillers[0], fillers[-1] + 1)
+    assert (statements[0].integer("leaf"), statements[0].integer("end")) == (fillers[0], fillers[-1] + 1)
     assert _rules(log) == []
     with Writer(log) as writer:
         writer.append(b"more")
@@ -160,7 +160,7 @@ def test_a_power_cut_after_which_the_last_commit_is_damaged_is_told(
     with Sealer(log, KEY) as sealer:
         sealer.seal()
     [statement] = read_statements(log, VKEY)
-    assert (statement.kind, statement.whole("leaf"), statement.whole("end")) == (Kind.LOSS, left, 400)
+    assert (statement.kind, statement.integer("leaf"), statement.integer("end")) == (Kind.LOSS, left, 400)
     report = verify(log, VKEY)
     assert (report.findings, report.verified, report.size) == ([], left + 1, 401)
     proof = prove(log, "2:256")

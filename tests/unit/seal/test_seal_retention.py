@@ -10,7 +10,7 @@ import binlog
 from binlog import Writer
 from binlog.errors import NotFoundError, SealError
 from binlog.seal import Rule, Sealer, SigningKey, begin_seal, hold, prune, release, verify
-from binlog.seal.leaf_reader import Part
+from binlog.seal.leaf_reader import BatchPart
 from binlog.seal.verifying.comparison import Comparison
 
 KEY = SigningKey.generate("example.org/audit")
@@ -55,7 +55,7 @@ def test_what_a_statement_allows_is_no_finding_and_one_file_more_is(tmp_path: Pa
     done = prune(tmp_path, KEY, before="3:256", why="two years old")
     assert [file.number for file in done.pruned] == [1, 2]
     assert done.statement is not None
-    assert (done.statement.whole("leaf"), done.statement.values["why"]) == (600, "two years old")
+    assert (done.statement.integer("leaf"), done.statement.values["why"]) == (600, "two years old")
     report = verify(tmp_path, VKEY)
     assert (report.findings, report.verified) == ([], 900)
     assert prune(tmp_path, KEY, before="3:256").statement is None
@@ -110,7 +110,7 @@ def test_records_younger_than_the_seal_demands_stay(tmp_path: Path) -> None:
     with Sealer(tmp_path, KEY) as sealer:
         from binlog.format.seal.statement import Kind
 
-        sealer.tell(Kind.PRUNE, leaf=600, ref="3:256")
+        sealer.add_statement(Kind.PRUNE, leaf=600, ref="3:256")
         sealer.seal()
     assert _rules(tmp_path) == []
     binlog.prune(tmp_path, before="3:256")
@@ -150,7 +150,7 @@ def test_files_that_retention_removes_during_a_verification_are_no_finding(
     _fill(tmp_path)
     compare = Comparison._compare
 
-    def pruned_meanwhile(self: Comparison, part: Part, leaf: int) -> None:
+    def pruned_meanwhile(self: Comparison, part: BatchPart, leaf: int) -> None:
         if leaf == 0:
             assert prune(tmp_path, KEY, before=f"{leaves // 300 + 1}:256").statement is not None
         compare(self, part, leaf)
@@ -166,7 +166,7 @@ def test_files_that_a_person_removes_during_a_verification_are_a_finding(
     _fill(tmp_path)
     compare = Comparison._compare
 
-    def removed_meanwhile(self: Comparison, part: Part, leaf: int) -> None:
+    def removed_meanwhile(self: Comparison, part: BatchPart, leaf: int) -> None:
         for number in (1, 2, 3) if leaf == 0 else ():
             _remove(tmp_path, number)
         compare(self, part, leaf)

@@ -140,7 +140,7 @@ def test_time_without_a_sealer_is_told(log: Path, monkeypatch: pytest.MonkeyPatc
         sealer.seal()
     [statement] = read_statements(log, VKEY)
     assert statement.kind is Kind.GAP
-    assert statement.whole("begin") <= statement.whole("end")
+    assert statement.integer("begin") <= statement.integer("end")
     assert _rules(log) == []
 
 
