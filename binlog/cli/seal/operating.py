@@ -114,8 +114,8 @@ def accept_loss_command(
 ) -> None:
     """State that records of the sealed log in DIR are lost, or that 'binlog repair' has put fillers in their place.
 
-    Find the cause first: a cut by a person has the same effect. 'verify' then shows the statement in place
-    of a finding. Ends with 1 if records were changed, and not lost.
+    Find the cause first, because a person who cuts the log causes the same difference. 'verify' then shows the
+    statement in place of a finding. Ends with 1 if records were changed rather than lost.
     """
     with opening():
         need_log(directory)

@@ -154,7 +154,9 @@ def check_proof_command(proof: str, record: str, vkey: str | None, policy_path: 
         head = check_proof(text, data, vkey=key, policy=policy)
     except SealError as error:
         raise CommandError(str(error), ExitCode.FAILED) from error
-    write_line(printable(f"the record is in {head.origin}, by a checkpoint of {things_text(head.size, 'record')}"))
+    write_line(
+        printable(f"the record is in {head.origin}, according to a checkpoint of {things_text(head.size, 'record')}")
+    )
 
 
 def _need_one(vkey: str | None, policy_path: str | None) -> None:

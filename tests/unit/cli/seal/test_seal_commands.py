@@ -96,7 +96,7 @@ def test_a_proof_is_checked_without_the_log(sealed: Path, capfd: pytest.CaptureF
     for trust in (("--vkey", folder / "vkey"), ("--policy", folder / "policy")):
         words = ("check-proof", folder / "x.tlog-proof", *trust, "--record")
         code, out, _ = _run(capfd, *words, folder / "record")
-        assert (code, out) == (0, "the record is in example.org/audit, by a checkpoint of 3 records\n")
+        assert (code, out) == (0, "the record is in example.org/audit, according to a checkpoint of 3 records\n")
         code, _, err = _run(capfd, *words, folder / "other")
         assert (code, "does not show" in err) == (1, True)
     assert _run(capfd, "check-proof", folder / "x.tlog-proof", "--record", folder / "record")[0] == 2
