@@ -27,7 +27,8 @@ _BATCH_BYTES, _BATCH_RECORDS = 1 << 19, 1 << 16
 class BatchPart:
     """Consecutive records of a batch.
 
-    leaf: of the first one; None if they are late.  begin, end: their places in the batch.
+    leaf: of the first one; None if they have none: they are late, or their file is not of the tree.
+    begin, end: their places in the batch.
     """
 
     leaf: int | None
@@ -70,11 +71,16 @@ class LeafReader:
         self._repairs = repairs
         self._first = {file.number: file.first_leaf for file in files}
         self._end = {file.number: following.first_leaf for file, following in pairwise(files)}
+        self._last = files[-1].number if files else 0
         self._losses = sorted(losses, key=lambda loss: loss.ref)
 
     def lists(self, number: int) -> bool:
         """Return whether the tree has a log file of this number."""
         return number in self._first
+
+    def is_of_tree(self, number: int) -> bool:
+        """Return whether a log file had records when the tree came to it, or may come to it yet."""
+        return number in self._first or number > self._last
 
     def parts(self, ref: Ref, leaf: int) -> Iterator[BatchPart]:
         """Yield the records from a ref on, whose leaf is given.
@@ -101,6 +107,8 @@ class LeafReader:
     def _part(self, batch: binlog.Batch, place: int, leaf: int) -> BatchPart:
         at = batch.offset + batch.offsets[place]
         end = len(batch)
+        if not self.is_of_tree(batch.number):
+            return BatchPart(None, batch, place, end)
         for loss in self._losses:
             if loss.ref <= (batch.number, at):  # below, if the file ends there
                 leaf = max(leaf, loss.end)

@@ -73,6 +73,8 @@ class Scrubber:
         reader = LeafReader(self._folder.log_path, files, losses_of(statements.known), repairs_of(statements.known))
         begun = time.thread_time()
         for part in reader.parts(Ref(oldest.number, oldest.first_offset), first):
+            if not reader.is_of_tree(part.batch.number):
+                raise SealError(f"file {part.batch.number} had no records when the log was sealed")
             if part.leaf is None:
                 self._tell_late(statements, part, size)
                 continue

@@ -69,7 +69,13 @@ class Comparison:
                     self.first_unsealed = self.first_unsealed or part.ref(len(sealed))
                 if len(sealed):
                     self._check_listed(part.batch.number)
-                    self._skip_missing(self._skip_removed(expected), part.leaf)
+                    expected = self._skip_removed(expected)
+                    if part.leaf < expected:
+                        report.add(
+                            Rule.CHANGED, "the records from here on are in the log twice", part.ref(0), part.leaf
+                        )
+                        return
+                    self._skip_missing(expected, part.leaf)
                     self._compare(sealed, part.leaf)
                     expected = part.leaf + len(sealed)
                     report.verified += len(sealed)
@@ -160,6 +166,10 @@ class Comparison:
         self._grow_by_stored(expected, leaf)
 
     def _check_late(self, part: BatchPart) -> None:
+        if not self._reader.is_of_tree(part.batch.number):
+            text = f"{len(part)} records are in a file that had none when the log was sealed"
+            self._report.add(Rule.CHANGED, text, part.ref(0))
+            return
         hashes = part.hashes()
         for place in range(len(part)):
             leaf = hashes[place * HASH_BYTES : (place + 1) * HASH_BYTES]

@@ -269,10 +269,14 @@ class _Verification:
             self._report.add(Rule.NOT_SEALED, str(error))
 
     def _first_left(self, first_leaves: dict[int, int]) -> tuple[int, Ref | None]:
-        """Return the first leaf that is left in the log, and its ref; the size and None if no sealed one is."""
-        for file in binlog.stat(self._path).files:
+        """Return the first leaf that is left in the log, and the ref of the log's first record.
+
+        The size and None if no sealed record is left.
+        """
+        files = binlog.stat(self._path).files
+        for file in files:
             if file.number in first_leaves:
-                return first_leaves[file.number], Ref(file.number, file.first_offset)
+                return first_leaves[file.number], Ref(files[0].number, files[0].first_offset)
         return self._report.size, None
 
     def _check_removed(self, first_leaf: int) -> None:

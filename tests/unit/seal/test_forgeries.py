@@ -1,0 +1,89 @@
+"""Changes of a sealed log by a person who may write to all of its files, and has no key."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+
+import binlog
+from binlog import Writer
+from binlog.errors import SealError
+from binlog.format.record import Ref
+from binlog.format.seal.state import SealedFile
+from binlog.seal import Rule, Sealer, SigningKey, begin_seal, verify
+from binlog.seal import prune as seal_prune
+from binlog.seal.folder import SealFolder
+from stress.tamper.sealed_log import Files, make_again
+from tests.support.logs import read_all
+
+KEY = SigningKey.generate("example.org/audit")
+VKEY = str(KEY.verifier)
+FILES: Files = [[b"%d.%d" % (number, place) for place in range(10)] for number in range(3)]
+
+
+def _seal(log: Path) -> None:
+    with Sealer(log, KEY) as sealer:
+        sealer.seal()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A sealed log of three files with ten records each."""
+    log = tmp_path / "log"
+    with Writer(log) as writer:
+        begin_seal(log, KEY)
+        for number, records in enumerate(FILES):
+            if number:
+                writer.cutover()
+            writer.append_many(records)
+    _seal(log)
+    assert _rules(log) == []
+    return log
+
+
+def _rules(log: Path) -> list[Rule]:
+    return [finding.rule for finding in verify(log, VKEY).findings]
+
+
+def _identity(log: Path) -> uuid.UUID:
+    return uuid.UUID(str(binlog.stat(log).files[0].uuid))
+
+
+def _list_files(log: Path, files: list[tuple[int, int]]) -> None:
+    with SealFolder(log) as folder:
+        folder.cut_files(0)
+        folder.write_files(0, [SealedFile(*each) for each in files])
+
+
+def test_records_of_the_last_file_that_occur_twice_are_found(log: Path) -> None:
+    """The copy of the file is before it, and the table of files omits the copy."""
+    make_again(log, _identity(log), [*FILES, FILES[2]])
+    _list_files(log, [(1, 0), (2, 10), (4, 20)])
+    assert len(read_all(log)) == 40
+    assert Rule.CHANGED in _rules(log)
+
+
+def test_a_file_before_the_first_sealed_one_is_found(log: Path) -> None:
+    seal_prune(log, KEY, before=Ref(2, 256))
+    _seal(log)
+    assert _rules(log) == []
+    make_again(log, _identity(log), [[b"forged"], *FILES[1:]])
+    assert Rule.CHANGED in _rules(log)
+    _list_files(log, [(2, 10), (3, 20)])
+    assert Rule.CHANGED in _rules(log)
+
+
+def test_a_file_before_the_beginning_of_the_seal_is_found(tmp_path: Path) -> None:
+    make_again(tmp_path, uuid.uuid4(), FILES)
+    identity = _identity(tmp_path)
+    binlog.prune(tmp_path, before=Ref(2, 0))
+    begin_seal(tmp_path, KEY)
+    _seal(tmp_path)
+    assert _rules(tmp_path) == []
+    make_again(tmp_path, identity, [[b"forged"], *FILES[1:]])
+    assert _rules(tmp_path) == [Rule.CHANGED]
+    with Sealer(tmp_path, KEY) as sealer, pytest.raises(SealError, match="file 1 had no records"):
+        sealer.run(threading.Event(), 0.05, scrub=1)
