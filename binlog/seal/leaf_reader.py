@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import binlog
-from binlog.format.record import Ref
+from binlog.format.record import LENGTH_BYTES, Ref
 from binlog.format.seal.state import SealedFile
 from binlog.format.seal.statement import Loss
 from binlog.format.seal.tree import HASH_BYTES, leaf_hashes
+from binlog.log.maintain.fillers import has_filler_text
 from binlog.seal.hash_store import HashStore
 
 # Larger than a reader's default, because each batch takes some steps in Python.  Larger ones cause page faults.
@@ -43,6 +44,11 @@ class BatchPart:
         """Return the records before a leaf."""
         assert self.leaf is not None
         return replace(self, end=min(self.end, self.begin + max(leaf - self.leaf, 0)))
+
+    def record(self, place: int) -> bytes:
+        """Return a record, counted from 0 in the part."""
+        start, end = self.batch.offsets[self.begin + place : self.begin + place + 2]
+        return bytes(self.batch.data[start + LENGTH_BYTES : end])
 
     def hashes(self) -> bytes:
         """Return the leaf hash of each record, one after the other."""
@@ -139,12 +145,14 @@ class LeafReader:
         assert part.leaf is not None
         found, known = part.hashes(), store.hashes(0, part.leaf, len(part))
         return found == known or all(
-            found[at : at + HASH_BYTES] == known[at : at + HASH_BYTES] or self._is_filler(part.leaf + at // HASH_BYTES)
+            found[at : at + HASH_BYTES] == known[at : at + HASH_BYTES] or self.is_filler(part, at // HASH_BYTES)
             for at in range(0, len(known), HASH_BYTES)
         )
 
-    def _is_filler(self, leaf: int) -> bool:
-        return any(first <= leaf < end for first, end in self._repairs)
+    def is_filler(self, part: Part, place: int) -> bool:
+        """Return whether a record is a filler, and a statement tells of it."""
+        leaf = (part.leaf or 0) + place
+        return any(first <= leaf < end for first, end in self._repairs) and has_filler_text(part.record(place))
 
     def difference(self, store: HashStore, ref: Ref, leaf: int, end: int) -> str | None:
         """Return a text about the first leaf from a ref on, before `end`, that is not as sealed; None if each is.

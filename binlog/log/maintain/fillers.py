@@ -11,12 +11,18 @@ from binlog.format.record import Ref
 FILLER = b"BINLOG DAMAGED "
 """The first bytes of a filler that is large enough; then the range, such as `1:256-512`, and blanks."""
 
+_ANY = re.compile(rb"BINLOG DAMAGED [0-9:-]* *")
 _WHOLE = re.compile(rb"BINLOG DAMAGED (\d+):(\d+)-(\d+) *")
 
 
 def filler_text(number: int, start: int, end: int) -> bytes:
     """Return the text of the fillers of a range."""
     return FILLER + f"{number}:{start}-{end}".encode()
+
+
+def has_filler_text(record: bytes) -> bool:
+    """Return whether a record has the text of a filler, or the beginning of one, as a short filler has."""
+    return FILLER.startswith(record) or _ANY.fullmatch(record) is not None
 
 
 def is_filler(path: str | os.PathLike[str], ref: Ref, record: bytes) -> bool:

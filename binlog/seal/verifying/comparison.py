@@ -9,7 +9,7 @@ from binlog.errors import BinlogError, GoneError, NotFoundError, SealError
 from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import Checkpoint
 from binlog.format.seal.note import encode_base64
-from binlog.format.seal.statement import Kind, Statement, repairs_of
+from binlog.format.seal.statement import Kind, Statement
 from binlog.format.seal.tree import HASH_BYTES, Frontier
 from binlog.seal.hash_store import TILE_HASHES, HashStore
 from binlog.seal.leaf_reader import BatchPart, LeafReader
@@ -42,7 +42,6 @@ class Comparison:
         self._heads = heads
         self._head = next(heads, None)
         self._report = report
-        self._repaired = repairs_of(statements)
         self._late = {(each.ref(), str(each.values["hash"])) for each in statements if each.kind is Kind.LATE}
         self._tree: Frontier | None = None
         self._wrong_size: int | None = None
@@ -182,21 +181,19 @@ class Comparison:
         count = len(part)
         found = [hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)]
         stored = [known[at : at + HASH_BYTES] for at in range(0, count * HASH_BYTES, HASH_BYTES)]
+        for place in range(count):
+            if found[place] != stored[place] and self._reader.is_filler(part, place):
+                found[place] = stored[place]
         place = 0
         while place < count:
             end = place
             while end < count and found[end] != stored[end]:
                 end += 1
-            if end == place:
-                place += 1
-                continue
-            if any(first <= leaf + place and leaf + end <= last for first, last in self._repaired):
-                found[place:end] = stored[place:end]
-            else:
+            if end > place:
                 text = "1 record is" if end - place == 1 else f"{end - place} records are"
                 self._report.add(Rule.CHANGED, f"{text} not as sealed", part.ref(place), leaf + place)
                 self._changed += end - place
-            place = end
+            place = max(end, place + 1)
         return b"".join(found)
 
     def _name_tiles(self, size: int) -> None:

@@ -17,7 +17,7 @@ from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
 from binlog.format.seal.note import Note, VerifierKey, parse_last_note, parse_verifier_key
 from binlog.format.seal.policy import Policy, parse_policy
 from binlog.format.seal.state import HISTORY_FILE, HISTORY_SECONDS, Beginning
-from binlog.format.seal.statement import Kind, holds_of, losses_of, prune_limit
+from binlog.format.seal.statement import Kind, holds_of, losses_of, prune_limit, repairs_of
 from binlog.format.seal.tree import root_hash
 from binlog.format.values import duration_of
 from binlog.seal.folder import SealFolder, is_other_log, log_uuid, seal_path
@@ -157,7 +157,7 @@ class _Verification:
             return
         first_leaves = {file.number: file.first_leaf for file in files}
         losses = losses_of(report.statements)
-        reader = LeafReader(self._path, files, losses)
+        reader = LeafReader(self._path, files, losses, repairs_of(report.statements))
         signed = heapq.merge(self._history(newest.size), heads, key=lambda head: head.size)
         comparison = Comparison(
             reader, store, signed, report.statements, lambda: self._first_left(first_leaves), report

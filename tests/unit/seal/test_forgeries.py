@@ -87,3 +87,18 @@ def test_a_file_before_the_beginning_of_the_seal_is_found(tmp_path: Path) -> Non
     assert _rules(tmp_path) == [Rule.CHANGED]
     with Sealer(tmp_path, KEY) as sealer, pytest.raises(SealError, match="file 1 had no records"):
         sealer.run(threading.Event(), 0.05, scrub=1)
+
+
+@pytest.mark.parametrize(("forged", "rules"), [(b"bad", [Rule.CHANGED]), (b"BIN", [])])
+def test_a_record_in_place_of_a_filler_is_found(log: Path, forged: bytes, rules: list[Rule]) -> None:
+    path, identity = log / "00000002.dat", _identity(log)
+    path.write_bytes(path.read_bytes().replace(b"1.5", b"?.5"))
+    assert [each.action for each in binlog.repair(log)] == ["quarantined"]
+    with Sealer(log, KEY, accept_loss="a bit flipped") as sealer:
+        sealer.seal()
+    assert _rules(log) == []
+    repaired = read_all(log)[10:20]
+    assert b"BIN" in repaired
+    repaired[repaired.index(b"BIN")] = forged
+    make_again(log, identity, [FILES[0], repaired, FILES[2]])
+    assert _rules(log) == rules
