@@ -120,6 +120,7 @@ class Sealer(Handle):
         self._anchoring = Anchoring(self._anchors, self._folder)
         with self._alarm():
             self._check_statements()
+            self._check_state()
             if self._accepted is not None:
                 self._accept_loss(self._accepted)
             self._check_log()
@@ -358,6 +359,15 @@ class Sealer(Handle):
         except (GoneError, NotFoundError, ValueError) as error:
             text = f"{self.log_path} differs from its seal: {self._state.size} records, up to {ref}"
             raise SealError(f"{text}; {error}") from error
+
+    def _check_state(self) -> None:
+        """Check that the state is as new as the other files, which are always written after it."""
+        notes = [each for each in (self._folder.checkpoint(), self._history.last()) if each is not None]
+        sizes = [parse_checkpoint(each.text).size for each in notes if verified_keys(each, [self._key.verifier])]
+        sealed = max([*sizes, *(each.size for each in self._statements.known)], default=0)
+        if (sizes and self._state.note is None) or sealed > self._state.size:
+            found = "does not exist" if self._state.note is None else f"has {self._state.size} records"
+            raise SealError(f"{self.path}: the sealer's state {found}, and {sealed} records were sealed")
 
     def _check_statements(self) -> None:
         """Check that the statements continue one another, are those of the checkpoint, and that the log has no end."""

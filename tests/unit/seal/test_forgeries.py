@@ -102,3 +102,26 @@ def test_a_record_in_place_of_a_filler_is_found(log: Path, forged: bytes, rules:
     repaired[repaired.index(b"BIN")] = forged
     make_again(log, identity, [FILES[0], repaired, FILES[2]])
     assert _rules(log) == rules
+
+
+@pytest.mark.parametrize(
+    "removed", [["state"], ["state", "checkpoint"], ["state", "history"], ["state", "files", "checkpoint"]]
+)
+def test_a_sealer_does_not_begin_again_if_its_state_was_removed(log: Path, removed: list[str]) -> None:
+    for name in removed:
+        (log / "seal" / name).unlink()
+    forged = [[b"forged" for _ in records] for records in FILES]
+    make_again(log, _identity(log), forged)
+    with pytest.raises(SealError):
+        _seal(log)
+
+
+def test_a_sealer_does_not_continue_from_an_older_state(log: Path) -> None:
+    state = (log / "seal/state").read_bytes()
+    with Writer(log) as writer:
+        writer.append(b"more")
+    _seal(log)
+    (log / "seal/state").write_bytes(state)
+    make_again(log, _identity(log), [*FILES[:2], [*FILES[2], b"other"]])
+    with pytest.raises(SealError):
+        _seal(log)
