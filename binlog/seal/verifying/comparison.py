@@ -54,8 +54,11 @@ class Comparison:
     def run(self, start: Ref, leaf: int) -> None:
         """Compare the records from a ref on, whose leaf is given, and add findings to the report."""
         report, expected = self._report, leaf
-        with suppress(SealError):  # without the hashes before, only the stored hashes are compared
+        try:
             self._tree = Frontier(leaf, self._store.node)
+        except SealError as error:  # without the hashes before, only the stored hashes are compared
+            if not any(each.rule is Rule.NOT_SEALED for each in report.findings):
+                report.add(Rule.NOT_SEALED, str(error))
         self._skip_heads(leaf)
         try:
             for part in self._parts(start, leaf):

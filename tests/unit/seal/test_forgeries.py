@@ -125,3 +125,20 @@ def test_a_sealer_does_not_continue_from_an_older_state(log: Path) -> None:
     make_again(log, _identity(log), [*FILES[:2], [*FILES[2], b"other"]])
     with pytest.raises(SealError):
         _seal(log)
+
+
+def test_the_removal_of_the_hashes_before_the_compared_records_is_found(tmp_path: Path) -> None:
+    """The signed root is that of hashes above, which are stored too."""
+    records = [b"%d" % number for number in range(1 << 16)]
+    with Writer(tmp_path, mode="flush") as writer:
+        begin_seal(tmp_path, KEY)
+        writer.append_many(records[:1000])
+        writer.cutover()
+        writer.append_many(records[1000:])
+    _seal(tmp_path)
+    seal_prune(tmp_path, KEY, before=Ref(2, 256))
+    _seal(tmp_path)
+    assert _rules(tmp_path) == []
+    hashes = tmp_path / "seal/hashes"
+    (hashes / "1.00000000").unlink()
+    assert Rule.NOT_SEALED in _rules(tmp_path)
