@@ -169,7 +169,8 @@ class Comparison:
 
     def _check_late(self, part: BatchPart) -> None:
         if not self._reader.is_of_tree(part.batch.number):
-            text = f"{len(part)} records are in a file that had none when the log was sealed"
+            number = part.batch.number
+            text = f"{len(part)} records are in file {number}, which the list of files in the seal does not have"
             self._report.add(Rule.CHANGED, text, part.ref(0))
             return
         hashes = part.hashes()

@@ -179,5 +179,6 @@ def test_a_file_that_the_list_of_the_seal_does_not_name_is_found(log: Path) -> N
     assert data[-16:-12] == (2).to_bytes(4, "big")
     data[-16:-12] = (9).to_bytes(4, "big")
     path.write_bytes(data)
-    [finding] = _findings(log)
-    assert (finding.rule, "does not have file 2" in finding.text) == (Rule.NOT_SEALED, True)
+    assert any("file 2, which the list" in finding.text for finding in _findings(log))
+    path.write_bytes(data[:16])
+    assert any("does not have file 2" in finding.text for finding in _findings(log))
