@@ -149,7 +149,7 @@ class LeafReader:
             for at in range(0, len(known), HASH_BYTES)
         )
 
-    def is_filler(self, part: Part, place: int) -> bool:
+    def is_filler(self, part: BatchPart, place: int) -> bool:
         """Return whether a record is a filler, and a statement tells of it."""
         leaf = (part.leaf or 0) + place
         return any(first <= leaf < end for first, end in self._repairs) and has_filler_text(part.record(place))
