@@ -170,6 +170,7 @@ def branch_command(directory: str, key: Signer, name: str, new_key_path: str) ->
 def statements_command(directory: str, vkey: str, as_json: bool) -> None:
     """Show the signed statements about the sealed log in DIR: starts and stops, gaps, retention, losses."""
     with opening():
+        need_log(directory)
         found = read_statements(directory, read_key(vkey))
     for statement in found:
         if as_json:

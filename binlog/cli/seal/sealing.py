@@ -44,10 +44,11 @@ def key_options(command: _Command) -> _Command:
     """Add the options that name the log's key; the command gets it as `key`."""
 
     @functools.wraps(command)
-    def with_key(*args: object, key_path: str, signer: str | None, **options: object) -> object:
+    def with_key(*args: object, directory: str, key_path: str, signer: str | None, **options: object) -> object:
         with opening():
+            need_log(directory)
             key = SigningKey.load(key_path) if signer is None else _command_key(key_path, signer)
-        return command(*args, key=key, **options)
+        return command(*args, directory=directory, key=key, **options)
 
     key_option = click.option("--key", "key_path", metavar="FILE", required=True, help="The file of the secret key.")
     return cast("_Command", key_option(_signer_option(with_key)))

@@ -313,14 +313,19 @@ class Sealer(Handle):
         return note
 
     def _write_note(self, note: Note) -> None:
-        """Replace the checkpoint, after the history has it: so the history never ends long before the checkpoint."""
-        last = self._history.last() if self._history_seconds is None else None
-        if last is not None:
-            self._history_seconds = parse_checkpoint(last.text).seconds
-        seconds = parse_checkpoint(note.text).seconds or 0
-        if self._history_seconds is None or seconds - self._history_seconds >= HISTORY_SECONDS:
+        """Replace the checkpoint, after the history has it: so the history never ends long before the checkpoint.
+
+        The first one after opening, which another sealer may have signed, is added if it covers more records.
+        """
+        head = parse_checkpoint(note.text)
+        seconds, last = head.seconds or 0, self._history.last() if self._history_seconds is None else None
+        known = None if last is None else parse_checkpoint(last.text)
+        before = self._history_seconds if known is None else known.seconds
+        is_new = known is not None and known.size < head.size
+        if before is None or is_new or seconds - before >= HISTORY_SECONDS:
             self._history.append(note)
-            self._history_seconds = seconds
+            before = seconds
+        self._history_seconds = before
         self._folder.write_checkpoint(note)
 
     def _add_some(self, place: _Place) -> _Place:

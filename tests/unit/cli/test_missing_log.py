@@ -66,6 +66,13 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "seal prove": ("1:256",),
     "seal check-proof": None,
     "seal export": ("out",),
+    "seal statements": ("--vkey", VKEY),
+    "seal prune": ("--key", "key", "--keep-bytes", "0"),
+    "seal hold": ("name", "--key", "key"),
+    "seal release": ("name", "--key", "key"),
+    "seal accept-loss": ("--key", "key", "--why", "text"),
+    "seal end": ("--key", "key"),
+    "seal branch": ("--key", "key", "--name", "example.org/y", "--new-key", "new"),
     "witness init": None,
     "witness trust": None,  # DIR is not that of a log
     "witness list": None,
