@@ -18,13 +18,15 @@ from binlog.format.record import Ref
 from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
 from binlog.format.seal.note import Note, parse_verifier_key
 from binlog.format.seal.state import HISTORY_FILE, SEAL_FOLDER, SealedFile
-from binlog.format.seal.statement import Kind, Statement, holds_of, prune_limit
+from binlog.format.seal.statement import Kind, Statement, holds_of, prune_limit, repairs_of
+from binlog.format.seal.tree import leaf_hash
+from binlog.log.maintain.fillers import has_filler_text
 from binlog.retention import prune as prune_log
 from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder
 from binlog.seal.keys import Signer, verified_keys
 from binlog.seal.note_file import NoteFile
-from binlog.seal.proving import leaf_index
+from binlog.seal.proving import leaf_index, prove
 from binlog.seal.sealing.sealer import Sealer, begin_seal
 from binlog.seal.statements import StatementLog
 from binlog.storage.directory import Directory
@@ -76,7 +78,7 @@ def prune(
 def _allow_prune(folder: SealFolder, key: Signer, last: int, why: str) -> Statement | None:
     """Allow to remove all files up to number `last`, as far as they are sealed whole."""
     head = _head(folder, key)
-    stay = next((file for file in folder.files() if file.number > last and file.first_leaf <= head.size), None)
+    stay = next((file for file in folder.files() if file.number > last and file.first_leaf < head.size), None)
     if stay is None:
         raise SealError(f"file {last} is not sealed whole yet; wait until the next one has a sealed record")
     statements = StatementLog(folder, key.verifier)
@@ -89,6 +91,7 @@ def _allow_prune(folder: SealFolder, key: Signer, last: int, why: str) -> Statem
             raise SealError(f"the records from {hold.ref()} on are under the hold {name}")
     _check_age(folder, key, stay)
     ref = Ref(stay.number, _first_offset(folder.log_path, stay.number))
+    _check_leaf(folder, ref, stay.first_leaf, statements.known)
     return statements.add(key, Kind.PRUNE, head.size, leaf=stay.first_leaf, ref=str(ref), by=_by(), why=why)
 
 
@@ -129,6 +132,7 @@ def hold(
         leaf = leaf_index(path, folder, ref)
         if leaf >= size:
             raise SealError(f"the record at {ref} is not sealed yet")
+        _check_leaf(folder, ref, leaf, statements.known)
         return statements.add(key, Kind.HOLD, size, name=name, leaf=leaf, ref=str(ref), by=_by(), why=why)
 
 
@@ -200,6 +204,16 @@ def _head(folder: SealFolder, key: Signer) -> Checkpoint:
     if note is None or not verified_keys(note, [key.verifier]):
         raise SealError(f"{folder.log_path} has no checkpoint that {key.verifier.name} signed")
     return parse_checkpoint(note.text)
+
+
+def _check_leaf(folder: SealFolder, ref: Ref, leaf: int, statements: Sequence[Statement]) -> None:
+    """Raise SealError if the checkpoint does not show that a record is this leaf: the list of files is not signed."""
+    proof = prove(folder.log_path, ref)
+    with binlog.Reader(folder.log_path, ref, verify=False) as reader:
+        record = next(reader).data
+    is_filler = has_filler_text(record) and any(first <= leaf < end for first, end in repairs_of(statements))
+    if proof.leaf_index != leaf or not (is_filler or proof.shows(leaf_hash(record))):
+        raise SealError(f"{folder.log_path} differs from its seal: the record at {ref} is not record {leaf}")
 
 
 def _first_offset(path: str, number: int) -> int:

@@ -13,7 +13,7 @@ from binlog import Writer
 from binlog.errors import SealError
 from binlog.format.record import Ref
 from binlog.format.seal.state import SealedFile
-from binlog.seal import Rule, Sealer, SigningKey, begin_seal, verify
+from binlog.seal import Rule, Sealer, SigningKey, begin_seal, hold, verify
 from binlog.seal import prune as seal_prune
 from binlog.seal.folder import SealFolder
 from stress.tamper.sealed_log import Files, make_again
@@ -142,3 +142,21 @@ def test_the_removal_of_the_hashes_before_the_compared_records_is_found(tmp_path
     hashes = tmp_path / "seal/hashes"
     (hashes / "1.00000000").unlink()
     assert Rule.NOT_SEALED in _rules(tmp_path)
+
+
+def test_retention_allows_no_more_than_its_files_have(log: Path) -> None:
+    """The table of files says that the second file begins with a later record than it does."""
+    _list_files(log, [(1, 0), (2, 20), (3, 20)])
+    with pytest.raises(SealError):
+        seal_prune(log, KEY, before=Ref(2, 256))
+    _list_files(log, [(1, 0), (2, 10), (3, 20)])
+    seal_prune(log, KEY, before=Ref(2, 256))
+    assert _rules(log) == []
+
+
+def test_a_hold_is_of_the_record_that_it_names(log: Path) -> None:
+    _list_files(log, [(1, 0), (2, 20), (3, 20)])
+    with pytest.raises(SealError):
+        hold(log, KEY, "case 7", Ref(2, 256))
+    _list_files(log, [(1, 0), (2, 10), (3, 20)])
+    assert hold(log, KEY, "case 7", Ref(2, 256)).whole("leaf") == 10
