@@ -17,7 +17,7 @@ from binlog.format.seal.checkpoint import Checkpoint, parse_checkpoint
 from binlog.format.seal.note import Note, VerifierKey, parse_last_note, parse_verifier_key
 from binlog.format.seal.policy import Policy, parse_policy
 from binlog.format.seal.state import HISTORY_FILE, HISTORY_SECONDS, Beginning
-from binlog.format.seal.statement import Kind, holds_of, losses_of, prune_limit, repairs_of
+from binlog.format.seal.statement import Kind, Loss, holds_of, losses_of, prune_limit, repairs_of
 from binlog.format.seal.tree import root_hash
 from binlog.format.values import duration_of
 from binlog.seal.folder import SealFolder, is_other_log, log_uuid, seal_path
@@ -163,7 +163,7 @@ class _Verification:
             reader, store, signed, report.statements, lambda: self._first_left(first_leaves), report
         )
         first_leaf, start = self._first_left(first_leaves)
-        if start is not None and self._known is not None and first_leaf <= self._known.size:
+        if start is not None and self._known is not None and self._can_continue(first_leaf, losses, self._known):
             comparison.run(self._known.next_ref, self._known.size)
         elif start is not None:
             comparison.run(start, first_leaf)
@@ -212,12 +212,14 @@ class _Verification:
             self._report.add(Rule.NOT_SEALED, "the beginning of the seal does not exist")
         except SealError as error:
             self._report.add(Rule.KEY, str(error))
-        try:
-            found = self._folder.checkpoint()
-            if found is not None:
-                yield _head(found, self._key)
-        except SealError as error:
-            self._report.add(Rule.KEY, f"the checkpoint in the folder: {error}")
+        for cosigned in (False, True):
+            try:
+                found = self._folder.checkpoint(cosigned=cosigned)
+                if found is not None:
+                    yield _head(found, self._key)
+            except SealError as error:
+                name = "checkpoint of witnesses" if cosigned else "checkpoint"
+                self._report.add(Rule.KEY, f"the {name} in the folder: {error}")
 
     def _history(self, size: int) -> Iterator[Checkpoint]:
         """Yield the checkpoints of the history, up to a size."""
@@ -236,6 +238,11 @@ class _Verification:
             last_size, last_seconds = head.size, head.seconds or 0
             self._times.add(last_size, last_seconds)
             yield head
+
+    @staticmethod
+    def _can_continue(first_leaf: int, losses: list[Loss], known: Progress) -> bool:
+        """Return whether the next record is where the last run ended: no loss at the end, and no removal, moved it."""
+        return first_leaf < known.size and not any(loss.first < known.size <= loss.end for loss in losses)
 
     def _check_history(self, seconds: int) -> None:
         """Add a finding if the history ends before the time of the newest checkpoint."""

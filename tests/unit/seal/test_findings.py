@@ -13,7 +13,7 @@ from binlog import Writer
 from binlog.errors import SealError
 from binlog.format.index_file import ENTRY_BYTES
 from binlog.format.seal.note import WITNESS_KEY, Note
-from binlog.seal import Finding, Rule, Sealer, SigningKey, begin_seal, verify
+from binlog.seal import Finding, Rule, Sealer, SigningKey, begin_seal, prune, verify
 from tests.support.indexes import date_entries
 
 KEY = SigningKey.generate("example.org/audit")
@@ -182,3 +182,25 @@ def test_a_file_that_the_list_of_the_seal_does_not_name_is_found(log: Path) -> N
     assert any("file 2, which the list" in finding.text for finding in _findings(log))
     path.write_bytes(data[:16])
     assert any("does not have file 2" in finding.text for finding in _findings(log))
+
+
+def test_a_run_after_retention_continues_with_the_first_file_left(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The last run ended with the last record of the file that was removed since then."""
+    progress = tmp_path_factory.mktemp("outside") / "progress"
+    with Writer(tmp_path) as writer:
+        begin_seal(tmp_path, KEY)
+        writer.append_many([b"%d" % number for number in range(10)])
+        with Sealer(tmp_path, KEY) as sealer:
+            sealer.seal()
+        assert verify(tmp_path, VKEY, progress=progress).findings == []
+        writer.cutover()
+        ref = writer.append(b"more")
+    with Sealer(tmp_path, KEY) as sealer:
+        sealer.seal()
+    prune(tmp_path, KEY, before=ref)
+    with Sealer(tmp_path, KEY) as sealer:
+        sealer.seal()
+    report = verify(tmp_path, VKEY, progress=progress)
+    assert (report.findings, report.verified) == ([], 1)

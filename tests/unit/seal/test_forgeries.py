@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import uuid
 from pathlib import Path
@@ -160,3 +161,17 @@ def test_a_hold_is_of_the_record_that_it_names(log: Path) -> None:
         hold(log, KEY, "case 7", Ref(2, 256))
     _list_files(log, [(1, 0), (2, 10), (3, 20)])
     assert hold(log, KEY, "case 7", Ref(2, 256)).whole("leaf") == 10
+
+
+def test_the_checkpoint_that_witnesses_signed_is_compared_too(log: Path) -> None:
+    """The owner of the key made another history of what witnesses have signed."""
+    cosigned = (log / "seal/checkpoint").read_bytes()
+    identity = _identity(log)
+    forged = [[b"forged" for _ in records] for records in FILES]
+    shutil.rmtree(log / "seal")
+    make_again(log, identity, forged)
+    begin_seal(log, KEY)
+    _seal(log)
+    assert _rules(log) == []
+    (log / "seal/cosigned").write_bytes(cosigned)
+    assert Rule.FORK in _rules(log)

@@ -186,3 +186,19 @@ def test_commit_slots_that_repair_writes_again_are_no_loss(log: Path) -> None:
     with Sealer(log, KEY, accept_loss="nothing is lost") as sealer:
         sealer.seal()
     assert (list(read_statements(log, VKEY)), _rules(log)) == ([], [])
+
+
+def test_a_run_after_a_loss_compares_the_records_in_its_place(
+    log: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The last run ended after the lost records, where another record is now."""
+    progress = tmp_path_factory.mktemp("outside") / "progress"
+    assert verify(log, VKEY, progress=progress).findings == []
+    _put_back(log, 800)
+    with Sealer(log, KEY, accept_loss="the disk lied") as sealer:
+        sealer.seal()
+    with Writer(log) as writer:
+        writer.append_many([b"other %d" % number for number in range(100)])
+    with Sealer(log, KEY) as sealer:
+        sealer.seal()
+    assert verify(log, VKEY, progress=progress).findings == []
