@@ -31,7 +31,7 @@ from binlog.format.seal.state import (
     SealedFile,
     SealState,
 )
-from binlog.format.seal.statement import Kind, Value, broken_text, losses_of, repairs_of
+from binlog.format.seal.statement import Kind, Loss, Value, broken_text, losses_of, prune_limit, repairs_of
 from binlog.format.seal.tree import leaf_hashes, root_hash
 from binlog.seal.anchors import Anchor
 from binlog.seal.folder import SealFolder, is_other_log, log_uuid, seal_path
@@ -419,7 +419,11 @@ class Sealer(Handle):
     def _accept_loss(self, why: str) -> None:
         """Tell of lost records and of fillers, and continue after them."""
         start, leaf = self._first_left(self._beginning.first, 0)
-        found = find_losses(self.log_path, self._leaf_reader(), self._store, start, leaf, self._state.size)
+        reader, allowed = self._leaf_reader(), prune_limit(self._statements.known)
+        found = find_losses(self.log_path, reader, self._store, start, leaf, self._state.size)
+        may_go = 0 if allowed is None else allowed.integer("leaf")
+        if leaf > may_go and not reader.is_lost(may_go, leaf):
+            found.losses.insert(0, Loss(may_go, leaf, start))
         told = repairs_of(self._statements.known)
         for first, end in found.fillers:
             if (first, end) not in told:

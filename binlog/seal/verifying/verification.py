@@ -178,7 +178,7 @@ class _Verification:
             self._check_history(newest.seconds)
             self._times.add(newest.size, newest.seconds)
         self._read_statements()  # files that were removed meanwhile need a later one
-        self._check_removed(max(first_leaf, comparison.first_left))
+        self._check_removed(max(first_leaf, comparison.first_left), reader)
         check_index_times(self._path, first_leaves, losses, self._times, report.statements, report)
         self._check_age(newest, comparison.first_unsealed, max_age)
 
@@ -286,19 +286,19 @@ class _Verification:
                 return first_leaves[file.number], Ref(files[0].number, files[0].first_offset)
         return self._report.size, None
 
-    def _check_removed(self, first_leaf: int) -> None:
-        """Add a finding if records before a leaf were removed, and retention was not allowed to."""
+    def _check_removed(self, first_leaf: int, reader: LeafReader) -> None:
+        """Add a finding if records before a leaf were removed, and no statement explains it."""
         statements, report = self._report.statements, self._report
         if first_leaf == 0:
             return
         allowed = prune_limit(statements)
         may_go = 0 if allowed is None else allowed.integer("leaf")
-        if first_leaf > may_go:
+        if first_leaf > may_go and not reader.is_lost(may_go, first_leaf):
             count = min(first_leaf, report.size) - may_go
             first = "the first" if may_go == 0 else f"after the {may_go} that were allowed to go,"
             report.add(Rule.MISSING, f"{first} {count} records are missing")
         for name, hold in holds_of(statements).items():
-            if hold.integer("leaf") < first_leaf:
+            if hold.integer("leaf") < first_leaf and not reader.is_lost(hold.integer("leaf"), first_leaf):
                 text = f"records from {hold.integer('leaf')} to {first_leaf - 1} are missing, under the hold {name}"
                 report.add(Rule.MISSING, text)
         keep = 0 if self._beginning is None else self._beginning.keep_seconds

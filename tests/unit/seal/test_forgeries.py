@@ -160,7 +160,7 @@ def test_a_hold_is_of_the_record_that_it_names(log: Path) -> None:
     with pytest.raises(SealError):
         hold(log, KEY, "case 7", Ref(2, 256))
     _list_files(log, [(1, 0), (2, 10), (3, 20)])
-    assert hold(log, KEY, "case 7", Ref(2, 256)).whole("leaf") == 10
+    assert hold(log, KEY, "case 7", Ref(2, 256)).integer("leaf") == 10
 
 
 def test_the_checkpoint_that_witnesses_signed_is_compared_too(log: Path) -> None:

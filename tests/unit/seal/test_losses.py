@@ -202,3 +202,14 @@ def test_a_run_after_a_loss_compares_the_records_in_its_place(
     with Sealer(log, KEY) as sealer:
         sealer.seal()
     assert verify(log, VKEY, progress=progress).findings == []
+
+
+def test_a_first_file_that_was_lost_is_told(log: Path) -> None:
+    for path in log.glob("00000001.*"):
+        path.unlink()
+    assert _rules(log) == [Rule.MISSING]
+    with Sealer(log, KEY, accept_loss="the disk died") as sealer:
+        sealer.seal()
+    [statement] = read_statements(log, VKEY)
+    assert (statement.kind, statement.integer("leaf"), statement.integer("end")) == (Kind.LOSS, 0, 300)
+    assert _rules(log) == []
