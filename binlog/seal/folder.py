@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import binlog
 from binlog.errors import NotFoundError, SealError
@@ -30,8 +30,10 @@ from binlog.format.seal.statement import Loss, losses_of, parse_statements
 from binlog.seal.hash_store import HashStore
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
-from binlog.storage.files import sync, write_at
+from binlog.storage.files import read_at, sync, write_at
 from binlog.storage.handle import Closing
+
+_PIECE_BYTES = 1 << 20
 
 
 class SealFolder(Closing):
@@ -96,10 +98,14 @@ class SealFolder(Closing):
 
     def files(self, count: int | None = None) -> list[SealedFile]:
         """Return the first `count` log files of the tree, or all.  Raises: SealError; AccessError."""
-        try:
-            data = self.directory.read(FILES_FILE, None if count is None else count * SEALED_FILE.size)
-        except NotFoundError:
-            data = b""
+        data = b""
+        with suppress(NotFoundError), self.directory.opened(FILES_FILE) as fd:
+            # Up to zeros, with which a power cut or an attacker can make the file as large as a disk.
+            while piece := read_at(fd, _PIECE_BYTES, len(data), self.directory.file_path(FILES_FILE)):
+                data += piece
+                if not any(piece[-SEALED_FILE.size :]):
+                    break
+        data = data if count is None else data[: count * SEALED_FILE.size]
         found = list(parse_sealed_files(data))
         if count is not None and len(found) != count:
             raise SealError(f"{self.directory.file_path(FILES_FILE)}: it has {len(found)} log files of {count}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import uuid
@@ -175,3 +176,9 @@ def test_the_checkpoint_that_witnesses_signed_is_compared_too(log: Path) -> None
     assert _rules(log) == []
     (log / "seal/cosigned").write_bytes(cosigned)
     assert Rule.FORK in _rules(log)
+
+
+def test_a_list_of_files_as_large_as_a_disk_is_not_read_whole(log: Path) -> None:
+    os.truncate(log / "seal/files", 1 << 40)
+    assert _rules(log) == []
+    _seal(log)
