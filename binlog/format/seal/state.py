@@ -131,7 +131,7 @@ def parse_state(data: bytes) -> SealState:
         size, file_count, note = values["size"], values["file_count"], values["note"]
         refs = Ref.parse(values["next_ref"]), Ref.parse(values["tile_ref"])
         last_ref = None if values.get("last_ref") is None else Ref.parse(values["last_ref"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SealError(f"the state of the sealer is damaged: {error}") from error
     if not all(isinstance(number, int) and 0 <= number <= SIZE_MAX for number in (size, file_count)):
         raise SealError("the state of the sealer has a number out of range")

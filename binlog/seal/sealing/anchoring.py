@@ -105,5 +105,5 @@ def read_anchored(folder: SealFolder) -> dict[str, Anchored]:
         return {str(name): Anchored(int(size), float(seconds)) for name, (size, seconds) in values.items()}
     except NotFoundError:
         return {}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise SealError(f"{folder.directory.file_path(ANCHORED_FILE)} is malformed: {error}") from error

@@ -44,7 +44,7 @@ def read_progress(path: str | os.PathLike[str], origin: str) -> Progress | None:
         found = Progress(values["origin"], size, root, ref)
     except NotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SealError(f"{os.fspath(path)} is not the progress of a verification: {error}") from error
     if found.origin != origin:
         raise SealError(f"{os.fspath(path)} is of {found.origin}, not of {origin}")

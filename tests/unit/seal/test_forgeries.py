@@ -13,6 +13,7 @@ import pytest
 import binlog
 from binlog import Writer
 from binlog.errors import SealError
+from binlog.format.checksums import pack_text
 from binlog.format.record import Ref
 from binlog.format.seal.state import SealedFile
 from binlog.seal import Rule, Sealer, SigningKey, begin_seal, hold, verify
@@ -182,3 +183,10 @@ def test_a_list_of_files_as_large_as_a_disk_is_not_read_whole(log: Path) -> None
     os.truncate(log / "seal/files", 1 << 40)
     assert _rules(log) == []
     _seal(log)
+
+
+@pytest.mark.parametrize("name", ["anchored", "state"])
+def test_deep_json_is_refused(log: Path, name: str) -> None:
+    (log / "seal" / name).write_bytes(pack_text(b"[" * 100_000) if name == "state" else b"[" * 100_000)
+    with pytest.raises(SealError):
+        _seal(log)
