@@ -85,7 +85,7 @@ class LeafReader:
         return number in self._first
 
     def is_of_tree(self, number: int) -> bool:
-        """Return whether a log file had records when the tree came to it, or may come to it yet."""
+        """Return whether a log file is one of the tree, or is later than all of them."""
         return number in self._first or number > self._last
 
     def parts(self, ref: Ref, leaf: int) -> Iterator[BatchPart]:
