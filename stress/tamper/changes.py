@@ -136,6 +136,8 @@ def tamper(log: SealedLog, chance: random.Random) -> tuple[str, frozenset[Rule]]
         by = chance.choice(RECORDS)
         by(files, chance)
         names.append(by.__name__)
+        if not all(files):
+            break  # the other changes need a record
     if files == log.files:
         return tamper(log, chance)
     make_again(log.path, log.uuid, files)

@@ -93,6 +93,7 @@ def _seal(log: Path, anchor: HttpWitness) -> Checkpoint:
     return parse_checkpoint(note.text)
 
 
+@pytest.mark.turn(1)
 def test_a_witness_in_go_signs_a_log_that_grows(program: Path, tmp_path: Path) -> None:
     log = _sealed(tmp_path / "log")
     heads = []

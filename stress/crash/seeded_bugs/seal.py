@@ -78,7 +78,7 @@ BUGS = (
     bug_in_function(
         "seal-checkpoint-forgotten", "seal-kill", "a sealer that continues after a death does not write the checkpoint",
         _SEALER, "Sealer._open",
-        "self._folder.write_checkpoint(self._state.note)",
+        "self._write_note(self._state.note)",
         "pass",
     ),
     bug_in_function(

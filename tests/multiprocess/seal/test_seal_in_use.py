@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from binlog.seal import SigningKey
 from stress.sealing.__main__ import run
 
 KEY = SigningKey.generate("example.org/audit")
 
 
+@pytest.mark.turn(2)
 def test_a_log_in_use_has_no_finding(tmp_path: Path, figure: Callable[[str], None]) -> None:
     outcome = run(tmp_path, 20)
     assert outcome.findings == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from stress.seal_memory import MEMORY_BYTES_MAX, SealedLog
 
 _MEGABYTE = 1_000_000
@@ -11,6 +13,7 @@ _MEGABYTE = 1_000_000
 _GROWTH_BYTES_MAX = 8 << 20
 
 
+@pytest.mark.turn(0)
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     log = SealedLog(tmp_path)
     log.append(100 * _MEGABYTE, 500)

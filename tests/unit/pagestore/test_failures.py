@@ -137,7 +137,7 @@ def test_a_checkpoint_without_space_or_descriptor_is_made_later(
         put(store, b"one")
         for number, error in ((errno.ENOSPC, FullError), (errno.EMFILE, AccessError)):
 
-            def fails(directory: Directory, name: str, *, writable: bool, number: int = number) -> int:
+            def fails(directory: Directory, name: str, *, number: int = number, **flags: bool) -> int:
                 raise failure(number, directory.file_path(name), "opening the file")
 
             with monkeypatch.context() as patched:

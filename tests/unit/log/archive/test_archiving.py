@@ -323,11 +323,11 @@ def test_a_file_that_becomes_an_archive_during_a_search_is_found(log: Path) -> N
     archive_path(log).rename(log / "aside")
     calls = []
 
-    def late(name: str, *, writable: bool = False) -> tuple[int, os.stat_result]:
+    def late(name: str, **flags: bool) -> tuple[int, os.stat_result]:
         calls.append(name)
         if len(calls) == 3:  # it was restored since
             (log / "00000001.dat").write_bytes(raw)
-        return opening(name, writable=writable)
+        return opening(name, **flags)
 
     directory.open_regular = late  # type: ignore[method-assign]
     directory.log_file(1).close()
