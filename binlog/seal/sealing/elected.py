@@ -41,6 +41,7 @@ class ElectedSealer:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._sealer: Sealer | None = None
+        self._changing = threading.Lock()
         self._process = 0
         self.error: BinlogError | None = None
 
@@ -64,9 +65,9 @@ class ElectedSealer:
         if self._thread is None or self._process != os.getpid():
             return
         self._stop.set()
-        sealer = self._sealer
-        if sealer is not None:
-            sealer.wake()
+        with self._changing:
+            if self._sealer is not None:
+                self._sealer.wake()
         self._thread.join()
         self._thread = None
 
@@ -75,7 +76,11 @@ class ElectedSealer:
             try:
                 with Sealer(path, self._key, anchors=self._anchors) as sealer:
                     self._sealer = sealer
-                    sealer.run(self._stop, self._every, self._on_failure)
+                    try:
+                        sealer.run(self._stop, self._every, self._on_failure)
+                    finally:
+                        with self._changing:  # before it is closed, so that `stop` wakes no closed one
+                            self._sealer = None
             except BusyError:
                 self._stop.wait(self._every)
             except (FullError, AccessError) as error:
@@ -85,5 +90,3 @@ class ElectedSealer:
                 self.error = error
                 self._on_failure(str(error))
                 return
-            finally:
-                self._sealer = None

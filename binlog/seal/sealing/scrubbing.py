@@ -29,6 +29,7 @@ class Scrubber:
     """Compares the records with their sealed hashes, in a thread of the sealer.
 
     sealed: returns how many records are sealed, and the log files of the tree.  share: of a core, above 0, at most 1.
+    on_failure: called with a message if records cannot be read, before the next attempt.
     failures: the differences found; the sealer must stop at the first.
     """
 
@@ -38,11 +39,13 @@ class Scrubber:
         key: Signer,
         sealed: Callable[[], tuple[int, Sequence[SealedFile]]],
         share: float,
+        on_failure: Callable[[str], None] | None = None,
     ) -> None:
         self._folder = folder
         self._key = key
         self._sealed = sealed
         self._share = share
+        self._on_failure = on_failure
         self._stop = threading.Event()
         self.failures: list[SealError] = []
 
@@ -55,8 +58,9 @@ class Scrubber:
                 self.failures.append(SealError(f"{self._folder.log_path} differs from its seal: {error}"))
             except (GoneError, NotFoundError):
                 pass  # retention removed the file; the next pass begins with a later one
-            except BinlogError:
-                pass  # no permission or no memory: the sealer itself meets it too, and says so
+            except BinlogError as error:
+                if self._on_failure is not None:
+                    self._on_failure(f"old records cannot be compared: {error}")
             self._stop.wait(_PAUSE_SECONDS)
 
     def stop(self) -> None:

@@ -229,15 +229,15 @@ class Sealer(Handle):
         Sooner if a caller waits for a record (`wait`).  It notices `stop` after a signal, or `every` seconds at most.
         Tells of its start and its stop in a statement.
         scrub: the share of a core that a thread takes to compare old records with the seal again and again; 0 for none.
-        on_failure: called with a message if there is no space or no permission, or an anchor cannot be reached, before
-        the next attempt.
+        on_failure: called with a message if there is no space or no permission, an anchor cannot be reached, or old
+        records cannot be read, before the next attempt.
         Raises: SealError if the log differs from its seal or an anchor's checkpoint, after a note to the anchors; and
         other errors of `seal`.
         """
         failures: list[SealError] = []
         worker = Worker(lambda: self._anchor_quietly(on_failure, failures))
         worker.start()
-        scrubber = Scrubber(self._folder, self._key, lambda: (self._state.size, self._files), scrub)
+        scrubber = Scrubber(self._folder, self._key, lambda: (self._state.size, self._files), scrub, on_failure)
         started = threading.Thread(target=scrubber.run, daemon=True) if scrub else None
         pending = [(Kind.START, {"every": every})]
         is_last = False

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
 import binlog
 from binlog import Background, Reader, Writer
-from binlog.errors import BusyError, NotFoundError, SealError
+from binlog.errors import AccessError, BusyError, NotFoundError, SealError
 from binlog.format.seal.checkpoint import parse_checkpoint
-from binlog.format.seal.state import SEALED_FILE
+from binlog.format.seal.state import SEALED_FILE, SealedFile
 from binlog.format.seal.tree import leaf_hash, root_hash
 from binlog.seal import Rule, Sealer, SigningKey, begin_seal, check_proof, parse_anchor, prove, verify
+from binlog.seal.folder import SealFolder
+from binlog.seal.sealing.scrubbing import Scrubber
 from tests.support.logs import read_all
 from tests.support.trees import nodes_of
+from tests.support.waiting import until
 
 KEY = SigningKey.generate("example.org/audit")
 VKEY = str(KEY.verifier)
@@ -167,6 +171,22 @@ def test_files_that_changed_places_are_named(sealed: Path) -> None:
     second.write_bytes(third.read_bytes())
     third.write_bytes(data)
     assert _rules(sealed) == [Rule.DAMAGED]
+
+
+def test_the_scrubber_says_that_it_cannot_read(sealed: Path) -> None:
+    def unreadable() -> tuple[int, tuple[SealedFile, ...]]:
+        raise AccessError("the disk does not answer")
+
+    messages: list[str] = []
+    with SealFolder(sealed) as folder:
+        scrubber = Scrubber(folder, KEY, unreadable, 1.0, messages.append)
+        thread = threading.Thread(target=scrubber.run)
+        thread.start()
+        until(lambda: bool(messages))
+        scrubber.stop()
+        thread.join()
+    assert messages == ["old records cannot be compared: the disk does not answer"]
+    assert scrubber.failures == []
 
 
 def test_only_one_sealer_works_at_a_time(sealed: Path) -> None:
