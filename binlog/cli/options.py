@@ -204,3 +204,23 @@ def file_system_option(command: _Command) -> _Command:
 def parse_since(text: str) -> binlog.Since:
     """Parse a time, as `parse_moment` does; UTC if it has no offset.  Raises: ValueError."""
     return binlog.Since(parse_moment(text, utc=True))
+
+
+def retention_options(command: _Command) -> _Command:
+    """Add the limits of retention: keep_bytes, keep_age and before."""
+    keep_bytes = click.option(
+        "--keep-bytes",
+        callback=byte_count_from,
+        metavar="BYTES",
+        help="Keep at least this much of the newest data: 512, 10G, 1.5MiB.",
+    )
+    keep_age = click.option(
+        "--keep-age",
+        callback=seconds_from,
+        metavar="TIME",
+        help="Keep files closed less than this long ago: 90s, 15m, 12h, 30d, 2w.",
+    )
+    before = click.option(
+        "--before", callback=ref_from, metavar="REF", help="Keep the file of this ref and all later files."
+    )
+    return keep_bytes(keep_age(before(command)))

@@ -9,26 +9,14 @@ import click
 import binlog
 from binlog.cli.amounts import size_text, things_text, time_text
 from binlog.cli.exits import opening
-from binlog.cli.options import byte_count_from, directory_argument, json_option, ref_from, seconds_from
+from binlog.cli.options import directory_argument, json_option, retention_options
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
 
 
 @click.command("prune", short_help="Remove the oldest closed files.")
 @directory_argument
-@click.option(
-    "--keep-bytes",
-    callback=byte_count_from,
-    metavar="BYTES",
-    help="Keep at least this much of the newest data: 512, 10G, 1.5MiB.",
-)
-@click.option(
-    "--keep-age",
-    callback=seconds_from,
-    metavar="TIME",
-    help="Keep files closed less than this long ago: 90s, 15m, 12h, 30d, 2w.",
-)
-@click.option("--before", callback=ref_from, metavar="REF", help="Keep the file of this ref and all later files.")
+@retention_options
 @click.option("--consumed", is_flag=True, help="Remove files whose messages all consumer groups are done with.")
 @click.option(
     "--ignore-groups", is_flag=True, help="Also remove files with messages that a consumer group is not done with."

@@ -7,15 +7,7 @@ import click
 import binlog
 from binlog.cli.amounts import things_text, time_text
 from binlog.cli.exits import opening
-from binlog.cli.options import (
-    byte_count_from,
-    directory_argument,
-    json_option,
-    need_log,
-    read_key,
-    ref_from,
-    seconds_from,
-)
+from binlog.cli.options import directory_argument, json_option, need_log, read_key, ref_from, retention_options
 from binlog.cli.output import printable, write, write_line
 from binlog.cli.records import object_line
 from binlog.cli.seal.sealing import anchor_option, key_options, new_key_at, read_anchors, witness_key_option
@@ -27,19 +19,7 @@ _why_option = click.option("--why", default="", metavar="TEXT", help="The reason
 @click.command("prune", short_help="State that the oldest closed files may go, and remove them.")
 @directory_argument
 @key_options
-@click.option(
-    "--keep-bytes",
-    callback=byte_count_from,
-    metavar="BYTES",
-    help="Keep at least this much of the newest data: 512, 10G, 1.5MiB.",
-)
-@click.option(
-    "--keep-age",
-    callback=seconds_from,
-    metavar="TIME",
-    help="Keep files closed less than this long ago: 90s, 15m, 12h, 30d, 2w.",
-)
-@click.option("--before", callback=ref_from, metavar="REF", help="Keep the file of this ref and all later files.")
+@retention_options
 @click.option("--only-allow", is_flag=True, help="Leave the removal to a later 'binlog prune'.")
 @_why_option
 def prune_command(
