@@ -72,8 +72,8 @@ def _first_protected(path: str | os.PathLike[str]) -> Ref | None:
     The statements are not verified here, because that needs the key; `binlog.seal.verify` does it.
     """
     folder = os.path.join(path, "seal")
-    if not os.path.isdir(folder):
-        return None
+    if not os.path.exists(os.path.join(folder, "beginning")):
+        return None  # also after a crash of the command that begins a seal
     # Imported here, because most logs have no seal.
     from binlog.format.seal.state import STATEMENTS_FILE
     from binlog.format.seal.statement import holds_of, parse_statements, prune_limit

@@ -50,6 +50,14 @@ def test_without_a_statement_no_file_is_removed(tmp_path: Path) -> None:
     assert _rules(tmp_path) == [Rule.MISSING]
 
 
+def test_a_seal_that_was_not_begun_protects_nothing(tmp_path: Path) -> None:
+    with Writer(tmp_path) as writer:
+        writer.append(b"one")
+        writer.cutover()
+    (tmp_path / "seal" / "hashes").mkdir(parents=True)  # as a crash of `begin_seal` leaves it
+    assert [file.number for file in binlog.prune(tmp_path, keep_bytes=0)] == [1]
+
+
 def test_what_a_statement_allows_is_no_finding_and_one_file_more_is(tmp_path: Path) -> None:
     _fill(tmp_path)
     done = prune(tmp_path, KEY, before="3:256", why="two years old")
