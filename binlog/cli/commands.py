@@ -9,16 +9,18 @@ from typing import NoReturn
 import click
 
 _OF_A_LOG = (
-    "append", "cat", "tail", "monitor", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
+    "append", "cat", "tail", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
 )  # fmt: skip
+_WATCHING = ("monitor",)
 _MOVING = ("import", "export", "ship")
 NAMES = (
-    *_OF_A_LOG, *_MOVING,
+    *_OF_A_LOG, *_WATCHING, *_MOVING,
     "group", "seal", "witness", "shell", "commitlog", "journal", "paging", "pagestore", "spark", "completion",
 )  # fmt: skip
 # The modules of commands that are in another folder than their package, or have another name; `import` is a keyword.
 _MODULES = {
     **{name: f"log.{name}" for name in _OF_A_LOG},
+    **{name: f"watching.{name}" for name in _WATCHING},
     "import": "moving.import_records",
     "export": "moving.export_records",
     "ship": "moving.ship",

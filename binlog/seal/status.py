@@ -35,9 +35,10 @@ class SealStat:
     anchored: Mapping[str, Anchored]
 
 
-def stat_seal(path: str | os.PathLike[str]) -> SealStat:
+def stat_seal(path: str | os.PathLike[str], *, log: binlog.LogStat | None = None) -> SealStat:
     """Return how far the seal of a log has come.
 
+    log: as `binlog.stat` returned it just now; it is read again if it is not given.
     Raises: NotFoundError if the log has no seal; SealError if a file of it is malformed; AccessError.
     """
     with SealFolder(path) as folder:
@@ -54,7 +55,7 @@ def stat_seal(path: str | os.PathLike[str]) -> SealStat:
         size=0 if note is None else parse_checkpoint(note.text).size,
         checkpoint=note,
         next_ref=next_ref,
-        unsealed_bytes=binlog.stat(path).bytes_after(next_ref) or 0,
+        unsealed_bytes=(log or binlog.stat(path)).bytes_after(next_ref) or 0,
         signed_ns=None if status is None else status.st_mtime_ns,
         anchored=anchored,
     )

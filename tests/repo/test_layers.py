@@ -32,7 +32,19 @@ LAYERS: dict[str, frozenset[str]] = {
     "binlog.spark": frozenset({"binlog", "binlog.errors", "binlog.moving"}),
     "binlog.seal": frozenset({*BELOW, "binlog", "binlog.log"}),
     "binlog.moving": frozenset({*BELOW, "binlog", "binlog.log"}),
-    "binlog.cli": frozenset({"binlog", "binlog.errors", "binlog.moving", "binlog.seal", "binlog.spark"}),
+    "binlog.watching": frozenset({*BELOW, "binlog", "binlog.log", "binlog.seal"}),
+    "binlog.metrics": frozenset({"binlog", "binlog.errors", "binlog.watching"}),
+    "binlog.cli": frozenset(
+        {
+            "binlog",
+            "binlog.errors",
+            "binlog.metrics",
+            "binlog.moving",
+            "binlog.seal",
+            "binlog.spark",
+            "binlog.watching",
+        }
+    ),
     "binlog.__main__": frozenset({"binlog.cli"}),
     "pyspark_binlog": frozenset({"binlog", "binlog.errors", "binlog.spark"}),
 }

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator
 
 import click
 
+import binlog
 from binlog.cli.amounts import count_text, duration_text, size_text, things_text, time_text
 from binlog.cli.exits import ExitCode, opening
 from binlog.cli.group.messages import MESSAGE_TEXT, json_line, message_object, short_text
 from binlog.cli.group.options import name_argument, time_from
-from binlog.cli.groups import NamedGroup, group_object, groups_of, stat_object
 from binlog.cli.options import directory_argument, json_option, need_log
 from binlog.cli.output import printable, write, write_line, write_table
 from binlog.cli.records import object_line
+from binlog.cli.watching.texts import group_object, stat_object
 from binlog.consumers import GroupStat, MemberStat, PeekedItem, Status, peek, stat_group
+from binlog.watching import GroupView, view_groups
 
 _GROUPS = ("GROUP", "MEMBERS", "LAG", "SINCE", "READY", "DELAYED", "IN HAND", "DEAD", "HELD", "STATE")
 _LEAST = ("HELD", "READY", "DELAYED", "SINCE", "STATE")
@@ -40,7 +42,7 @@ def ls(directory: str, as_json: bool) -> ExitCode:
     """
     with opening():
         need_log(directory)
-        groups = groups_of(directory)
+        groups = view_groups(binlog.stat(directory))
     if as_json:
         for group in groups:
             write_line(object_line(group_object(group)))
@@ -55,7 +57,7 @@ def ls(directory: str, as_json: bool) -> ExitCode:
     return ExitCode.FAILED if problems else ExitCode.OK
 
 
-def _group_row(group: NamedGroup) -> tuple[str, ...]:
+def _group_row(group: GroupView) -> tuple[str, ...]:
     stat = group.stat
     if stat is None:
         return (group.name, *["-"] * (len(_GROUPS) - 2), "unreadable")

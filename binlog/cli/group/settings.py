@@ -18,10 +18,10 @@ from binlog.cli.group.options import (
     settings_options,
     wrong_usage,
 )
-from binlog.cli.groups import stat_object
 from binlog.cli.options import directory_argument, json_option, need_log
 from binlog.cli.output import printable, write_line
 from binlog.cli.records import object_line
+from binlog.cli.watching.texts import stat_object
 from binlog.consumers import ConsumerGroup, Retry, stat_group
 from binlog.errors import NotFoundError
 

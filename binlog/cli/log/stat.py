@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from contextlib import closing
 
 import click
 
 import binlog
 from binlog.cli.amounts import count_text, size_text, time_text
 from binlog.cli.exits import opening
-from binlog.cli.groups import group_object, group_text, groups_of
-from binlog.cli.log.followers import Followers, lag_object, lag_text
 from binlog.cli.options import directory_argument, json_option, need_log, path_type
 from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.records import object_line
+from binlog.cli.watching.texts import (
+    follower_object,
+    follower_text,
+    group_object,
+    group_text,
+    seal_object,
+    seal_text,
+)
+from binlog.watching import view_log
 
 _COLUMNS = ("FILE", "STATE", "RECORDS", "FIRST SEQUENCE", "TAIL", "DURABLE", "ON DISK", "PREPARED", "CREATED")
 _LEAST = ("PREPARED", "FIRST SEQUENCE", "DURABLE", "CREATED")
@@ -33,8 +39,8 @@ _LEAST = ("PREPARED", "FIRST SEQUENCE", "DURABLE", "CREATED")
     "named *.position in DIR are always shown. May be repeated.",
 )
 @json_option(
-    'Print one JSON object: path, tail, totals in bytes and records, and "files", "followers" and "groups", with one '
-    "object for each."
+    'Print one JSON object: path, tail, totals in bytes and records, "files", "followers" and "groups", with one '
+    'object for each, and "seal".'
 )
 def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
     """List the files of the log in DIR: open, closed or archived, record count and size.
@@ -44,17 +50,18 @@ def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
     allocated for future records. '-' means that another program wrote the file and the value is unknown. A narrow
     terminal shows fewer columns; --json has them all.
 
-    Followers and consumer groups have a line each, with what they have yet to read or to do.
+    Followers and consumer groups have a line each, with what they have yet to read or to do, and the seal has one.
     """
     with opening():
         need_log(directory)
-        log = binlog.stat(directory)
-    with closing(Followers(directory, positions)) as followers:
-        lags = followers.lags(log)
-    with opening():
-        groups = groups_of(directory)
+        view = view_log(directory, positions)
+    log = view.log
     if as_json:
-        more = {"followers": [lag_object(lag) for lag in lags], "groups": [group_object(group) for group in groups]}
+        more = {
+            "followers": [follower_object(follower) for follower in view.followers],
+            "groups": [group_object(group) for group in view.groups],
+            "seal": None if view.seal is None else seal_object(view.seal),
+        }
         write_line(object_line({**as_object(log), **more}))
         return
     counts = f"records {count_text(log.record_count)}, on disk {size_text(log.disk_bytes)}"
@@ -62,10 +69,13 @@ def command(directory: str, positions: tuple[str, ...], as_json: bool) -> None:
     if notes := list(_notes(log)):
         write_line("; ".join(notes))
     write_table(_COLUMNS, [_row(file) for file in log.files], droppable=_LEAST)
-    for lag in lags:
-        write_line(printable(f"{lag.name}: {'' if lag.ref is None else f'{lag.ref}, '}{lag_text(lag)}"))
-    for group in groups:
+    for follower in view.followers:
+        ref = "" if follower.ref is None else f"{follower.ref}, "
+        write_line(printable(f"{follower.name}: {ref}{follower_text(follower)}"))
+    for group in view.groups:
         write_line(printable(f"group {group.name}: {group_text(group)}"))
+    if view.seal is not None:
+        write_line(printable(f"seal: {seal_text(view.seal, view.time_ns)}"))
 
 
 def _notes(log: binlog.LogStat) -> Iterator[str]:

@@ -10,7 +10,7 @@ import click
 
 import binlog
 from binlog.cli.exits import opening
-from binlog.cli.log.followers import Position
+from binlog.cli.log.position import Position
 from binlog.cli.looking.following import Follower
 from binlog.cli.looking.merging import MergedBackwards, Waiters, by_time
 from binlog.cli.looking.options import LookingOptions, looking_options

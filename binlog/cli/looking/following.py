@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import binlog
 from binlog.cli.exits import CommandError, ExitCode, opening, print_error
-from binlog.cli.log.followers import Position
+from binlog.cli.log.position import Position
 from binlog.cli.looking.filters import Matches
 from binlog.cli.looking.sources import LogSource
 from binlog.errors import ClosedError, GoneError

@@ -94,10 +94,14 @@ class GroupStat:
         return self.counters.dead
 
 
-def stat_group(path: str | os.PathLike[str], name: str, *, at_ns: int | None = None) -> GroupStat:
+def stat_group(
+    path: str | os.PathLike[str], name: str, *, at_ns: int | None = None, log: LogStat | None = None
+) -> GroupStat:
     """Return the state of a consumer group of a log.
 
     at_ns: as it was at this time, nanoseconds since 1970 by the wall clock; None for now.
+    log: as `binlog.stat` returned it just now; it is read again if it is not given, which takes long for a log of
+    thousands of files.
     Raises: NotFoundError if there is no such group, or was none then; GoneError if the group's log does not go back
     that far; AccessError, CorruptError, VersionError.
     """
@@ -112,7 +116,7 @@ def stat_group(path: str | os.PathLike[str], name: str, *, at_ns: int | None = N
     offset_ns = clock_offset_ns(state)
     if at_ns is not None:
         state = state_at(path, name, at_ns + offset_ns)
-    log = stat(path) if at_ns is None else None
+    log = None if at_ns is not None else log or stat(path)
     items = state.items()
     states = Counter(item.state for item in items if not item.letter)
     end = state.known_end if log is None else log.end_sequence

@@ -6,12 +6,15 @@ import os
 from dataclasses import dataclass
 
 from binlog.errors import NotFoundError
-from binlog.format.log_header import LogHeader
+from binlog.format.log_header import Flag, LogHeader
 from binlog.format.names import FileKind, file_kind
 from binlog.format.record import Ref
 from binlog.log.directory import LogDirectory
 from binlog.log.files.header import validated_header
 from binlog.storage.staging_area import staging_area_usage
+
+# The newest file may be prepared and still empty.
+_NEWEST = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,9 @@ class LogStat:
     new_bytes: files prepared for later, or left by a process that died while preparing one.
     staged_bytes: shared memory of records that are not in the log yet.  memory_bytes: of the whole staging area.  None
     if there is no staging area, or this process may not read it.
+    appended_ns: when the newest records were appended, nanoseconds since 1970 UTC, as far as the newest files say.
+    epoch: how often the log was recovered; None if another program made the newest file.
+    is_poisoned: a write or a sync failed, and no writer has reopened the log since.
     """
 
     path: str
@@ -67,6 +73,9 @@ class LogStat:
     new_bytes: int = 0
     staged_bytes: int | None = None
     memory_bytes: int | None = None
+    appended_ns: int | None = None
+    epoch: int | None = None
+    is_poisoned: bool = False
 
     @property
     def used_bytes(self) -> int:
@@ -95,6 +104,11 @@ class LogStat:
         """The records of all files; None if a file's count is not known, because another program writes to it."""
         counts = [file.record_count for file in self.files]
         return None if None in counts else sum(count for count in counts if count is not None)
+
+    @property
+    def has_foreign_writers(self) -> bool:
+        """Whether other programs append to the log too."""
+        return bool(self.files) and self.files[-1].has_foreign_writers
 
     @property
     def end_sequence(self) -> int | None:
@@ -134,6 +148,7 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
     """
     with LogDirectory(path) as directory:
         files: list[FileStat] = []
+        headers: list[LogHeader] = []
         for number in directory.numbers():
             try:
                 header, file = _file_stat(directory, number)
@@ -142,6 +157,7 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
             if header.ingesting and files and not files[-1].closed:
                 break  # its records are in the log once the file before it is closed
             files.append(file)
+            headers.append(header)
         beside = dict.fromkeys(FileKind, 0)
         for name in directory.names():
             if (kind := file_kind(name)) is not None:
@@ -157,7 +173,19 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
             new_bytes=beside[FileKind.PREPARED],
             staged_bytes=None if memory is None else memory.staged_bytes,
             memory_bytes=None if memory is None else memory.memory_bytes,
+            appended_ns=_appended_ns(headers),
+            epoch=headers[-1].epoch if headers and headers[-1].is_native else None,
+            is_poisoned=any(header.flags & Flag.POISON for header in headers[-1:]),
         )
+
+
+def _appended_ns(headers: list[LogHeader]) -> int | None:
+    """Return the time of the newest commit, which is in the newest file that has records."""
+    for header in reversed(headers[-_NEWEST:]):
+        times = [slot.time_ns for slot in header.slots() if slot.end <= header.tail]
+        if times:
+            return max(times)
+    return None
 
 
 def _file_stat(directory: LogDirectory, number: int) -> tuple[LogHeader, FileStat]:

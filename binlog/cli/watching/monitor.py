@@ -14,10 +14,10 @@ import click
 
 from binlog.cli.amounts import Amount
 from binlog.cli.exits import ended_by_sigterm, opening
-from binlog.cli.log.log_watch import LogWatch
-from binlog.cli.log.monitor_view import json_line, text_line
 from binlog.cli.options import directory_argument, json_option, need_log, path_type, seconds_from
 from binlog.cli.output import STANDARD_OUTPUT, write_line
+from binlog.cli.watching.live_log import LiveLog
+from binlog.cli.watching.monitor_view import json_line, text_line
 
 _LAST_RECORDS = 200
 _IDLE_SECONDS = 1.0
@@ -55,7 +55,8 @@ def _interval_from(context: click.Context, parameter: click.Parameter, value: st
 @click.option("--once", is_flag=True, help="Show the current state and exit.")
 @json_option("Print lines, each a JSON object, even on a terminal.")
 def command(directory: str, positions: tuple[str, ...], interval: float, once: bool, as_json: bool) -> None:
-    """Watch the log in DIR: its growth, its files, its followers, its consumer groups and its last records.
+    """Watch the log in DIR: its growth, its files, its followers, its consumer groups, its seal and its
+    last records.
 
     The screen is redrawn as records arrive, at most ten times a second, and otherwise once a second. If the output is
     not a terminal, the command prints a line every --interval instead. Ctrl-C ends the command.
@@ -65,7 +66,7 @@ def command(directory: str, positions: tuple[str, ...], interval: float, once: b
     with opening():
         if once:
             need_log(directory)
-        watch = LogWatch(directory, positions, last_count=_LAST_RECORDS)
+        watch = LiveLog(directory, positions, last_count=_LAST_RECORDS)
     with closing(watch):
         if as_json or not _on_screen():
             _print_lines(watch, interval, once=once, as_json=as_json)
@@ -77,7 +78,7 @@ def _on_screen() -> bool:
     return os.isatty(STANDARD_OUTPUT) and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
-def _print_lines(watch: LogWatch, interval: float, *, once: bool, as_json: bool) -> None:
+def _print_lines(watch: LiveLog, interval: float, *, once: bool, as_json: bool) -> None:
     line = json_line if as_json else text_line
     rate: Amount | None = None
     before = Amount(0, 0)
@@ -97,12 +98,12 @@ def _print_lines(watch: LogWatch, interval: float, *, once: bool, as_json: bool)
         time.sleep(interval)
 
 
-def _draw(watch: LogWatch, *, once: bool) -> None:
+def _draw(watch: LiveLog, *, once: bool) -> None:
     # Imported here, because importing rich takes longer than most commands run.
     from rich.console import Console
     from rich.live import Live
 
-    from binlog.cli.log.monitor_view import MonitorView
+    from binlog.cli.watching.monitor_view import MonitorView
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A character that the terminal's encoding lacks becomes one '?', which keeps the columns aligned.

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import binlog
-from binlog.cli.log.last_records import LastRecords, find_last
+from binlog.cli.watching.last_records import find_last
 from tests.support.examples import examples
 from tests.unit.cli.run_command import fill
 
@@ -22,24 +22,13 @@ _RECORDS = st.lists(st.sampled_from([b"a", b"b", b"ab", b""]), max_size=8)
 def test_the_last_records_equal_a_slice_of_all(files: list[list[bytes]], count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         refs = fill(Path(folder), *files)
-        found = find_last(folder, count)
+        found = find_last(binlog.stat(folder), count)
         everything = [binlog.Entry(ref, data) for ref, data in zip(refs, chain(*files), strict=True)]
         assert found.entries == (everything[-count:] if count else [])
-        assert found.after == binlog.stat(folder).tail
         assert found.problem is None
-
-
-def test_earlier_batches_are_released(log: Path) -> None:
-    fill(log, [b"x" * 100] * 1000)
-    last = LastRecords(5)
-    with binlog.Reader(log) as reader:
-        while batch := reader.read_batch(records_max=3):
-            last.add(batch)
-            assert last._held < 5 + 3
-    assert len(last.entries()) == 5
 
 
 def test_no_more_bytes_are_read_than_allowed(log: Path) -> None:
     fill(log, [b"x" * 1000], [b"y"], [b"z"])
-    assert [entry.data for entry in find_last(str(log), 10, bytes_max=700).entries] == [b"y", b"z"]
-    assert find_last(str(log), 10, bytes_max=10).after == binlog.Ref(3, 261)
+    assert [entry.data for entry in find_last(binlog.stat(log), 10, bytes_max=700).entries] == [b"y", b"z"]
+    assert find_last(binlog.stat(log), 10, bytes_max=4).entries == []

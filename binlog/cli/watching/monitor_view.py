@@ -5,8 +5,7 @@ Text from the log or from file names is passed as Text, never as a string, which
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
@@ -14,12 +13,19 @@ from rich.text import Text
 
 import binlog
 from binlog.cli.amounts import Amount, count_text, duration_text, size_text, things_text, time_text
-from binlog.cli.groups import NamedGroup, group_object, group_text
-from binlog.cli.log.followers import Lag, lag_object, lag_text
-from binlog.cli.log.log_watch import Snapshot
 from binlog.cli.log.stat import state_text
 from binlog.cli.output import printable
 from binlog.cli.records import object_line
+from binlog.cli.watching.live_log import Snapshot
+from binlog.cli.watching.texts import (
+    follower_object,
+    follower_text,
+    group_object,
+    group_text,
+    seal_object,
+    seal_text,
+)
+from binlog.watching import FollowerStat, GroupView, LogView
 
 _BARS = "▁▂▃▄▅▆▇█"
 _BARS_ASCII = "_.:-=+*#"
@@ -34,13 +40,14 @@ class MonitorView:
         self._snapshot = snapshot
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        snapshot = self._snapshot
+        snapshot, view = self._snapshot, self._snapshot.view
         height = options.height or console.size.height
         above = [
             *_head(snapshot, options),
-            *_file_rows(snapshot.log.files, max(height // 4, 1)),
-            *_lag_rows(snapshot.lags, max(height // 5, 1)),
-            *_group_rows(snapshot.groups, max(height // 5, 1)),
+            *_file_rows(view.log.files, max(height // 4, 1)),
+            *_follower_rows(view, max(height // 5, 1)),
+            *_group_rows(view.groups, max(height // 5, 1)),
+            *_seal_rows(view),
             Text(),
             _one_line("last records" if snapshot.last else "no records seen yet", "dim"),
         ]
@@ -56,7 +63,7 @@ def _one_line(text: str, style: str = "") -> Text:
 
 
 def _head(snapshot: Snapshot, options: ConsoleOptions) -> Iterator[Text]:
-    yield _one_line(f"binlog monitor  {printable(snapshot.log.path)}", "bold")
+    yield _one_line(f"binlog monitor  {printable(snapshot.view.log.path)}", "bold")
     yield _one_line(_tail_line(snapshot))
     yield _one_line(_rate_line(snapshot, options.max_width, ascii_only=options.ascii_only))
     if snapshot.problem is not None:
@@ -64,9 +71,10 @@ def _head(snapshot: Snapshot, options: ConsoleOptions) -> Iterator[Text]:
 
 
 def _tail_line(snapshot: Snapshot) -> str:
-    log = snapshot.log
+    log = snapshot.view.log
     tail = "no files yet" if log.tail is None else f"tail {log.tail}"
-    idle = "" if snapshot.idle_seconds is None else f"   last record {duration_text(snapshot.idle_seconds)} ago"
+    idle_ns = 0 if log.appended_ns is None else snapshot.view.time_ns - log.appended_ns
+    idle = f"   last record {duration_text(idle_ns / 1e9)} ago" if idle_ns else ""
     return f"{tail}   records {count_text(log.record_count)}   on disk {size_text(log.disk_bytes)}{idle}"
 
 
@@ -103,29 +111,45 @@ def _file_rows(files: tuple[binlog.FileStat, ...], count_max: int) -> Iterator[T
         yield _one_line(f"and {len(files) - count_max} earlier files", "dim")
 
 
-def _lag_rows(lags: list[Lag], count_max: int) -> Iterator[Table | Text]:
-    if not lags:
+def _follower_rows(view: LogView, count_max: int) -> Iterator[Table | Text]:
+    followers = view.followers
+    if not followers:
         return
-    table = _table(("follower", "next ref", "lag", "lag bytes", "updated"), left=("follower",))
-    now = time.time()
-    for lag in lags[:count_max]:
-        updated = "-" if lag.updated is None else f"{duration_text(now - lag.updated)} ago"
-        lag_bytes = size_text(lag.bytes or 0) if lag.problem is None else lag.problem
-        cells = (lag.name, str(lag.ref or "-"), count_text(lag.records), lag_bytes, updated)
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+    table = _table(("follower", "next ref", "lag", "lag bytes", "lag time", "updated"), left=("follower",))
+    for follower in followers[:count_max]:
+        table.add_row(*(Text(printable(cell)) for cell in _follower_cells(follower, view.time_ns)))
     yield Text()
     yield table
-    if len(lags) > count_max:
-        yield _one_line(f"and {len(lags) - count_max} more followers", "dim")
+    if len(followers) > count_max:
+        yield _one_line(f"and {len(followers) - count_max} more followers", "dim")
 
 
-def _group_rows(groups: list[NamedGroup], count_max: int) -> Iterator[Text]:
+def _follower_cells(follower: FollowerStat, now_ns: int) -> tuple[str, ...]:
+    updated = "-" if follower.updated_ns is None else f"{duration_text((now_ns - follower.updated_ns) / 1e9)} ago"
+    return (
+        follower.name,
+        str(follower.ref or "-"),
+        count_text(follower.lag_records),
+        follower.problem or size_text(follower.lag_bytes or 0),
+        "-" if follower.lag_seconds is None else duration_text(follower.lag_seconds),
+        updated,
+    )
+
+
+def _group_rows(groups: Sequence[GroupView], count_max: int) -> Iterator[Text]:
     if groups:
         yield Text()
     for group in groups[:count_max]:
         yield _one_line(printable(f"group {group.name}  {group_text(group)}"), "red" if group.stat is None else "")
     if len(groups) > count_max:
         yield _one_line(f"and {len(groups) - count_max} more groups", "dim")
+
+
+def _seal_rows(view: LogView) -> Iterator[Text]:
+    if view.seal is not None:
+        is_bad = view.seal.is_cut or view.seal.problem is not None
+        yield Text()
+        yield _one_line(printable(f"seal  {seal_text(view.seal, view.time_ns)}"), "bold red" if is_bad else "")
 
 
 def _table(columns: tuple[str, ...], *, left: tuple[str, ...]) -> Table:
@@ -144,7 +168,7 @@ def _record(entry: binlog.Entry) -> Text:
 
 def text_line(snapshot: Snapshot, rate: Amount | None) -> str:
     """Format the line for people.  rate: per second since the previous line; None for the first."""
-    log = snapshot.log
+    view, log = snapshot.view, snapshot.view.log
     records = things_text(log.record_count, "record")
     if rate is not None:
         records += f" ({count_text(rate.records)}/s, {size_text(rate.bytes)}/s)"
@@ -154,19 +178,21 @@ def text_line(snapshot: Snapshot, rate: Amount | None) -> str:
         things_text(len(log.files), "file"),
         f"{size_text(log.disk_bytes)} on disk",
     ]
-    parts += [f"{lag.name} {lag_text(lag)}" for lag in snapshot.lags]
-    parts += [f"group {group.name} {group_text(group)}" for group in snapshot.groups]
+    parts += [f"{follower.name} {follower_text(follower)}" for follower in view.followers]
+    parts += [f"group {group.name} {group_text(group)}" for group in view.groups]
+    if view.seal is not None:
+        parts.append(f"seal {seal_text(view.seal, view.time_ns)}")
     if snapshot.problem is not None:
         parts.append(f"problem: {snapshot.problem}")
-    return printable(f"{time_text(snapshot.time_ns)} {', '.join(parts)}")
+    return printable(f"{time_text(view.time_ns)} {', '.join(parts)}")
 
 
 def json_line(snapshot: Snapshot, rate: Amount | None) -> str:
     """Format the line for programs; arguments as for `text_line`."""
-    log = snapshot.log
+    view, log = snapshot.view, snapshot.view.log
     return object_line(
         {
-            "time": time_text(snapshot.time_ns),
+            "time": time_text(view.time_ns),
             "path": log.path,
             "tail": None if log.tail is None else str(log.tail),
             "file_count": len(log.files),
@@ -174,8 +200,9 @@ def json_line(snapshot: Snapshot, rate: Amount | None) -> str:
             "disk_bytes": log.disk_bytes,
             "records_per_second": None if rate is None else round(rate.records, 3),
             "bytes_per_second": None if rate is None else round(rate.bytes, 3),
-            "followers": [lag_object(lag) for lag in snapshot.lags],
-            "groups": [group_object(group) for group in snapshot.groups],
+            "followers": [follower_object(follower) for follower in view.followers],
+            "groups": [group_object(group) for group in view.groups],
+            "seal": None if view.seal is None else seal_object(view.seal),
             "problem": snapshot.problem,
         }
     )

@@ -1,0 +1,5 @@
+"""The commands for people and systems that watch a log: monitor, and the texts that they and others show.
+
+binlog/watching finds the state of a log, and binlog/metrics the series of `binlog metrics`.  `live_log` follows that
+state as the log grows; `texts` has followers, groups and the seal as text and as JSON.
+"""
