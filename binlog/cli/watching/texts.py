@@ -18,7 +18,8 @@ def follower_text(follower: FollowerStat) -> str:
     if follower.problem is not None:
         return follower.problem
     records = "" if follower.lag_records is None else f"{things_text(follower.lag_records, 'record')}, "
-    since = f", {duration_text(follower.lag_seconds)}" if follower.lag_bytes and follower.lag_seconds else ""
+    seconds = follower.lag_seconds or 0
+    since = f", {duration_text(seconds)}" if seconds >= 1 else ""
     return f"lag {records}{size_text(follower.lag_bytes or 0)}{since}"
 
 
