@@ -33,7 +33,7 @@ LAYERS: dict[str, frozenset[str]] = {
     "binlog.seal": frozenset({*BELOW, "binlog", "binlog.log"}),
     "binlog.moving": frozenset({*BELOW, "binlog", "binlog.log"}),
     "binlog.watching": frozenset({*BELOW, "binlog", "binlog.log", "binlog.seal"}),
-    "binlog.metrics": frozenset({"binlog", "binlog.errors", "binlog.watching"}),
+    "binlog.metrics": frozenset({"binlog", "binlog.errors", "binlog.logging", "binlog.watching"}),
     "binlog.cli": frozenset(
         {
             "binlog",
