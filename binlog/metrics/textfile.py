@@ -18,7 +18,7 @@ def write_textfile(path: str | os.PathLike[str], families: Iterable[Family]) -> 
 
     path: it should end in `.prom`, because node_exporter reads no other files.
     A reader never sees half of it: it is written beside it under another name, and renamed.  It is not synced, because
-    its contents are old after a crash.  Everybody may read it.
+    its contents are old after a crash.  Every user may read it.
     Raises: AccessError if it cannot be written.
     """
     path = os.fspath(path)

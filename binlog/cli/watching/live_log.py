@@ -39,7 +39,7 @@ class Snapshot:
 
 
 class LiveLog:
-    """Looks at a log again and again, and counts from its headers the records that were appended.
+    """Reads the state of a log again and again, and counts from its headers the records that were appended.
 
     directory: of the log, which may have no files yet.  positions: more position files, outside of it.
     last_count: how many of the last records to read.
@@ -74,9 +74,9 @@ class LiveLog:
             return False
 
     def update(self, *, whole: bool = False) -> None:
-        """Look at the log again, unless that takes too large a share of the time.
+        """Read the state of the log again, unless that takes too large a share of the time.
 
-        whole: look in any case.
+        whole: read it in any case.
         """
         began = time.monotonic()
         if not whole and began < self._due:
@@ -109,7 +109,7 @@ class LiveLog:
         self._close_reader()
 
     def _count(self, now: float, before: binlog.LogStat) -> None:
-        """Count what was appended between two looks; records only if the headers have their number."""
+        """Count what was appended between two reads; records only if the headers have their number."""
         log = self._view.log
         start = before.tail or (log.files and binlog.Ref(log.files[0].number, log.files[0].first_offset))
         first = before.end_sequence if before.files else log.files[0].first_sequence if log.files else None

@@ -15,7 +15,7 @@ from binlog.logging import Handler
 from binlog.metrics import Collector, expose, log_families
 from tests.support.watched_log import make_watched_log
 
-# These change between two looks.
+# These change from one call to the next.
 _TIMES = ("binlog_metrics_timestamp_seconds", "binlog_group_lag_seconds", "binlog_follower_lag_seconds")
 
 
