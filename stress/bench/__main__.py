@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from stress.bench import pictures
 from stress.bench.contestant import Row
 from stress.bench.document import RunInfo, document, shown
 from stress.bench.machine import disk, load, machine
@@ -45,7 +46,7 @@ _QUICK_SECONDS, _QUICK_ROUNDS = 0.1, 2
     flag_value=DOCUMENT,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="[FILE]",
-    help="Write the document too; default docs/benchmarks.md.",
+    help="Write the document and its pictures too; default docs/benchmarks.md.",
 )
 def bench(
     seconds: float | None,
@@ -74,7 +75,7 @@ def bench(
     run = RunInfo(dt.datetime.now(dt.UTC).date().isoformat(), rounds, seconds, (load_before, load()))
     click.echo(shown(here, results))
     if write:
-        write.write_text(document(here, run, results))
+        pictures.write(write, document(here, run, results))
     _print_failures(results)
 
 

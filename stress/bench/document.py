@@ -1,4 +1,7 @@
-"""The results as Markdown: on a terminal, and in docs/benchmarks.md with each round and how they were measured."""
+"""The results as Markdown: on a terminal, and in docs/benchmarks.md with each round and how they were measured.
+
+`pictures` adds a section to the document, before its first one.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +60,8 @@ def _opening(run: RunInfo) -> list[str]:
         "",
         "`make bench ARGS=--write` writes this page; do not edit it by hand. Compare figures only within one run,",
         "because another disk, kernel or machine gives other figures.",
+        "",
+        "## Method",
         "",
         f"A record has {RECORD_BYTES} bytes, and a message {BODY_BYTES}. A row, such as `durable-8`, is one",
         "kind of work. A contestant is one way to do it: binlog, another program, or a floor, which is a loop in C",

@@ -18,7 +18,7 @@ _SOURCES = (
     ("Parquet zstd", "parquet-zstd", "The same records in Parquet that is compressed with zstd."),
     ("binaryFile", "files", "Each file of the log as one value, not divided into records."),
 )
-_TITLES = {"count": "count(*)", "length": "sum(length(data))", "crc": "max(crc32(data))"}
+TITLES = {"count": "count(*)", "length": "sum(length(data))", "crc": "max(crc32(data))"}
 
 EXTRACT, WRITE, LATENCY = "spark-extract", "spark-write", "spark-latency"
 _LATENCY_SECONDS_FACTOR = 8  # a record comes every 0.4 s
@@ -32,7 +32,7 @@ def read_name(query: str) -> str:
 def rows() -> list[Row]:
     """Return all rows."""
     return [
-        *(_row(read_name(query), f"Spark: {title}", "read", _SOURCES, query) for query, title in _TITLES.items()),
+        *(_row(read_name(query), f"Spark: {title}", "read", _SOURCES, query) for query, title in TITLES.items()),
         _row(
             EXTRACT,
             "Spark: writing all columns to Parquet with zstd",
