@@ -17,6 +17,7 @@ __all__ = [
     "FullError",
     "GoneError",
     "InternalError",
+    "LeaseLostError",
     "NotFoundError",
     "PoisonedError",
     "SealError",

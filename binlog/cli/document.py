@@ -42,7 +42,7 @@ def _of_command(command: click.Command, path: str, parent: click.Context | None)
     rows = [record for each in command.get_params(context) if (record := each.get_help_record(context)) is not None]
     if rows:
         yield "| option | |\n| --- | --- |"
-        yield "\n".join(f"| {_cell(f'`{names}`')} | {_cell(text)} |" for names, text in rows if text) + "\n"
+        yield "\n".join(f"| {_cell(f'`{names}`')} | {_plain(_cell(text))} |" for names, text in rows if text) + "\n"
     if isinstance(command, click.Group):
         for each in command.list_commands(context):
             below = command.get_command(context, each)
@@ -63,6 +63,11 @@ def _text(text: str) -> str:
 
 def _cell(text: str) -> str:
     return re.sub(r"\s+", " ", text).replace("|", "\\|")
+
+
+def _plain(cell: str) -> str:
+    """Return text in which `[default: 10] [x>=0]` is not a link."""
+    return cell.replace("] [", "] \\[")
 
 
 def main() -> int:

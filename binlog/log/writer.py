@@ -179,7 +179,7 @@ class Writer(Generic[_Place]):
     def append(self, record: Record, *, mode: Literal[Mode.STAGE], timeout: Timeout = None) -> None: ...
     @overload
     def append(self, record: Record, *, mode: Mode | str | None, timeout: Timeout = None) -> Ref | _Place | None: ...
-    def append(self, record: Record, *, mode: Mode | str | None = None, timeout: Timeout = None) -> object:
+    def append(self, record: Record, *, mode: Mode | str | None = None, timeout: Timeout = None) -> Ref | _Place | None:
         """Append one record and return its ref; None in Mode.STAGE, because a staged record has no place yet.
 
         record: 0 to record_bytes_max bytes, stored exactly as given.
