@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick install-test crash flips tamper seal-memory canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick install-test crash flips tamper seal-memory canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs docs clean
 MAKEFLAGS += --no-builtin-rules
 
 # With these, .venv's Python would import modules of another one.
@@ -47,6 +47,7 @@ help:
 	@echo 'make tsan         writers as threads, under the thread sanitizer'
 	@echo 'make lint         mypy --strict and ruff'
 	@echo 'make format-docs  generate docs/format.md and the C constants from the tables in binlog/format, docs/cli.md from the commands'
+	@echo 'make docs         the documents and the API reference as a site in build/site'
 	@echo 'make clean        remove .venv and all build products'
 
 demo:
@@ -62,7 +63,7 @@ test:
 	@$(pytest) -m 'not install' $(ARGS)
 
 install-test:
-	$(set_up) test lint spark bench
+	$(set_up) test lint spark bench docs
 	@$(pytest) -m 'install or turn' $(ARGS)
 
 quick:
@@ -144,6 +145,13 @@ format-docs:
 	$(set_up) test lint
 	@.venv/bin/python -m binlog.format --write
 	@.venv/bin/python -m binlog.cli.document --write
+
+# Without the notice that MkDocs will have a successor.
+docs:
+	$(set_up) docs
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet
+	@echo 'binlog: the site begins at build/site/index.html; its search works only through a web server:'
+	@echo '  python3 -m http.server --directory build/site --bind 127.0.0.1'
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis binlog/_*.so

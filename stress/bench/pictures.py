@@ -27,7 +27,7 @@ _LESS_IS_BETTER = (Unit.MICROSECONDS.value, Unit.SECONDS.value, Unit.MEBIBYTES.v
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture's title and figures.  rows: their names, by their labels.  contestants: in this order; empty for all."""
+    """A picture of some rows.  rows: their names, by their labels.  contestants: in this order; empty for all."""
 
     name: str
     title: str
