@@ -1,4 +1,4 @@
-"""Text formats of metrics: OpenMetrics 1.0, and version 0.0.4 of Prometheus.
+"""Text formats of metrics: OpenMetrics 1.0, and version 0.0.4 of Prometheus, as text or in a file.
 
 prometheus_client writes both too, but importing it takes longer than reading the headers of a thousand files.
 """
@@ -6,9 +6,14 @@ prometheus_client writes both too, but importing it takes longer than reading th
 from __future__ import annotations
 
 import enum
+import os
+import tempfile
 from collections.abc import Iterable, Iterator
 
+from binlog.errors import AccessError
 from binlog.metrics.families import Family, Kind
+
+_TEXTFILE_MODE = 0o644
 
 
 class Exposition(enum.Enum):
@@ -24,6 +29,30 @@ def expose(families: Iterable[Family], exposition: Exposition = Exposition.OPENM
     if exposition is Exposition.OPENMETRICS:
         lines.append("# EOF")
     return "".join(f"{line}\n" for line in lines)
+
+
+def write_textfile(path: str | os.PathLike[str], families: Iterable[Family]) -> None:
+    """Replace a file with families in Prometheus's text format, for the textfile collector of node_exporter.
+
+    path: it should end in `.prom`, because node_exporter reads no other files.
+    A reader never sees half of it: it is written beside it under another name, and renamed.  It is not synced, because
+    its contents are old after a crash.  Every user may read it.
+    Raises: AccessError if it cannot be written.
+    """
+    path = os.fspath(path)
+    folder, name = os.path.split(os.path.abspath(path))
+    try:
+        fd, new = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=folder)
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(expose(families, Exposition.PROMETHEUS))
+            os.chmod(new, _TEXTFILE_MODE)
+            os.rename(new, path)
+        except BaseException:
+            os.unlink(new)
+            raise
+    except OSError as error:
+        raise AccessError(f"{path}: cannot write it: {error.strerror}", errno=error.errno, path=path) from error
 
 
 def _lines(family: Family, exposition: Exposition) -> Iterator[str]:

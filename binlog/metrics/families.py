@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Kind(enum.Enum):
-    """What a family's values are.  COUNTER: it only grows, unless the log is replaced.  GAUGE: it may fall."""
+    """The kind of a family's values.  COUNTER: it only grows, unless the log is replaced.  GAUGE: it may fall."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

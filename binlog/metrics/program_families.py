@@ -19,7 +19,7 @@ class Counting(Protocol):
 
     @property
     def counters(self) -> Counters:
-        """What became of its records."""
+        """Its records by outcome."""
 
 
 def program_families(

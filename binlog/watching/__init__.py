@@ -2,7 +2,7 @@
 
 Begin with `view_log`.  It reads the headers of the files, the position files, and the state of groups and seal; it
 reads no record, except the lengths of up to 64 KiB of them for each follower.  `followers` finds the position files and
-says how far each follower lags.  `binlog metrics`, `monitor`, `top`, `web` and `stat` show what is found here.
+says how far each follower lags.  `binlog metrics`, `monitor`, `top`, `web` and `stat` show this state.
 """
 
 from binlog.watching.followers import POSITION_SUFFIX, FollowerStat, read_position, stat_followers

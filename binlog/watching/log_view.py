@@ -60,7 +60,7 @@ def view_log(path: str | os.PathLike[str], positions: Iterable[str] = ()) -> Log
 
     positions: paths of position files that are outside of the directory.
     Raises: NotFoundError if the directory does not exist; AccessError, CorruptError, VersionError for the log's files.
-    What cannot be read of a follower, a group or the seal is a problem of that part.
+    If a follower, a group or the seal cannot be read, that is a problem of that part.
     """
     time_ns = time.time_ns()
     log = stat(path)

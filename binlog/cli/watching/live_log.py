@@ -109,7 +109,7 @@ class LiveLog:
         self._close_reader()
 
     def _count(self, now: float, before: binlog.LogStat) -> None:
-        """Count what was appended between two reads; records only if the headers have their number."""
+        """Count the bytes that were appended between two reads; records only if the headers have their number."""
         log = self._view.log
         start = before.tail or (log.files and binlog.Ref(log.files[0].number, log.files[0].first_offset))
         first = before.end_sequence if before.files else log.files[0].first_sequence if log.files else None
