@@ -203,19 +203,18 @@ def test_files_that_were_copied_at_different_moments_are_refused(reader: list[st
         shutil.copy(log / name, copy)
     # The second file as it was before its records, but closed; its CRCs are correct.
     shutil.copy(log / "00000002.dat", copy)
-    _set(copy / "00000002.dat", tail=256, record_count=0)
+    _empty(copy / "00000002.dat")
     found, message = _refused(reader, copy)
     assert found == expected[:258]
     assert message == f"{copy / '00000003.dat'}: records are missing before this file"
 
 
-def _set(path: Path, **changes: int) -> None:
-    """Change fields of a header, whose CRCs stay correct."""
+def _empty(path: Path) -> None:
+    """Write a header that says that the file has no records; its CRCs are correct."""
     header = parse_log_header(path.read_bytes()[:256], path=str(path))
-    if "tail" in changes:
-        changes["published_tail"] = changes["confirmed_end"] = changes["tail"]
+    header = replace(header, tail=256, published_tail=256, confirmed_end=256, record_count=0)
     with path.open("r+b") as file:
-        file.write(replace(header, **changes).pack())
+        file.write(header.pack())
 
 
 @pytest.mark.parametrize(
@@ -256,7 +255,8 @@ def _expected_before(path: Path, message: str) -> list[Line]:
 
 
 def test_a_wrong_use_is_explained(reader: list[str], tmp_path: Path) -> None:
-    for words in ([], [tmp_path, "12"], [tmp_path, "1:256", "2:256"]):
+    path = str(tmp_path)
+    for words in ([], [path, "12"], [path, "1:256", "2:256"]):
         done = subprocess.run([*reader, *words], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert "[-f] DIR [FILE:OFFSET]" in done.stderr
