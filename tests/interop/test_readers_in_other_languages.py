@@ -1,4 +1,4 @@
-"""The readers in examples/readers/ return what binlog.Reader returns, and refuse what they do not know."""
+"""The readers in examples/readers/ return the same records as binlog.Reader, and refuse unknown and damaged files."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _refused(reader: Sequence[str], log: Path, *ref: str) -> tuple[list[Line], s
 
 
 def _expected(log: Path, start: Ref | None = None) -> list[Line]:
-    """Return what binlog.Reader returns; the ref after the last record of a closed file is the end of that file."""
+    """Return the records of binlog.Reader; the ref after the last record of a closed file is the end of that file."""
     with binlog.Reader(log, *([start] if start else [])) as entries:
         found = [(entry.ref, entry.data) for entry in entries]
     return [(str(ref), str(Ref(ref.number, ref.offset + 4 + len(data))), data) for ref, data in found]

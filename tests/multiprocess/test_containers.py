@@ -6,6 +6,7 @@ Each process is in a container of its own: process ids, IPC objects and mounts t
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,9 @@ import pytest
 
 import binlog
 from binlog import Mode, Writer
+from binlog.consumers import stat_group
 from tests.support.checkout import ROOT
+from tests.support.group_workers import Worker
 from tests.support.logs import job, jobs_by_writer, read_all
 from tests.support.namespaces import container
 
@@ -102,7 +105,7 @@ def _append_after_a_kill(log: Path, tmp_path: Path, mode: Mode, memory: Path | N
 
 
 def _append_together(log: Path, tmp_path: Path, memory: Path | None) -> list[list[str]]:
-    """Append in each container at the same time; return what each writer prints at the end."""
+    """Append in each container at the same time; return the last line of each writer."""
     writers = []
     for number in range(_WRITERS):
         place = tmp_path / str(number)
@@ -168,11 +171,18 @@ def test_staged_records_of_a_killed_container_are_kept_with_a_common_shared_memo
     assert _append_after_a_kill(log, tmp_path, Mode.STAGE, memory) == [*_APPENDED, b"after"]
 
 
+@pytest.mark.parametrize("has_memory", [False, True], ids=["own memory", "one memory"])
 def test_a_container_with_a_read_only_mount_follows_the_log(
-    log: Path, tmp_path: Path, figure: Callable[[str], None]
+    log: Path, tmp_path: Path, memory: Path, figure: Callable[[str], None], has_memory: bool
 ) -> None:
     place = tmp_path / "reader"
-    command = [*container(log, place, is_read_only=True), sys.executable, "-c", _FOLLOWER, str(place)]
+    command = [
+        *container(log, place, memory=memory if has_memory else None, is_read_only=True),
+        sys.executable,
+        "-c",
+        _FOLLOWER,
+        str(place),
+    ]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as follower, Writer(log) as writer:
         assert follower.stdout is not None
         try:
@@ -191,6 +201,46 @@ def test_a_container_with_a_read_only_mount_follows_the_log(
         finally:
             follower.kill()
     figure(f"append to a follower in another container: {sorted(waits)[10] / 1e6:.2f} ms (median)")
+
+
+@pytest.mark.parametrize("has_memory", [False, True], ids=["own memory", "one memory"])
+def test_another_container_gets_the_message_of_a_killed_one(
+    log: Path, tmp_path: Path, memory: Path, has_memory: bool
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    prefixes = [container(log, place, memory=memory if has_memory else None) for place in (one, two)]
+    with Worker(one, "billing", hangs_at=job(99, 0).decode(), prefix=prefixes[0]) as victim:
+        victim.until("got", "0")
+        with Worker(two, "billing", prefix=prefixes[1]) as other:
+            victim.kill()
+            assert other.until("got")[1:3] == ["0", "2"]
+            other.until("acked", "0")
+
+
+def test_a_command_with_the_process_id_1_ignores_sigterm_and_a_worker_ends(log: Path, tmp_path: Path) -> None:
+    def started(name: str, *words: str) -> subprocess.Popen[str]:
+        command = [*container(log, tmp_path / name), sys.executable, "-m", "binlog", *words]
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+    def first_process(of: subprocess.Popen[str]) -> int:
+        return int(Path(f"/proc/{of.pid}/task/{of.pid}/children").read_text())
+
+    subprocess.run([sys.executable, "-m", "binlog", "group", "create", log, "billing"], cwd=ROOT, check=True)
+    words = ["group", "work", str(tmp_path / "worker"), "billing", "--", "cat"]
+    with started("tail", "tail", "-f", str(tmp_path / "tail")) as tail, started("worker", *words) as worker:
+        assert tail.stdout is not None
+        assert worker.stdout is not None
+        assert tail.stdout.readline() == job(99, 0).decode() + "\n"
+        os.kill(first_process(tail), signal.SIGTERM)
+        with Writer(log) as writer:
+            writer.append(b"after the signal")
+        assert tail.stdout.readline() == "after the signal\n"
+        tail.kill()
+        assert worker.stdout.read(len(job(99, 0))) == job(99, 0).decode()
+        os.kill(first_process(worker), signal.SIGTERM)
+        assert worker.wait() == 128 + signal.SIGTERM
+    stat = stat_group(log, "billing")
+    assert (stat.in_hand, list(stat.members)) == (0, [])
 
 
 def test_a_container_with_other_users_is_refused(log: Path, tmp_path: Path) -> None:
