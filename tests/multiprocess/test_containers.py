@@ -91,7 +91,7 @@ def memory(tmp_path: Path) -> Iterator[Path]:
 
 
 def _append_after_a_kill(log: Path, tmp_path: Path, mode: Mode, memory: Path | None = None) -> list[bytes]:
-    """Kill a container whose process has appended; append in another one, and return the records."""
+    """Kill a container after it has appended; append in another one, and return the records."""
     one, two = tmp_path / "one", tmp_path / "two"
     command = [*container(log, one, memory=memory), sys.executable, "-c", _VICTIM, str(one), mode.name]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as victim:
