@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
 import binlog
 from binlog import Ref
+from binlog.format.log_header import parse_log_header
+from binlog.storage.staging_area import area_name
 from tests.support.logs import all_raw_records, job, jobs_by_writer
 from tests.support.workers import append_jobs, run_all
 
@@ -61,3 +64,21 @@ def test_processes_that_start_on_an_empty_directory_share_its_first_file(log: Pa
         assert len({ref for own in refs for ref in own}) == 30
         assert jobs_by_writer(all_raw_records(directory)) == {writer: list(range(5)) for writer in range(6)}
         assert binlog.check(directory) == []
+
+
+@pytest.mark.slow
+def test_removing_the_staging_area_loses_no_synced_record(log: Path) -> None:
+    """Processes append and others start, while the area is removed again and again, as systemd's RemoveIPC= does."""
+    with binlog.Writer(log) as writer:
+        writer.append(job(0, 0))
+        uuid = parse_log_header((log / "00000001.dat").read_bytes()[:256], path="").uuid
+        area = Path("/dev/shm" + area_name(log.stat(), uuid))
+        removed = 0
+        with ThreadPoolExecutor(1) as thread:
+            appending = thread.submit(run_all, "spawn", [(append_jobs, (log, number, 1000)) for number in (1, 2, 3, 4)])
+            while not wait([appending], timeout=0.002).done:
+                removed += area.exists()
+                area.unlink(missing_ok=True)
+            appending.result()
+    assert removed > 1
+    assert jobs_by_writer(all_raw_records(log)) == {0: [0], **{number: list(range(1000)) for number in (1, 2, 3, 4)}}

@@ -16,9 +16,9 @@ _OPTION = re.compile(r"--?[A-Za-z0][\w-]*")
 
 
 def _commands(text: str) -> list[str]:
-    """Return the text in backquotes or on a line after a prompt, up to a pipe."""
+    """Return the text in backquotes or on a line after a prompt, up to a pipe or another command."""
     found = re.findall(r"`(binlog [^`]+)`", text) + re.findall(r"^\$ (binlog .*)$", text, re.MULTILINE)
-    return [re.split(r"[|<>]", each)[0].replace("\n", " ") for each in found]
+    return [re.split(r"&&|[|<>]", each)[0].replace("\n", " ") for each in found]
 
 
 def _unknown(line: str) -> list[str]:

@@ -11,8 +11,9 @@ import pytest
 
 
 def built(source: Path, factory: pytest.TempPathFactory) -> Path:
-    """Build the program in a folder, and return its path; skip if Go is not installed.
+    """Build a program, and return its path; skip if Go is not installed.
 
+    source: a folder with a module, or a file that needs only the standard library.
     Tests that call this belong to the xdist group "go": its worker downloads and compiles the shared parts once.
     """
     compiler = shutil.which("go", path=os.environ["PATH"] + ":/usr/local/go/bin")
@@ -24,8 +25,13 @@ def built(source: Path, factory: pytest.TempPathFactory) -> Path:
         "GOTOOLCHAIN": "local",
     }  # fmt: skip
     folder = factory.mktemp(source.name)
-    copy = shutil.copytree(source, folder / "source")
-    command = [compiler, "build", "-o", str(folder / "program"), "."]
+    copy = folder / "source"
+    if source.is_dir():
+        shutil.copytree(source, copy)
+    else:
+        copy.mkdir()
+        shutil.copy(source, copy)
+    command = [compiler, "build", "-o", str(folder / "program"), "." if source.is_dir() else source.name]
     done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "program"

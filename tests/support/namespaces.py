@@ -73,15 +73,19 @@ def _become_root(user: int, group: int) -> bool:
     return True
 
 
-def container(folder: Path, place: Path) -> list[str]:
+def container(folder: Path, place: Path, *, memory: Path | None = None, is_read_only: bool = False) -> list[str]:
     """Return a command that runs another one in a container, which has `folder` at `place`; skip if there can be none.
 
-    It has process ids and shared memory of its own, and ends with the command.
+    It has process ids, shared memory and IPC objects of its own, and ends with the command.
+    memory: a folder that is its /dev/shm, which other containers may have too; by default, it has one of its own.
+    is_read_only: it cannot write to `folder`.
     """
     place.mkdir()
-    script = 'mount -t tmpfs none /dev/shm && mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    shared_memory = f'mount --bind "{memory}" /dev/shm' if memory else "mount -t tmpfs none /dev/shm"
+    protect = ' && mount -o remount,ro,bind "$2"' if is_read_only else ""
+    script = f'{shared_memory} && mount --bind "$1" "$2"{protect} && shift 2 && exec "$@"'
     as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
-    command = ["unshare", *as_root, "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh"]
+    command = ["unshare", *as_root, "--mount", "--ipc", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh"]
     command += [str(folder), str(place)]
     if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespace may be made here")
