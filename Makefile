@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick install-test crash flips tamper seal-memory canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs clean
+.PHONY: help demo bench test quick install-test crash flips tamper seal-memory canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs wheel clean
 MAKEFLAGS += --no-builtin-rules
 
 # With these, .venv's Python would import modules of another one.
@@ -47,6 +47,7 @@ help:
 	@echo 'make tsan         writers as threads, under the thread sanitizer'
 	@echo 'make lint         mypy --strict and ruff'
 	@echo 'make format-docs  generate docs/format.md and the C constants from the tables in binlog/format, docs/cli.md from the commands'
+	@echo 'make wheel        build the source archive and the wheel into dist (ARGS="--platform aarch64": with a cross compiler)'
 	@echo 'make clean        remove .venv and all build products'
 
 demo:
@@ -144,6 +145,10 @@ format-docs:
 	$(set_up) test lint
 	@.venv/bin/python -m binlog.format --write
 	@.venv/bin/python -m binlog.cli.document --write
+
+wheel:
+	$(set_up) wheel
+	@.venv/bin/python native/make_wheel.py $(ARGS)
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis binlog/_*.so
