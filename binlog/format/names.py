@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import enum
-import hashlib
+import os
 import re
-import secrets
 
 NUMBER_FIRST = 1
 INGEST_FILE = ".ingest"
@@ -77,7 +76,7 @@ def prepared_file_name(number: int) -> str:
 
     The name is random so that two processes that prepare the same number never share a file.
     """
-    return f".{log_file_name(number)}.{secrets.token_hex(8)}.new"
+    return f".{log_file_name(number)}.{os.urandom(8).hex()}.new"
 
 
 def prepared_file_number(name: str) -> int | None:
@@ -116,6 +115,8 @@ def producer_file_name(producer: str) -> str:
     """Return `<32 hex digits>.producer`, the file of a producer's last batch.  The digits are a hash of the producer's
     name.
     """
+    import hashlib  # most logs have no producer
+
     return f"{hashlib.blake2b(producer.encode(), digest_size=16).hexdigest()}.producer"
 
 

@@ -13,14 +13,12 @@ from binlog.errors import BinlogError, BusyError, ClosedError, FullError, Unknow
 from binlog.format.record import COUNT_MAX, LENGTH_BYTES, RECORD_BYTES_FORMAT_MAX, Ref, frame
 from binlog.format.values import byte_count, duration_of, member, plain_bytes, seconds_of
 from binlog.log.append.background import BackgroundThread
-from binlog.log.append.batch_appends import BatchAppends
 from binlog.log.append.leading_thread import LeadingThread, Place
 from binlog.log.append.producers import ProducerBatch
 from binlog.log.append.session import Session
 from binlog.log.append.writer_stat import WriterStat, writer_stat
 from binlog.log.batch import Batch, Refs
 from binlog.log.directory import LogDirectory
-from binlog.log.ingest.external_file import ExternalFile
 from binlog.log.options import Background, WriterOptions, WriterSealer
 from binlog.storage.commit_file import RECORD_BYTES_COPIED, Append
 from binlog.storage.files import FileSystem, make_directory
@@ -31,6 +29,9 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from typing_extensions import TypeVar
+
+    from binlog.log.append.batch_appends import BatchAppends
+    from binlog.log.ingest.external_file import ExternalFile
 
     _Place = TypeVar("_Place", default=Ref)
 
@@ -319,7 +320,7 @@ class Writer(Generic[_Place]):
         Raises: StateError if another program made the open file; ValueError if a batch's offsets do not match its data;
         otherwise as `append`.
         """
-        found = self._counted(BatchAppends(self._open_session()).append_batches(batches))
+        found = self._counted(self._batch_appends().append_batches(batches))
         return found.ref if found is not None and found.record_count else None
 
     def append_idempotent(self, batches: Iterable[Batch], *, producer: str, sequence: int) -> ProducerBatch | None:
@@ -332,8 +333,7 @@ class Writer(Generic[_Place]):
         as `append_batches`.
         """
         _check_sequence(sequence)
-        appends = BatchAppends(self._open_session())
-        return self._counted(appends.append_batches(batches, producer=producer, sequence=sequence))
+        return self._counted(self._batch_appends().append_batches(batches, producer=producer, sequence=sequence))
 
     def ingest(
         self, files: Iterable[ExternalFile], *, producer: str | None = None, sequence: int = 0
@@ -354,13 +354,16 @@ class Writer(Generic[_Place]):
         """
         if producer is not None:
             _check_sequence(sequence)
-        return self._counted(
-            BatchAppends(self._open_session()).ingest(list(files), producer=producer, sequence=sequence)
-        )
+        return self._counted(self._batch_appends().ingest(list(files), producer=producer, sequence=sequence))
 
     def last_producer_batch(self, producer: str) -> ProducerBatch | None:
         """Return the last batch of a producer that is in the log, or None.  Blocks and raises as `append`."""
-        return BatchAppends(self._open_session()).last_producer_batch(producer)
+        return self._batch_appends().last_producer_batch(producer)
+
+    def _batch_appends(self) -> BatchAppends:
+        from binlog.log.append.batch_appends import BatchAppends  # most programs append no such batches
+
+        return BatchAppends(self._open_session())
 
     def _append_together(
         self, data: bytes | memoryview, record_count: int, mode: Mode | str | None, timeout: Timeout

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from functools import cache
-from pathlib import Path
 
 from binlog.errors import AccessError
 from binlog.storage.failures import own_errors
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @cache
@@ -19,13 +17,17 @@ def boot_id() -> bytes:
     A different id means "verify again", and nothing more.
     Raises: AccessError if /proc is not mounted.
     """
-    path = str(_BOOT_ID)
-    with own_errors(path, "reading the boot id"):
+    with own_errors(_BOOT_ID, "reading the boot id"):
         try:
-            return uuid.UUID(_BOOT_ID.read_text(encoding="ascii").strip()).bytes
+            return bytes.fromhex(_read().strip().replace("-", ""))
         except FileNotFoundError as error:
-            text = f"{path} does not exist, and a writer needs it; mount /proc (mount -t proc proc /proc)"
-            raise AccessError(text, errno=error.errno, path=path) from error
+            text = f"{_BOOT_ID} does not exist, and a writer needs it; mount /proc (mount -t proc proc /proc)"
+            raise AccessError(text, errno=error.errno, path=_BOOT_ID) from error
+
+
+def _read() -> str:
+    with open(_BOOT_ID, encoding="ascii") as file:
+        return file.read()
 
 
 def is_this_boot(stored: bytes) -> bool:

@@ -19,7 +19,6 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -320,7 +319,7 @@ def _make(name: str, access: FileAccess, directory: os.stat_result, uuid: bytes)
 
     Does nothing more if another process linked one first.
     """
-    unfinished = f"{name}.{secrets.token_hex(8)}"
+    unfinished = f"{name}.{os.urandom(8).hex()}"
     # By its path, as in every other call here.  Some preloaded libraries change the names that shm_open(3) uses, and
     # then the name would not be found.
     fd = os.open(_SHARED_MEMORY + unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)

@@ -69,13 +69,13 @@ class DiedError(BaseException):
 @contextmanager
 def _boots_of(world: World) -> Iterator[None]:
     """Make the product take the world's boots for the machine's."""
-    real = boot._BOOT_ID
-    boot._BOOT_ID = world  # type: ignore[assignment]
+    real = boot._read
+    boot._read = world.read_boot_id
     boot.boot_id.cache_clear()
     try:
         yield
     finally:
-        boot._BOOT_ID = real
+        boot._read = real
         boot.boot_id.cache_clear()
 
 
@@ -120,7 +120,7 @@ class World:
         if self._died:
             raise DiedError
 
-    def read_text(self, **_: str) -> str:
+    def read_boot_id(self) -> str:
         """Return the boot id, as binlog.storage.boot reads it."""
         return str(uuid.UUID(bytes=self.boot_id))
 

@@ -10,9 +10,10 @@ from binlog.format.log_header import LOG_HEADER, Flag, LogHeader
 from binlog.format.names import NUMBER_FIRST, log_file_name
 from binlog.log.append.writable_file import WritableFile, write_close
 from binlog.log.directory import LogDirectory
-from binlog.log.files.cutover import Cutover, missing_next_error
+from binlog.log.files.cutover import Cutover
 from binlog.log.files.header import read_header, validated_header
 from binlog.log.files.prepared_file import make_file, sweep
+from binlog.log.files.sequences import missing_next_error
 from binlog.log.options import WriterOptions
 from binlog.storage.file_access import access_of_directory
 from binlog.storage.files import sync

@@ -12,7 +12,6 @@ being appended, and one write publishes the records and clears the flag.  Invari
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict, dataclass
 
@@ -99,6 +98,8 @@ class Producers:
             self._write(batch, producer_file_name(batch.producer))
 
     def _write(self, batch: ProducerBatch, name: str) -> None:
+        import json  # not needed without a producer
+
         data = pack_text(json.dumps(asdict(batch)).encode())
         replace_file(self._directory, name, f".{name}", data, self._access)
 
@@ -177,6 +178,8 @@ def read_producer_batch(directory: Directory, name: str) -> tuple[ProducerBatch,
 
     Raises: CorruptError; AccessError.
     """
+    import json  # not needed without a producer
+
     path = os.path.join(directory.path, name)
     try:
         data = directory.read(name, _BYTES_MAX)

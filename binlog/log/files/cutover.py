@@ -8,39 +8,19 @@ cutover died there, and this one adopts the file.
 
 from __future__ import annotations
 
-import os
-import shlex
 from dataclasses import replace
 from typing import Protocol
 
 from binlog.errors import CorruptError, FullError
-from binlog.format.log_header import FIRST_OFFSET, LOG_HEADER, Flag, LogHeader
+from binlog.format.log_header import FIRST_OFFSET, Flag, LogHeader
 from binlog.format.names import NUMBER_MAX, log_file_name
 from binlog.log.append.writable_file import WritableFile
 from binlog.log.directory import LogDirectory
 from binlog.log.files.header import read_header, validated_header
 from binlog.log.files.prepared_file import PreparedFile, new_header, sweep
-from binlog.log.files.sequences import RecordCounts, missing_between
+from binlog.log.files.sequences import RecordCounts, gap_error, missing_between
 from binlog.log.ingest.ingest_record import sweep_ingests
 from binlog.storage.files import sync, write_at
-
-
-def gap_error(path: str, number: int, missing: int) -> CorruptError:
-    """Return the error for file `number`, at `path`, whose last records are missing, according to the next file's first
-    sequence.
-    """
-    records = "1 record is" if missing == 1 else f"{missing} records are"
-    text = f"{records} missing between file {number} and file {number + 1}: the two are of different moments"
-    repair = f"`binlog repair {shlex.quote(os.path.dirname(path) or '.')}` puts fillers in their places"
-    text = f"{text}; copy the log again with `binlog backup`, or {repair}"
-    return CorruptError(path, LOG_HEADER.offset("tail"), "gap", text)
-
-
-def missing_next_error(path: str, header: LogHeader) -> CorruptError:
-    """Return the error for a closed file, at `path`, whose next file is missing."""
-    text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
-    text = f"{text}; `binlog repair {shlex.quote(os.path.dirname(path) or '.')}` makes an empty one"
-    return CorruptError(path, LOG_HEADER.offset("next_number"), "missing-next", text)
 
 
 class NextFile(Protocol):

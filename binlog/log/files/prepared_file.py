@@ -6,8 +6,8 @@ replaces an existing file.  If the maker dies, other processes remove the file a
 
 from __future__ import annotations
 
+import os
 import time
-import uuid
 import weakref
 from collections.abc import Iterable
 
@@ -119,8 +119,14 @@ def new_header(number: int, *, log_uuid: bytes, first_sequence: int, epoch: int 
 
 
 def new_log_uuid() -> bytes:
-    """Return the identity of a new log."""
-    return uuid.uuid4().bytes
+    """Return the identity of a new log: a random UUID, as in RFC 9562, version 4.
+
+    Not from the module `uuid`, because that takes milliseconds to import.
+    """
+    value = bytearray(os.urandom(16))
+    value[6] = value[6] & 0x0F | 0x40
+    value[8] = value[8] & 0x3F | 0x80
+    return bytes(value)
 
 
 def sweep(directory: LogDirectory, open_number: int, names: Iterable[str]) -> None:

@@ -1,8 +1,12 @@
-"""The sequence of a file's first record, if the file itself does not record it."""
+"""The sequence of a file's first record, if the file itself does not record it; records and files that are missing."""
 
 from __future__ import annotations
 
-from binlog.format.log_header import LogHeader
+import os
+import shlex
+
+from binlog.errors import CorruptError
+from binlog.format.log_header import LOG_HEADER, LogHeader
 from binlog.format.names import NUMBER_FIRST
 from binlog.log.directory import LogDirectory
 from binlog.log.files.header import validated_header
@@ -72,3 +76,21 @@ def missing_between(directory: LogDirectory, before: LogHeader, content: ByteSou
     if not counts.knows(before):
         return 0
     return max(following.first_sequence - counts.sequence_after(before, content), 0)
+
+
+def gap_error(path: str, number: int, missing: int) -> CorruptError:
+    """Return the error for file `number`, at `path`, whose last records are missing, according to the next file's first
+    sequence.
+    """
+    records = "1 record is" if missing == 1 else f"{missing} records are"
+    text = f"{records} missing between file {number} and file {number + 1}: the two are of different moments"
+    repair = f"`binlog repair {shlex.quote(os.path.dirname(path) or '.')}` puts fillers in their places"
+    text = f"{text}; copy the log again with `binlog backup`, or {repair}"
+    return CorruptError(path, LOG_HEADER.offset("tail"), "gap", text)
+
+
+def missing_next_error(path: str, header: LogHeader) -> CorruptError:
+    """Return the error for a closed file, at `path`, whose next file is missing."""
+    text = f"file {header.number} is closed and leads to file {header.next_number}, which is not there"
+    text = f"{text}; `binlog repair {shlex.quote(os.path.dirname(path) or '.')}` makes an empty one"
+    return CorruptError(path, LOG_HEADER.offset("next_number"), "missing-next", text)

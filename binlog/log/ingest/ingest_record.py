@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -61,6 +60,8 @@ def inspect_ingest(directory: LogDirectory) -> tuple[IngestRecord, bool] | None:
 
 
 def _parse(body: bytes) -> IngestRecord:
+    import json  # not needed without an ingest
+
     values = json.loads(body)
     if set(values) != {"id", "batch"} or not _IDENTITY.fullmatch(values["id"]):
         raise ValueError("its keys are not those of an ingest")
@@ -69,6 +70,8 @@ def _parse(body: bytes) -> IngestRecord:
 
 def write_ingest(directory: LogDirectory, record: IngestRecord, access: FileAccess) -> None:
     """Write the record, durably.  The files' names must be durable already.  Raises: FullError; PoisonedError."""
+    import json  # not needed without an ingest
+
     batch = None if record.batch is None else asdict(record.batch)
     body = json.dumps({"id": record.identity, "batch": batch}).encode()
     replace_file(directory, INGEST_FILE, _UNFINISHED, pack_text(body), access)

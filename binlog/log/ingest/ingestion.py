@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from binlog.errors import (
     AccessError,
@@ -59,7 +59,6 @@ from binlog.log.directory import LogDirectory
 from binlog.log.files.cutover import Cutover
 from binlog.log.files.prepared_file import new_header, new_log_uuid
 from binlog.log.index.index_building import IndexWriter
-from binlog.log.ingest.external_file import ExternalFile
 from binlog.log.ingest.ingest_record import (
     IngestRecord,
     part_names,
@@ -73,6 +72,9 @@ from binlog.storage.failures import own_errors
 from binlog.storage.file_access import FileAccess, check_can_give, give_access
 from binlog.storage.files import read_at, sync, write_at
 from binlog.storage.locking.locks import lock
+
+if TYPE_CHECKING:
+    from binlog.log.ingest.external_file import ExternalFile
 
 _NONCE_BYTES = 4
 
@@ -150,7 +152,7 @@ class Ingestion:
         if before is not None:
             self._end(file, before)
         sweep_ingests(directory, directory.names())
-        record = IngestRecord(secrets.token_hex(8), None if producer is None else found)
+        record = IngestRecord(os.urandom(8).hex(), None if producer is None else found)
         names = part_names(record.identity, len(files))
         if header.is_native:
             file.set_intent(header)

@@ -32,9 +32,8 @@ from binlog.format.names import (
 from binlog.format.problem import Problem, problem_of
 from binlog.log.append.producers import damaged_producer_files
 from binlog.log.directory import LogDirectory, OpenedFile
-from binlog.log.files.cutover import gap_error, missing_next_error
 from binlog.log.files.header import check_size, read_header, validated_header
-from binlog.log.files.sequences import missing_between
+from binlog.log.files.sequences import gap_error, missing_between, missing_next_error
 from binlog.log.index.index import CLOCK_STEP_NS, index_path, index_times, opened_index
 from binlog.log.index.index_check import Contradiction, DamagedRange, IndexCheck
 from binlog.log.ingest.ingest_record import inspect_ingest

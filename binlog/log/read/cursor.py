@@ -11,8 +11,7 @@ from binlog.format.names import NUMBER_FIRST
 from binlog.format.record import Ref
 from binlog.log.batch import RawBatch
 from binlog.log.directory import LogDirectory
-from binlog.log.files.cutover import gap_error, missing_next_error
-from binlog.log.files.sequences import missing_between
+from binlog.log.files.sequences import gap_error, missing_between, missing_next_error
 from binlog.log.read.file_reader import FileReader
 from binlog.log.read.position import AfterCloseRecords, FilePosition
 from binlog.log.read.start import Sequence, Since, Start, StartPosition, find_sequence, find_time

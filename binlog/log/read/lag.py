@@ -13,7 +13,6 @@ from binlog.errors import GoneError, NotFoundError
 from binlog.format.record import Ref
 from binlog.log.batch import Entry
 from binlog.log.directory import LogDirectory
-from binlog.log.maintain.stat import stat
 from binlog.log.read.file_reader import FileReader
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,6 +82,8 @@ def lag(path: str | os.PathLike[str], ref: Ref) -> Lag:
 
     Raises: GoneError if the ref's file was removed; ValueError if no record starts at the ref; as `stat`.
     """
+    from binlog.log.maintain.stat import stat  # most programs ask for no lag
+
     log = stat(path)
     left = log.bytes_after(ref)
     if left is None:

@@ -18,11 +18,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from binlog.errors import AccessError, BusyError
 from binlog.storage.directory import Directory
@@ -117,9 +115,10 @@ def _has_lock(process: str, status: os.stat_result) -> bool:
     with suppress(OSError):  # the process ended, or belongs to another user
         for number in os.listdir(f"{process}/fd"):
             with suppress(OSError):  # it closed the descriptor
-                is_the_file = os.path.samestat(os.stat(f"{process}/fd/{number}"), status)
-                if is_the_file and "lock:" in Path(f"{process}/fdinfo/{number}").read_text():
-                    return True
+                if os.path.samestat(os.stat(f"{process}/fd/{number}"), status):
+                    with open(f"{process}/fdinfo/{number}", encoding="ascii") as file:
+                        if "lock:" in file.read():
+                            return True
     return False
 
 
@@ -128,6 +127,8 @@ def has_writers(directory: Directory, name: str) -> bool:
 
     Raises: NotFoundError; AccessError if the kernel does not let this process ask.
     """
+    import signal  # only retention asks, and only in a log with foreign writers
+
     path = directory.file_path(name)
     with directory.opened(name) as fd:
         try:
