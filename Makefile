@@ -5,7 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test quick install-test crash flips tamper seal-memory canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs docs clean
+.PHONY: help demo bench test quick install-test crash flips tamper seal-memory canaries soak stress cluster-test model commitlog-golden jpos asan ubsan tsan lint format-docs docs wheel clean
 MAKEFLAGS += --no-builtin-rules
 
 # With these, .venv's Python would import modules of another one.
@@ -48,6 +48,7 @@ help:
 	@echo 'make lint         mypy --strict and ruff'
 	@echo 'make format-docs  generate docs/format.md and the C constants from the tables in binlog/format, docs/cli.md from the commands'
 	@echo 'make docs         the documents and the API reference as a site in build/site'
+	@echo 'make wheel        build the source archive and the wheel into dist (ARGS="--platform aarch64": with a cross compiler)'
 	@echo 'make clean        remove .venv and all build products'
 
 demo:
@@ -152,6 +153,10 @@ docs:
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet
 	@echo 'binlog: the site begins at build/site/index.html; its search works only through a web server:'
 	@echo '  python3 -m http.server --directory build/site --bind 127.0.0.1'
+
+wheel:
+	$(set_up) wheel
+	@.venv/bin/python native/make_wheel.py $(ARGS)
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis binlog/_*.so

@@ -12,7 +12,7 @@ from tests.support import checkout
 
 pytestmark = pytest.mark.slow
 
-EXTRAS = ("spark", "moving", "seal", "java", "test", "lint", "bench", "docs")
+EXTRAS = ("spark", "moving", "seal", "java", "test", "lint", "wheel", "bench", "docs")
 
 # The import names that differ from the name of their distribution.
 IMPORTED_AS = {
@@ -22,6 +22,7 @@ IMPORTED_AS = {
     "opentelemetry-proto": "opentelemetry",
     "concurrent-log-handler": "concurrent_log_handler",
     "mkdocs-material": "material",
+    "readme-renderer": "readme_renderer",
 }
 
 # The commands that install some of the extras.
@@ -97,4 +98,4 @@ def test_every_command_of_the_makefile_is_tried() -> None:
     text = (checkout.ROOT / "Makefile").read_text()
     [phony] = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
     # These run none of our modules, or all of them with every extra.
-    assert set(phony.split()) - set(COMMANDS) == {"help", "test", "install-test", "lint", "docs", "clean"}
+    assert set(phony.split()) - set(COMMANDS) == {"help", "test", "install-test", "lint", "docs", "wheel", "clean"}

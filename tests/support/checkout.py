@@ -60,6 +60,11 @@ def requirements_of(extra: str) -> list[str]:
     return wanted
 
 
+def extras() -> list[str]:
+    """Return the names of all extras."""
+    return list(_pyproject()["project"]["optional-dependencies"])
+
+
 def _pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 

@@ -1,0 +1,30 @@
+"""The Pythons of this machine, by version."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def find_python(version: str) -> Path | None:
+    """Return a Python of a version, such as "3.12", that runs and can make virtual environments; None without one.
+
+    Also searches the folder of pyenv, whose commands on the path run only the versions that its user has chosen.
+    """
+    for candidate in _candidates(version):
+        program = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
+        done = subprocess.run([candidate, "-E", "-c", program], capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.strip() == version:
+            return candidate
+    return None
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    name = f"python{version}"
+    if found := shutil.which(name):
+        yield Path(found)
+    root = Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser()
+    yield from sorted(root.glob(f"versions/{version}.*/bin/{name}"))
