@@ -13,7 +13,7 @@ from typing import Any
 
 import binlog
 from binlog.spark.java import find_java_home
-from binlog.spark.worker import CORES, check_worker_python
+from binlog.spark.worker import CORES, check_session_python, check_worker_python
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -57,13 +57,14 @@ def session(
     folders: where tasks on this machine also search for modules.
     Leaving its `with` block stops it.
     Blocks for about 5 s while the Java virtual machine starts.
-    Raises: StateError if no Java for Spark is found, or if PYSPARK_PYTHON names a Python without binlog; ImportError if
-    PySpark is not installed.
+    Raises: StateError if no Java for Spark is found, or if the workers' Python (PYSPARK_PYTHON) cannot import binlog or
+    has another minor version than this one; ImportError if PySpark is not installed.
     """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
+        check_session_python(active)
         return active
     count = cores or len(os.sched_getaffinity(0))
     builder = SparkSession.builder.appName(name).master(f"local[{count}]")

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from binlog.errors import StateError
 
@@ -62,12 +63,13 @@ def _keep_memory() -> None:
 
 # Spark's settings and the variables with the same meaning; the first of each pair wins.
 _NAMES = (("spark.pyspark.python", "PYSPARK_PYTHON"), ("spark.pyspark.driver.python", "PYSPARK_DRIVER_PYTHON"))
-# What a worker imports first of our code; PySpark itself is provided by Spark.
-_PROGRAM = "import binlog, pyarrow"
+_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+# Prints the version, then imports what a worker imports first of our code; PySpark itself is provided by Spark.
+_PROGRAM = "import sys; print('%d.%d' % sys.version_info[:2]); import binlog, pyarrow"
 
 
 def check_worker_python(settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """Refuse a Python for Spark's workers that cannot import binlog, before Spark starts.
+    """Refuse a Python for Spark's workers that has another minor version or cannot import binlog, before Spark starts.
 
     settings: of the session.  environment: what Java and its workers get in addition to this process's environment.
     Blocks for about 0.3 s if that Python is not this process's own.
@@ -75,12 +77,36 @@ def check_worker_python(settings: Mapping[str, str], environment: Mapping[str, s
     """
     for name, command in _chosen(settings):
         if _path(command) != os.path.abspath(sys.executable):
-            problem = _problem(command, environment)
+            version, problem = _tried(command, environment)
+            _check_version(command, version, f", set by {name}")
             if problem:
                 raise StateError(
                     f"Spark's workers would run {command}, set by {name}, which cannot import binlog: {problem}; "
                     f"this process runs {sys.executable}: unset {name}, or set it to a Python with binlog installed"
                 )
+
+
+def check_session_python(spark: Any) -> None:
+    """Refuse a running local session whose workers run another minor version of Python.
+
+    Blocks for about 0.1 s if their Python is not this process's own.
+    Raises: StateError, as `check_worker_python`.
+    """
+    context = getattr(spark, "sparkContext", None)  # Spark Connect has none
+    if context is not None and context.master.startswith("local"):
+        command = context.pythonExec
+        if _path(command) != os.path.abspath(sys.executable):
+            _check_version(command, _tried(command, {})[0], "")
+
+
+def _check_version(command: str, version: str | None, chosen_by: str) -> None:
+    """Raise StateError if the version is another one than this process's.  None: it is not known."""
+    if version not in (None, _VERSION):
+        raise StateError(
+            f"Spark's workers would run {command} (Python {version}){chosen_by}, but this process runs "
+            f"{sys.executable} (Python {_VERSION}), and PySpark needs the same minor version in both: set "
+            "PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to the same Python before Spark starts"
+        )
 
 
 def _chosen(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -96,8 +122,8 @@ def _path(command: str) -> str:
     return os.path.abspath(shutil.which(command) or command)
 
 
-def _problem(command: str, environment: Mapping[str, str]) -> str | None:
-    """Return why this Python cannot import binlog, or None."""
+def _tried(command: str, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return the version of this Python, None if it does not run, and why it cannot import binlog, None if it can."""
     try:
         done = subprocess.run(
             [command, "-c", _PROGRAM],
@@ -109,7 +135,8 @@ def _problem(command: str, environment: Mapping[str, str]) -> str | None:
             check=False,
         )
     except OSError as error:
-        return error.strerror
+        return None, error.strerror
+    version = done.stdout.strip() or None
     if done.returncode == 0:
-        return None
-    return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return version, None
+    return version, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]

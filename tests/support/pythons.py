@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,20 @@ def find_python(version: str) -> Path | None:
         if done.returncode == 0 and done.stdout.strip() == version:
             return candidate
     return None
+
+
+def make_other_version(folder: Path) -> tuple[Path, str]:
+    """Make a command that runs this Python as if it were of version 3.99; return its path and the version."""
+    site = folder / "site"
+    site.mkdir()
+    version = 'namedtuple("version_info", "major minor micro releaselevel serial")(3, 99, 0, "final", 0)'
+    (site / "sitecustomize.py").write_text(
+        f"import sys\nfrom collections import namedtuple\nsys.version_info = {version}\n"
+    )
+    command = folder / "python3"
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{site}:$PYTHONPATH" exec {sys.executable} "$@"\n')
+    command.chmod(0o755)
+    return command, "3.99"
 
 
 def _candidates(version: str) -> Iterator[Path]:

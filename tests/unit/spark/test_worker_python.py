@@ -11,6 +11,7 @@ import pytest
 from binlog.errors import StateError
 from binlog.spark.worker import check_worker_python
 from tests.support.checkout import ROOT
+from tests.support.pythons import make_other_version
 
 # The environment of workers in a checkout.
 CHECKOUT = {"PYTHONPATH": str(ROOT)}
@@ -49,6 +50,20 @@ def test_a_setting_of_the_session_wins(bare: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     with pytest.raises(StateError, match=r"set by spark\.pyspark\.python"):
         check_worker_python({"spark.pyspark.python": str(bare)}, CHECKOUT)
+
+
+def test_another_minor_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other, version = make_other_version(tmp_path)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(other))
+    with pytest.raises(StateError) as caught:
+        check_worker_python({}, CHECKOUT)
+    ours = f"{sys.executable} (Python {sys.version_info.major}.{sys.version_info.minor})"
+    for part in (
+        f"{other} (Python {version}), set by PYSPARK_PYTHON",
+        ours,
+        "PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON",
+    ):
+        assert part in str(caught.value)
 
 
 def test_a_missing_python_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
