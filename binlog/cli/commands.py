@@ -15,7 +15,7 @@ _WATCHING = ("monitor", "metrics")
 _MOVING = ("import", "export", "ship")
 NAMES = (
     *_OF_A_LOG, *_WATCHING, *_MOVING,
-    "group", "seal", "witness", "shell", "commitlog", "journal", "paging", "pagestore", "spark", "completion",
+    "group", "seal", "witness", "shell", "doctor", "commitlog", "journal", "paging", "pagestore", "spark", "completion",
 )  # fmt: skip
 # The modules of commands that are in another folder than their package, or have another name; `import` is a keyword.
 _MODULES = {
@@ -25,6 +25,7 @@ _MODULES = {
     "export": "moving.export_records",
     "ship": "moving.ship",
     "witness": "seal.witness",
+    "doctor": "machine.doctor",
 }
 
 # The variable in which the script of a shell asks for the words that fit.

@@ -36,8 +36,8 @@ def _parsed(parse: Callable[[str], _T], value: str | None) -> _T | None:
         raise click.BadParameter(str(error)) from error
 
 
-_Start = binlog.Ref | binlog.Start
-_StartCallback = Callable[[click.Context, click.Parameter, str | None], _Start | None]
+# In quotes, because `binlog doctor` must run without the compiled modules.
+_StartCallback = Callable[[click.Context, click.Parameter, str | None], "binlog.Ref | binlog.Start | None"]
 
 
 def start_from(*starts: binlog.Start) -> _StartCallback:

@@ -32,11 +32,13 @@ LAYERS: dict[str, frozenset[str]] = {
     "binlog.spark": frozenset({"binlog", "binlog.errors", "binlog.moving"}),
     "binlog.seal": frozenset({*BELOW, "binlog", "binlog.log"}),
     "binlog.moving": frozenset({*BELOW, "binlog", "binlog.log"}),
+    "binlog.doctor": frozenset({*BELOW, "binlog", "binlog.log"}),
     "binlog.watching": frozenset({*BELOW, "binlog", "binlog.log", "binlog.seal"}),
     "binlog.metrics": frozenset({"binlog", "binlog.errors", "binlog.logging", "binlog.watching"}),
     "binlog.cli": frozenset(
         {
             "binlog",
+            "binlog.doctor",
             "binlog.errors",
             "binlog.metrics",
             "binlog.moving",

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import binlog.doctor
 import binlog.log
 import binlog.storage
 from tests.support.children import Child
@@ -55,9 +56,11 @@ def start_as_user(
     def become() -> None:
         # Only root may be able to read Python's modules, and ours, some of which are loaded on first use.
         codecs.lookup("ascii")
-        for package in (binlog.log, binlog.storage):
-            for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for package in (binlog.doctor, binlog.log, binlog.storage):
+            for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
                 import_module(module.name)
+        for name in binlog.__all__:
+            getattr(binlog, name)
         os.setgroups(groups)
         os.setgid(group)
         os.setuid(user)
