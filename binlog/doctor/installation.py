@@ -31,6 +31,7 @@ _EXTRAS: Mapping[str, str] = MappingProxyType(
         "java": "Spark on a machine without Java",
         "moving": "Parquet files, and shipping to a URL",
         "seal": "sealed logs",
+        "metrics": "binlog.metrics.Collector",
         "opentelemetry": "binlog.logging.Exporter",
     }
 )
