@@ -1,10 +1,9 @@
 """The examination of a machine and a directory: what binlog finds there, what is slow or refused, and how to mend it.
 
-`examine` runs the parts in order and returns an `Examination` of `Finding`s.  `machine` examines the kernel, the clock
-and the limits of the process; `installation` Python, the compiled modules and the extras; `file_system` the kind of
-file system and what it can do; `sync_time` how long its syncs take; `shared_memory` /dev/shm, and whether a process can
-wake another one, which is `bell_waiter`; `log_state` the log itself, if the directory has one.  binlog.storage decides
-which file systems are refused, as for a writer.
+`examine` runs the parts in order and returns an `Examination` of `Finding`s.  `machine` examines the kernel, the clock,
+the limits of the process, Python, the compiled modules and the extras; `file_system` the kind of file system, what it
+can do, and how long its syncs take; `shared_memory` /dev/shm, and whether a process can wake another one; `log_state`
+the log itself, if the directory has one.  binlog.storage decides which file systems are refused, as for a writer.
 """
 
 from binlog.doctor.examination import examine

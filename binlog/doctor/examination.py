@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator
 
 from binlog.doctor.findings import Examination, Finding, Verdict
-from binlog.doctor.installation import examine_compiled_modules, examine_extras, examine_python
-from binlog.doctor.machine import examine_machine
+from binlog.doctor.machine import examine_compiled_modules, examine_extras, examine_machine, examine_python
 from binlog.errors import AccessError
 
 

@@ -1,4 +1,4 @@
-"""The file system of a directory: its kind, and whether it can do what a log needs.
+"""The file system of a directory: its kind, whether it can do what a log needs, and how long a sync takes.
 
 Facts relied on:
 - proc(5), mountinfo: the fifth field is the mount point, with spaces as \\040; the field after " - " is the type.
@@ -12,11 +12,12 @@ import ctypes
 import errno
 import mmap
 import os
+import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 
 from binlog.doctor.findings import Finding, Verdict
-from binlog.doctor.sync_time import examine_sync
 from binlog.errors import AccessError, BinlogError
 from binlog.storage.directory import Directory
 from binlog.storage.files import sync, write_at
@@ -30,6 +31,12 @@ _FREE_BYTES_MIN = 64 << 20
 _TRIAL_BYTES = 1 << 20
 _MAKE_SPACE = "remove files, or `binlog prune`"
 _IN_MEMORY = frozenset(("tmpfs", "ramfs"))
+# A sync is timed as a log makes it: of a file whose space is allocated and written before.
+_SYNC_SUBJECT = "time of a sync"
+_SYNCS = 50
+# No disk stores 4 KiB in less.
+_SUSPICIOUS_US = 20
+_SLOW_US = 10_000
 
 
 def examine_file_system(directory: Directory) -> Iterator[Finding]:
@@ -122,9 +129,9 @@ def _tried(folder: Directory) -> Iterator[Finding]:
         else:
             yield Finding(_AREA, name, Verdict.OK, "works; binlog does not need it")
     try:
-        yield examine_sync(folder)
+        yield _time_syncs(folder)
     except BinlogError as error:
-        yield Finding(_AREA, "time of a sync", Verdict.REFUSED, "failed", str(error), "check the disk")
+        yield Finding(_AREA, _SYNC_SUBJECT, Verdict.REFUSED, "failed", str(error), "check the disk")
 
 
 def _sync(folder: Directory) -> None:
@@ -169,3 +176,31 @@ def _punch_hole(folder: Directory) -> None:
         arguments = (ctypes.c_int64(0), ctypes.c_int64(_BLOCK_BYTES))
         if fallocate(file.content, _PUNCH_HOLE_AND_KEEP_SIZE, *arguments) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _time_syncs(folder: Directory) -> Finding:
+    """Write and sync 4 KiB fifty times in a directory, and return the finding.  Raises: FullError, PoisonedError."""
+    times_us = []
+    with folder.created("time") as file:
+        write_at(file.content, bytes(_SYNCS * _BLOCK_BYTES), 0, file.path)
+        sync(file.content, file.path)
+        for number in range(_SYNCS):
+            start = time.perf_counter_ns()
+            write_at(file.content, b"b" * _BLOCK_BYTES, number * _BLOCK_BYTES, file.path)
+            sync(file.content, file.path)
+            times_us.append((time.perf_counter_ns() - start) / 1000)
+    return sync_finding(statistics.median(times_us), max(times_us))
+
+
+def sync_finding(median_us: float, worst_us: float) -> Finding:
+    """Return the finding for the median and the worst time of a sync, in microseconds."""
+    value = f"median {median_us:.0f} us, worst {worst_us:.0f} us, of {_SYNCS} syncs of 4 KiB"
+    if median_us < _SUSPICIOUS_US:
+        reason = "no disk is that fast: the disk, or a virtual machine's host, may not honour a sync"
+        remedy = "check the write cache of the disk, and the cache mode of the virtual disk"
+        return Finding(_AREA, _SYNC_SUBJECT, Verdict.DOUBTFUL, value, reason, remedy)
+    if median_us > _SLOW_US:
+        reason = "each append in Mode.SYNC takes at least as long; many writers share one sync"
+        remedy = "append_many, Mode.FLUSH, or a disk with a protected write cache"
+        return Finding(_AREA, _SYNC_SUBJECT, Verdict.SLOW, value, reason, remedy)
+    return Finding(_AREA, _SYNC_SUBJECT, Verdict.OK, value)

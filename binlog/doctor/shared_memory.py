@@ -1,4 +1,7 @@
-"""Shared memory: /dev/shm, in which writers stage records, and the doorbell, by which a writer wakes readers."""
+"""Shared memory: /dev/shm, in which writers stage records, and the doorbell, by which a writer wakes readers.
+
+As a program, `python -m binlog.doctor.shared_memory FILE OFFSET`, this module is the process that is woken.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -22,6 +26,7 @@ _AREA_BYTES = 32 << 10
 _RING_BYTES = 256 << 10
 _RINGS_MAX = 64
 _WAKE_SECONDS = 0.005
+_WAIT_SECONDS_MAX = 5.0
 
 
 def examine_shared_memory() -> Iterator[Finding]:
@@ -93,7 +98,7 @@ def _wake_another(path: str, offset: int) -> str:
     """Let another process wait for the doorbell, wake it, and return what it says."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(binlog.__file__)))
     search = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-m", "binlog.doctor.bell_waiter", path, str(offset)]
+    command = [sys.executable, "-m", "binlog.doctor.shared_memory", path, str(offset)]
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         bell = Doorbell(fd, offset)
@@ -112,3 +117,22 @@ def _wake_another(path: str, offset: int) -> str:
     finally:
         os.close(fd)
     return out.strip() or (error.strip().splitlines() or ["no answer"])[-1]
+
+
+def main(path: str, offset: int) -> None:
+    """Wait until the doorbell at an offset of a file is rung.
+
+    Prints "ready" before it waits, and then "woken", "timeout" or "polled".
+    """
+    bell = Doorbell(os.open(path, os.O_RDONLY | os.O_CLOEXEC), offset)
+    print("ready", flush=True)
+    start = time.monotonic()
+    bell.wait(bell.value(), _WAIT_SECONDS_MAX)
+    if not bell.is_mapped:
+        print("polled")
+    else:
+        print("woken" if time.monotonic() - start < _WAIT_SECONDS_MAX else "timeout")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -19,9 +19,9 @@ import pytest
 import binlog
 from binlog.cli.main import main
 from binlog.doctor import Examination, Finding, Verdict, examine
-from binlog.doctor.installation import _EXTRAS, _machine_of, _packages
+from binlog.doctor.file_system import sync_finding
+from binlog.doctor.machine import _EXTRAS, _machine_of, _packages
 from binlog.doctor.shared_memory import _woken
-from binlog.doctor.sync_time import finding
 from binlog.errors import NotFoundError
 from binlog.format.log_header import Flag, parse_log_header
 from binlog.storage.directory import _REMOTE, Directory
@@ -204,7 +204,7 @@ def test_a_limit_on_open_files_is_doubtful(tmp_path: Path) -> None:
     [(3, Verdict.DOUBTFUL), (19.9, Verdict.DOUBTFUL), (20, Verdict.OK), (4000, Verdict.OK), (30_000, Verdict.SLOW)],
 )
 def test_the_verdict_on_the_time_of_a_sync(median_us: float, verdict: Verdict) -> None:
-    assert finding(median_us, 50_000).verdict is verdict
+    assert sync_finding(median_us, 50_000).verdict is verdict
 
 
 def test_a_process_that_cannot_be_woken_is_slow(tmp_path: Path) -> None:
