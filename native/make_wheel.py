@@ -33,7 +33,7 @@ class BuildError(Exception):
 
 
 def main() -> int:
-    """Build both archives; print their paths, or one line that says what failed."""
+    """Build both archives; print their paths, or one line about the step that failed."""
     parser = argparse.ArgumentParser(prog="make wheel", description="Build the source archive and the wheel.")
     parser.add_argument("--platform", choices=PLATFORMS, default=platform.machine(), help="processor to build for")
     parser.add_argument("--dist", type=Path, default=DIST, help="folder for the result (default: dist)")

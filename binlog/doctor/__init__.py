@@ -1,8 +1,8 @@
-"""The examination of a machine and a directory: what binlog finds there, what is slow or refused, and how to mend it.
+"""The examination of a machine and a directory: which parts are slow or refused, and how to mend them.
 
 `examine` runs the parts in order and returns an `Examination` of `Finding`s.  `machine` examines the kernel, the clock,
-the limits of the process, Python, the compiled modules and the extras; `file_system` the kind of file system, what it
-can do, and how long its syncs take; `shared_memory` /dev/shm, and whether a process can wake another one; `log_state`
+the limits of the process, Python, the compiled modules and the extras; `file_system` the kind of file system, its
+operations, and how long its syncs take; `shared_memory` /dev/shm, and whether a process can wake another one; `log_state`
 the log itself, if the directory has one.  binlog.storage decides which file systems are refused, as for a writer.
 """
 

@@ -1,4 +1,4 @@
-"""The file system of a directory: its kind, whether it can do what a log needs, and how long a sync takes.
+"""The file system of a directory: its kind, the operations of a log, and how long a sync takes.
 
 Facts relied on:
 - proc(5), mountinfo: the fifth field is the mount point, with spaces as \\040; the field after " - " is the type.
@@ -91,7 +91,7 @@ def mount_type(path: str) -> str:
 
 
 def try_file_system(directory: Directory) -> Iterator[Finding]:
-    """Yield the findings of what is tried in a temporary folder of the directory; of one, if it is not writable."""
+    """Yield the findings of each operation, tried in a temporary folder; one finding, if the directory is not writable."""
     if _free_bytes(directory) < _TRIAL_BYTES:
         yield Finding(_AREA, "operations", Verdict.DOUBTFUL, "not tried", "there is no space")
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Verdict(enum.Enum):
-    """What a finding means for a log.
+    """The meaning of a finding for a log.
 
     SLOW: everything works, but slower.  DOUBTFUL: a promise may not hold, or could not be tried.  REFUSED: binlog, or
     some operation of it, does not work.
@@ -23,8 +23,8 @@ class Verdict(enum.Enum):
 class Finding:
     """One fact about the machine or the directory.
 
-    area: a heading: "machine", "directory", "shared memory", "installation" or "log".  value: what was found.
-    reason: why it is not ok.  remedy: what mends it.  Both may be empty.
+    area: a heading: "machine", "directory", "shared memory", "installation" or "log".  value: the fact.
+    reason: why it is not ok.  remedy: how to mend it.  Both may be empty.
     """
 
     area: str

@@ -1,4 +1,4 @@
-"""The state of the log in a directory: who writes to it, whether it is poisoned, and what this user may do."""
+"""The state of the log in a directory: its writers, its poison, and the permissions of this user."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _header(directory: LogDirectory, log: binlog.LogStat) -> Iterator[Finding]:
         header = validated_header(file.content, newest.number, file.path)
     yield _poison(header)
     if header.has_foreign_writers or not header.is_native:
-        reason = "another program writes to the log too; in a file that it made, readers look for records every 50 ms"
+        reason = "another program writes to the log too; in a file that it made, readers poll every 50 ms"
         yield Finding(_AREA, "foreign writers", Verdict.SLOW, "yes", reason, "`binlog cutover` begins a file of binlog")
     else:
         yield Finding(_AREA, "foreign writers", Verdict.OK, "none")

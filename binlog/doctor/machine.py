@@ -34,7 +34,7 @@ _DISTRIBUTION = "binlog-shared"
 _PYTHON_MIN = (3, 11)
 _ELF_MACHINES: Mapping[int, str] = MappingProxyType({62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64le"})
 
-# The extras for users of binlog, and what needs them.
+# The extras for users of binlog, and the features that need them.
 _EXTRAS: Mapping[str, str] = MappingProxyType(
     {
         "spark": "reading and writing logs with Spark",

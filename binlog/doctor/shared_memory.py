@@ -90,12 +90,12 @@ def _woken(path: str, offset: int, subject: str) -> Finding:
         return Finding(_AREA, subject, Verdict.DOUBTFUL, "not tried", reason)
     if result == "woken":
         return Finding(_AREA, subject, Verdict.OK, "works, by a futex in the header of a file")
-    reason = "readers look for new records every 50 ms instead"
+    reason = "readers poll every 50 ms instead"
     return Finding(_AREA, subject, Verdict.SLOW, f"does not work ({result})", reason, "use a local file system")
 
 
 def _wake_another(path: str, offset: int) -> str:
-    """Let another process wait for the doorbell, wake it, and return what it says."""
+    """Let another process wait for the doorbell, wake it, and return its answer."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(binlog.__file__)))
     search = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "binlog.doctor.shared_memory", path, str(offset)]

@@ -12,7 +12,7 @@ import pytest
 import binlog
 from tests.support.checkout import ROOT
 
-# What the standard library has for other things, and takes milliseconds to import.
+# Modules of the standard library that take milliseconds to import.
 _HEAVY = ("asyncio", "bz2", "hashlib", "inspect", "json", "logging", "lzma", "random", "shutil", "subprocess", "uuid")
 _PACKAGES = ("click", "cryptography", "fasteners", "posix_ipc", "pyarrow", "pyspark", "rich", "zstandard")
 # By a program that appends or reads.  `dataclasses` imports `inspect`; a writer needs hashes.

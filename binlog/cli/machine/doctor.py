@@ -24,10 +24,10 @@ _VERDICT_COLUMNS = 10
     'Print one JSON object: path, refused, and "findings", each with area, subject, verdict, value, reason and remedy.'
 )
 def command(directory: str, as_json: bool) -> ExitCode:
-    """Examine this machine and DIR, and print what is slow or refused, why, and how to mend it.
+    """Examine this machine and DIR: print each part that is slow or refused, the reason, and how to mend it.
 
     DIR is the directory of a log, or one in which a log will be; by default, the current directory. If it is writable,
-    the command tries what a log needs in a temporary folder there, and removes the folder.
+    the command tries the operations of a log in a temporary folder there, and removes the folder.
 
     The verdicts: 'ok'; 'slow', everything works, but slower; 'doubtful', a promise may not hold, or could not be tried;
     'refused', something does not work. The exit code is 1 if something is refused, else 0. A sync that takes less than
