@@ -91,7 +91,7 @@ def mount_type(path: str) -> str:
 
 
 def try_file_system(directory: Directory) -> Iterator[Finding]:
-    """Yield the findings of each operation, tried in a temporary folder; one finding, if the directory is not writable."""
+    """Yield a finding for each operation, tried in a temporary folder; only one if the directory is not writable."""
     if _free_bytes(directory) < _TRIAL_BYTES:
         yield Finding(_AREA, "operations", Verdict.DOUBTFUL, "not tried", "there is no space")
         return
