@@ -14,7 +14,7 @@ def examine(path: str | os.PathLike[str]) -> Examination:
     """Examine this machine, and a directory in which a log is or will be.
 
     If the directory is writable, tries the operations of a log in a temporary folder in it, which is removed.
-    Otherwise it only reads.  Changes nothing in a log, but wakes its waiting readers once.
+    Otherwise it only reads.  Changes nothing in a log, but may wake its waiting readers.
     Blocks: for 50 syncs and the start of a Python process, about half a second.
     Raises: NotFoundError if the directory does not exist.
     """
