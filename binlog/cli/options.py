@@ -93,7 +93,7 @@ class DirectoryArgument(click.Argument):
     def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
         directory = os.environ.get(DIRECTORY_VARIABLE)
         if directory and not ctx.resilient_parsing:
-            assert isinstance(opts, dict)  # of what the parser found; the next arguments are taken from it too
+            assert isinstance(opts, dict)  # the words that the parser found; the next arguments take theirs from it too
             _insert(directory, [each for each in ctx.command.params if isinstance(each, click.Argument)], opts)
         return super().consume_value(ctx, opts)
 

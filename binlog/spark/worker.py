@@ -64,14 +64,14 @@ def _keep_memory() -> None:
 # Spark's settings and the variables with the same meaning; the first of each pair wins.
 _NAMES = (("spark.pyspark.python", "PYSPARK_PYTHON"), ("spark.pyspark.driver.python", "PYSPARK_DRIVER_PYTHON"))
 _VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
-# Prints the version, then imports what a worker imports first of our code; PySpark itself is provided by Spark.
+# Prints the version, then imports the modules that a worker imports first; PySpark itself is provided by Spark.
 _PROGRAM = "import sys; print('%d.%d' % sys.version_info[:2]); import binlog, pyarrow"
 
 
 def check_worker_python(settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
     """Refuse a Python for Spark's workers that has another minor version or cannot import binlog, before Spark starts.
 
-    settings: of the session.  environment: what Java and its workers get in addition to this process's environment.
+    settings: of the session.  environment: the variables that Java and its workers get beside those of this process.
     Blocks for about 0.3 s if that Python is not this process's own.
     Raises: StateError, which names both Pythons and the setting that chose the workers' one.
     """
