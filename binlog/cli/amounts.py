@@ -68,15 +68,21 @@ class RateMeter:
         self._started = now
         self._buckets: deque[tuple[int, Amount]] = deque()
 
-    def add(self, now: float, amount: Amount) -> None:
-        """Count records that arrived now."""
-        index = int(now / _BUCKET_SECONDS)
+    def add(self, now: float, amount: Amount, *, since: float | None = None) -> None:
+        """Count records that arrived now, or evenly since a time at which they had not arrived yet."""
+        last = int(now / _BUCKET_SECONDS)
+        first = last if since is None else min(int(since / _BUCKET_SECONDS) + 1, last)
+        count = last - first + 1
+        for index in range(first, last + 1):
+            self._add(index, Amount(amount.records / count, amount.bytes / count))
+        while self._buckets[0][0] <= last - _BUCKETS_PER_SECOND * (HISTORY_SECONDS + 1):
+            self._buckets.popleft()
+
+    def _add(self, index: int, amount: Amount) -> None:
         if self._buckets and self._buckets[-1][0] == index:
             before = self._buckets.pop()[1]
             amount = Amount(before.records + amount.records, before.bytes + amount.bytes)
         self._buckets.append((index, amount))
-        while self._buckets[0][0] <= index - _BUCKETS_PER_SECOND * (HISTORY_SECONDS + 1):
-            self._buckets.popleft()
 
     def per_second(self, now: float, seconds: float) -> Amount:
         """Return the rate over the last `seconds`, or since the start if that is shorter."""

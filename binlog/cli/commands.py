@@ -11,7 +11,7 @@ import click
 _OF_A_LOG = (
     "append", "cat", "tail", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
 )  # fmt: skip
-_WATCHING = ("monitor", "metrics")
+_WATCHING = ("monitor", "top", "metrics")
 _MOVING = ("import", "export", "ship")
 NAMES = (
     *_OF_A_LOG, *_WATCHING, *_MOVING,
@@ -21,6 +21,7 @@ NAMES = (
 _MODULES = {
     **{name: f"log.{name}" for name in _OF_A_LOG},
     **{name: f"watching.{name}" for name in _WATCHING},
+    "top": "top.command",
     "import": "moving.import_records",
     "export": "moving.export_records",
     "ship": "moving.ship",

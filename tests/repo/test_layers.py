@@ -132,7 +132,7 @@ def test_a_circle_is_found() -> None:
 
 @pytest.mark.slow
 def test_importing_binlog_needs_neither_spark_nor_the_command_lines_libraries() -> None:
-    optional = ("pyspark", "pyarrow", "click", "rich", "structlog", "loguru", "cryptography")
+    optional = ("pyspark", "pyarrow", "click", "rich", "structlog", "loguru", "cryptography", "textual")
     above = (["spark"], ["cli"], ["moving"], ["seal"], ["__main__"])
     below = [path for module, path in _modules() if module.split(".")[1:2] not in above]
     for path in below:

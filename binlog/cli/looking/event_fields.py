@@ -36,6 +36,7 @@ SEVERITIES = {
     "critical": 21,
     "fatal": 21,
 }  # fmt: skip
+INFO, WARNING, ERROR = SEVERITIES["info"], SEVERITIES["warning"], SEVERITIES["error"]
 SEVERITY_MAX = 24
 _TIME_NS_MAX = 2**63 - 1
 

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from binlog.cli.looking.event_fields import MISSING, json_text, severity_of, text_of
+from binlog.cli.looking.event_fields import ERROR, INFO, MISSING, WARNING, Event, json_text, severity_of, text_of
 from binlog.cli.looking.templates import Template, field_text
 from binlog.cli.looking.times import rfc3339, short_time
 from binlog.cli.looking.views import RecordView
@@ -115,16 +115,7 @@ class Short(Text):
     def text(self, view: RecordView) -> str:
         sequence = "-" if view.sequence is None else view.sequence
         start = f"{short_time(view.time_ns, utc=self._utc)} {sequence} "
-        event = view.event
-        if event is None:
-            return start + printable(view.text)
-        level, logger, body = (event.get(key) for key in ("level", "logger", "body"))
-        if level is None and logger is None and body is None:
-            return start + printable(view.text)
-        said = text_of(event.get("event", "-") if body is None else body)
-        head = f"{text_of(level or '-'):<8} {text_of(logger or '-')}: {said}"
-        attributes = event.get("attributes")
-        return start + printable(head) + (_pairs(attributes) if isinstance(attributes, dict) else "")
+        return start + text_of_record(view.event, view.text)
 
 
 class Templated(Text):
@@ -193,9 +184,25 @@ class Csv(Format):
         return text.getvalue().encode("utf-8", "backslashreplace")
 
 
+def text_of_record(event: Event | None, text: str) -> str:
+    """Return level, logger, body and attributes of an event, or the text of a record that has none of the first three.
+
+    The result is printable, and on one line.
+    """
+    if event is None:
+        return printable(text)
+    level, logger, body = (event.get(key) for key in ("level", "logger", "body"))
+    if level is None and logger is None and body is None:
+        return printable(text)
+    said = text_of(event.get("event", "-") if body is None else body)
+    head = f"{text_of(level or '-'):<8} {text_of(logger or '-')}: {said}"
+    attributes = event.get("attributes")
+    return printable(head) + (_pairs(attributes) if isinstance(attributes, dict) else "")
+
+
 def coloured(text: str, severity: int | None) -> str:
     """Return text in the colour of a severity, for a terminal."""
-    for lowest, code in ((17, "31"), (13, "33"), (9, ""), (1, "2")):
+    for lowest, code in ((ERROR, "31"), (WARNING, "33"), (INFO, ""), (1, "2")):
         if severity is not None and severity >= lowest:
             return f"\x1b[{code}m{text}\x1b[0m" if code else text
     return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -57,12 +58,8 @@ class LookingOptions:
     ) -> list[LogSource]:
         """Return each log with its window and the filters.  Raises: click.UsageError."""
         window = Window(first, number, self._time_ns("--since", self.since), self._time_ns("--until", self.until))
-        filters = Filters(
-            severity_min=self.level,
-            loggers=self.loggers,
-            fields=self.event_fields,
-            patterns=[self._pattern("--grep", text) for text in self.patterns],
-            excluded=[self._pattern("--exclude", text) for text in self.excluded],
+        filters = _filters(
+            self.level, self.loggers, self.event_fields, self.patterns, self.excluded, ignore_case=self.ignore_case
         )
         return [LogSource(directory, directory, window, filters, self.verify) for directory in directories]
 
@@ -128,12 +125,54 @@ class LookingOptions:
         except ValueError as error:
             raise click.UsageError(f"{name}: {error}") from error
 
-    def _pattern(self, name: str, text: str) -> re.Pattern[bytes]:
-        try:
-            # fsencode gives the bytes of the argument as they were passed, whatever the locale.
-            return re.compile(os.fsencode(text), re.IGNORECASE if self.ignore_case else 0)
-        except re.error as error:
-            raise click.UsageError(f"{name}: not a regular expression: {error}") from error
+
+def _filters(
+    level: int | None,
+    loggers: Sequence[str],
+    event_fields: Sequence[tuple[str, str]],
+    patterns: Sequence[str],
+    excluded: Sequence[str],
+    *,
+    ignore_case: bool,
+) -> Filters:
+    return Filters(
+        severity_min=level,
+        loggers=loggers,
+        fields=event_fields,
+        patterns=[_pattern("--grep", text, ignore_case=ignore_case) for text in patterns],
+        excluded=[_pattern("--exclude", text, ignore_case=ignore_case) for text in excluded],
+    )
+
+
+def _pattern(name: str, text: str, *, ignore_case: bool) -> re.Pattern[bytes]:
+    try:
+        # fsencode gives the bytes of the argument as they were passed, whatever the locale.
+        return re.compile(os.fsencode(text), re.IGNORECASE if ignore_case else 0)
+    except re.error as error:
+        raise click.UsageError(f"{name}: not a regular expression: {error}") from error
+
+
+def parse_filters(text: str) -> Filters:
+    """Parse the options of `tail` that are filters, as typed in a line; a word that is no option is a --grep.
+
+    text: as a shell splits it: `--level warning --logger 'a.*' timeout`.  Raises: ValueError.
+    """
+    params = click.Command("filter", callback=lambda: None)
+    for option in reversed(_FILTERS):
+        option(params)
+    params.params.append(click.Argument(["words"], nargs=-1))
+    try:
+        given = params.make_context("filter", shlex.split(text)).params
+        return _filters(
+            given["level"],
+            given["loggers"],
+            given["event_fields"],
+            (*given["words"], *given["patterns"]),
+            given["excluded"],
+            ignore_case=given["ignore_case"],
+        )
+    except click.UsageError as error:
+        raise ValueError(error.format_message().rstrip(".")) from error
 
 
 def looking_options(command: _Command) -> _Command:
@@ -167,24 +206,7 @@ def _fields_from(
     return tuple((name, text) for name, _, text in (value.partition("=") for value in values))
 
 
-_OPTIONS: list[Callable[[Any], Any]] = [
-    click.option(
-        "--trust",
-        "vkey",
-        metavar="KEY",
-        help="The public key of the sealed log, or the path of a file with it. Refuse a log that was cut, or has "
-        "another history, since the last use of --trust-state.",
-    ),
-    click.option(
-        "--trust-state", metavar="FILE", help="The file outside of DIR that keeps the latest checkpoint for --trust."
-    ),
-    click.option(
-        "--since",
-        metavar="TIME",
-        help="Only records appended at this time or later: 2025-01-31T12:00:00Z, 2025-01-31, today, yesterday, -1h, "
-        "'5m ago'. A time without an offset is local, or UTC with --utc.",
-    ),
-    click.option("--until", metavar="TIME", help="Only records appended before this time."),
+_FILTERS: list[Callable[[Any], Any]] = [
     click.option(
         "--level",
         metavar="LEVEL",
@@ -220,6 +242,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         "must be found.",
     ),
     click.option(
+        "-v",
         "--exclude",
         "excluded",
         multiple=True,
@@ -227,6 +250,27 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         help="No records in which the pattern is found. May be repeated.",
     ),
     click.option("-i", "--ignore-case", is_flag=True, help="Ignore the case of letters in --grep and --exclude."),
+]
+
+_OPTIONS: list[Callable[[Any], Any]] = [
+    click.option(
+        "--trust",
+        "vkey",
+        metavar="KEY",
+        help="The public key of the sealed log, or the path of a file with it. Refuse a log that was cut, or has "
+        "another history, since the last use of --trust-state.",
+    ),
+    click.option(
+        "--trust-state", metavar="FILE", help="The file outside of DIR that keeps the latest checkpoint for --trust."
+    ),
+    click.option(
+        "--since",
+        metavar="TIME",
+        help="Only records appended at this time or later: 2025-01-31T12:00:00Z, 2025-01-31, today, yesterday, -1h, "
+        "'5m ago'. A time without an offset is local, or UTC with --utc.",
+    ),
+    click.option("--until", metavar="TIME", help="Only records appended before this time."),
+    *_FILTERS,
     click.option("-r", "--reverse", is_flag=True, help="Print the last record first."),
     click.option("--count", "count_only", is_flag=True, help="Print only how many records there are."),
     click.option(

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import binlog
-from binlog.errors import BinlogError, GoneError, NotFoundError
+from binlog.errors import BinlogError, CorruptError, GoneError, NotFoundError
 
 # Backwards, this much is read at a time, and held in memory.
 _RANGE_BYTES = 1 << 20
+# A range of this size is split at a time, because each place to split it at takes a search of the index.
+_SPLIT_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -141,9 +143,21 @@ class BackwardBatches:
 
     def _parts(self) -> Iterator[Range]:
         for number, start, end in reversed(self._ranges):
-            try:
-                bounds = binlog.split_range(self._directory, number, start, end, bytes_max=_RANGE_BYTES)
-            except NotFoundError:
-                return
-            for bound in reversed(bounds):
-                yield Range(number, *bound)
+            while start < end:
+                try:
+                    first = self._start_of_last(number, start, end)
+                    bounds = binlog.split_range(self._directory, number, first, end, bytes_max=_RANGE_BYTES)
+                except NotFoundError:
+                    return
+                for bound in reversed(bounds):
+                    yield Range(number, *bound)
+                end = first
+
+    def _start_of_last(self, number: int, start: int, end: int) -> int:
+        """Return where the last part of a range begins that is to be split."""
+        if end - start <= _SPLIT_BYTES:
+            return start
+        try:
+            return binlog.narrow_range(self._directory, number, start, end, offsets=(end - _SPLIT_BYTES, None))[0]
+        except CorruptError:
+            return start  # reading the range raises it again

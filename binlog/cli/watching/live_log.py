@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import binlog
 from binlog.cli.amounts import Amount, RateMeter
-from binlog.cli.watching.last_records import find_last
+from binlog.cli.looking.sources import LogSource
 from binlog.errors import BinlogError
-from binlog.watching import LogView, view_log
+from binlog.watching import LogView, Trend, Trends, lags_of, view_log
+from binlog.watching.trends import Key
 
 # The most to read for the last records.  If they are larger, fewer are shown.
 _TAIL_BYTES_MAX = 64 << 20
@@ -27,7 +28,7 @@ class Snapshot:
     """A log at one moment.
 
     seen: the records since the watch began.  rate: per second, recently.  history: the record count of each of the last
-    seconds.  last: the last records.  problem: why the rest may be out of date.
+    seconds.  last: the last records.  trends: of the lags.  problem: why the rest may be out of date.
     """
 
     view: LogView
@@ -35,6 +36,7 @@ class Snapshot:
     rate: Amount
     history: list[float]
     last: list[binlog.Entry]
+    trends: Mapping[Key, Trend]
     problem: str | None
 
 
@@ -57,7 +59,9 @@ class LiveLog:
         self._reader: binlog.Reader | None = None
         self._view = view_log(directory, self._positions)
         self._due = 0.0
-        self._meter = RateMeter(time.monotonic())
+        self._updated = time.monotonic()
+        self._meter = RateMeter(self._updated)
+        self._trends = Trends()
         self._read_last()
 
     def wait(self, seconds: float) -> bool:
@@ -84,10 +88,12 @@ class LiveLog:
         before = self._view.log
         try:
             self._view = view_log(self._directory, self._positions)
+            self._trends.note(began, lags_of(self._view))
             if self._view.log.tail != before.tail:
                 self._count(began, before)
                 self._read_last()
                 self._close_reader()
+            self._updated = began
         except BinlogError as error:
             self._note_problem(error)
         self._due = began + min((time.monotonic() - began) / _SHARE_MAX, _SECONDS_MAX)
@@ -98,9 +104,10 @@ class LiveLog:
         return Snapshot(
             view=self._view,
             seen=self._seen,
-            rate=self._meter.per_second(now, _RATE_SECONDS),
-            history=self._meter.history(now),
+            rate=self._meter.per_second(self._updated, _RATE_SECONDS),
+            history=self._meter.history(self._updated),
             last=self._last,
+            trends=self._trends.present(),
             problem=self._problem[1] if self._problem and now - self._problem[0] < _PROBLEM_SECONDS else None,
         )
 
@@ -116,10 +123,12 @@ class LiveLog:
         end = log.end_sequence
         records = 0 if first is None or end is None else max(end - first, 0)
         amount = Amount(records, (log.bytes_after(start) or 0) if start else 0)
-        self._meter.add(now, amount)
+        self._meter.add(now, amount, since=self._updated)
         self._seen = Amount(self._seen.records + amount.records, self._seen.bytes + amount.bytes)
 
     def _read_last(self) -> None:
+        if not self._last_count:
+            return
         found = find_last(self._view.log, self._last_count, bytes_max=_TAIL_BYTES_MAX)
         self._last = found.entries
         if found.problem is not None:
@@ -132,3 +141,24 @@ class LiveLog:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecords:
+    """The last records, in order.  problem: the error that ended the search."""
+
+    entries: list[binlog.Entry]
+    problem: BinlogError | None
+
+
+def find_last(log: binlog.LogStat, count_max: int, *, bytes_max: int | None = None) -> LastRecords:
+    """Find the last records of a log.
+
+    log: as `binlog.stat` returned it.  bytes_max: read no more than this.
+    Blocks while it reads.  Holds a few MiB and the records found.
+    """
+    backwards = LogSource(log.path, log.path, bytes_max=bytes_max).backwards(log)
+    entries: list[binlog.Entry] = []
+    for found in backwards.last(count_max):
+        entries += found.batch.entries()[found.indexes[0] :]
+    return LastRecords(entries, backwards.problem)

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 import binlog
 from binlog.cli.amounts import Amount, count_text, duration_text, size_text, things_text, time_text
-from binlog.cli.log.stat import state_text
+from binlog.cli.looking.event_fields import ERROR, INFO, WARNING, parse_event, severity_of, time_ns_of
+from binlog.cli.looking.formats import text_of_record
 from binlog.cli.output import printable
 from binlog.cli.records import object_line
 from binlog.cli.watching.live_log import Snapshot
+from binlog.cli.watching.tables import Line, file_lines, follower_lines, group_lines, member_lines
 from binlog.cli.watching.texts import (
     follower_object,
     follower_text,
@@ -25,36 +26,49 @@ from binlog.cli.watching.texts import (
     seal_object,
     seal_text,
 )
-from binlog.watching import FollowerStat, GroupView, LogView
+from binlog.watching import LogView
 
 _BARS = "▁▂▃▄▅▆▇█"
 _BARS_ASCII = "_.:-=+*#"
 
 _RECORD_BYTES_SHOWN = 1000
+# The height from which on there are empty lines between the parts, and members of groups.
+_TALL = 32
+
+STYLES = {"": "", "head": "dim", "good": "green", "warning": "yellow", "bad": "red"}
 
 
 class MonitorView:
-    """A screen that fills its height: files, followers and groups in two thirds at most, last records below."""
+    """A screen that fills its height: the log, its followers, groups and seal, its newest files, and the last records.
+
+    At 80x24 all of them have room, without empty lines; a larger screen also shows the members of groups.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         snapshot, view = self._snapshot, self._snapshot.view
-        height = options.height or console.size.height
-        above = [
-            *_head(snapshot, options),
-            *_file_rows(view.log.files, max(height // 4, 1)),
-            *_follower_rows(view, max(height // 5, 1)),
-            *_group_rows(view.groups, max(height // 5, 1)),
-            *_seal_rows(view),
-            Text(),
-            _one_line("last records" if snapshot.last else "no records seen yet", "dim"),
+        height, width = options.height or console.size.height, options.max_width
+        is_tall = height >= _TALL
+        count_max = max(height // 6, 1)
+        parts: list[list[Text]] = [
+            list(_head(snapshot, options)),
+            _table(follower_lines(view, snapshot.trends, width), count_max) if view.followers else [],
+            _table(group_lines(view.groups, snapshot.trends, width), count_max) if view.groups else [],
+            _table(member_lines(view.groups, width), count_max) if is_tall else [],
+            list(_seal_rows(view)),
+            _table(file_lines(view, width, max(height // 10, 1)), len(view.log.files)),
         ]
+        above: list[Text] = []
+        for part in parts:
+            if is_tall and above and part:
+                above.append(Text())
+            above += part
+        above += [Text()] if is_tall else []
+        above.append(_one_line("last records" if snapshot.last else "no records seen yet", STYLES["head"]))
         yield from above
-        # A table also has a header row.
-        taken = sum(1 + part.row_count if isinstance(part, Table) else 1 for part in above)
-        for entry in snapshot.last[-max(height - taken, 1) :]:
+        for entry in snapshot.last[-max(height - len(above), 1) :]:
             yield _record(entry)
 
 
@@ -75,7 +89,8 @@ def _tail_line(snapshot: Snapshot) -> str:
     tail = "no files yet" if log.tail is None else f"tail {log.tail}"
     idle_ns = 0 if log.appended_ns is None else snapshot.view.time_ns - log.appended_ns
     idle = f"   last record {duration_text(idle_ns / 1e9)} ago" if idle_ns else ""
-    return f"{tail}   records {count_text(log.record_count)}   on disk {size_text(log.disk_bytes)}{idle}"
+    files = things_text(len(log.files), "file")
+    return f"{tail}   records {count_text(log.record_count)}   {files}, {size_text(log.disk_bytes)} on disk{idle}"
 
 
 def _rate_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
@@ -83,87 +98,47 @@ def _rate_line(snapshot: Snapshot, width: int, *, ascii_only: bool) -> str:
     text = f"{count_text(rate.records):>9} records/s {size_text(rate.bytes):>9}/s   "
     # Show as many seconds as fit before the label.
     history = snapshot.history[-max(width - len(text) - len(" last 60 s"), 1) :]
-    bars, most = _BARS_ASCII if ascii_only else _BARS, max(history)
-    return f"{text}{''.join(_bar(value, most, bars) for value in history)} last {len(history)} s"
+    return f"{text}{sparkline(history, ascii_only=ascii_only)} last {len(history)} s"
 
 
-def _bar(value: float, most: float, bars: str) -> str:
-    if value <= 0:
-        return " "
-    return bars[min(int(value / most * len(bars)), len(bars) - 1)]
-
-
-def _file_rows(files: tuple[binlog.FileStat, ...], count_max: int) -> Iterator[Table | Text]:
-    table = _table(("file", "state", "records", "tail", "on disk", "created"), left=("state",))
-    for file in files[-count_max:]:
-        cells = (
-            str(file.number),
-            state_text(file),
-            count_text(file.record_count),
-            count_text(file.tail),
-            size_text(file.disk_bytes),
-            time_text(file.created_ns),
-        )
-        table.add_row(*cells, style="" if file.closed else "green")
-    yield Text()
-    yield table
-    if len(files) > count_max:
-        yield _one_line(f"and {len(files) - count_max} earlier files", "dim")
-
-
-def _follower_rows(view: LogView, count_max: int) -> Iterator[Table | Text]:
-    followers = view.followers
-    if not followers:
-        return
-    table = _table(("follower", "next ref", "lag", "lag bytes", "lag time", "updated"), left=("follower",))
-    for follower in followers[:count_max]:
-        table.add_row(*(Text(printable(cell)) for cell in _follower_cells(follower, view.time_ns)))
-    yield Text()
-    yield table
-    if len(followers) > count_max:
-        yield _one_line(f"and {len(followers) - count_max} more followers", "dim")
-
-
-def _follower_cells(follower: FollowerStat, now_ns: int) -> tuple[str, ...]:
-    updated = "-" if follower.updated_ns is None else f"{duration_text((now_ns - follower.updated_ns) / 1e9)} ago"
-    return (
-        follower.name,
-        str(follower.ref or "-"),
-        count_text(follower.lag_records),
-        follower.problem or size_text(follower.lag_bytes or 0),
-        "-" if follower.lag_seconds is None else duration_text(follower.lag_seconds),
-        updated,
-    )
-
-
-def _group_rows(groups: Sequence[GroupView], count_max: int) -> Iterator[Text]:
-    if groups:
-        yield Text()
-    for group in groups[:count_max]:
-        yield _one_line(printable(f"group {group.name}  {group_text(group)}"), "red" if group.stat is None else "")
-    if len(groups) > count_max:
-        yield _one_line(f"and {len(groups) - count_max} more groups", "dim")
+def sparkline(history: Sequence[float], *, ascii_only: bool) -> str:
+    """Draw values as bars, one character each, the largest as high as a line."""
+    bars, most = _BARS_ASCII if ascii_only else _BARS, max(history, default=0)
+    return "".join(" " if value <= 0 else bars[min(int(value / most * len(bars)), len(bars) - 1)] for value in history)
 
 
 def _seal_rows(view: LogView) -> Iterator[Text]:
     if view.seal is not None:
         is_bad = view.seal.is_cut or view.seal.problem is not None
-        yield Text()
         yield _one_line(printable(f"seal  {seal_text(view.seal, view.time_ns)}"), "bold red" if is_bad else "")
 
 
-def _table(columns: tuple[str, ...], *, left: tuple[str, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
-    return table
+def _table(lines: Sequence[Line], count_max: int) -> list[Text]:
+    """Return the first lines of a table, after a line with the names of its columns."""
+    shown = [_one_line(line.text, STYLES[line.style]) for line in lines[: 1 + count_max]]
+    if len(lines) > len(shown):
+        shown[-1] = _one_line(f"and {len(lines) - len(shown) + 1} more", "dim")
+    return shown
 
 
 def _record(entry: binlog.Entry) -> Text:
-    line = Text(f"{entry.ref} ", "cyan", no_wrap=True, overflow="ellipsis")
-    shown = entry.data[:_RECORD_BYTES_SHOWN].decode("utf-8", "backslashreplace")
-    line.append(printable(shown), "default")
+    event = parse_event(entry.data)
+    severity = None if event is None else severity_of(event)
+    line = _one_line("").append(f"{entry.ref} ", "cyan")
+    text = "" if event is not None else entry.data[:_RECORD_BYTES_SHOWN].decode("utf-8", "backslashreplace")
+    time_ns = None if event is None else time_ns_of(event)
+    if time_ns is not None:
+        line.append(f"{time_text(time_ns)[len('2025-01-31T') : -1]} ", "dim")
+    shown = text_of_record(event, text if event is None else entry.data.decode())[:_RECORD_BYTES_SHOWN]
+    line.append(shown, severity_style(severity) or "default")
     return line
+
+
+def severity_style(severity: int | None) -> str:
+    """Return the style of a severity, as `tail` colours it."""
+    if severity is None:
+        return ""
+    return "red" if severity >= ERROR else "yellow" if severity >= WARNING else "" if severity >= INFO else "dim"
 
 
 def text_line(snapshot: Snapshot, rate: Amount | None) -> str:

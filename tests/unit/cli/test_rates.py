@@ -33,3 +33,11 @@ def test_the_first_record_does_not_give_a_huge_rate() -> None:
     meter = RateMeter(10.0)
     meter.add(10.0, Amount(1, 1))
     assert meter.per_second(10.0, 2.0).records <= 4
+
+
+def test_records_that_arrived_since_an_earlier_time_are_spread_over_it() -> None:
+    meter = RateMeter(1000.0)
+    for second in range(1, 21, 2):
+        meter.add(1000.0 + second, Amount(80, 800), since=1000.0 + max(second - 2, 0))
+    assert meter.history(1019.0)[-17:-1] == [pytest.approx(40)] * 16
+    assert meter.per_second(1019.0, 2.0).records == pytest.approx(40, rel=0.15)

@@ -6,11 +6,13 @@ import tempfile
 from itertools import chain
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import binlog
-from binlog.cli.watching.last_records import find_last
+from binlog.cli.looking import window
+from binlog.cli.watching.live_log import find_last
 from tests.support.examples import examples
 from tests.unit.cli.run_command import fill
 
@@ -32,3 +34,14 @@ def test_no_more_bytes_are_read_than_allowed(log: Path) -> None:
     fill(log, [b"x" * 1000], [b"y"], [b"z"])
     assert [entry.data for entry in find_last(binlog.stat(log), 10, bytes_max=700).entries] == [b"y", b"z"]
     assert find_last(binlog.stat(log), 10, bytes_max=4).entries == []
+
+
+def test_a_large_file_is_split_from_its_end(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window, "_SPLIT_BYTES", 256 << 10)
+    monkeypatch.setattr(window, "_RANGE_BYTES", 64 << 10)
+    records = [b"%07d" % number * 20 for number in range(15_000)]
+    with binlog.Writer(log, mode=binlog.Mode.FLUSH) as writer:
+        for first in range(0, len(records), 100):
+            writer.append_many(records[first : first + 100])
+    for count in (1, 500, 5_000, 14_999, 20_000):
+        assert [entry.data for entry in find_last(binlog.stat(log), count).entries] == records[-count:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -116,3 +117,23 @@ def test_a_terminal_without_unicode_shows_question_marks(log: Path, monkeypatch:
     with Terminal("monitor", "--once", log) as terminal:
         terminal.read_until(b"gr??e")
         assert terminal.process.wait() == 0
+
+
+@pytest.mark.slow
+def test_groups_are_a_table_with_trends_and_members_and_events_have_the_colour_of_their_level(log: Path) -> None:
+    fill(log, [b'{"severity":17,"level":"ERROR","logger":"app","body":"bad <1>"}', b"plain <2>"])
+    binlog.ConsumerGroup(log, "idle").close()
+    with binlog.ConsumerGroup(log, "busy") as group, Terminal("monitor", log, rows=40) as terminal:
+        item = group.get(timeout=10)
+        assert item is not None
+        screen = terminal.read_until(b"plain <2>").decode()
+        assert re.search(r"group +lag +lag time +trend +members +in hand +delayed +dead +state", screen)
+        assert re.search(r"busy +2 .* 1 +1 +0 +0 +working", screen)
+        assert re.search(r"idle +2 .* no members", screen)
+        assert re.search(r"busy +\d+ +1 +pid \d+ on \S+ +0", screen)
+        assert "\x1b[31mERROR    app: bad <1>" in screen
+        with binlog.Writer(log) as writer:
+            writer.append_many([b"more"] * 1000)
+        # A trend is known after some seconds.
+        terminal.read_until(b"rising")
+        item.ack()
