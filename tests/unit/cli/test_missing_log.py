@@ -33,6 +33,7 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "check": (),
     "repair": (),
     "monitor": ("--once",),
+    "web": (),
     "metrics": None,
     "import": None,
     "export": ("out", "--to", "jsonl"),
