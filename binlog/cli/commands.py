@@ -11,7 +11,7 @@ import click
 _OF_A_LOG = (
     "append", "cat", "tail", "cutover", "prune", "archive", "backup", "stat", "check", "repair",
 )  # fmt: skip
-_WATCHING = ("monitor", "top", "metrics")
+_WATCHING = ("monitor", "top", "web", "metrics")
 _MOVING = ("import", "export", "ship")
 NAMES = (
     *_OF_A_LOG, *_WATCHING, *_MOVING,

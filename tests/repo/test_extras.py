@@ -12,7 +12,7 @@ from tests.support import checkout
 
 pytestmark = pytest.mark.slow
 
-EXTRAS = ("spark", "moving", "seal", "tui", "java", "test", "lint", "wheel", "bench", "docs")
+EXTRAS = ("spark", "moving", "seal", "tui", "web", "java", "test", "lint", "wheel", "bench", "docs")
 
 # The import names that differ from the name of their distribution.
 IMPORTED_AS = {

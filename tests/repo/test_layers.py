@@ -35,6 +35,7 @@ LAYERS: dict[str, frozenset[str]] = {
     "binlog.doctor": frozenset({*BELOW, "binlog", "binlog.log"}),
     "binlog.watching": frozenset({*BELOW, "binlog", "binlog.log", "binlog.seal"}),
     "binlog.metrics": frozenset({"binlog", "binlog.errors", "binlog.logging", "binlog.watching"}),
+    "binlog.web": frozenset({"binlog", "binlog.errors", "binlog.watching"}),
     "binlog.cli": frozenset(
         {
             "binlog",
@@ -45,6 +46,7 @@ LAYERS: dict[str, frozenset[str]] = {
             "binlog.seal",
             "binlog.spark",
             "binlog.watching",
+            "binlog.web",
         }
     ),
     "binlog.__main__": frozenset({"binlog.cli"}),

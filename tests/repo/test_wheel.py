@@ -122,7 +122,13 @@ def test_the_compiled_modules_need_no_particular_python(wheel: Path) -> None:
 
 
 def test_every_module_is_in_the_wheel(source: Path, wheel: Path) -> None:
-    patterns = ("binlog/**/*.py", "binlog/**/*.pyi", "binlog/**/py.typed", "pyspark_binlog/**/*.py")
+    patterns = (
+        "binlog/**/*.py",
+        "binlog/**/*.pyi",
+        "binlog/**/py.typed",
+        "binlog/web/static/*",
+        "pyspark_binlog/**/*.py",
+    )
     expected = {str(path.relative_to(source)) for pattern in patterns for path in source.glob(pattern)}
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name and not name.endswith((".so", "/"))}

@@ -34,6 +34,7 @@ CASES: dict[str, tuple[str, ...] | None] = {
     "repair": (),
     "monitor": ("--once",),
     "top": (),
+    "web": (),
     "metrics": None,
     "import": None,
     "export": ("out", "--to", "jsonl"),
