@@ -26,7 +26,6 @@ _MODULES = {
     "export": "moving.export_records",
     "ship": "moving.ship",
     "witness": "seal.witness",
-    "doctor": "machine.doctor",
 }
 
 # The variable in which the script of a shell asks for the words that fit.
