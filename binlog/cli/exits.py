@@ -1,4 +1,4 @@
-"""Turn exceptions into exit codes and one-line messages on standard error."""
+"""Turn exceptions, and the problems that a check found, into exit codes and lines."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import pwd
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
 import click
 
-from binlog.cli.output import printable
+import binlog
+from binlog.cli.output import printable, write_line
+from binlog.cli.records import object_line
 from binlog.errors import AccessError, BinlogError, BusyError, FullError
 
 
@@ -112,6 +114,15 @@ def run(action: Callable[[], object]) -> int:
     except OSError as error:
         print_error(system_text(error))
         return ExitCode.FAILED
+
+
+def print_problems(problems: Sequence[binlog.Problem], *, as_json: bool) -> ExitCode:
+    """Print each problem on a line of its own, and return the exit code of the command."""
+    for problem in problems:
+        write_line(object_line(problem._asdict()) if as_json else printable(str(problem)))
+    if not problems and not as_json:
+        write_line("no problems found")
+    return ExitCode.FAILED if problems else ExitCode.OK
 
 
 def print_error(message: str) -> None:

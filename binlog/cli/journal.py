@@ -13,10 +13,9 @@ import click
 
 from binlog.cli.amounts import count_text, size_text, things_text, time_text
 from binlog.cli.commands import OrderedGroup
-from binlog.cli.exits import CommandError, ExitCode, opening, print_error
+from binlog.cli.exits import CommandError, ExitCode, opening, print_error, print_problems
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write, write_line, write_table
-from binlog.cli.problems import print_problems
 from binlog.cli.records import content_json, object_line, quoted
 from binlog.errors import FullError, StateError
 from binlog.journal import (

@@ -8,10 +8,9 @@ import click
 
 from binlog.cli.amounts import count_text, size_text, things_text
 from binlog.cli.commands import OrderedGroup
-from binlog.cli.exits import ExitCode, opening
+from binlog.cli.exits import ExitCode, opening, print_problems
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write, write_line, write_table
-from binlog.cli.problems import print_problems
 from binlog.cli.records import content_json, lines, object_line
 from binlog.pagestore import (
     Message,

@@ -10,10 +10,9 @@ import click
 
 from binlog.cli.amounts import count_text, size_text, things_text
 from binlog.cli.commands import OrderedGroup
-from binlog.cli.exits import CommandError, ExitCode, opening
+from binlog.cli.exits import CommandError, ExitCode, opening, print_problems
 from binlog.cli.options import directory_argument, json_option
 from binlog.cli.output import printable, write, write_line, write_table
-from binlog.cli.problems import print_problems
 from binlog.cli.records import content_json, lines, object_line
 from binlog.paging import AddressStat, PageStat, check_paging, read_delivery_counts, read_pages, stat_paging
 from binlog.queue import DEAD_LETTER_ADDRESS, QUEUE_ADDRESS

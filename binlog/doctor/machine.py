@@ -41,7 +41,9 @@ _EXTRAS: Mapping[str, str] = MappingProxyType(
         "java": "Spark on a machine without Java",
         "moving": "Parquet files, and shipping to a URL",
         "seal": "sealed logs",
-        "metrics": "binlog.metrics.Collector",
+        "metrics": "'binlog metrics --listen', binlog.metrics.Collector",
+        "tui": "'binlog top'",
+        "web": "'binlog web'",
         "opentelemetry": "binlog.logging.Exporter",
     }
 )

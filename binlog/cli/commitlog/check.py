@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from binlog.cli.commitlog.options import key_slots_option
-from binlog.cli.exits import ExitCode, opening
+from binlog.cli.exits import ExitCode, opening, print_problems
 from binlog.cli.options import directory_argument, json_option
-from binlog.cli.problems import print_problems
 from binlog.commitlog import check_store
 
 

@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 
 import click
 
-from binlog.cli.exits import ExitCode, opening
+from binlog.cli.exits import ExitCode, opening, print_problems
 from binlog.cli.group.options import name_argument
 from binlog.cli.options import directory_argument, json_option, need_log
 from binlog.cli.output import printable, write_line
-from binlog.cli.problems import print_problems
 from binlog.cli.records import object_line
 from binlog.consumers import Event, check_group, clock_offset, events, group_names
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 import binlog
-from binlog.cli.exits import ExitCode, opening
+from binlog.cli.exits import ExitCode, opening, print_problems
 from binlog.cli.options import directory_argument, json_option
-from binlog.cli.problems import print_problems
 
 
 @click.command("check", short_help="Report damage; change nothing.")
