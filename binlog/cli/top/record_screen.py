@@ -83,6 +83,8 @@ class RecordScreen(Screen[None]):
 
 
 class _Lines(LineList):
+    _is_hex: bool
+
     def __init__(self, data: bytes, *, ascii_only: bool) -> None:
         super().__init__(name="record", ascii_only=ascii_only)
         self._wrapped: list[str] = []
@@ -123,7 +125,7 @@ class _Lines(LineList):
     def _keep(self, data: bytes) -> None:
         self._data = data
         self._text = text_lines(data)
-        self._is_hex: bool = self._text is None
+        self._is_hex = self._text is None
         self.cursor = self._top = 0
 
     def _wrap(self) -> None:
