@@ -23,7 +23,7 @@ from binlog.cli.top.line_list import LineList, plain
 from binlog.cli.top.log_state import Head, Watchers
 from binlog.cli.top.record_feed import RecordFeed
 from binlog.cli.top.record_list import RecordList, save
-from binlog.cli.top.record_screen import RecordScreen
+from binlog.cli.top.record_screen import Opened, RecordScreen
 from binlog.cli.watching.live_log import Snapshot
 
 _READ_SECONDS = 0.2
@@ -117,12 +117,19 @@ class TopApp(App[signal.Signals | None]):
                 log = self._logs[place.log]
                 self.push_screen(GroupScreen(place, lambda: log.snapshot().trends, ascii_only=self._ascii_only))
             return
-        view = self._records.view_at(event.index)
+        self.push_screen(RecordScreen(self._opened(), self._step, ascii_only=self._ascii_only))
+
+    def _opened(self) -> Opened:
+        """Return the record of the cursor."""
+        view = self._records.view_at(self._records.cursor)
         facts = [
             f"record {view.ref}  sequence {'-' if view.sequence is None else view.sequence}  {view.log}",
             f"appended {rfc3339(view.appended_ns, utc=self._utc)}  {size_text(len(view.data))}",
         ]
-        self.push_screen(RecordScreen(facts, view.data, ascii_only=self._ascii_only))
+        return Opened(facts, view.data)
+
+    def _step(self, count: int) -> Opened | None:
+        return self._opened() if self._records.step(count) else None
 
     def action_interrupt(self) -> None:
         """End as after Ctrl-C."""

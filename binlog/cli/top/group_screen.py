@@ -20,7 +20,7 @@ from binlog.cli.top import group_changes
 from binlog.cli.top.dialogs import Entry, Question
 from binlog.cli.top.line_list import LineList, Shown, plain
 from binlog.cli.top.log_state import GroupPlace
-from binlog.cli.top.record_screen import RecordScreen
+from binlog.cli.top.record_screen import Opened, RecordScreen
 from binlog.cli.watching.monitor_view import STYLES
 from binlog.cli.watching.tables import group_lines, member_lines
 from binlog.consumers import DeadLetter, stat_group
@@ -77,7 +77,11 @@ class GroupScreen(Screen[None]):
     def on_line_list_chosen(self, event: LineList.Chosen) -> None:
         """Open the message of a dead letter."""
         event.stop()
-        letter = self._letters.letters[event.index]
+        self.app.push_screen(RecordScreen(self._opened(), self._step, ascii_only=self._ascii_only))
+
+    def _opened(self) -> Opened:
+        """Return the message of the dead letter of the cursor."""
+        letter = self._letters.letters[self._letters.cursor]
         deliveries = things_text(letter.deliveries, "delivery", "deliveries")
         facts = [
             f"dead letter {letter.ref}  message {'-' if letter.sequence is None else letter.sequence}",
@@ -85,7 +89,10 @@ class GroupScreen(Screen[None]):
             f"key  {'-' if letter.key is None else letter.key.decode('utf-8', 'backslashreplace')}",
             f"reason  {letter.reason or '-'}",
         ]
-        self.app.push_screen(RecordScreen(facts, letter.body, ascii_only=self._ascii_only))
+        return Opened(facts, letter.body)
+
+    def _step(self, count: int) -> Opened | None:
+        return self._opened() if self._letters.step(count) else None
 
     def action_change(self, what: str) -> None:
         """Begin a change of the group: `retry`, `drop` or `reset`."""

@@ -117,6 +117,12 @@ class LineList(Widget, can_focus=True):
         self.cursor += count
         self.changed()
 
+    def step(self, count: int) -> bool:
+        """Move the cursor by some lines, and return whether it moved."""
+        before = self.cursor
+        self.action_move(count)
+        return self.cursor != before
+
     def action_page(self, count: int) -> None:
         """Move by pages."""
         step = count * max(self.size.height - 1, 1)

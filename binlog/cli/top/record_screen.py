@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.cells import chop_cells
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -19,46 +21,74 @@ from binlog.cli.top.line_list import LineList, Shown, plain
 
 _BYTES_SHOWN = 256 << 10
 _BYTES_A_LINE = 16
-_KEYS = "escape back  x hexadecimal  arrows, pages scroll"
+_KEYS = "escape back  left, right other records  x hexadecimal  up, down, pages scroll"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A record to show.  facts: lines about it."""
+
+    facts: Sequence[str]
+    data: bytes
 
 
 class RecordScreen(Screen[None]):
-    """One record.  facts: lines about it.
+    """One record of a list.  step: returns the record a number of places further in the list, or None at its ends.
 
     JSON is shown with a line for each member, other text as it is, and anything else in hexadecimal.
     """
 
     DEFAULT_CSS = "RecordScreen Static { height: auto; text-wrap: nowrap; text-overflow: ellipsis; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "app.pop_screen"), Binding("x", "switch")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "app.pop_screen"),
+        Binding("x", "switch"),
+        Binding("left", "step(-1)"),
+        Binding("right", "step(1)"),
+    ]
 
-    def __init__(self, facts: Sequence[str], data: bytes, *, ascii_only: bool) -> None:
+    def __init__(self, opened: Opened, step: Callable[[int], Opened | None], *, ascii_only: bool) -> None:
         super().__init__()
-        self._facts = facts
+        self._opened = opened
+        self._step = step
         self._ascii_only = ascii_only
-        self._lines = _Lines(data, ascii_only=ascii_only)
+        self._facts = Static(markup=False)
+        self._lines = _Lines(opened.data, ascii_only=ascii_only)
 
     def compose(self) -> ComposeResult:
-        for fact in self._facts:
-            yield Static(plain(fact, "bold", ascii_only=self._ascii_only), markup=False)
+        yield self._facts
         yield Static()
         yield self._lines
         yield Static(plain(_KEYS, "dim"), markup=False)
 
     def on_mount(self) -> None:
         self._lines.focus()
+        self._show_facts()
 
     def action_switch(self) -> None:
         """Show the bytes, or the text again."""
         self._lines.switch()
 
+    def action_step(self, count: int) -> None:
+        """Show the next record of the list, or the previous one."""
+        opened = self._step(count)
+        if opened is None:
+            return
+        self._opened = opened
+        self._show_facts()
+        self._lines.show(opened.data)
+
+    def _show_facts(self) -> None:
+        lines = [plain(fact, "bold", ascii_only=self._ascii_only) for fact in self._opened.facts]
+        self._facts.update(Text("\n").join(lines))
+
 
 class _Lines(LineList):
+    _is_hex: bool
+
     def __init__(self, data: bytes, *, ascii_only: bool) -> None:
         super().__init__(name="record", ascii_only=ascii_only)
-        self._data = data
-        self._text = text_lines(data)
-        self._is_hex = self._text is None
         self._wrapped: list[str] = []
+        self._keep(data)
 
     def line_count(self) -> int:
         return len(self._wrapped)
@@ -68,6 +98,11 @@ class _Lines(LineList):
 
     def has_cursor(self) -> bool:
         return False
+
+    def show(self, data: bytes) -> None:
+        """Show another record."""
+        self._keep(data)
+        self._wrap()
 
     def switch(self) -> None:
         """Show the bytes, or the text again, if there is one."""
@@ -86,6 +121,12 @@ class _Lines(LineList):
 
     def action_page(self, count: int) -> None:
         self.action_move(count * max(self.size.height - 1, 1))
+
+    def _keep(self, data: bytes) -> None:
+        self._data = data
+        self._text = text_lines(data)
+        self._is_hex = self._text is None
+        self.cursor = self._top = 0
 
     def _wrap(self) -> None:
         lines = list(hex_lines(self._data)) if self._is_hex or self._text is None else self._text
