@@ -25,10 +25,14 @@ _PAGES = {
     "docs/index.md": "documents.md",
     "CHANGELOG.md": "changelog.md",
     "examples/README.md": "examples/index.md",
+    "examples/readers/README.md": "examples/readers/index.md",
     "native/README.md": "native.md",
     _DECISIONS: "decisions/index.md",
 }
-_LANGUAGES = {".py": "python", ".sh": "sh", ".service": "ini"}
+_LANGUAGES = {
+    ".py": "python", ".sh": "sh", ".service": "ini", ".timer": "ini", ".yml": "yaml", ".json": "json", ".go": "go",
+    ".js": "javascript", ".java": "java",
+}  # fmt: skip
 
 # A link to a place in the checkout; a colon is in the address of another host.
 _LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")
