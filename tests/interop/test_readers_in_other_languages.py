@@ -48,10 +48,12 @@ def _java(factory: pytest.TempPathFactory) -> list[str]:
     return ["java", "-XX:TieredStopAtLevel=1", "-cp", str(folder), "ReadLog"]
 
 
-_LANGUAGES: dict[str, Callable[[pytest.TempPathFactory], list[str]]] = {"go": _go, "node": _node, "java": _java}
+_LANGUAGES: dict[str, Callable[[pytest.TempPathFactory], list[str]]] = {"java": _java, "go": _go, "node": _node}
 
 
-@pytest.fixture(scope="module", params=list(_LANGUAGES))
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.turn(place)) for place, name in enumerate(_LANGUAGES)]
+)
 def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command of a reader."""
     return _LANGUAGES[request.param](tmp_path_factory)

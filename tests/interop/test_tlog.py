@@ -58,6 +58,8 @@ def _flipped_one(hashes: list[bytes], chance: random.Random) -> list[bytes]:
     return [_flipped(each, chance) if at == place else each for at, each in enumerate(hashes)]
 
 
+@pytest.mark.slow
+@pytest.mark.turn(1)
 def test_go_accepts_our_notes_and_proofs_and_refuses_each_with_a_flipped_bit(go: Callable[[str, str], str]) -> None:
     chance = random.SystemRandom()
     leaves = [leaf_hash(b"record %d" % number) for number in range(1000)]
@@ -108,5 +110,7 @@ def test_we_accept_what_go_has_made() -> None:
     _check_made_by_go(json.loads(MADE_BY_GO.read_text()))
 
 
+@pytest.mark.slow
+@pytest.mark.turn(1)
 def test_we_accept_what_go_makes_now(go: Callable[[str, str], str]) -> None:
     _check_made_by_go(json.loads(go("make", "")))

@@ -52,7 +52,7 @@ def rows_without_spark() -> list[str]:
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(OF_EACH_KIND, id="of each kind", marks=pytest.mark.turn(1)),
+        pytest.param(OF_EACH_KIND, id="of each kind", marks=pytest.mark.turn(2)),
         pytest.param(rows_without_spark(), id="ours", marks=pytest.mark.install),
         pytest.param(IN_SPARK, id="spark", marks=[pytest.mark.spark, pytest.mark.install]),
     ],

@@ -191,6 +191,7 @@ def test_the_page_says_that_the_server_ended(window: Browser, tmp_path: Path) ->
     window.driver.get("about:blank")
 
 
+@pytest.mark.turn(2)
 def test_pictures_of_the_page(window: Browser, tmp_path: Path) -> None:
     """With BINLOG_PICTURES=1, write those of docs/watching.md; without it, check that the page fits."""
     is_wanted = bool(os.environ.get("BINLOG_PICTURES"))
