@@ -48,7 +48,8 @@ class SealCommands(SuggestingGroup):
         except ModuleNotFoundError as error:
             if error.name != "cryptography":
                 raise
-            text = "'binlog seal' needs the package cryptography, which the extra 'seal' installs"
+            needs = "'binlog seal' needs the package cryptography"
+            text = f"{needs}; install binlog's extra 'seal': pip install '.[seal]' in a checkout"
             raise CommandError(text, ExitCode.USAGE) from error
         found = next(each for each in module.COMMANDS if each.name == cmd_name)
         assert isinstance(found, click.Command)

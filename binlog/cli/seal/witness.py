@@ -26,7 +26,8 @@ def _seal() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "cryptography":
             raise
-        text = "'binlog witness' needs the package cryptography, which the extra 'seal' installs"
+        needs = "'binlog witness' needs the package cryptography"
+        text = f"{needs}; install binlog's extra 'seal': pip install '.[seal]' in a checkout"
         raise CommandError(text, ExitCode.USAGE) from error
     return binlog.seal
 

@@ -51,7 +51,8 @@ def command(directories: tuple[str, ...], positions: tuple[str, ...], words: str
     try:
         import textual  # noqa: F401
     except ModuleNotFoundError as error:
-        text = "textual is not installed; in a checkout of binlog, run pip install '.[tui]'"
+        needs = "'binlog top' needs the package textual"
+        text = f"{needs}; install binlog's extra 'tui': pip install '.[tui]' in a checkout"
         raise CommandError(text, ExitCode.FAILED) from error
     # Imported here, because importing textual takes longer than most commands run.
     from binlog.cli.top.app import TopApp

@@ -97,9 +97,9 @@ def _serve(directories: Sequence[str], positions: tuple[str, ...], host: str, po
 
         from binlog.metrics import Collector
     except ImportError as error:
-        raise CommandError(
-            "--listen needs prometheus_client: install binlog with its extra 'metrics'", ExitCode.FAILED
-        ) from error
+        needs = "'--listen' needs the package prometheus_client"
+        text = f"{needs}; install binlog's extra 'metrics': pip install '.[metrics]' in a checkout"
+        raise CommandError(text, ExitCode.FAILED) from error
     registry = CollectorRegistry()
     registry.register(Collector(directories, positions=positions))
     # Blocked before the server's threads start, so that only sigwait gets these signals.

@@ -90,7 +90,8 @@ def command(
         import uvicorn  # noqa: F401
         import starlette  # noqa: F401  # isort: skip
     except ImportError as error:
-        text = f"'binlog web' needs the package {error.name}; install binlog's extra 'web'"
+        needs = f"'binlog web' needs the package {error.name}"
+        text = f"{needs}; install binlog's extra 'web': pip install '.[web]' in a checkout"
         raise CommandError(text, ExitCode.FAILED) from error
     from binlog.cli.watching.web_log import WebLog
     from binlog.web import Address, Settings, serve
