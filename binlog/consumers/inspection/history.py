@@ -248,7 +248,7 @@ class _Step:
             if item is not None and item.state is ItemState.DELAYED:
                 yield self._event("again", entry.sequence, None, "it was delayed")
             elif item is None and self._state.find(entry.sequence) is not None:
-                yield self._event("again", entry.sequence, None, "it was done")
+                yield self._event("again", entry.sequence, None, "it was done, or a dead letter")
             else:
                 yield self._event("refuse", entry.sequence, None, "again: it is not delayed, or not known")
 

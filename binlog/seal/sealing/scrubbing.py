@@ -87,8 +87,9 @@ class Scrubber:
                 return
             assert part.leaf is not None
             if not reader.is_as_sealed(part, store):
-                end = part.leaf + len(part)
-                raise SealError(f"records from {part.leaf} to {end} in file {part.batch.number} are changed")
+                last = part.leaf + len(part) - 1
+                text = f"one or more of the records from {part.leaf} to {last} in file {part.batch.number} were changed"
+                raise SealError(text)
             now = time.thread_time()
             self._stop.wait((now - begun) * (1 / self._share - 1))
             begun = now
