@@ -42,7 +42,7 @@ def test_the_commands_of_the_audit_document_print_what_it_says(tmp_path: Path) -
             assert done.stdout.splitlines() == expected, command
             assert done.returncode == (1 if "finding" in text and "0 findings" not in text else 0), command
             commands += 1
-    assert commands == 18
+    assert commands == 20
 
 
 @pytest.mark.slow
