@@ -12,12 +12,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+import binlog
 from binlog.cli.looking.times import moment_ns
 
 Event = Mapping[str, Any]
 
 # Not limited to ASCII: people search this output for words.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+_ENVELOPE_START = b"\xb1"
 
 
 def _refuse(constant: str) -> None:
@@ -72,6 +76,12 @@ def parse_event(data: bytes) -> Event | None:
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) else None
+
+
+def body_of(record: bytes) -> bytes:
+    """Return a record; of a message with an envelope, its body."""
+    # No text begins with this byte, so few records are parsed.
+    return bytes(binlog.Message.parse(record).body) if record[:1] == _ENVELOPE_START else record
 
 
 def severity_of(event: Event) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import binlog
-from binlog.cli.looking.event_fields import MISSING, Event, field_of, parse_event, time_ns_of
+from binlog.cli.looking.event_fields import MISSING, Event, body_of, field_of, parse_event, time_ns_of
 from binlog.cli.looking.filters import LENGTH_BYTES, Matches
 
 # Fields that the log knows of a record.  No key of an event takes their place.
@@ -20,7 +20,7 @@ class RecordView:
 
     log: the name of its log, as the user gave it.  sequence: None if another program made the file.
     appended_ns: when it was in the file, nanoseconds since 1970 UTC.
-    event: None if the record is not a JSON object.
+    event: None if the record, or the body of a message, is not a JSON object.
     """
 
     log: str
@@ -38,8 +38,8 @@ class RecordView:
 
     @property
     def text(self) -> str:
-        """The record as text; bytes that are not UTF-8 are escaped."""
-        return self.data.decode("utf-8", "backslashreplace")
+        """The record, or the body of a message, as text; bytes that are not UTF-8 are escaped."""
+        return body_of(self.data).decode("utf-8", "backslashreplace")
 
     def field(self, name: str) -> Any:
         """Return a field by its name, or MISSING; times as nanoseconds, under the names `time` and `appended`."""
@@ -81,6 +81,6 @@ def views_of(log: str, directory: str, matches: Matches, *, parse: bool) -> Iter
             place += 1
         start, end = offsets[index], offsets[index + 1]
         record = data[start + LENGTH_BYTES : end]
-        event = matches.events.get(index) or (parse_event(record) if parse else None)
+        event = matches.events.get(index) or (parse_event(body_of(record)) if parse else None)
         ref = binlog.Ref(number, batch.offset + start)
         yield RecordView(log, ref, matches.sequence(index), times_ns[place], record, event)

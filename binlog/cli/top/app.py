@@ -14,6 +14,7 @@ from textual.widgets import Input, Static
 
 from binlog.cli.amounts import count_text, size_text, things_text
 from binlog.cli.exits import system_text
+from binlog.cli.looking.event_fields import body_of
 from binlog.cli.looking.options import parse_filters
 from binlog.cli.looking.times import rfc3339
 from binlog.cli.output import printable
@@ -126,7 +127,7 @@ class TopApp(App[signal.Signals | None]):
             f"record {view.ref}  sequence {'-' if view.sequence is None else view.sequence}  {view.log}",
             f"appended {rfc3339(view.appended_ns, utc=self._utc)}  {size_text(len(view.data))}",
         ]
-        return Opened(facts, view.data)
+        return Opened(facts, body_of(view.data))
 
     def _step(self, count: int) -> Opened | None:
         return self._opened() if self._records.step(count) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from binlog.cli.amounts import things_text
-from binlog.cli.looking.event_fields import parse_event, severity_of, time_ns_of
+from binlog.cli.looking.event_fields import body_of, parse_event, severity_of, time_ns_of
 from binlog.cli.looking.formats import Json, text_of_record
 from binlog.cli.looking.times import short_time
 from binlog.cli.looking.views import RecordView
@@ -35,10 +35,11 @@ class RecordList(LineList):
 
     def line(self, index: int) -> Shown:
         view = self._feed.shown.views[index]
-        event = parse_event(view.data)
+        data = body_of(view.data)
+        event = parse_event(data)
         own_ns = None if event is None else time_ns_of(event)
         time = short_time(view.appended_ns if own_ns is None else own_ns, utc=self._utc)[_TIME_START:]
-        text = view.data[:_BYTES_SHOWN].decode("utf-8", "backslashreplace") if event is None else view.text
+        text = data[:_BYTES_SHOWN].decode("utf-8", "backslashreplace") if event is None else view.text
         name = f"{view.log} " if self._named else ""
         shown = text_of_record(event, text)[:_CHARACTERS_SHOWN]
         return Shown(f"{time} {name}{shown}", severity_style(None if event is None else severity_of(event)))

@@ -12,7 +12,7 @@ from rich.text import Text
 
 import binlog
 from binlog.cli.amounts import Amount, count_text, duration_text, size_text, things_text, time_text
-from binlog.cli.looking.event_fields import ERROR, INFO, WARNING, parse_event, severity_of, time_ns_of
+from binlog.cli.looking.event_fields import ERROR, INFO, WARNING, body_of, parse_event, severity_of, time_ns_of
 from binlog.cli.looking.formats import text_of_record
 from binlog.cli.output import printable
 from binlog.cli.records import object_line
@@ -122,14 +122,15 @@ def _table(lines: Sequence[Line], count_max: int) -> list[Text]:
 
 
 def _record(entry: binlog.Entry) -> Text:
-    event = parse_event(entry.data)
+    data = body_of(entry.data)
+    event = parse_event(data)
     severity = None if event is None else severity_of(event)
     line = _one_line("").append(f"{entry.ref} ", "cyan")
-    text = "" if event is not None else entry.data[:_RECORD_BYTES_SHOWN].decode("utf-8", "backslashreplace")
+    text = "" if event is not None else data[:_RECORD_BYTES_SHOWN].decode("utf-8", "backslashreplace")
     time_ns = None if event is None else time_ns_of(event)
     if time_ns is not None:
         line.append(f"{time_text(time_ns)[len('2025-01-31T') : -1]} ", "dim")
-    shown = text_of_record(event, text if event is None else entry.data.decode())[:_RECORD_BYTES_SHOWN]
+    shown = text_of_record(event, text if event is None else data.decode())[:_RECORD_BYTES_SHOWN]
     line.append(shown, severity_style(severity) or "default")
     return line
 

@@ -253,3 +253,20 @@ def test_each_line_names_its_log_if_there_are_several(log: Path, tmp_path: Path)
         assert str(other) in lines[1]
     out = run("cat", "--template", "{log}={body}", log, other).stdout.decode()
     assert out == f"{log}=one\\nother: forged\n{other}=two\n"
+
+
+def test_a_message_with_an_envelope_is_shown_by_its_body(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    messages = [
+        binlog.Message(body, key=b"k", headers={"h": b"1"}).pack()
+        for body in (b"plain", json.dumps({"level": "INFO", "body": "said"}).encode())
+    ]
+    fill(log, [*messages, b"\xb1MSG not a message"])
+    assert main(["tail", "-n", "9", "-o", "short", str(log)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].endswith(" 0 plain")
+    assert ": said" in lines[1]
+    assert lines[2].endswith(r" 2 \xb1MSG not a message")
+    assert main(["monitor", "--once", str(log)]) == 0
+    assert main(["tail", "-n", "9", "--json", str(log)]) == 0
+    packed = [json.loads(line)["base64"] for line in capfd.readouterr().out.splitlines()[-3:]]
+    assert [base64.b64decode(each) for each in packed[:2]] == messages
