@@ -257,7 +257,7 @@ def test_each_line_names_its_log_if_there_are_several(log: Path, tmp_path: Path)
 
 def test_a_message_with_an_envelope_is_shown_by_its_body(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     messages = [
-        binlog.Message(body, key=b"k", headers={"h": b"1"}).pack()
+        binlog.Message(body=body, key=b"k", headers={"h": b"1"}).pack()
         for body in (b"plain", json.dumps({"level": "INFO", "body": "said"}).encode())
     ]
     fill(log, [*messages, b"\xb1MSG not a message"])
