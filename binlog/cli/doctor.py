@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from binlog.cli.exits import ExitCode, opening
+from binlog.cli.exits import ExitCode, ended_by_sigterm, opening
 from binlog.cli.options import DIRECTORY_VARIABLE, DirectoryPath, json_option
 from binlog.cli.output import printable, write_line
 from binlog.cli.records import object_line
@@ -33,7 +33,8 @@ def command(directory: str, as_json: bool) -> ExitCode:
     'refused', something does not work. The exit code is 1 if something is refused, else 0. A sync that takes less than
     20 microseconds is doubtful: the disk may not honour it.
     """
-    with opening():
+    with ended_by_sigterm(), opening():
+        # The folder is removed before SIGTERM ends the command.
         examination = examine(directory)
     if as_json:
         write_line(object_line(_as_object(examination)))

@@ -99,6 +99,10 @@ def try_file_system(directory: Directory) -> Iterator[Finding]:
         with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=directory.path) as path, Directory(path) as folder:
             yield from _tried(folder)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            reason = f"no file can be made: {error.strerror}; the disk has no inodes left, or a quota is reached"
+            yield Finding(_AREA, "operations", Verdict.REFUSED, "not tried", reason, "remove files, or raise the quota")
+            return
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         reason = f"the directory is not writable: {error.strerror}; this user can read a log, but not append"

@@ -105,18 +105,27 @@ def _wake_another(path: str, offset: int) -> str:
         with subprocess.Popen(
             command, env={**os.environ, "PYTHONPATH": search}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
-            assert process.stdout is not None
-            if process.stdout.readline() == "ready\n":
-                while process.poll() is None:
-                    bell.wake()  # the other process may not wait yet
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(_WAKE_SECONDS)
-            assert process.stderr is not None
-            out, error = process.stdout.read(), process.stderr.read()
+            try:
+                out, error = _answer(process, bell)
+            except BaseException:
+                process.kill()  # otherwise the end of the block waits for its answer
+                raise
         bell.close()
     finally:
         os.close(fd)
     return out.strip() or (error.strip().splitlines() or ["no answer"])[-1]
+
+
+def _answer(process: subprocess.Popen[str], bell: Doorbell) -> tuple[str, str]:
+    """Wake the other process once it waits, and return its output and its errors."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    if process.stdout.readline() == "ready\n":
+        while process.poll() is None:
+            bell.wake()  # the other process may not wait yet
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_WAKE_SECONDS)
+    return process.stdout.read(), process.stderr.read()
 
 
 def main(path: str, offset: int) -> None:

@@ -25,21 +25,20 @@ def log_families(paths: Iterable[str | os.PathLike[str]], positions: Iterable[st
     `binlog_seal_up`), and no others.  A value that is not known has no sample.
     """
     table = _Table()
-    for path in paths:
-        name = os.fspath(path)
+    for path in dict.fromkeys(map(os.fspath, paths)):  # a text with a sample twice is invalid
         try:
             view = view_log(path, positions)
         except BinlogError:
-            table.up.add(0, log=name)
+            table.up.add(0, log=path)
             continue
-        table.up.add(1, log=name)
-        table.add_log(view, name)
+        table.up.add(1, log=path)
+        table.add_log(view, path)
         for follower in view.followers:
-            table.add_follower(follower, name)
+            table.add_follower(follower, path)
         for group in view.groups:
-            table.add_group(group, name)
+            table.add_group(group, path)
         if view.seal is not None:
-            table.add_seal(view.seal, name)
+            table.add_seal(view.seal, path)
     table.time.add(time.time_ns() / _NS)
     return table.families
 

@@ -113,7 +113,12 @@ class Access:
             await self._application(scope, receive, send_with_headers)
             return
         kind = b"text/html; charset=utf-8" if answer.body.startswith(b"<") else b"text/plain; charset=utf-8"
-        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(answer.body)), *answer.headers]
+        headers = [
+            (b"content-type", kind),
+            (b"content-length", b"%d" % len(answer.body)),
+            (b"connection", b"close"),  # so that only the page can hold a connection
+            *answer.headers,
+        ]
         await send_with_headers({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
 

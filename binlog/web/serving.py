@@ -11,6 +11,7 @@ from types import FrameType
 from typing import NamedTuple
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from binlog.errors import AccessError, BusyError
 from binlog.web.access import Access, AccessRules, names_of
@@ -24,6 +25,8 @@ _CONNECTIONS_MAX = 128
 # How long a request may take to end once the server ends.
 _ENDING_SECONDS = 3
 _BACKLOG = 128
+# How long the first request of a connection may take to arrive.
+_REQUEST_SECONDS = 5
 
 
 class Address(NamedTuple):
@@ -70,10 +73,25 @@ def serve(logs: Sequence[ShownLog], address: Address, settings: Settings, *, sta
         listening.close()
 
 
+class _Connection(H11Protocol):  # type: ignore[misc]
+    """A connection that is closed if no request arrives on it.
+
+    Otherwise programs without the token could hold all connections.  Refusals close their connections too.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(_REQUEST_SECONDS, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
+
+
 async def _run(application: Access, streams: Streams, listening: socket.socket, started: Callable[[], object]) -> None:
     config = uvicorn.Config(
         application,
-        http="h11",
+        http=_Connection,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -23,6 +23,8 @@ STATE_SECONDS = 1.0
 GATHER_SECONDS = 0.2
 # The most records of a batch that a browser gets; a page cannot show more.
 _ROWS_MAX = 100
+# If more than this is left after a second of reading, it is skipped: a page that lags shows the past as the present.
+_BEHIND_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,11 +140,26 @@ class Watcher:
     def _read(self, reader: binlog.Reader) -> None:
         """Read until the reader has caught up, or the next reading of the state is due."""
         until = time.monotonic() + STATE_SECONDS
-        while time.monotonic() < until and not self._is_ending and (batch := reader.read_batch()):
+        while not self._is_ending and (batch := reader.read_batch()):
             for listener in self._now_listening():
                 found = listener.query.of_batch(batch, _ROWS_MAX)
                 if found.rows:
                     listener.outbox.put_rows(found.rows, found.left_out)
+            if time.monotonic() >= until:
+                self._skip_to_end(reader)
+                return
+
+    def _skip_to_end(self, reader: binlog.Reader) -> None:
+        """Skip records if they come faster than they are read, but show the last ones that match."""
+        start, log = reader.next_ref, binlog.stat(self.log.directory)
+        behind = log.bytes_after(start)
+        if log.tail is None or behind is None or behind <= _BEHIND_BYTES_MAX:
+            return
+        self._note(f"records came faster than they could be read: {behind >> 20} MiB of them were skipped")
+        for listener in self._now_listening():
+            last = listener.query.last(_ROWS_MAX).rows
+            listener.outbox.put_rows([row for row in last if start <= row.ref < log.tail], 0)
+        self._open(log.tail)
 
     def _now_listening(self) -> Iterable[Listener]:
         with self._lock:

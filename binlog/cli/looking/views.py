@@ -13,6 +13,9 @@ from binlog.cli.looking.filters import LENGTH_BYTES, Matches
 # Fields that the log knows of a record.  No key of an event takes their place.
 LOG_FIELDS = ("log", "ref", "number", "offset", "sequence", "appended", "text")
 
+# Of a character.
+_UTF8_BYTES_MAX = 4
+
 
 @dataclass(slots=True)
 class RecordView:
@@ -40,6 +43,13 @@ class RecordView:
     def text(self) -> str:
         """The record, or the body of a message, as text; bytes that are not UTF-8 are escaped."""
         return body_of(self.data).decode("utf-8", "backslashreplace")
+
+    def start_of_text(self, length_max: int) -> str:
+        """Return the first characters of the text.
+
+        Escaping the bytes of a record of 64 MiB would take many seconds, in which no other thread runs.
+        """
+        return self.data[: _UTF8_BYTES_MAX * length_max].decode("utf-8", "backslashreplace")[:length_max]
 
     def field(self, name: str) -> Any:
         """Return a field by its name, or MISSING; times as nanoseconds, under the names `time` and `appended`."""

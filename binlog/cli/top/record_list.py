@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from binlog.cli.amounts import things_text
@@ -82,5 +83,10 @@ def save(path: str, views: Sequence[RecordView], *, named: bool) -> str:
     """
     lines = Json((), start=b"", end=b"\n", named=named).of_views(views)
     with open(path, "xb") as file:
-        file.write(lines)
+        try:
+            file.write(lines)
+            file.flush()
+        except OSError:
+            os.unlink(path)  # part of a file would refuse the next attempt
+            raise
     return f"wrote {things_text(len(views), 'record')} to {path}"

@@ -94,7 +94,10 @@ class WebLog:
         if not batch:
             raise NotFoundError(f"no record at {ref} yet")
         [view] = views_of(self.name, self.directory, Matches(batch, range(1)), parse=True)
-        whole = json.dumps(view.event, indent=2, ensure_ascii=False) if view.event is not None else view.text
+        if view.event is not None:
+            whole = json.dumps(view.event, indent=2, ensure_ascii=False)
+        else:
+            whole = view.start_of_text(_RECORD_TEXT_MAX + 1)
         return {
             **_head(view),
             "ref": str(ref),
@@ -135,8 +138,8 @@ class WebQuery:
 
 def _row_bytes(view: RecordView) -> bytes:
     text = _text_of_event(view.event) if view.event is not None else None
-    shown = view.text if text is None else text
-    row = {"ref": str(view.ref), **_head(view), "text": shown[:_ROW_TEXT_MAX]}
+    shown = view.start_of_text(_ROW_TEXT_MAX) if text is None else text[:_ROW_TEXT_MAX]
+    row = {"ref": str(view.ref), **_head(view), "text": shown}
     return json.dumps(row, separators=(",", ":")).encode("ascii")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from tests.support.checkout import ROOT
 from tests.support.logs import jpos_file
 from tests.support.namespaces import container, make_read_only, on_a_small_disk
 from tests.support.users import as_user, folder_of_user, needs_root
-from tests.unit.cli.run_command import ENVIRONMENT, run
+from tests.unit.cli.run_command import ENVIRONMENT, ended, run, started
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +62,25 @@ def test_nothing_is_refused_on_a_disk_and_nothing_is_left_there(tmp_path: Path) 
     }  # fmt: skip
     assert of(examination, "waking a process").value == "works, by a futex in the header of a file"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_wanted", [Path.is_dir, Path.is_file], ids=["operations", "waking"])
+def test_sigterm_leaves_nothing_in_the_directory(tmp_path: Path, is_wanted: Callable[[Path], bool]) -> None:
+    with started("doctor", tmp_path) as process:
+        while not any(map(is_wanted, tmp_path.iterdir())):
+            assert process.poll() is None
+        process.terminate()
+        assert ended(process) == (-signal.SIGTERM, b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_inodes_is_refused(tmp_path: Path) -> None:
+    def work() -> None:
+        examination = examine(tmp_path)
+        assert refused(examination) == ["operations"]
+        assert "No space left" in of(examination, "operations").reason
+
+    on_a_small_disk(tmp_path, work, size="4m,nr_inodes=1")
 
 
 def test_a_file_system_in_memory_is_doubtful_and_so_are_its_syncs(in_memory: Path) -> None:

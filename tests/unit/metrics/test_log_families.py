@@ -66,6 +66,13 @@ def test_the_values_are_those_of_followers_groups_and_seal(tmp_path: Path) -> No
     assert (anchor[0].startswith("dir:"), size) == (True, 25)
 
 
+def test_a_log_that_is_named_twice_has_one_value(tmp_path: Path) -> None:
+    found = log_families([str(tmp_path), tmp_path])
+    for family in found:
+        labels = [tuple(sample.labels.items()) for sample in family.samples]
+        assert len(labels) == len(set(labels)), family.name
+
+
 def test_a_log_that_cannot_be_read_has_only_one_value(tmp_path: Path) -> None:
     log, missing = tmp_path / "log", tmp_path / "none"
     make_watched_log(log)

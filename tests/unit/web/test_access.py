@@ -183,6 +183,29 @@ def test_as_many_streams_are_open_as_may_be_and_a_closed_one_makes_room(page: Pa
         pass
 
 
+def test_programs_without_the_token_cannot_hold_all_connections(page: Page) -> None:
+    silent = [page.connect() for _ in range(130)]
+    for connection in silent[::2]:
+        connection.sendall(b"GET / HTTP/1.1\r\nhost: ")
+    assert page.ask("GET", "/api/logs").status == 503
+    for connection in silent:
+        with connection:
+            assert connection.recv(1) == b""  # the server closed it
+    assert page.ask("GET", "/api/logs").status == 200
+
+
+def test_a_refusal_closes_its_connection(page: Page) -> None:
+    host = f"host: 127.0.0.1:{page.port}\r\n"
+    requests = [
+        f"GET /api/logs HTTP/1.1\r\n{host}\r\n",
+        f"POST /api/drop HTTP/1.1\r\n{host}content-length: 2\r\n\r\n",  # whose body never comes
+        "GET / HTTP/1.1\r\nhost: example.org\r\n\r\n",
+        f"OPTIONS / HTTP/1.1\r\n{host}\r\n",
+    ]
+    for request in requests:
+        assert answer_of(page.send(request.encode())).headers["connection"] == "close"
+
+
 def test_without_a_token_other_sites_are_refused_all_the_same(tmp_path: Path) -> None:
     log = tmp_path / "log"
     fill_log(log)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import binlog
+from binlog.cli.watching.web_log import WebLog
+from binlog.web import watcher
+from binlog.web.outbox import Outbox
+from binlog.web.watcher import Watcher
 from tests.support.web_pages import Page, running
 from tests.unit.cli.run_command import ended, fill, read_lines, started
 
@@ -140,6 +147,44 @@ def test_a_browser_that_reads_nothing_costs_a_fixed_amount(tmp_path: Path) -> No
             if found["rows"] and found["rows"][-1]["ref"] == str(last):
                 break
         assert skipped > 10_000
+
+
+def test_records_that_come_too_fast_are_skipped_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "_BEHIND_BYTES_MAX", 1000)
+    monkeypatch.setattr(watcher, "STATE_SECONDS", 0.0)  # so each batch takes too long
+    fill(tmp_path, [b"first"])
+
+    async def seen() -> list[str]:
+        outbox = Outbox(asyncio.get_running_loop())
+        log = WebLog(str(tmp_path), "log", ())
+        watching = Watcher(0, log)
+        await asyncio.to_thread(watching.listen, outbox, log.query({}))
+        fill(tmp_path, [b"x" * 1000], [b"x" * (3 << 20), b"last"])
+        watching.start()
+        texts: list[str] = []
+        while "last" not in texts:
+            for name, data in await outbox.take(30, None):
+                texts += [json.loads(data)["text"]] if name == "note" else []
+                texts += [row["text"] for row in json.loads(data)["rows"]] if name == "rows" else []
+        await asyncio.to_thread(watching.end)
+        return texts
+
+    texts = asyncio.run(seen())
+    assert "records came faster than they could be read: 3 MiB of them were skipped" in texts
+    assert texts.count("last") == 1
+
+
+def test_a_large_record_that_is_no_text_takes_little_time(tmp_path: Path) -> None:
+    # Escaping all of its bytes takes some ten seconds, in which the server answers nothing.
+    [ref] = fill(tmp_path, [b"\xff" * (60 << 20)])
+    log = WebLog(str(tmp_path), "log", ())
+    began = time.process_time()
+    [row] = log.query({}).last(100).rows
+    assert json.loads(row.data)["text"] == "\\xff" * 500
+    found = log.record(ref)
+    assert (found["text"], found["is_cut"]) == ("\\xff" * (1 << 18), True)
+    assert time.process_time() - began < 3
+    log.close()
 
 
 def _resident_bytes(page: Page) -> int:

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 import binlog
+from binlog.cli.looking.options import parse_filters
+from binlog.cli.top.record_feed import RecordFeed
+from binlog.cli.top.record_list import save
+from tests.support.namespaces import on_a_small_disk
 from tests.unit.cli.run_command import fill
 from tests.unit.cli.top.running import Running, run_top
 
@@ -148,3 +152,18 @@ def test_several_logs_are_merged_by_time_and_named(tmp_path: Path) -> None:
         ]
 
     run_top(work, one, two)
+
+
+def test_an_export_to_a_full_disk_leaves_no_part_of_a_file(log: Path, tmp_path: Path) -> None:
+    fill(log, [b"x" * 1000] * 3000)
+    feed = RecordFeed([(str(log), "log")], parse_filters(""))
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def work() -> None:
+        with pytest.raises(OSError, match="No space left"):
+            save(str(disk / "records.jsonl"), list(feed.shown.views), named=False)
+        assert list(disk.iterdir()) == []
+
+    on_a_small_disk(disk, work, size="1m")
+    feed.close()
