@@ -169,7 +169,7 @@ def forge_hashes(path: Path, files: Sequence[Sequence[bytes]]) -> None:
 @contextmanager
 def _uuid(identity: uuid.UUID) -> Iterator[None]:
     """Let a new log have this UUID, in a block."""
-    with mock.patch("binlog.log.files.prepared_file.uuid.uuid4", return_value=identity):
+    with mock.patch("binlog.log.files.prepared_file.new_log_uuid", return_value=identity.bytes):
         yield
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 
 import click
 
 import binlog
 from binlog.cli.amounts import size_text, things_text, time_text
-from binlog.cli.exits import opening
+from binlog.cli.exits import opening, print_error
 from binlog.cli.options import directory_argument, json_option, retention_options
 from binlog.cli.output import write_line
 from binlog.cli.records import object_line
@@ -52,18 +54,23 @@ def command(
         raise click.UsageError("give at least one of --keep-bytes, --keep-age, --before and --consumed")
     if consumed and ignore_groups:
         raise click.UsageError("--consumed and --ignore-groups cannot be used together")
+    prune = functools.partial(
+        binlog.prune,
+        directory,
+        keep_bytes=keep_bytes,
+        keep_seconds=keep_age,
+        before=before,
+        consumed=consumed,
+        ignore_groups=ignore_groups,
+        damaged=damaged,
+    )
     with opening():
-        pruned = binlog.prune(
-            directory,
-            keep_bytes=keep_bytes,
-            keep_seconds=keep_age,
-            before=before,
-            consumed=consumed,
-            ignore_groups=ignore_groups,
-            ignore_seal=ignore_seal,
-            damaged=damaged,
-            dry_run=dry_run,
-        )
+        is_protected = not ignore_seal and os.path.isdir(os.path.join(directory, "seal"))
+        without_seal = prune(ignore_seal=True, dry_run=True) if is_protected else []
+        pruned = prune(ignore_seal=ignore_seal, dry_run=dry_run)
+    kept = len(without_seal) - len(pruned)
+    if kept > 0:
+        print_error(f"the seal keeps {things_text(kept, 'more file')}; 'binlog seal prune' allows to remove them")
     disk_bytes = sum(file.disk_bytes for file in pruned)
     if as_json:
         files = [dataclasses.asdict(file) for file in pruned]

@@ -49,7 +49,7 @@ class RecordView:
 
         Escaping the bytes of a record of 64 MiB would take many seconds, in which no other thread runs.
         """
-        return self.data[: _UTF8_BYTES_MAX * length_max].decode("utf-8", "backslashreplace")[:length_max]
+        return body_of(self.data)[: _UTF8_BYTES_MAX * length_max].decode("utf-8", "backslashreplace")[:length_max]
 
     def field(self, name: str) -> Any:
         """Return a field by its name, or MISSING; times as nanoseconds, under the names `time` and `appended`."""

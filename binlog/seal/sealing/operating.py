@@ -107,7 +107,7 @@ def _check_age(folder: SealFolder, key: Signer, stay: SealedFile) -> None:
             if age >= beginning.keep_seconds:
                 return
             text = f"records before file {stay.number} were sealed {age:.0f} s ago"
-            raise SealError(f"{text}; the seal demands to keep them for {beginning.keep_seconds} s")
+            raise SealError(f"{text}; the seal must keep them for {beginning.keep_seconds / 86400:g} days")
     raise SealError(f"the history has no checkpoint of the records before file {stay.number}")
 
 

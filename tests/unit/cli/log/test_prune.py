@@ -10,6 +10,7 @@ import pytest
 import binlog
 from binlog.cli.main import main
 from binlog.consumers import ConsumerGroup
+from binlog.seal import SigningKey, begin_seal
 from tests.unit.cli.run_command import fill, run
 
 
@@ -83,3 +84,16 @@ def test_files_that_a_group_needs_stay(log: Path, capfd: pytest.CaptureFixture[s
         assert [file.number for file in binlog.stat(log).files] == left
     assert main(["prune", "--keep-bytes", "0", "--ignore-groups", str(log)]) == 0
     assert [file.number for file in binlog.stat(log).files] == [3]
+
+
+def test_files_that_the_seal_keeps_are_named_with_the_command_that_allows_to_remove_them(
+    log: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(log, [b"one"], [b"two"], [b"three"])
+    begin_seal(log, SigningKey.generate("example.org/log"))
+    assert main(["prune", "--keep-bytes", "0", str(log)]) == 0
+    out, err = capfd.readouterr()
+    assert out == "removed 0 files, 0 B on disk\n"
+    assert err == "binlog: the seal keeps 2 more files; 'binlog seal prune' allows to remove them\n"
+    assert main(["prune", "--keep-bytes", "0", "--ignore-seal", str(log)]) == 0
+    assert capfd.readouterr().err == ""
