@@ -111,7 +111,7 @@ def test_nothing_under_a_hold_is_removed(tmp_path: Path) -> None:
 
 def test_records_younger_than_the_seal_demands_stay(tmp_path: Path) -> None:
     _fill(tmp_path, keep_seconds=3600)
-    with pytest.raises(SealError, match="must keep them for 0[.]04"):
+    with pytest.raises(SealError, match="must keep them for 0"):
         prune(tmp_path, KEY, before="3:256")
     assert _numbers(tmp_path) == [1, 2, 3, 4, 5]
     # A person with the key makes the statement anyway.
