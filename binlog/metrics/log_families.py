@@ -25,7 +25,7 @@ def log_families(paths: Iterable[str | os.PathLike[str]], positions: Iterable[st
     `binlog_seal_up`), and no others.  A value that is not known has no sample.
     """
     table = _Table()
-    for path in dict.fromkeys(map(os.fspath, paths)):  # a text with a sample twice is invalid
+    for path in dict.fromkeys(os.fspath(path) for path in paths):  # a text with a sample twice is invalid
         try:
             view = view_log(path, positions)
         except BinlogError:
