@@ -26,7 +26,7 @@ from binlog.seal.witness import CONFLICT, INCONSISTENT, OK, WitnessAnswer
 from tests.support.go_programs import built
 
 # One worker builds the program, which takes longer than all else.
-pytestmark = pytest.mark.xdist_group("go")
+pytestmark = [pytest.mark.slow, pytest.mark.turn(1), pytest.mark.xdist_group("go")]
 
 KEY = SigningKey.generate("example.org/audit")
 
@@ -93,7 +93,6 @@ def _seal(log: Path, anchor: HttpWitness) -> Checkpoint:
     return parse_checkpoint(note.text)
 
 
-@pytest.mark.turn(1)
 def test_a_witness_in_go_signs_a_log_that_grows(program: Path, tmp_path: Path) -> None:
     log = _sealed(tmp_path / "log")
     heads = []

@@ -70,7 +70,7 @@ def test_docker_knows_the_options_of_the_recipes(tmp_path: Path) -> None:
     commands = _block("docker")
     assert len(commands) == 5
     for command in commands:
-        said = _run(command, tmp_path, DOCKER_HOST=f"unix://{tmp_path}/none", DOCKER_CONFIG=str(tmp_path))
+        said = _run(command, tmp_path, DOCKER_HOST="unix:///nonexistent/docker", DOCKER_CONFIG=str(tmp_path))
         assert any("annot connect to the Docker daemon" in line for line in said), (command, said)
     wrong = commands[-1].replace("--rm", "--wrong")
     assert "unknown flag: --wrong" in _run(wrong, tmp_path, DOCKER_CONFIG=str(tmp_path))[0]

@@ -12,6 +12,7 @@ from tests.support.checkout import ROOT
 
 
 @pytest.mark.slow
+@pytest.mark.turn(1)
 def test_both_programs_are_measured_idle_and_with_a_writer() -> None:
     options = ("--seconds", "1", "--filled-records", "1000", "--records-per-second", "500")
     command = [sys.executable, "-m", "stress.watching", *options]
