@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -81,6 +80,9 @@ def write_textfile(path: str | os.PathLike[str], families: Iterable[Family]) -> 
     its contents are old after a crash.  Every user may read it.
     Raises: AccessError if it cannot be written.
     """
+    # Imported here, because it takes milliseconds, and only a textfile needs it.
+    import tempfile
+
     path = os.fspath(path)
     folder, name = os.path.split(os.path.abspath(path))
     try:
