@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from binlog.errors import BinlogError
 from binlog.format.record import Ref
 from binlog.log.maintain.stat import LogStat
-from binlog.log.read.lag import LogLookup
 
 POSITION_SUFFIX = ".position"
 
@@ -119,6 +118,9 @@ def distance(log: LogStat, ref: Ref) -> tuple[int | None, float | None]:
     """
     if log.tail is not None and ref >= log.tail:
         return 0, 0.0
+    # Imported here, because most logs have no follower with a position file.
+    from binlog.log.read.lag import LogLookup
+
     lookup = LogLookup(log.path)
     try:
         sequence = lookup.sequence(ref)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -62,6 +61,9 @@ def trend_of(samples: deque[tuple[float, float]]) -> Trend | None:
     if seconds < _SECONDS_MIN:
         return None
     times, lags = zip(*samples, strict=True)
+    # Imported here, because most programs that read the state of a log once know no trend.
+    import statistics
+
     slope = statistics.linear_regression(times, lags).slope
     if abs(slope) * seconds < _STEADY_MAX or abs(statistics.correlation(times, lags)) < _CORRELATION_MIN:
         return Trend(slope, "steady")

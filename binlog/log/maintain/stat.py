@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from binlog.errors import NotFoundError
 from binlog.format.log_header import Flag, LogHeader
-from binlog.format.names import FileKind, file_kind
+from binlog.format.names import FileKind, file_kind, shipped_file_number
 from binlog.format.record import Ref
 from binlog.log.directory import LogDirectory
 from binlog.log.files.header import validated_header
@@ -149,9 +149,11 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
     with LogDirectory(path) as directory:
         files: list[FileStat] = []
         headers: list[LogHeader] = []
+        # Most logs have no receipt of a shipped file, so do not search for that of each file.
+        has_receipts = any(shipped_file_number(name) for name in directory.names())
         for number in directory.numbers():
             try:
-                header, file = _file_stat(directory, number)
+                header, file = _file_stat(directory, number, has_receipts=has_receipts)
             except NotFoundError:
                 continue  # pruned after the listing
             if header.ingesting and files and not files[-1].closed:
@@ -188,7 +190,7 @@ def _appended_ns(headers: list[LogHeader]) -> int | None:
     return None
 
 
-def _file_stat(directory: LogDirectory, number: int) -> tuple[LogHeader, FileStat]:
+def _file_stat(directory: LogDirectory, number: int, *, has_receipts: bool) -> tuple[LogHeader, FileStat]:
     with directory.log_file(number) as file:
         path, archived = file.path, file.archive is not None
         header = directory.believe(validated_header(file.content, number, path))
@@ -213,5 +215,5 @@ def _file_stat(directory: LogDirectory, number: int) -> tuple[LogHeader, FileSta
         prepared_bytes=0 if archived else max(disk_bytes - used_bytes, 0),
         durable_end=header.tail if archived else header.confirmed_end if is_native else None,
         archived=archived,
-        shipped=header.closed and directory.ends_at(number),
+        shipped=header.closed and has_receipts and directory.ends_at(number),
     )
