@@ -130,8 +130,8 @@ class RecordFeed:
             log.close()
 
     def _read(self, log: _Log) -> list[RecordView]:
-        self.skipped += log.skip_to_end()
-        views: list[RecordView] = []
+        skipped, views = log.skip_to_end()
+        self.skipped += skipped
         for batch in log.batches():
             self._count_levels(batch)
             views += log.views(batch)
@@ -167,18 +167,19 @@ class _Log:
         self._open(log.tail or binlog.Start.BEGINNING)
         return list(self._source.views(found, parse=False))
 
-    def skip_to_end(self) -> int:
-        """Skip records if they come faster than they are read, and return how many."""
+    def skip_to_end(self) -> tuple[int, list[RecordView]]:
+        """Skip records if they come faster than they are read; return how many, and the last ones, which are shown."""
         reader = self._opened()
         if not reader.wait(0):
-            return 0
+            return 0, []
         log = binlog.stat(self._source.directory)
         behind = log.bytes_after(reader.next_ref)
         if log.tail is None or behind is None or behind <= _BEHIND_BYTES_MAX:
-            return 0
-        before = binlog.lag(self._source.directory, reader.next_ref).records
-        self._open(log.tail)
-        return before or 0
+            return 0, []
+        place = reader.next_ref
+        before = binlog.lag(self._source.directory, place).records or 0
+        last = [view for view in self.load() if view.ref >= place]
+        return max(before - len(last), 0), last
 
     def batches(self) -> list[binlog.Batch]:
         """Return the new records, but not much more than _TURN_BYTES_MAX."""
