@@ -58,8 +58,9 @@ def command(directories: tuple[str, ...], positions: tuple[str, ...], words: str
     from binlog.cli.top.app import TopApp
     from binlog.cli.top.record_feed import RecordFeed
 
-    if not (os.isatty(0) and sys.__stderr__ is not None and os.isatty(2)):
-        raise CommandError("'binlog top' needs a terminal; 'binlog monitor' does not", ExitCode.USAGE)
+    can_draw = os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    if not (can_draw and os.isatty(0) and sys.__stderr__ is not None and os.isatty(2)):
+        raise CommandError("'binlog top' needs a terminal that can draw; 'binlog monitor' does not", ExitCode.USAGE)
     with opening():
         logs = [LiveLog(directory, positions, last_count=0) for directory in directories]
         feed = RecordFeed([(directory, _name(directory, directories)) for directory in directories], filters)

@@ -120,3 +120,11 @@ def test_without_textual_the_error_says_how_to_install_it(log: Path) -> None:
     done = subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"'binlog top' needs the package textual; install binlog's extra 'tui': pip install '.[tui]'" in done.stderr
+
+
+def test_a_terminal_that_cannot_draw_gets_no_escape_codes(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(log, [b"one"])
+    monkeypatch.setitem(ENVIRONMENT, "TERM", "dumb")
+    with Terminal("top", log) as terminal:
+        assert b"\x1b" not in terminal.read_until(b"needs a terminal")
+        assert terminal.process.wait() == 2
