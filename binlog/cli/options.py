@@ -163,6 +163,19 @@ def path_type() -> click.Path:
     return click.Path(readable=False, allow_dash=True)
 
 
+def positions_option(command: _Command) -> _Command:
+    """Add --position, which names the position files of more followers."""
+    return click.option(
+        "--position",
+        "positions",
+        type=path_type(),
+        multiple=True,
+        metavar="FILE",
+        help="Also show the follower that keeps its position in FILE ('binlog tail --position FILE'). Files named "
+        "*.position in DIR are always shown. May be repeated.",
+    )(command)
+
+
 def json_option(text: str) -> Callable[[_Command], _Command]:
     """Add --json, with this help text."""
     return click.option("--json", "as_json", is_flag=True, help=text)

@@ -10,7 +10,7 @@ import click
 import binlog
 from binlog.cli.amounts import count_text, size_text, time_text
 from binlog.cli.exits import opening
-from binlog.cli.options import directory_argument, json_option, need_log, path_type
+from binlog.cli.options import directory_argument, json_option, need_log, positions_option
 from binlog.cli.output import printable, write_line, write_table
 from binlog.cli.records import object_line
 from binlog.cli.watching.texts import (
@@ -29,15 +29,7 @@ _LEAST = ("PREPARED", "FIRST SEQUENCE", "DURABLE", "CREATED")
 
 @click.command("stat", short_help="List the files of a log.")
 @directory_argument
-@click.option(
-    "--position",
-    "positions",
-    type=path_type(),
-    multiple=True,
-    metavar="FILE",
-    help="Also show the lag of the follower that keeps its position in FILE ('binlog tail --position FILE'). Files "
-    "named *.position in DIR are always shown. May be repeated.",
-)
+@positions_option
 @json_option(
     'Print one JSON object: path, tail, totals in bytes and records, "files", "followers" and "groups", with one '
     'object for each, and "seal".'

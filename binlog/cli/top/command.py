@@ -11,21 +11,13 @@ import click
 
 from binlog.cli.exits import CommandError, ExitCode, Signalled, opening
 from binlog.cli.looking.options import parse_filters
-from binlog.cli.options import directories_argument, need_log, path_type
+from binlog.cli.options import directories_argument, need_log, positions_option
 from binlog.cli.watching.live_log import LiveLog
 
 
 @click.command("top", short_help="Watch logs on a screen with keys: stop, scroll, filter, open.")
 @directories_argument
-@click.option(
-    "--position",
-    "positions",
-    type=path_type(),
-    multiple=True,
-    metavar="FILE",
-    help="Also show the follower that keeps its position in FILE. Files named *.position in DIR are always shown. "
-    "May be repeated.",
-)
+@positions_option
 @click.option(
     "--filter",
     "words",

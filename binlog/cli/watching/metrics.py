@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from binlog.cli.exits import CommandError, ExitCode, print_error, system_text
-from binlog.cli.options import directories_argument, path_type
+from binlog.cli.options import directories_argument, path_type, positions_option
 from binlog.cli.output import write
 from binlog.errors import BinlogError
 from binlog.metrics import Exposition, Family, expose, log_families, write_textfile
@@ -29,15 +29,7 @@ def _address_from(context: click.Context, parameter: click.Parameter, value: str
 
 @click.command("metrics", short_help="Print the metrics of logs, or serve them to Prometheus.")
 @directories_argument
-@click.option(
-    "--position",
-    "positions",
-    type=path_type(),
-    multiple=True,
-    metavar="FILE",
-    help="Also a follower that keeps its position in FILE ('binlog tail --position FILE'). Files named *.position in "
-    "DIR are always included. May be repeated.",
-)
+@positions_option
 @click.option("--prometheus", is_flag=True, help="Print Prometheus's text format 0.0.4 in place of OpenMetrics.")
 @click.option(
     "--textfile",

@@ -14,7 +14,7 @@ import click
 
 from binlog.cli.amounts import Amount
 from binlog.cli.exits import ended_by_sigterm, opening
-from binlog.cli.options import directory_argument, json_option, need_log, path_type, seconds_from
+from binlog.cli.options import directory_argument, json_option, need_log, positions_option, seconds_from
 from binlog.cli.output import STANDARD_OUTPUT, write_line
 from binlog.cli.watching.live_log import LiveLog
 from binlog.cli.watching.monitor_view import json_line, text_line
@@ -35,15 +35,7 @@ def _interval_from(context: click.Context, parameter: click.Parameter, value: st
 
 @click.command("monitor", short_help="Watch a log live: rate, files, followers, groups.")
 @directory_argument
-@click.option(
-    "--position",
-    "positions",
-    type=path_type(),
-    multiple=True,
-    metavar="FILE",
-    help="Also show the follower that keeps its position in FILE ('binlog tail --position FILE'). Files named "
-    "*.position in DIR are always shown. May be repeated.",
-)
+@positions_option
 @click.option(
     "--interval",
     callback=_interval_from,

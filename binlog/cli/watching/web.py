@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import click
 
 from binlog.cli.exits import CommandError, ExitCode, opening
-from binlog.cli.options import directories_argument, need_log, path_type
+from binlog.cli.options import directories_argument, need_log, path_type, positions_option
 from binlog.cli.output import write_line
 from binlog.errors import AccessError
 
@@ -55,14 +55,7 @@ def _listen_from(context: click.Context, parameter: click.Parameter, value: str 
 )
 @click.option("--no-token", is_flag=True, help="Let every user and program of this machine read the logs.")
 @click.option("--read-only", is_flag=True, help="Refuse to retry or remove dead letters and to reset groups.")
-@click.option(
-    "--position",
-    "positions",
-    type=path_type(),
-    multiple=True,
-    metavar="FILE",
-    help="Also show the follower that keeps its position in FILE, as in 'binlog monitor'. May be repeated.",
-)
+@positions_option
 def command(
     directories: tuple[str, ...],
     port: int | None,
