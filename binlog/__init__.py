@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from binlog.log.maintain.repair import Repair, repair
     from binlog.log.maintain.stat import FileStat, LogStat, stat
     from binlog.log.options import Background
-    from binlog.log.read.batch_times import timed_batch
     from binlog.log.read.lag import Lag, lag
     from binlog.log.read.range_reader import RangeReader, TimedBatch
     from binlog.log.read.ranges import limit_range, narrow_range, split_range
+    from binlog.log.read.record_times import RecordTimes, TimedRange
     from binlog.log.read.start import Sequence, Since, Start
     from binlog.log.reader import Reader
     from binlog.log.writer import Writer
@@ -106,6 +106,7 @@ __all__ = [
     "Pruned",
     "RangeReader",
     "Reader",
+    "RecordTimes",
     "Ref",
     "Refs",
     "Repair",
@@ -117,6 +118,7 @@ __all__ = [
     "StateError",
     "TimedBatch",
     "TimedOutError",
+    "TimedRange",
     "UnknownOutcomeError",
     "VersionError",
     "Writer",
@@ -138,7 +140,6 @@ __all__ = [
     "repair",
     "split_range",
     "stat",
-    "timed_batch",
 ]
 
 
@@ -169,10 +170,10 @@ _NAMES = {
     "binlog.log.maintain.repair": ("Repair", "repair"),
     "binlog.log.maintain.stat": ("FileStat", "LogStat", "stat"),
     "binlog.log.options": ("Background",),
-    "binlog.log.read.batch_times": ("timed_batch",),
     "binlog.log.read.lag": ("Lag", "lag"),
     "binlog.log.read.range_reader": ("RangeReader", "TimedBatch"),
     "binlog.log.read.ranges": ("limit_range", "narrow_range", "split_range"),
+    "binlog.log.read.record_times": ("RecordTimes", "TimedRange"),
     "binlog.log.read.start": ("Sequence", "Since", "Start"),
     "binlog.log.reader": ("Reader",),
     "binlog.log.writer": ("Writer",),

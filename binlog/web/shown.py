@@ -40,7 +40,7 @@ class Query(Protocol):
     """A filter that a browser chose.  Threads may share it."""
 
     def of_batch(self, batch: binlog.Batch, count_max: int) -> FoundRows:
-        """Return the last `count_max` records of a batch that match.  Raises: as binlog.timed_batch."""
+        """Return the last `count_max` records of a batch that match.  Raises: as binlog.RecordTimes."""
 
     def last(self, count_max: int) -> FoundRows:
         """Return the last `count_max` records of the log that match.

@@ -12,8 +12,8 @@ from __future__ import annotations
 import fnmatch
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import binlog
 from binlog.cli.looking.event_fields import (
@@ -30,40 +30,52 @@ from binlog.cli.looking.event_fields import (
 LENGTH_BYTES = 4
 
 # Characters that every writer of JSON writes as they are, or as \u00....
-_PLAIN = re.compile(r"[A-Za-z0-9_ :@=,;+-]*")
+_PLAIN = re.compile(r"[A-Za-z0-9_ .:@=,;+-]*")
 _WHOLE_NUMBER = re.compile(r"[0-9]+")
 _LITERAL = re.compile(rb"[A-Za-z0-9_ :@=,;\"'/<>!%&-]+")
 
 
 @dataclass(frozen=True)
 class Matches:
-    """The records of a batch that match.
+    """The records of a batch that match, in order.  Those that do not match are not held, unless it is a whole batch.
 
-    indexes: of the records in the batch, ascending.  events: those that were parsed, by index.
+    number: of their file.  offset: of the batch in it.  starts: of each record in the batch.
+    sequences: of each; None if another program made the file.  records: the bytes of each.
+    events: of each, None if it is not parsed; none of them are parsed if this is empty.
     """
 
-    batch: binlog.Batch
-    indexes: Sequence[int]
-    events: dict[int, Event] = field(default_factory=dict)
+    number: int
+    offset: int
+    starts: Sequence[int]
+    sequences: Sequence[int] | None
+    records: Sequence[bytes] | binlog.Batch
+    events: Sequence[Event | None] = ()
+
+    @classmethod
+    def whole(cls, batch: binlog.Batch) -> Matches:
+        """Return all records of a batch."""
+        sequences = None if batch.first_sequence is None else _from(batch.first_sequence, range(len(batch)))
+        return cls(batch.number, batch.offset, batch.offsets[:-1], sequences, batch)
+
+    @classmethod
+    def some(cls, batch: binlog.Batch, indexes: Sequence[int], events: Sequence[Event] = ()) -> Matches:
+        """Return the records of a batch with these indexes.  events: of each, or none."""
+        data, offsets = batch.data, batch.offsets
+        sequences = None if batch.first_sequence is None else _from(batch.first_sequence, indexes)
+        records = [bytes(data[offsets[index] + LENGTH_BYTES : offsets[index + 1]]) for index in indexes]
+        return cls(batch.number, batch.offset, [offsets[index] for index in indexes], sequences, records, events)
 
     def __len__(self) -> int:
-        return len(self.indexes)
-
-    def data(self) -> Iterable[bytes]:
-        """Return the bytes of each record."""
-        if len(self.indexes) == len(self.batch):
-            return self.batch
-        data, offsets = self.batch.data, self.batch.offsets
-        return [bytes(data[offsets[index] + LENGTH_BYTES : offsets[index + 1]]) for index in self.indexes]
-
-    def sequence(self, index: int) -> int | None:
-        """Return the sequence number of a record, by its index in the batch."""
-        first = self.batch.first_sequence
-        return None if first is None else first + index
+        return len(self.records)
 
     def last(self, count: int) -> Matches:
         """Return the last `count` of them."""
-        return Matches(self.batch, self.indexes[max(len(self.indexes) - count, 0) :], self.events)
+        if len(self) <= count:
+            return self
+        kept = slice(len(self) - count, None)
+        sequences = None if self.sequences is None else self.sequences[kept]
+        records = list(self.records)[kept]
+        return Matches(self.number, self.offset, self.starts[kept], sequences, records, self.events[kept])
 
 
 class Filters:
@@ -96,10 +108,10 @@ class Filters:
         """Return the records of a batch that match.  span: indexes to choose from; all by default."""
         span = range(len(batch)) if span is None else span
         if self._pass_all or not span:
-            return Matches(batch, span)
+            return Matches.whole(batch) if len(span) == len(batch) else Matches.some(batch, span)
         data, offsets = bytes(batch.data), batch.offsets
         indexes: list[int] = []
-        events: dict[int, Event] = {}
+        events: list[Event] = []
         for index in self._candidates(batch, data, span):
             record = data[offsets[index] + LENGTH_BYTES : offsets[index + 1]]
             if not all(pattern.search(record) for pattern in self._patterns):
@@ -110,9 +122,9 @@ class Filters:
                 event = parse_event(record)
                 if event is None or not self._accepts(event):
                     continue
-                events[index] = event
+                events.append(event)
             indexes.append(index)
-        return Matches(batch, indexes, events)
+        return Matches.some(batch, indexes, events)
 
     def _candidates(self, batch: binlog.Batch, data: bytes, span: range) -> Sequence[int]:
         """Return the indexes of the records that may match, ascending."""
@@ -134,6 +146,12 @@ class Filters:
             if value is MISSING or text_of(value) != wanted:
                 return False
         return True
+
+
+def _from(first: int, indexes: Sequence[int]) -> Sequence[int]:
+    if isinstance(indexes, range):
+        return range(first + indexes.start, first + indexes.stop)
+    return [first + index for index in indexes]
 
 
 def _containing(pattern: re.Pattern[bytes], data: bytes, starts: list[int], span: range) -> list[int]:
@@ -166,9 +184,7 @@ def _members(
         numbers = [str(number).encode() for number in range(severity_min, SEVERITY_MAX + 1)]
         members.append(binlog.JsonMember(b'"severity"', tuple(numbers)))
     if loggers:
-        prefixes = [re.split(r"[*?\[]", glob, maxsplit=1)[0] for glob in loggers]
-        starts = [b'"' + (prefix.encode() if _PLAIN.fullmatch(prefix) else b"") for prefix in prefixes]
-        members.append(binlog.JsonMember(b'"logger"', tuple(starts)))
+        members.append(binlog.JsonMember(b'"logger"', tuple(_start_of(glob) for glob in loggers)))
     for name, value in fields:
         key = name.rpartition(".")[2]
         if _PLAIN.fullmatch(key):
@@ -176,6 +192,14 @@ def _members(
             starts = [] if plain is None else [plain, b'"' + plain]
             members.append(binlog.JsonMember(key.encode() + b'"', tuple(starts), top_level=False))
     return members
+
+
+def _start_of(glob: str) -> bytes:
+    """Return what the JSON text of a string begins with if it matches a glob; all of it if the glob has no wildcard."""
+    if _PLAIN.fullmatch(glob):
+        return b'"' + glob.encode() + b'"'
+    prefix = re.split(r"[*?\[]", glob, maxsplit=1)[0]
+    return b'"' + (prefix.encode() if _PLAIN.fullmatch(prefix) else b"")
 
 
 def _is_written_as_is(value: str) -> bool:

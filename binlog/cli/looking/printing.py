@@ -38,7 +38,7 @@ class Printer:
         """Print records of one log as they come.  reverse: the last record of each of `found` first."""
         for matches in found:
             if self.format.is_plain:
-                data = list(matches.data())
+                data = list(matches.records)
                 write(self.format.of_data(reversed(data) if reverse else data))
             else:
                 self.views(source.views(iter([matches]), parse=self.format.needs_event, reverse=reverse))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import binlog
 from binlog.cli.looking.filters import Filters, Matches
 from binlog.cli.looking.views import RecordView, views_of
-from binlog.cli.looking.window import BackwardBatches, Window, ranges_of, read_range
-from binlog.errors import BinlogError
+from binlog.cli.looking.window import Window, backward_parts, ranges_of, read_range
+from binlog.errors import BinlogError, GoneError, NotFoundError
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,14 @@ class LogSource:
     verify: bool = True
     bytes_max: int | None = None
 
+    @cached_property
+    def times(self) -> binlog.RecordTimes:
+        """When the records were appended."""
+        return binlog.RecordTimes(self.directory)
+
     def matches(self, batch: binlog.Batch) -> Iterator[Matches]:
         """Yield the records of a batch that are in the window in time, and match."""
-        for span in self.window.spans(self.directory, batch):
+        for span in self.window.spans(self.times, batch):
             found = self.filters.matches(batch, span)
             if len(found):
                 yield found
@@ -53,7 +59,7 @@ class LogSource:
     def views(self, found: Iterable[Matches], *, parse: bool, reverse: bool = False) -> Iterator[RecordView]:
         """Yield a view of each record.  parse: whether events are needed.  reverse: within each of `found`."""
         for matches in found:
-            views = views_of(self.name, self.directory, matches, parse=parse)
+            views = views_of(self.name, self.times, matches, parse=parse)
             yield from reversed(list(views)) if reverse else views
 
     def start(self) -> binlog.Ref | binlog.Start:
@@ -93,22 +99,32 @@ class LogSource:
 class BackwardMatches:
     """The records of a log that match, the last ones first; in each of these, they are in order.
 
-    The iteration ends at damage, after the records before it in its range; `check` then raises the error.
+    The iteration ends at damage, after the records before it in its part of the log, and `problem` is the error.  It
+    also ends if retention removed a file.  Holds those of 16 MiB of records that match.
     """
 
     def __init__(self, source: LogSource, log: binlog.LogStat | None) -> None:
+        self.problem: BinlogError | None = None
         self._source = source
-        ranges = ranges_of(source.directory, source.window, log)
-        self._batches = BackwardBatches(source.directory, ranges, verify=source.verify, bytes_max=source.bytes_max)
-
-    @property
-    def problem(self) -> BinlogError | None:
-        """The error that ended the iteration, or will end it after the next records."""
-        return self._batches.problem
+        self._ranges = ranges_of(source.directory, source.window, log)
 
     def __iter__(self) -> Iterator[Matches]:
-        for batch in self._batches:
-            yield from reversed(list(self._source.matches(batch)))
+        source, read = self._source, 0
+        for part in backward_parts(source.directory, self._ranges):
+            read += part.end - part.start
+            if source.bytes_max is not None and read > source.bytes_max:
+                return
+            found: list[Matches] = []
+            try:
+                for batch in read_range(source.directory, part, verify=source.verify):
+                    found += source.matches(batch)
+            except (GoneError, NotFoundError):
+                return
+            except BinlogError as error:
+                self.problem = error
+            yield from reversed(found)
+            if self.problem is not None:
+                return
 
     def last(self, count_max: int) -> list[Matches]:
         """Return the last `count_max` records that match, in order."""

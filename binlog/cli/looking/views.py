@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import binlog
 from binlog.cli.looking.event_fields import MISSING, Event, body_of, field_of, parse_event, time_ns_of
-from binlog.cli.looking.filters import LENGTH_BYTES, Matches
+from binlog.cli.looking.filters import Matches
 
 # Fields that the log knows of a record.  No key of an event takes their place.
 LOG_FIELDS = ("log", "ref", "number", "offset", "sequence", "appended", "text")
@@ -78,19 +79,20 @@ class RecordView:
         return self.text
 
 
-def views_of(log: str, directory: str, matches: Matches, *, parse: bool) -> Iterator[RecordView]:
-    """Yield a view of each record.  parse: whether events are needed.  Raises: as binlog.timed_batch."""
-    batch = matches.batch
+def views_of(log: str, times: binlog.RecordTimes, matches: Matches, *, parse: bool) -> Iterator[RecordView]:
+    """Yield a view of each record.  times: of the log.  parse: whether events are needed.
+
+    Raises: as binlog.RecordTimes.
+    """
     if not len(matches):
         return
-    timed = binlog.timed_batch(directory, batch)
-    data, offsets, number = bytes(batch.data), batch.offsets, batch.number
-    place, ends, times_ns = 0, timed.ends, timed.times_ns
-    for index in matches.indexes:
-        while index >= ends[place]:
+    base = matches.offset
+    ranges = times.ranges(matches.number, base + matches.starts[0], base + matches.starts[-1] + 1)
+    sequences, events = matches.sequences or repeat(None), matches.events or repeat(None)
+    place = 0
+    for start, record, sequence, event in zip(matches.starts, matches.records, sequences, events, strict=False):
+        ref = binlog.Ref(matches.number, base + start)
+        while ref.offset >= ranges[place].end:
             place += 1
-        start, end = offsets[index], offsets[index + 1]
-        record = data[start + LENGTH_BYTES : end]
-        event = matches.events.get(index) or (parse_event(body_of(record)) if parse else None)
-        ref = binlog.Ref(number, batch.offset + start)
-        yield RecordView(log, ref, matches.sequence(index), times_ns[place], record, event)
+        known = event or (parse_event(body_of(record)) if parse else None)
+        yield RecordView(log, ref, sequence, ranges[place].time_ns, record, known)

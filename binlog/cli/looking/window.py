@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import binlog
-from binlog.errors import BinlogError, CorruptError, GoneError, NotFoundError
+from binlog.errors import CorruptError, NotFoundError
 
-# Backwards, this much is read at a time, and held in memory.
-_RANGE_BYTES = 1 << 20
-# A range of this size is split at a time, because each place to split it at takes a search of the index.
-_SPLIT_BYTES = 16 << 20
+# Backwards, this much is read at a time: at the end of the log in small parts, because most users want few records.
+_LAST_BYTES = 1 << 20
+_PART_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,25 @@ class Window:
         """Whether it has a limit in time."""
         return self.since_ns is not None or self.until_ns is not None
 
-    def spans(self, directory: str, batch: binlog.Batch) -> Iterator[range]:
-        """Yield the indexes of the records of a batch that are in the window, by time; the batch is in it otherwise."""
+    def spans(self, times: binlog.RecordTimes, batch: binlog.Batch) -> Iterator[range]:
+        """Yield the indexes of the records of a batch that are in the window, by time; the batch is in it otherwise.
+
+        times: of the log.
+        """
         if not self.is_timed:
             yield range(len(batch))
             return
-        timed = binlog.timed_batch(directory, batch)
-        begin = 0
-        for end, time_ns in zip(timed.ends, timed.times_ns, strict=True):
-            if end > begin and self._has(time_ns):
+        base, begin, end = batch.offset, 0, 0
+        for timed in times.ranges(batch.number, base + batch.offsets[0], base + batch.offsets[-1]):
+            after = bisect_left(batch.offsets, timed.end - base)
+            if self._has(timed.time_ns):
+                end = after
+                continue
+            if begin < end:
                 yield range(begin, end)
-            begin = max(begin, end)
+            begin = end = max(after, end)
+        if begin < end:
+            yield range(begin, end)
 
     def _has(self, time_ns: int) -> bool:
         return (self.since_ns is None or time_ns >= self.since_ns) and (
@@ -94,8 +102,7 @@ def _narrowed(directory: str, number: int, start: int, end: int, window: Window)
 
 
 def _time_ns(directory: str, number: int, offset: int) -> int:
-    with binlog.Reader(directory, binlog.Ref(number, offset), follow=False, verify=False) as reader:
-        return binlog.timed_batch(directory, reader.read_batch(records_max=1)).times_ns[0]
+    return binlog.RecordTimes(directory).ranges(number, offset, offset + 1)[0].time_ns
 
 
 def read_range(directory: str, part: Range, *, verify: bool) -> Iterator[binlog.Batch]:
@@ -108,56 +115,31 @@ def read_range(directory: str, part: Range, *, verify: bool) -> Iterator[binlog.
             yield batch
 
 
-class BackwardBatches:
-    """The records of ranges in batches, the last batch first; the records of a batch are in order.
+def backward_parts(directory: str, ranges: list[Range]) -> Iterator[Range]:
+    """Yield ranges in parts, the last one first: the last 16 MiB in parts of 1 MiB, then parts of 16 MiB.
 
-    bytes_max: end before more than this would be read.
-    At damage, the iteration ends after the records before it in its range, and `problem` is the error.  It also ends if
-    retention removed a file.  Holds about 1 MiB.
+    A part is larger if the index has no place in it, or if a record is larger.  Ends if retention removed a file.
     """
-
-    def __init__(self, directory: str, ranges: list[Range], *, verify: bool, bytes_max: int | None = None) -> None:
-        self.problem: BinlogError | None = None
-        self._directory = directory
-        self._ranges = ranges
-        self._verify = verify
-        self._bytes_max = bytes_max
-
-    def __iter__(self) -> Iterator[binlog.Batch]:
-        read = 0
-        for part in self._parts():
-            read += part.end - part.start
-            if self._bytes_max is not None and read > self._bytes_max:
-                return
-            batches: list[binlog.Batch] = []
+    is_last = True
+    for number, start, end in reversed(ranges):
+        while start < end:
             try:
-                for batch in read_range(self._directory, part, verify=self._verify):
-                    batches.append(batch)  # noqa: PERF402 - keeps those before an error
-            except (GoneError, NotFoundError):
+                first = _start_of_last(directory, number, start, end)
+                size = _LAST_BYTES if is_last else _PART_BYTES
+                bounds = binlog.split_range(directory, number, first, end, bytes_max=size)
+            except NotFoundError:
                 return
-            except BinlogError as error:
-                self.problem = error
-            yield from reversed(batches)
-            if self.problem is not None:
-                return
+            for bound in reversed(bounds):
+                yield Range(number, *bound)
+            end = first
+            is_last = False
 
-    def _parts(self) -> Iterator[Range]:
-        for number, start, end in reversed(self._ranges):
-            while start < end:
-                try:
-                    first = self._start_of_last(number, start, end)
-                    bounds = binlog.split_range(self._directory, number, first, end, bytes_max=_RANGE_BYTES)
-                except NotFoundError:
-                    return
-                for bound in reversed(bounds):
-                    yield Range(number, *bound)
-                end = first
 
-    def _start_of_last(self, number: int, start: int, end: int) -> int:
-        """Return where the last part of a range begins that is to be split."""
-        if end - start <= _SPLIT_BYTES:
-            return start
-        try:
-            return binlog.narrow_range(self._directory, number, start, end, offsets=(end - _SPLIT_BYTES, None))[0]
-        except CorruptError:
-            return start  # reading the range raises it again
+def _start_of_last(directory: str, number: int, start: int, end: int) -> int:
+    """Return where the last part of a range begins that is to be split."""
+    if end - start <= _PART_BYTES:
+        return start
+    try:
+        return binlog.narrow_range(directory, number, start, end, offsets=(end - _PART_BYTES, None))[0]
+    except CorruptError:
+        return start  # reading the range raises it again

@@ -160,5 +160,6 @@ def find_last(log: binlog.LogStat, count_max: int, *, bytes_max: int | None = No
     backwards = LogSource(log.path, log.path, bytes_max=bytes_max).backwards(log)
     entries: list[binlog.Entry] = []
     for found in backwards.last(count_max):
-        entries += found.batch.entries()[found.indexes[0] :]
+        refs = (binlog.Ref(found.number, found.offset + start) for start in found.starts)
+        entries += map(binlog.Entry, refs, found.records)
     return LastRecords(entries, backwards.problem)

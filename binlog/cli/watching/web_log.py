@@ -93,7 +93,7 @@ class WebLog:
             batch = reader.read_batch(records_max=1)
         if not batch:
             raise NotFoundError(f"no record at {ref} yet")
-        [view] = views_of(self.name, self.directory, Matches(batch, range(1)), parse=True)
+        [view] = views_of(self.name, binlog.RecordTimes(self.directory), Matches.whole(batch), parse=True)
         if view.event is not None:
             whole = json.dumps(view.event, indent=2, ensure_ascii=False)
         else:

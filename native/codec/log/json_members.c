@@ -55,42 +55,70 @@ static bool may_be_nested(const uint8_t *record, const uint8_t *at)
     return bytes == 0 || memchr(record + 1, '{', bytes - 1) || memchr(record + 1, '[', bytes - 1);
 }
 
-/* Returns whether a character may be written as an escape, so that a key or a value is not in the bytes as it is. */
-static bool has_escapes(const uint8_t *at, const uint8_t *end)
+/* The next place in the data of a batch where a character may be written as an escape, so that a key or a value is not in the
+ * bytes as it is.  Asked of places that only rise. */
+struct escapes {
+    const uint8_t *next;
+    const uint8_t *end;
+};
+
+static bool has_escape(struct escapes *escapes, const uint8_t *record, const uint8_t *end)
 {
-    while ((at = memchr(at, '\\', (size_t)(end - at)))) {
-        if (end - at >= 4 && !memcmp(at, "\\u00", 4))
-            return true;
-        at += end - at > 1 ? 2 : 1; /* over an escaped backslash */
+    const uint8_t *at = escapes->next < record ? record : escapes->next;
+    while ((at = memchr(at, '\\', (size_t)(escapes->end - at)))) {
+        if (escapes->end - at >= 4 && !memcmp(at, "\\u00", 4))
+            break;
+        at += escapes->end - at > 1 ? 2 : 1; /* over an escaped backslash */
     }
-    return false;
+    escapes->next = at ? at : escapes->end;
+    return escapes->next < end;
 }
 
-static bool may_have(const struct member *member, const uint8_t *record, const uint8_t *end)
+enum verdict { MAYBE, NO, SEARCH_ON };
+
+/* Judges a record by the key at `at`. */
+static enum verdict judge(const struct member *member, const uint8_t *record, const uint8_t *at, const uint8_t *end)
 {
-    const uint8_t *at = record;
-    while ((at = memmem(at, (size_t)(end - at), member->key.data, member->key.bytes))) {
-        const uint8_t *value = value_after(at + member->key.bytes, end);
-        if (value && has_start(member, value, end))
-            return true;
-        if (value && member->top_level && !may_be_nested(record, at))
-            break; /* this is the key, and a JSON object has no other one */
-        at++;
+    const uint8_t *value = value_after(at + member->key.bytes, end);
+    if (!value)
+        return SEARCH_ON;
+    if (has_start(member, value, end))
+        return MAYBE;
+    /* If this is the record's own key, a JSON object has no other one. */
+    return member->top_level && !may_be_nested(record, at) ? NO : SEARCH_ON;
+}
+
+/* place: where the key was in the record before; most events of a log have the same keys in the same order. */
+static bool may_have(const struct member *member, const uint8_t *record, const uint8_t *end, size_t *place)
+{
+    enum verdict verdict = SEARCH_ON;
+    if (*place + member->key.bytes <= (size_t)(end - record) &&
+        !memcmp(record + *place, member->key.data, member->key.bytes))
+        verdict = judge(member, record, record + *place, end);
+    for (const uint8_t *at = record; verdict == SEARCH_ON; at++) {
+        at = memmem(at, (size_t)(end - at), member->key.data, member->key.bytes);
+        if (!at)
+            return false;
+        *place = (size_t)(at - record);
+        verdict = judge(member, record, at, end);
     }
-    return has_escapes(record, end);
+    return verdict == MAYBE;
 }
 
 /* Writes the indexes of the records that may have the member, and returns their count; -1 if an offset is out of order. */
 static Py_ssize_t find(const struct member *member, const Py_buffer *data, const uint32_t *offsets, const uint32_t *among,
                        Py_ssize_t first, Py_ssize_t last, uint32_t *found)
 {
+    const uint8_t *bytes = data->buf;
+    struct escapes escapes = {bytes, bytes + data->len};
+    size_t place = 0;
     Py_ssize_t count = 0;
     for (Py_ssize_t i = first; i < last; i++) {
         uint32_t index = among ? among[i] : (uint32_t)i;
         uint64_t start = (uint64_t)offsets[index] + RECORD_BYTES, end = offsets[index + 1];
         if (start > end || end > (uint64_t)data->len)
             return -1;
-        if (may_have(member, (const uint8_t *)data->buf + start, (const uint8_t *)data->buf + end))
+        if (may_have(member, bytes + start, bytes + end, &place) || has_escape(&escapes, bytes + start, bytes + end))
             found[count++] = index;
     }
     return count;

@@ -48,6 +48,25 @@ def test_no_record_with_the_member_is_left_out(objects: list[dict[str, object]])
     assert found >= {index for index, each in enumerate(objects) if each.get("level") in (1, 12)}
 
 
+def test_an_escape_is_found_in_the_record_that_has_it_and_in_no_other() -> None:
+    """Most records have the same length, 92 bytes, whose last byte is a backslash."""
+    plain, escaped = b'{"a":"%084d"}', b'{"level":"\\u0057ARN"}'
+    records = [plain % number for number in range(50)] + [b'{"a":"\\\\"}', b"\\"]
+    for place in range(0, len(records), 7):
+        mixed = [*records[:place], escaped, *records[place:], escaped, escaped]
+        batch = Batch.from_records(mixed)
+        assert list(batch.json_candidates([_LEVEL])) == [place, len(mixed) - 2, len(mixed) - 1]
+        assert list(batch.json_candidates([_LEVEL], place + 1)) == [len(mixed) - 2, len(mixed) - 1]
+
+
+def test_a_key_is_found_wherever_it_is_in_each_record() -> None:
+    """A key is first looked for where the record before had it."""
+    level = b'"level":"WARN"'
+    records = [b"{%s}" % b",".join([b'"a":1'] * before + [level] + [b'"b":2'] * 3) for before in (0, 5, 5, 2, 40, 0)]
+    records += [b'{"level":', b"{}", b'{"x":"12345","level":"INFO"}', b'{"level":"INFO","x":1}', records[0]]
+    assert list(Batch.from_records(records).json_candidates([_LEVEL])) == [0, 1, 2, 3, 4, 5, 10]
+
+
 def test_offsets_and_indexes_that_are_not_of_the_data_are_refused() -> None:
     offsets = memoryview(bytes([0, 0, 0, 0, 200, 0, 0, 0])).cast("I")
     with pytest.raises(ValueError, match="offsets"):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import binlog
 from binlog import Entry, Reader
-from binlog.cli.looking.window import _RANGE_BYTES
+from binlog.cli.looking.window import _LAST_BYTES
 from binlog.cli.main import main
 from binlog.format.index_file import ENTRY_BYTES, HEADER_BYTES
 from tests.support.checkout import ROOT
@@ -39,6 +39,15 @@ with binlog.Writer(sys.argv[1]) as writer:
         else:
             writer.append(b"one " + number.encode(), mode=binlog.Mode[word.upper()])
         print(flush=True)
+"""
+
+
+_MEASURED = """
+import resource, sys
+from binlog.cli.main import main
+code = main(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
+sys.exit(code)
 """
 
 
@@ -150,16 +159,31 @@ def test_index_times_of_1970_hide_no_records(log: Path, capfd: pytest.CaptureFix
     _check_all(log, capfd)
 
 
-def test_reading_backwards_holds_one_range_at_a_time(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The records of several ranges, so that their borders are crossed."""
-    records = [b"%06d" % number + b"x" * 1000 for number in range(4 * _RANGE_BYTES // 1000)]
+def test_the_parts_that_are_read_backwards_have_each_record_once(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    records = [b"%06d" % number + b"x" * 1000 for number in range(4 * _LAST_BYTES // 1000)]
     with binlog.Writer(log, mode="flush") as writer:
         for start in range(0, len(records), 100):
             writer.append_many(records[start : start + 100])
-    assert len(binlog.split_range(log, 1, 256, binlog.stat(log).files[0].tail, bytes_max=_RANGE_BYTES)) > 3
+    assert len(binlog.split_range(log, 1, 256, binlog.stat(log).files[0].tail, bytes_max=_LAST_BYTES)) > 3
     assert _out(capfd, "cat", "-r", log) == [record.decode() for record in reversed(records)]
-    last = 2 * _RANGE_BYTES // 1000
+    last = 2 * _LAST_BYTES // 1000
     assert _out(capfd, "tail", "-n", last, log) == [record.decode() for record in records[-last:]]
+
+
+def test_of_a_log_larger_than_memory_only_the_records_that_match_are_held(log: Path) -> None:
+    size_mb, wanted = 96, b'{"severity":17}'
+    with binlog.Writer(log, mode="flush") as writer:
+        for _ in range(size_mb):
+            writer.append_many([*[b"x" * 1000] * 1000, wanted])
+    peaks_mb = []
+    for words in (["cat"], ["tail", "-n", "1000"], ["tail", "-n", "1000", "--since", "-1h"]):
+        run = subprocess.run(
+            [sys.executable, "-c", _MEASURED, *words, "--level", "error", str(log)], capture_output=True, check=True
+        )
+        *lines, peak = run.stdout.splitlines()
+        assert lines == [wanted] * size_mb
+        peaks_mb.append(int(peak) / 1024)
+    assert max(peaks_mb[1:]) < peaks_mb[0] + size_mb / 4, peaks_mb
 
 
 @pytest.mark.slow

@@ -37,8 +37,8 @@ def test_no_more_bytes_are_read_than_allowed(log: Path) -> None:
 
 
 def test_a_large_file_is_split_from_its_end(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window, "_SPLIT_BYTES", 256 << 10)
-    monkeypatch.setattr(window, "_RANGE_BYTES", 64 << 10)
+    monkeypatch.setattr(window, "_PART_BYTES", 256 << 10)
+    monkeypatch.setattr(window, "_LAST_BYTES", 64 << 10)
     records = [b"%07d" % number * 20 for number in range(15_000)]
     with binlog.Writer(log, mode=binlog.Mode.FLUSH) as writer:
         for first in range(0, len(records), 100):
