@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import NoReturn
 
@@ -48,6 +47,8 @@ class SuggestingGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _refuse(self, ctx: click.Context, name: str) -> NoReturn:
+        import difflib  # only a wrong command needs it
+
         nearest = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
         hint = f", did you mean {nearest[0]!r}?" if nearest else ""
         raise click.UsageError(f"No such command {name!r}{hint}", ctx)

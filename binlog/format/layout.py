@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 _INTEGER_CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i32": "i", "i64": "q"}
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """One field of a layout.
 
     const: its value, if that never changes.
@@ -40,7 +38,6 @@ class Field:
         return struct.calcsize(">" + self.code)
 
 
-@dataclass(frozen=True)
 class Layout:
     """A sequence of fields that fill `size` bytes without a gap.
 
@@ -49,17 +46,24 @@ class Layout:
     little: the integers are little-endian, as in some formats of other programs.
     """
 
-    name: str
-    title: str
-    size: int
-    fields: tuple[Field, ...]
-    base: int = 0
-    line: int = 0
-    little: bool = False
-    _offsets: dict[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
-    _struct: struct.Struct = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        size: int,
+        fields: tuple[Field, ...],
+        base: int = 0,
+        line: int = 0,
+        little: bool = False,
+    ) -> None:
+        self.name = name
+        self.title = title
+        self.size = size
+        self.fields = fields
+        self.base = base
+        self.line = line
+        self.little = little
+        self._offsets: dict[str, int] = {}
         offset = self.base
         for item in self.fields:
             if item.name in self._offsets:
@@ -71,8 +75,7 @@ class Layout:
             offset += item.size
         if offset - self.base != self.size:
             raise ValueError(f"{self.name}: fields fill {offset - self.base} bytes, not {self.size}")
-        packed = struct.Struct(("<" if self.little else ">") + "".join(item.code for item in self.fields))
-        object.__setattr__(self, "_struct", packed)
+        self._struct = struct.Struct(("<" if self.little else ">") + "".join(item.code for item in self.fields))
 
     @property
     def end(self) -> int:
@@ -96,7 +99,10 @@ class Layout:
         """The layout's format for `struct`."""
         return self._struct.format
 
+    def values(self, data: bytes | memoryview, at: int | None = None) -> tuple[Any, ...]:
+        """Return the fields' values, in order.  at: the start of the layout in `data`; `base` by default."""
+        return self._struct.unpack_from(data, self.base if at is None else at)
+
     def unpack(self, data: bytes | memoryview, at: int | None = None) -> dict[str, Any]:
-        """Return the fields' values by name.  at: the start of the layout in `data`; `base` by default."""
-        start = self.base if at is None else at
-        return dict(zip(self._offsets, self._struct.unpack_from(data, start), strict=True))
+        """Return the fields' values by name.  at: as `values`."""
+        return dict(zip(self._offsets, self.values(data, at), strict=True))

@@ -10,8 +10,8 @@ atomic for no more than a few bytes.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from binlog.errors import CorruptError, VersionError
 from binlog.format.checksums import correct_flipped_bit, crc32c
@@ -138,8 +138,7 @@ def block_seed(uuid: bytes, number: int) -> int:
     return crc32c(uuid + number.to_bytes(4, "big"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitSlot:
+class CommitSlot(NamedTuple):
     """The description of a group, written before its sync: its byte range and CRC."""
 
     counter: int
@@ -153,7 +152,7 @@ class CommitSlot:
 
     def pack(self, *, uuid: bytes, number: int) -> bytes:
         """Return the slot's 56 bytes, with the CRC."""
-        values = {name: getattr(self, name) for name in CommitSlot.__slots__}
+        values = self._asdict()
         data = COMMIT_SLOT.pack({**values, "slot_crc": 0})[:-4]
         return data + crc32c(data, block_seed(uuid, number)).to_bytes(4, "big")
 
@@ -167,9 +166,11 @@ def parse_slot(data: bytes, *, uuid: bytes, number: int) -> CommitSlot | None:
     return CommitSlot(**values)
 
 
-@dataclass(frozen=True, slots=True)
-class LogHeader:
-    """The values of a header.  If another program made the file, only the first five are known."""
+class LogHeader(NamedTuple):
+    """The values of a header.  If another program made the file, only the first five are known.
+
+    They are in the order of the layout: `is_native` in place of the magic, and `live_good` in place of the live CRC.
+    """
 
     status: int
     tail: int
@@ -256,18 +257,17 @@ class LogHeader:
     def with_slot(self, slot: CommitSlot) -> LogHeader:
         """Return the header with this slot in its place."""
         data = slot.pack(uuid=self.uuid, number=self.number)
-        return replace(self, slot_1=data) if slot.counter & 1 else replace(self, slot_0=data)
+        return self._replace(slot_1=data) if slot.counter & 1 else self._replace(slot_0=data)
 
     def without_slot(self, counter: int) -> LogHeader:
         """Return the header with zeros in place of the slot."""
-        return replace(self, slot_1=bytes(SLOT_BYTES)) if counter & 1 else replace(self, slot_0=bytes(SLOT_BYTES))
+        return self._replace(slot_1=bytes(SLOT_BYTES)) if counter & 1 else self._replace(slot_0=bytes(SLOT_BYTES))
 
     def pack(self) -> bytes:
         """Return the header's 256 bytes, with the CRCs computed."""
         if not self.is_native:
             raise ValueError("a header of another program's file is never written as a whole")
-        values = {name: getattr(self, name) for name in _OWN_FIELDS}
-        header = bytearray(LOG_HEADER.pack({**values, "live_crc": 0, "identity_crc": 0}))
+        header = bytearray(LOG_HEADER.pack({**self._asdict(), "live_crc": 0, "identity_crc": 0}))
         header[_LIVE_CRC:_BELL] = _live_crc(bytes(header), self.uuid, self.number).to_bytes(4, "big")
         header[_IDENTITY_CRC:_SLOT_0] = _identity_crc(bytes(header)).to_bytes(4, "big")
         return bytes(header)
@@ -281,9 +281,10 @@ class LogHeader:
         return self.pack()[RECOVERED]
 
 
-# The fields that `LogHeader` takes unchanged; it has no constants and no CRCs.
-_SHARED_FIELDS = ("status", "tail", "number", "next_number")
-_OWN_FIELDS = tuple(name for name in LogHeader.__slots__ if name not in ("is_native", "live_good"))
+_LENGTH = HEADER_BYTES - 4
+_MAGIC_PLACE, _LIVE_CRC_PLACE, _IDENTITY_CRC_PLACE = (
+    [field.name for field in LOG_HEADER.fields].index(name) for name in ("magic", "live_crc", "identity_crc")
+)
 
 
 @lru_cache(maxsize=_PARSED_KEPT)
@@ -299,23 +300,23 @@ def parse_log_header(data: bytes, *, path: str, number: int | None = None) -> Lo
     """
     if len(data) < HEADER_BYTES:
         raise CorruptError(path, len(data), "short-header", f"a header has 256 bytes, the file {len(data)}")
-    values = LOG_HEADER.unpack(data)
-    if values["header_length"] != LOG_HEADER.const("header_length"):
-        raise CorruptError(path, 0, "header-length", f"the first word is {values['header_length']}, not 252")
-    if values["version"] != VERSION:
-        found = int(values["version"])
-        raise VersionError(f"{path}: version {found} of the log file", found=found, known=(VERSION,))
+    values = LOG_HEADER.values(data)
+    length, version, status, tail, number_inside, next_number = values[:_MAGIC_PLACE]
+    if length != _LENGTH:
+        raise CorruptError(path, 0, "header-length", f"the first word is {length}, not {_LENGTH}")
+    if version != VERSION:
+        raise VersionError(f"{path}: version {version} of the log file", found=version, known=(VERSION,))
     is_native = any(data[_OWN_PART:FIRST_OFFSET_FOREIGN])
     if is_native:
-        _check_identity(data, values["identity_crc"], path)
-    if number is not None and values["number"] != number:
-        raise CorruptError(path, _NUMBER, "number", f"the header says file {values['number']}, the name {number}")
+        _check_identity(data, values[_IDENTITY_CRC_PLACE], path)
+    if number is not None and number_inside != number:
+        raise CorruptError(path, _NUMBER, "number", f"the header says file {number_inside}, the name {number}")
     if not is_native:
-        return LogHeader(
-            is_native=False, published_tail=values["tail"], **{name: values[name] for name in _SHARED_FIELDS}
-        )
-    live_good = values["live_crc"] == _live_crc(data, values["uuid"], values["number"])
-    return LogHeader(is_native=True, live_good=live_good, **{name: values[name] for name in _OWN_FIELDS})
+        return LogHeader(status, tail, number_inside, next_number, is_native=False, published_tail=tail)
+    live_good = values[_LIVE_CRC_PLACE] == _live_crc(data, values[_MAGIC_PLACE + 1], number_inside)
+    between, after = slice(_MAGIC_PLACE + 1, _LIVE_CRC_PLACE), slice(_LIVE_CRC_PLACE + 1, _IDENTITY_CRC_PLACE)
+    before = (status, tail, number_inside, next_number, True)
+    return LogHeader._make((*before, *values[between], live_good, *values[after], *values[_IDENTITY_CRC_PLACE + 1 :]))
 
 
 def _check_identity(data: bytes, identity_crc: int, path: str) -> None:

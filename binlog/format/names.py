@@ -178,8 +178,11 @@ _KINDS = (
     (_PREPARED_FILE, FileKind.PREPARED),
     (_UNFINISHED_ARCHIVE, FileKind.PREPARED),
 )
+_KIND_ENDS = (".idx", ".zst", ".damaged", ".new")
 
 
 def file_kind(name: str) -> FileKind | None:
     """Return the kind of a file next to the log files; None for a log file, and for a file that is not binlog's."""
+    if not name.endswith(_KIND_ENDS):
+        return None  # without a search: a log has thousands of log files
     return next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import re
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from binlog._codec import frame_values, scan_records, unframe_values
@@ -39,14 +38,13 @@ class Stop(enum.IntEnum):
     MORE = 4  # of a read: the records are those of whole ranges, and more than asked for
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(NamedTuple):
     """The result of a scan: the records found, and the reason why it ended.
 
-    count: of records.  consumed: their bytes.  offsets: of the records in the data and the end of the last, as uint32.
+    consumed: their bytes.  offsets: of the records in the data and the end of the last, as uint32.
     """
 
-    count: int
+    record_count: int
     consumed: int
     stop: Stop
     offsets: memoryview
@@ -69,7 +67,7 @@ def part_of_records(
     left = memoryview(data)[start:]
     size = max(size, LENGTH_BYTES + int.from_bytes(left[:LENGTH_BYTES], "big"))
     found = scan(left[:size], len(left), record_bytes_max, count_max)
-    return (bytes(left[: found.consumed]), found.offsets.tobytes(), found.stop) if found.count else None
+    return (bytes(left[: found.consumed]), found.offsets.tobytes(), found.stop) if found.record_count else None
 
 
 def frame_column(values: bytes | bytearray | memoryview, bounds: memoryview) -> tuple[bytes, memoryview]:

@@ -192,7 +192,7 @@ class Batch:
             size = int.from_bytes(data[found.consumed : found.consumed + LENGTH_BYTES], "big")
             limit = record_bytes_max
             raise FullError(f"a record of {size} bytes; the limit is {limit}", limit=limit, size=size)
-        if found.count != len(self) or found.consumed != len(data):
+        if found.record_count != len(self) or found.consumed != len(data):
             raise ValueError("the batch's offsets are not those of the records in its data")
         return data
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from binlog.errors import AccessError
@@ -32,7 +31,6 @@ class Sample(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True)
 class Family:
     """Samples of one meaning.
 
@@ -40,11 +38,12 @@ class Family:
     unit: `bytes` or `seconds`, with which the name ends; empty if there is none.
     """
 
-    name: str
-    kind: Kind
-    text: str
-    unit: str = ""
-    samples: list[Sample] = field(default_factory=list)
+    def __init__(self, name: str, kind: Kind, text: str, unit: str = "") -> None:
+        self.name = name
+        self.kind = kind
+        self.text = text
+        self.unit = unit
+        self.samples: list[Sample] = []
 
     @property
     def sample_name(self) -> str:

@@ -16,13 +16,11 @@ from __future__ import annotations
 
 import enum
 import errno
-import hashlib
 import os
 import re
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from binlog.storage.descriptors import identity_of, is_open_on
 from binlog.storage.file_access import FileAccess, give_access
@@ -30,8 +28,8 @@ from binlog.storage.native import FastPath, address, ffi, fork_generation, lib
 
 _ATTEMPTS = 8
 _SHARED_MEMORY = "/dev/shm"
-_NAME = re.compile(r"binlog-[0-9a-f]{32}")
-_UNFINISHED_NAME = re.compile(r"binlog-[0-9a-f]{32}\.[0-9a-f]{16}")
+_NAME = re.compile(r"binlog-[0-9a-f]+-[0-9a-f]+-[0-9a-f]{32}")
+_UNFINISHED_NAME = re.compile(_NAME.pattern + r"\.[0-9a-f]{16}")
 _AT_FDCWD = -100
 # O_NONBLOCK: a FIFO under the name must not hang the opener.
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -45,8 +43,7 @@ class Outcome(enum.IntEnum):
     UNKNOWN = -errno.ETIMEDOUT
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """The leader's note: the group that it was committing, its progress, and the last committed group."""
 
     state: int
@@ -60,8 +57,6 @@ class Note:
     last_counter: int
     last_nonce: int
 
-
-_NOTE_FIELDS = tuple(field.name for field in fields(Note))
 
 NOTE_IDLE = int(lib.BINLOG_NOTE_IDLE)
 NOTE_GATHERING = int(lib.BINLOG_NOTE_GATHERING)
@@ -169,7 +164,7 @@ class StagingArea:
         """Return the note of the last leader."""
         note = ffi.new("struct binlog_note *")
         lib.binlog_area_note(self.core, note)
-        return Note(**{name: int(getattr(note, name)) for name in _NOTE_FIELDS})
+        return Note(**{name: int(getattr(note, name)) for name in Note._fields})
 
     def resolve(self, outcome: Outcome) -> None:
         """Set the outcome of a dead leader's group.  The caller holds the open log file's lock."""
@@ -231,8 +226,7 @@ class StagingArea:
             lib.binlog_byte_unlock(self._fd, lib.BINLOG_LOCK_INIT)
 
 
-@dataclass(frozen=True, slots=True)
-class StagingAreaUsage:
+class StagingAreaUsage(NamedTuple):
     """How full a staging area is.
 
     staged_bytes: not in the log yet.  memory_bytes: allocated in /dev/shm.
@@ -290,9 +284,8 @@ def _sweep_one(name: str) -> None:
 
 
 def area_name(directory: os.stat_result, uuid: bytes) -> str:
-    """Return the name of a directory's staging area: `/binlog-` and 32 hexadecimal digits."""
-    key = b"%d %d %s" % (directory.st_dev, directory.st_ino, uuid)
-    return "/binlog-" + hashlib.sha256(key).hexdigest()[:32]
+    """Return the name of a directory's staging area: `/binlog-DEVICE-INODE-UUID`, in hexadecimal digits."""
+    return f"/binlog-{directory.st_dev:x}-{directory.st_ino:x}-{uuid.hex()}"
 
 
 def _remove_unused(fd: int, name: str) -> bool:

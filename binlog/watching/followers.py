@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from binlog.errors import BinlogError
 from binlog.format.record import Ref
@@ -21,8 +21,7 @@ POSITION_SUFFIX = ".position"
 _BYTES_MAX = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerStat:
+class FollowerStat(NamedTuple):
     """A follower of a log, and how far it lags.
 
     name: of its file, without the folder if that is the log's.  path: of its file.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from binlog.errors import BinlogError, NotFoundError
 from binlog.format.record import Ref
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from binlog.seal import SealStat
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(NamedTuple):
     """A consumer group: its stat, or the problem with reading it."""
 
     name: str
@@ -27,8 +25,7 @@ class GroupView:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SealView:
+class SealView(NamedTuple):
     """The seal of a log: its stat, or the problem with reading it.
 
     unsealed_records: those that no checkpoint covers yet; None if another program appends to the log.
@@ -41,8 +38,7 @@ class SealView:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogView:
+class LogView(NamedTuple):
     """A log at one moment.
 
     time_ns: nanoseconds since 1970 UTC.  seal: None if the log has none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from binlog.watching.log_view import LogView
 
@@ -19,8 +19,7 @@ _CORRELATION_MIN = 0.7
 Key = tuple[str, Hashable]
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(NamedTuple):
     """The change of a lag per second.  direction: `rising`, `falling` or `steady`."""
 
     per_second: float

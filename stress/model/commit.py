@@ -5,7 +5,7 @@ At every `step`, write and sync, the process that runs this may die, or power ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from binlog.errors import PoisonedError
@@ -110,15 +110,15 @@ def commit_group(
         file.write(data, header.tail)
     tail = header.tail + len(data)
     crc = crc32c(data, header.running_crc)
-    header = replace(header, tail=tail, published_tail=tail, record_count=header.record_count + count, running_crc=crc)
+    header = header._replace(tail=tail, published_tail=tail, record_count=header.record_count + count, running_crc=crc)
     strict = file.strict or bool(header.flags & (Flag.FOREIGN_WRITERS | Flag.STRICT))
     if strict:
-        header = replace(header, flags=header.flags | Flag.STRICT)
+        header = header._replace(flags=header.flags | Flag.STRICT)
     if world.has("tail-before-data"):
         file.publish(header)
     if sync:
         header = _confirm(world, file, header, note)
-    header = replace(header, doorbell=header.doorbell + 1)
+    header = header._replace(doorbell=header.doorbell + 1)
     file.publish(header)
     if sync and strict and not world.has("not-strict"):
         file.confirmed = header
@@ -146,9 +146,9 @@ def _confirm(world: World, file: OpenFile, header: LogHeader, note: SharedNote |
     if not world.has("no-sync"):
         file.sync()
     file.counter = slot.counter
-    return replace(header, confirmed_end=header.tail, confirmed_counter=slot.counter, running_crc=0)
+    return header._replace(confirmed_end=header.tail, confirmed_counter=slot.counter, running_crc=0)
 
 
 def mark_poisoned(file: OpenFile, header: LogHeader) -> None:
     """commit_write_poison: over the header as it was published, which may have reverted since."""
-    file.write(replace(header, flags=header.flags | Flag.POISON, poison_errno=5).published(), PUBLISHED.start)
+    file.write(header._replace(flags=header.flags | Flag.POISON, poison_errno=5).published(), PUBLISHED.start)

@@ -7,7 +7,6 @@ gives it the lock of the open file.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog.errors import CorruptError, InternalError, PoisonedError
@@ -136,7 +135,7 @@ class Process:
         header = file.header()
         data, end = request.payload, header.tail + len(request.payload)
         file.write(data, header.tail)
-        file.write(replace(header, flags=header.flags | Flag.INTENT).published(), PUBLISHED.start)
+        file.write(header._replace(flags=header.flags | Flag.INTENT).published(), PUBLISHED.start)
         file.sync()
         taken = ProducerBatch(SOURCE, sequence, len(request.ids), file.number, header.tail, end, crc32c(data))
         if not world.has("producer-late"):
@@ -251,7 +250,7 @@ class Process:
         if may_have_intents:
             self._producers(file).resolve_intents(header, file, file.path)
             if header.flags & Flag.INTENT:
-                header = recovery.write(replace(header, flags=header.flags & ~Flag.INTENT))
+                header = recovery.write(header._replace(flags=header.flags & ~Flag.INTENT))
         file.opened_before_unconfirmed = True
         file.file.recovered_boot = world.boot_id
         file.epoch, file.counter = header.epoch, header.confirmed_counter

@@ -6,7 +6,6 @@ own.  This module reports their work to the audit, and seeds bugs in their input
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from binlog.format.log_header import LogHeader
@@ -40,7 +39,7 @@ def verdict_on(world: World, file: OpenFile, header: LogHeader) -> Verdict:
     if pending is not None and world.has("pending-dropped") and not same_boot:
         header = header.without_slot(pending.counter)
     if pending is not None and world.has("slot-over-foreign") and header.tail > header.published_tail:
-        header = replace(header, tail=header.published_tail)
+        header = header._replace(tail=header.published_tail)
     return decide(
         header, _Evidence(world, file), same_boot=same_boot, opened_before_unconfirmed=file.opened_before_unconfirmed
     )
@@ -83,7 +82,7 @@ class SimRecovery(Recovery):
 
     def _confirmed(self, header: LogHeader, tail: int, counted: int, *, slot_first: bool = False) -> LogHeader:
         if not slot_first and self._world.has("dropped-reused"):
-            header = replace(header, next_number=0)
+            header = header._replace(next_number=0)
         header = super()._confirmed(header, tail, counted, slot_first=slot_first)
         self._world.audit.synced(self._open.file)
         return header
@@ -105,7 +104,7 @@ class JoinedStagingArea:
         note = self._area.snapshot()
         if note.state != NOTE_IDLE and self._world.has("nonce-ignored"):
             slot = self._header(note).slot(note.counter)
-            note = note if slot is None else replace(note, nonce=slot.nonce)
+            note = note if slot is None else note._replace(nonce=slot.nonce)
         return note
 
     def resolve(self, outcome: Outcome) -> None:

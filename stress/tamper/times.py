@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from binlog.format.checksums import crc32c
@@ -28,7 +27,7 @@ def date_file(log: Path, number: int, made: float, dated: Callable[[int], float]
     path = log / log_file_name(number)
     data = bytearray(path.read_bytes())
     header = parse_log_header(bytes(data[:LOG_HEADER_BYTES]), path=str(path))
-    data[:LOG_HEADER_BYTES] = replace(header, created_ns=int(made * 1e9)).pack()
+    data[:LOG_HEADER_BYTES] = header._replace(created_ns=int(made * 1e9)).pack()
     path.write_bytes(data)
     date_index(log, number, lambda place, entries: dated(entries[place][0]))
     last = dated(header.first_sequence + header.record_count - 1)

@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +213,7 @@ def test_files_that_were_copied_at_different_moments_are_refused(reader: list[st
 def _empty(path: Path) -> None:
     """Write a header that says that the file has no records; its CRCs are correct."""
     header = parse_log_header(path.read_bytes()[:256], path=str(path))
-    header = replace(header, tail=256, published_tail=256, confirmed_end=256, record_count=0)
+    header = header._replace(tail=256, published_tail=256, confirmed_end=256, record_count=0)
     with path.open("r+b") as file:
         file.write(header.pack())
 

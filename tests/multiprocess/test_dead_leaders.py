@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
 import struct
@@ -14,6 +13,7 @@ import pytest
 from binlog import Reader, Ref, Writer
 from binlog.format.log_header import LogHeader
 from binlog.log.append.writable_file import WritableFile
+from binlog.storage.staging_area import area_name
 from tests.support.children import Child
 from tests.support.logs import read_all
 
@@ -33,11 +33,9 @@ LED, DEPUTISED = 1792, 1796
 
 
 def _area(log: Path) -> mmap.mmap:
-    status = os.stat(log)
     with (log / "00000001.dat").open("rb") as file:
         uuid = file.read(48)[32:]
-    name = hashlib.sha256(b"%d %d %s" % (status.st_dev, status.st_ino, uuid)).hexdigest()[:32]
-    with open(f"/dev/shm/binlog-{name}", "r+b") as file:
+    with open("/dev/shm" + area_name(log.stat(), uuid), "r+b") as file:
         return mmap.mmap(file.fileno(), 0)
 
 

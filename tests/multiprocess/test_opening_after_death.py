@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,7 +58,7 @@ def _as_after_a_power_cut(log: Path) -> None:
     try:
         header = directory.read_header(1)
         with (log / "00000001.dat").open("r+b") as file:
-            write_at(file.fileno(), replace(header, boot_id=bytes(16)).published(), PUBLISHED.start, str(log))
+            write_at(file.fileno(), header._replace(boot_id=bytes(16)).published(), PUBLISHED.start, str(log))
     finally:
         directory.close()
 

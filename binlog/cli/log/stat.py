@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 import click
@@ -101,7 +100,7 @@ def as_object(log: binlog.LogStat) -> dict[str, object]:
         "new_bytes": log.new_bytes,
         "staged_bytes": log.staged_bytes,
         "memory_bytes": log.memory_bytes,
-        "files": [dataclasses.asdict(file) for file in log.files],
+        "files": [file._asdict() for file in log.files],
     }
 
 

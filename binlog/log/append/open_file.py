@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from binlog.errors import AccessError, CorruptError, GoneError, NotFoundError
 from binlog.format.log_header import LOG_HEADER, Flag, LogHeader
@@ -117,7 +116,7 @@ class OpenFileFinder:
             path = self._directory.log_path(number)
             found = read_header(fd, number, path)
             header = self._directory.believe(validated_header(fd, number, path))
-            if header != replace(found, doorbell=header.doorbell):
+            if header != found._replace(doorbell=header.doorbell):
                 return False  # part of it is damaged, or another boot wrote it last
             if not header.closed or header.next_number != newest or header.flags & Flag.POISON:
                 return False

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 
 from binlog.errors import (
     AccessError,
@@ -165,7 +164,7 @@ class WritableFile:
         self.producers.resolve_intents(header, self.fd, self.path)
         if not header.is_native or not header.flags & Flag.INTENT or self._directory.has(INGEST_FILE):
             return header
-        return recovery.write(replace(header, flags=header.flags & ~Flag.INTENT))
+        return recovery.write(header._replace(flags=header.flags & ~Flag.INTENT))
 
     def handle_failure(self, number: int, *, reopen: bool) -> None:
         """Handle a failed write or sync with this errno, which only the shared memory records.
@@ -179,7 +178,7 @@ class WritableFile:
             raise PoisonedError(f"{self.path}: a write or sync failed before ({reason}); open the log again to recover")
         header = self.header()
         if header.live_good and not header.flags & Flag.POISON:
-            marked = replace(header, flags=header.flags | Flag.POISON, poison_errno=number)
+            marked = header._replace(flags=header.flags | Flag.POISON, poison_errno=number)
             write_at(self.fd, marked.published(), PUBLISHED.start, self.path)
 
     def _cut_index(self, header: LogHeader, tail: int) -> None:
@@ -276,7 +275,7 @@ class WritableFile:
 
     def set_intent(self, header: LogHeader) -> None:
         """Set Flag.INTENT durably: the next process that takes the lock must resolve a batch or an ingest first."""
-        marked = replace(header, flags=header.flags | Flag.INTENT)
+        marked = header._replace(flags=header.flags | Flag.INTENT)
         write_at(self.fd, marked.published(), PUBLISHED.start, self.path)
         sync(self.fd, self.path)
 
@@ -286,7 +285,7 @@ class WritableFile:
         if not header.is_native or not header.flags & Flag.INTENT:
             return header
         recovery = Recovery(self._directory, self.number, DiskFile(self.fd, self.path))
-        header = recovery.write(replace(header, flags=header.flags & ~Flag.INTENT))
+        header = recovery.write(header._replace(flags=header.flags & ~Flag.INTENT))
         self.commits.remember_header(header, self._doorbell)
         return header
 
@@ -422,7 +421,7 @@ class WritableFile:
         try:
             header = read_header(self.fd, self.number, self.path)
             if header.is_native and not header.flags & Flag.POISON:
-                marked = replace(header, flags=header.flags | Flag.POISON, poison_errno=cause.errno or 0)
+                marked = header._replace(flags=header.flags | Flag.POISON, poison_errno=cause.errno or 0)
                 write_at(self.fd, marked.published(), PUBLISHED.start, self.path)
         except BinlogError as failure:
             error.add_note(f"the file could not be marked: {failure}")

@@ -255,7 +255,7 @@ class _RawFile:
         if has_foreign_writers and is_written(directory, self._number):
             raise BusyError(f"{self._path} is open for writing, and other programs write to the log")
         with directory.locked(self._name, _LOCK_SECONDS) as fd:
-            if replace(self._header(fd), doorbell=header.doorbell) != header:
+            if self._header(fd)._replace(doorbell=header.doorbell) != header:
                 raise GoneError(f"{self._path} changed while it was archived; archive it again")
             if unfinished is not None:
                 directory.rename(unfinished, self._archive_name)

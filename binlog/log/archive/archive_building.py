@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 
 from binlog.errors import CorruptError
 from binlog.format.archive_file import frame_bytes_for, pack_end, pack_start
@@ -117,7 +116,7 @@ def verify_archive(fd: int, source: tuple[int, LogHeader, str], index: Index, *,
         raise CorruptError(path, 0, "archive", content.faults[0])
     found_header = read_header(content, header.number, path)
     # The doorbell is not data, and may have been rung since.
-    if replace(found_header, doorbell=header.doorbell) != header:
+    if found_header._replace(doorbell=header.doorbell) != header:
         raise CorruptError(path, 0, "archive", f"its header is not that of {source_path}")
     at = header.first_offset
     for found in verified(index, content, header, path):

@@ -8,7 +8,6 @@ cutover died there, and this one adopts the file.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
 
 from binlog.errors import CorruptError, FullError
@@ -124,7 +123,7 @@ class Cutover:
             sequence = self.sequence_after(file, header)
             flags = Flag.FOREIGN_WRITERS if header.has_foreign_writers else 0
             if found.ingesting and found.first_sequence != sequence:
-                again = replace(found, first_sequence=sequence, flags=found.flags | flags)
+                again = found._replace(first_sequence=sequence, flags=found.flags | flags)
                 write_at(fd, again.pack(), 0, path)
                 sync(fd, path)
             elif found.is_native and found.tail == FIRST_OFFSET and found.pending is None:
@@ -134,7 +133,7 @@ class Cutover:
                 again = new_header(
                     number, log_uuid=found.uuid, first_sequence=sequence, epoch=header.epoch, flags=flags
                 )
-                again = replace(again, created_ns=found.created_ns)
+                again = again._replace(created_ns=found.created_ns)
                 write_at(fd, again.pack(), 0, path)
                 sync(fd, path)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import replace
 
 from binlog.errors import CorruptError, VersionError
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, block_seed, parse_log_header
@@ -57,7 +56,7 @@ def validated_bytes(
             if again:
                 raise
             continue
-        if known is not None and header == replace(known, doorbell=header.doorbell):
+        if known is not None and header == known._replace(doorbell=header.doorbell):
             return header, data
         if header.is_consistent or again:
             break
@@ -68,7 +67,7 @@ def validated_bytes(
     if header.is_native and not (same_boot and header.live_good and believed.tail >= header.published_tail):
         believed = _recovered(believed, evidence, path, same_boot=same_boot)
     elif is_unproven(believed, evidence):
-        believed = replace(believed, tail=believed.published_tail)
+        believed = believed._replace(tail=believed.published_tail)
     # The disk has another tail: a later check must not find these bytes unchanged and accept them.
     return believed, data if believed.tail == header.tail else _bell_alone(data)
 

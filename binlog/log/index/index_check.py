@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from binlog.format.index_file import (
     ENTRY_BYTES,
@@ -34,8 +34,7 @@ _ENTRIES_AT_ONCE = 1 << 12
 _SIZE_AT = INDEX_ENTRY.offset("range_bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedRange:
+class DamagedRange(NamedTuple):
     """Bytes that are not those that were written.  record_count: of the records written there; None if not known."""
 
     start: int
@@ -43,16 +42,14 @@ class DamagedRange:
     record_count: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
+class Contradiction(NamedTuple):
     """A contradiction between an index and its file.  offset: in the index.  text: the contradiction."""
 
     offset: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unproven:
+class Unproven(NamedTuple):
     """Bytes whose entries are damaged, so that only the records' lengths can be checked.
 
     record_count: of the records in it, by the entries around; None if not known.
@@ -63,8 +60,7 @@ class Unproven:
     record_count: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(NamedTuple):
     """Bytes that are those that were written, and the entries of the ranges that fill them."""
 
     data: bytes

@@ -231,8 +231,8 @@ class Ingestion:
                 time_ns=empty.created_ns + 1, group_crc=each.crc, epoch=empty.epoch,
                 nonce=int.from_bytes(os.urandom(_NONCE_BYTES), "big"),
             )  # fmt: skip
-            yield replace(
-                empty.with_slot(slot), tail=each.end, published_tail=each.end, record_count=each.record_count,
+            yield empty.with_slot(slot)._replace(
+                tail=each.end, published_tail=each.end, record_count=each.record_count,
                 confirmed_end=each.end, confirmed_counter=slot.counter,
             )  # fmt: skip
             sequence += each.record_count
@@ -322,7 +322,7 @@ class IngestedFile:
         found, fd = self._header, self._descriptor.fd
         if log_uuid not in (None, found.uuid):
             raise CorruptError(self._path, LOG_HEADER.offset("uuid"), "ingest", "the file belongs to another log")
-        header = replace(found, number=number, first_sequence=first_sequence, flags=found.flags | flags)
+        header = found._replace(number=number, first_sequence=first_sequence, flags=found.flags | flags)
         for slot in found.slots():
             header = header.with_slot(slot)  # its CRC depends on the number
         if header != found or self._is_corrected:

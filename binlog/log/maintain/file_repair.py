@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import time
 from contextlib import closing, suppress
-from dataclasses import replace
 
 from binlog.errors import BinlogError, CorruptError, FullError, VersionError
 from binlog.format.checksums import crc32c
@@ -64,7 +63,7 @@ def rebuilt_header(directory: LogDirectory, number: int) -> tuple[LogHeader, str
         boot_id=boot_id(), epoch=1 + max((each.epoch for each in (before, after) if each is not None), default=0),
     )  # fmt: skip
     if after is not None:
-        header = replace(header, status=Status.CLOSED, next_number=number + 1)
+        header = header._replace(status=Status.CLOSED, next_number=number + 1)
     lost = f"all up to offset {end} by the index" if end else "all that it had"
     return header, f"the records of the file are lost, {lost}"
 
@@ -131,12 +130,12 @@ class FileRepair:
             write_at(fd, corrected[at : at + 1], at, path)
         found, header = self._directory.believed_header(fd, self._number)
         if is_unproven(header, FileEvidence(fd, path)):
-            header = replace(header, tail=header.published_tail)
+            header = header._replace(tail=header.published_tail)
         if header != found:
             text = "the header's status, next number or tail cannot be right, and is rewritten"
             self.report(LOG_HEADER.offset("status"), "header", text)
         if header.is_native and any(header.zero):
-            header = replace(header, zero=bytes(len(header.zero)))
+            header = header._replace(zero=bytes(len(header.zero)))
             self.report(_ZERO, "header", "the header's last eight bytes are reset to zero")
         if not self._dry_run:
             heal(fd, found, header, path)
@@ -210,7 +209,7 @@ class FileRepair:
         good = start
         with opened_index(self._directory, self._number) as index:
             if index is not None:
-                check = IndexCheck(index, self._fd, replace(header, tail=end), self._path)
+                check = IndexCheck(index, self._fd, header._replace(tail=end), self._path)
                 found = next(check.run(), None)
                 good = found.start if isinstance(found, DamagedRange) else check.end
         slots = [slot for slot in header.slots() if slot.start >= good]
@@ -234,7 +233,7 @@ class FileRepair:
         text = f"{records} missing before file {self._number + 1}: fillers replace them, up to {end}"
         self.report(start, "filled", text)
         if self._dry_run:
-            return replace(header, tail=end)
+            return header._replace(tail=end)
         fd, path = self._fd, self._path
         size = os.fstat(fd).st_size
         try:
@@ -254,12 +253,12 @@ class FileRepair:
         complete_index(self._directory, header, fd)
         if header.is_native:
             before = RecordCounts(self._directory).sequence_after(header, fd) - header.first_sequence
-            header = replace(header, tail=end, published_tail=end, record_count=before + count)
+            header = header._replace(tail=end, published_tail=end, record_count=before + count)
             self.commit_in_new_epoch(header)
         else:
             write_at(fd, end.to_bytes(8, "big"), LOG_HEADER.offset("tail"), path)
             sync(fd, path)
-            header = replace(header, tail=end)
+            header = header._replace(tail=end)
         return header
 
     def _quarantined(self) -> list[tuple[int, int, int]]:
@@ -346,7 +345,7 @@ class FileRepair:
             return header
         if not header.closed:
             self._close_at(header, end, header.tail)
-            return replace(header, tail=end)
+            return header._replace(tail=end)
         return self._end_at(header, end, header.tail)
 
     def _end_at(self, header: LogHeader, good: int, end: int) -> LogHeader:
@@ -355,7 +354,7 @@ class FileRepair:
         if good < end:
             self._recovery.quarantine(good, end)
         confirmed = min(header.confirmed_end, good)
-        cut = replace(header, tail=good, published_tail=good, record_count=count, confirmed_end=confirmed)
+        cut = header._replace(tail=good, published_tail=good, record_count=count, confirmed_end=confirmed)
         self.commit_in_new_epoch(cut)
         os.ftruncate(self._fd, good)
         return cut
@@ -364,8 +363,8 @@ class FileRepair:
         slots = [slot for slot in header.slots() if slot.end <= good]
         counter = max([header.confirmed_counter if header.live_good else 0, *(slot.counter for slot in header.slots())])
         kept_flags = Flag.FOREIGN_WRITERS | Flag.STRICT | Flag.INTENT
-        base = replace(
-            _without_spoilt(header), live_good=True,
+        base = _without_spoilt(header)._replace(
+            live_good=True,
             published_tail=slots[0].end if slots else header.first_offset,
             record_count=slots[0].record_count if slots else 0, confirmed_end=good, confirmed_counter=counter,
             flags=header.flags & kept_flags if header.live_good else Flag.INTENT,
@@ -383,8 +382,8 @@ class FileRepair:
         self._recovery.rewrite(header.confirmed_end, header.tail)
         sync(self._fd, self._path)
         self._recovery.write(
-            replace(
-                header.with_slot(slot), confirmed_counter=slot.counter, confirmed_end=header.tail, running_crc=0,
+            header.with_slot(slot)._replace(
+                confirmed_counter=slot.counter, confirmed_end=header.tail, running_crc=0,
                 epoch=header.epoch + 1, boot_id=boot_id(),
             )
         )  # fmt: skip
@@ -417,8 +416,7 @@ def _gap_fillers(number: int, start: int, count: int) -> tuple[bytes, int]:
 def _without_spoilt(header: LogHeader) -> LogHeader:
     """Return the header with zeros for each commit slot whose CRC does not match."""
     good = {slot.counter & 1 for slot in header.slots()}
-    return replace(
-        header,
+    return header._replace(
         slot_0=header.slot_0 if 0 in good else bytes(SLOT_BYTES),
         slot_1=header.slot_1 if 1 in good else bytes(SLOT_BYTES),
     )

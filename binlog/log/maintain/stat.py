@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from binlog.errors import NotFoundError
 from binlog.format.log_header import Flag, LogHeader
@@ -17,8 +17,7 @@ from binlog.storage.staging_area import staging_area_usage
 _NEWEST = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileStat:
+class FileStat(NamedTuple):
     """One log file.  Sizes and offsets are in bytes.
 
     file_bytes: its size.  disk_bytes: on the disk.  prepared_bytes: those of them after the tail.
@@ -51,8 +50,7 @@ class FileStat:
     shipped: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogStat:
+class LogStat(NamedTuple):
     """A log: its directory, its files in order, and the sizes of other files in it, on the disk.
 
     index_bytes, damaged_bytes: indexes, and quarantined bytes.
@@ -150,7 +148,8 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
         files: list[FileStat] = []
         headers: list[LogHeader] = []
         # Most logs have no receipt of a shipped file, so do not search for that of each file.
-        has_receipts = any(shipped_file_number(name) for name in directory.names())
+        names = directory.names()
+        has_receipts = any(shipped_file_number(name) for name in names)
         for number in directory.numbers():
             try:
                 header, file = _file_stat(directory, number, has_receipts=has_receipts)
@@ -161,7 +160,7 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
             files.append(file)
             headers.append(header)
         beside = dict.fromkeys(FileKind, 0)
-        for name in directory.names():
+        for name in names:
             if (kind := file_kind(name)) is not None:
                 beside[kind] += directory.disk_bytes(name)
         uuid = next((file.uuid for file in reversed(files) if file.uuid is not None), None)

@@ -10,14 +10,12 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 from binlog.errors import BinlogError
 from binlog.format.checksums import crc32c
 from binlog.format.log_header import HEADER_BYTES, LOG_HEADER, Flag, LogHeader, Status, parse_log_header
 from binlog.format.record import OFFSET_MAX
 from binlog.log.index.index import opened_index
-from binlog.log.index.index_check import IndexCheck
 from binlog.log.recovery.record_walk import is_blank, last_whole_record_end
 from binlog.log.recovery.recovery_table import Evidence
 from binlog.storage.directory import Directory
@@ -54,6 +52,9 @@ class FileEvidence:
 
     def proven_end(self, start: int, end: int) -> int:
         """Return the end of the bytes that the index proves."""
+        # Imported on use, because hardly any header needs this proof.
+        from binlog.log.index.index_check import IndexCheck
+
         path = self._path
         try:
             header = parse_log_header(read_at(self._content, HEADER_BYTES, 0, path), path=path)
@@ -63,7 +64,7 @@ class FileEvidence:
         with directory, opened_index(directory, header.number) as index:
             if index is None:
                 return start
-            header = replace(header, tail=max(header.tail, end))
+            header = header._replace(tail=max(header.tail, end))
             return IndexCheck(index, self._content, header, path).proven_end(start, end)
 
 
@@ -97,7 +98,7 @@ def believe_status(header: LogHeader, following: Callable[[], Following]) -> Log
     next_number = header.number + 1 if closed or names_next else 0
     if (status, next_number) == (header.status, header.next_number):
         return header
-    return replace(header, status=status, next_number=next_number)
+    return header._replace(status=status, next_number=next_number)
 
 
 def believe_tail(header: LogHeader, evidence: Evidence, *, file_bytes: Callable[[], int], same_boot: bool) -> LogHeader:
@@ -115,7 +116,7 @@ def believe_tail(header: LogHeader, evidence: Evidence, *, file_bytes: Callable[
         size = file_bytes()
         beyond = header.tail > OFFSET_MAX or (same_boot and header.tail > size)
         damaged = beyond and evidence.blank(header.published_tail, min(header.tail, size))
-    return replace(header, tail=header.published_tail) if damaged else header
+    return header._replace(tail=header.published_tail) if damaged else header
 
 
 def is_unproven(header: LogHeader, evidence: Evidence) -> bool:

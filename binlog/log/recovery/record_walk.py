@@ -22,8 +22,8 @@ def count_records(content: ByteSource, start: int, until: int, tail: int, path: 
     while at < until:
         data = read_whole_at(content, min(_READ_BYTES, tail - at), at, path)
         found = scan(data, tail - at, RECORD_BYTES_FORMAT_MAX, _COUNT_MAX)
-        if found.count:
-            before = bisect_left(found.offsets, until - at, 0, found.count)
+        if found.record_count:
+            before = bisect_left(found.offsets, until - at, 0, found.record_count)
             count += before
             at += found.offsets[before]
         elif found.stop == Stop.LENGTH:
@@ -43,7 +43,7 @@ def last_whole_record_end(content: ByteSource, start: int, end: int, path: str) 
     while at < end:
         data = read_at(content, min(_READ_BYTES, end - at), at, path)
         found = scan(data, end - at, RECORD_BYTES_FORMAT_MAX, _COUNT_MAX)
-        if found.count:
+        if found.record_count:
             at += found.consumed
         elif found.stop == Stop.LENGTH or len(data) < LENGTH_BYTES:
             break
@@ -73,8 +73,8 @@ def skip_records(content: ByteSource, start: int, count: int, tail: int, path: s
     while count > 0 and at < tail:
         data = read_whole_at(content, min(_READ_BYTES, tail - at), at, path)
         found = scan(data, tail - at, RECORD_BYTES_FORMAT_MAX, min(count, _COUNT_MAX))
-        if found.count:
-            count -= found.count
+        if found.record_count:
+            count -= found.record_count
             at += found.consumed
         else:
             _, at = count_records(content, at, at + 1, tail, path)

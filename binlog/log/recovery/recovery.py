@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 from binlog.errors import BusyError, CorruptError
 from binlog.format.checksums import crc32c
@@ -61,8 +60,8 @@ class Recovery:
                 # program's sync would not be reported here, the bytes are written again.
                 self.rewrite(header.confirmed_end, header.published_tail if opened_before_unconfirmed else verdict.tail)
                 header = header.without_slot(header.confirmed_counter + 1)
-                header = replace(
-                    header, confirmed_end=verdict.tail, flags=header.flags | Flag.FOREIGN_WRITERS | Flag.STRICT
+                header = header._replace(
+                    confirmed_end=verdict.tail, flags=header.flags | Flag.FOREIGN_WRITERS | Flag.STRICT
                 )
                 return self._confirmed(header, verdict.tail, header.published_tail, slot_first=True)
             case Action.ROLL_FORWARD | Action.RESTORE:
@@ -76,8 +75,7 @@ class Recovery:
         """Return the header with the slot's commit confirmed, after writing its bytes again."""
         self.rewrite(slot.start, slot.end)
         believed = header.live_good
-        return replace(
-            header.with_slot(slot),
+        return header.with_slot(slot)._replace(
             tail=slot.end,
             published_tail=slot.end,
             record_count=slot.record_count,
@@ -112,7 +110,7 @@ class Recovery:
         count = header.record_count
         if counted != tail:
             count = self._count(header, counted, tail)
-        header = replace(header, tail=tail, published_tail=tail, record_count=count, confirmed_end=tail, running_crc=0)
+        header = header._replace(tail=tail, published_tail=tail, record_count=count, confirmed_end=tail, running_crc=0)
         last = header.slot(header.confirmed_counter)
         if last is not None and last.end == tail:
             return header
@@ -127,7 +125,7 @@ class Recovery:
             epoch=header.epoch,
             nonce=int.from_bytes(os.urandom(_NONCE_BYTES), "big"),
         )
-        return replace(header.with_slot(slot), confirmed_counter=slot.counter)
+        return header.with_slot(slot)._replace(confirmed_counter=slot.counter)
 
     def _closed_early(self, header: LogHeader, verdict: Verdict) -> LogHeader:
         """Keep the proven bytes, quarantine the rest, and name the next file, so that no offset is used twice."""
@@ -138,13 +136,13 @@ class Recovery:
             self.quarantine(verdict.tail, self._free_end(verdict.tail, end), copied_end=end)
         header = header.without_slot(header.confirmed_counter + 1)
         flags = header.flags & ~Flag.POISON
-        header = replace(header, epoch=_after(header.epoch), flags=flags, poison_errno=0)
+        header = header._replace(epoch=_after(header.epoch), flags=flags, poison_errno=0)
         if header.closed:
             # No count covers records added after the close; those that are kept stay after the published tail.
-            header = self.write(_of_this_boot(replace(header, tail=verdict.tail)))
+            header = self.write(_of_this_boot(header._replace(tail=verdict.tail)))
             self._file.sync()
             return header
-        header = replace(header, next_number=header.number + 1)
+        header = header._replace(next_number=header.number + 1)
         return self._confirmed(header, verdict.tail, header.published_tail)
 
     def _free_end(self, start: int, end: int) -> int:
@@ -174,7 +172,7 @@ class Recovery:
         if header.slot(header.confirmed_counter + 1) is not None:
             # This slot did not validate, or is not ours; if it stayed, it would be judged again in this boot.
             header = header.without_slot(header.confirmed_counter + 1)
-        header = replace(header, doorbell=_after(header.doorbell), live_good=True)
+        header = header._replace(doorbell=_after(header.doorbell), live_good=True)
         self._file.write(header.recovered(), RECOVERED.start)
         return header
 
@@ -230,4 +228,4 @@ def _of_this_boot(header: LogHeader) -> LogHeader:
     if header.boot_id == boot_id():
         return header
     flags = header.flags & ~Flag.POISON
-    return replace(header, epoch=_after(header.epoch), boot_id=boot_id(), flags=flags, poison_errno=0)
+    return header._replace(epoch=_after(header.epoch), boot_id=boot_id(), flags=flags, poison_errno=0)

@@ -11,8 +11,7 @@ H is the header's tail, O the published tail, D the end of the last confirmed co
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from binlog.format.log_header import CommitSlot, Flag, LogHeader
 
@@ -45,8 +44,7 @@ class Action(enum.Enum):
     REFUSE = "nothing, for acknowledged records would be lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The row that fits, its action, and the end of the file's records.
 
     slot: the commit to write again, if any.
@@ -191,4 +189,4 @@ def recovered(header: LogHeader, verdict: Verdict) -> LogHeader:
     if verdict.slot is not None:
         known.append((verdict.slot.end, verdict.slot.record_count))
     published_tail, count = max((place for place in known if place[0] <= tail), default=(tail, header.record_count))
-    return replace(header, tail=tail, published_tail=published_tail, record_count=count, live_good=True)
+    return header._replace(tail=tail, published_tail=published_tail, record_count=count, live_good=True)

@@ -57,7 +57,7 @@ def _stat(directory: RemoteDirectory, number: int) -> FileStat | None:
     try:
         with FileCopy(directory, number) as copy:
             name = log_file_name(number, archived=copy.archived)
-            return replace(copy.stat, path=f"{directory.url}/{name}")
+            return copy.stat._replace(path=f"{directory.url}/{name}")
     except NotFoundError:
         return None  # retention removed it since the listing
 

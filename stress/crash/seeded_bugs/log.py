@@ -146,7 +146,7 @@ BUGS = (
     bug_in_function(
         "dropped-offsets-reused", "faults", "a file is truncated after a failed sync, and used further",
         "binlog/log/recovery/recovery.py", "Recovery._closed_early",
-        "header = replace(header, next_number=header.number + 1)",
+        "header = header._replace(next_number=header.number + 1)",
         "",
     ),
     SeededBug(
@@ -167,7 +167,7 @@ BUGS = (
             Change(
                 "binlog/log/files/header.py", "validated_bytes",
                 "elif is_unproven(believed, evidence):\n"
-                "    believed = replace(believed, tail=believed.published_tail)",
+                "    believed = believed._replace(tail=believed.published_tail)",
                 "",
             ),
         ),

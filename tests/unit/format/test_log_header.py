@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +46,7 @@ def test_a_header_reads_back_as_it_was_written(
     header = new_log_header(
         number=number, uuid=uuid, first_sequence=first_sequence, created_ns=5, boot_id=uuid, flags=flags
     )
-    header = replace(header, tail=tail, published_tail=tail, record_count=record_count, doorbell=doorbell)
+    header = header._replace(tail=tail, published_tail=tail, record_count=record_count, doorbell=doorbell)
     again = parse_log_header(header.pack(), path="x", number=number)
     assert again == header
     assert again.is_consistent

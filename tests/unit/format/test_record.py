@@ -43,7 +43,7 @@ def _slowly(data: bytes, to_tail: int, most: int, count: int) -> tuple[list[int]
 def test_records_are_found_and_gathered(records: list[bytes]) -> None:
     data = frame_all(records)
     found = _scan(data)
-    assert (found.count, found.consumed, found.stop) == (len(records), len(data), Stop.END)
+    assert (found.record_count, found.consumed, found.stop) == (len(records), len(data), Stop.END)
     values, ends = unframe_column(data, found.offsets)
     assert [bytes(values[a:b]) for a, b in itertools.pairwise(ends)] == records
 

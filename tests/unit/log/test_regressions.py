@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -141,7 +140,7 @@ def test_a_forked_child_wrote_to_another_directory_after_a_rename(tmp_path: Path
 
 @pytest.mark.parametrize(
     "change",
-    [lambda header: replace(header, record_count=2**64 - 1), lambda header: replace(header, first_sequence=2**64 - 1)],
+    [lambda header: header._replace(record_count=2**64 - 1), lambda header: header._replace(first_sequence=2**64 - 1)],
 )
 def test_counts_that_cannot_be_gave_a_struct_error(tmp_path: Path, change: Callable[[LogHeader], LogHeader]) -> None:
     with Writer(tmp_path) as writer:
@@ -472,7 +471,7 @@ def test_a_reader_showed_bytes_that_a_power_cut_had_spoilt(tmp_path: Path) -> No
         writer.append(b"x" * 1000, mode=binlog.Mode.FLUSH)
         path = log / "00000001.dat"
         data = bytearray(path.read_bytes()[:1500])
-    header = replace(parse_log_header(bytes(data[:256]), path=str(path)), boot_id=bytes(16))
+    header = parse_log_header(bytes(data[:256]), path=str(path))._replace(boot_id=bytes(16))
     data[:256] = header.pack()
     data[512:1024] = bytes(512)
     path.write_bytes(data)

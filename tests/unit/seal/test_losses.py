@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -173,7 +172,7 @@ def _damage_last_commit(path: Path, record: bytes) -> None:
     data = path.read_bytes()
     header = parse_log_header(data[:256], path=str(path))
     with path.open("r+b") as file:
-        os.pwrite(file.fileno(), replace(header, boot_id=os.urandom(16)).pack(), 0)
+        os.pwrite(file.fileno(), header._replace(boot_id=os.urandom(16)).pack(), 0)
         os.pwrite(file.fileno(), b"?", data.index(record))
 
 

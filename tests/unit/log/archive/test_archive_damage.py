@@ -8,7 +8,6 @@ import resource
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -266,7 +265,7 @@ def _forged(log: Path, frames: list[tuple[bytes, int]]) -> None:
     path = archive_path(log)
     header = parse_log_header(path.read_bytes()[10:266], path=str(path))
     tail = 256 + sum(size for _, size in frames)
-    header = replace(header, tail=tail, published_tail=tail, record_count=100, confirmed_end=tail).pack()
+    header = header._replace(tail=tail, published_tail=tail, record_count=100, confirmed_end=tail).pack()
     start = pack_start(header, zstandard.ZstdCompressor(write_checksum=True).compress(header)[-4:])
     told = [(len(start), 256, checksum_of(start)), *((len(frame), size, checksum_of(frame)) for frame, size in frames)]
     uuid = header[32:48]

@@ -41,7 +41,7 @@ def test_a_read_finds_the_records_that_a_scan_finds(data: bytes, offset: int, si
     there = data[offset : offset + size]
     found = scan(there, 400, 30, 20)
     assert (at, memoryview(places).cast("I").tolist(), stop) == (offset, found.offsets.tolist(), found.stop)
-    if found.count:
+    if found.record_count:
         assert read[: found.consumed] == there[: found.consumed]
         assert len(read) == found.consumed or buffer is not None
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,11 +65,11 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "truncated": lambda path: os.truncate(path, 300),
     "length": lambda path: _overwrite(path, 256, b"\xff\xff\xff\xff"),
     "chain": _swallow_the_next_record,
-    "record-count": lambda path: _rewrite(path, lambda header: replace(header, record_count=4)),
-    "sequence": lambda path: _rewrite(path, lambda header: replace(header, first_sequence=4)),
-    "gap": lambda path: _rewrite(path, lambda header: replace(header, first_sequence=6)),
-    "uuid": lambda path: _rewrite(path, lambda header: replace(header, uuid=bytes(16))),
-    "poison": lambda path: _rewrite(path, lambda header: replace(header, flags=Flag.POISON, poison_errno=5)),
+    "record-count": lambda path: _rewrite(path, lambda header: header._replace(record_count=4)),
+    "sequence": lambda path: _rewrite(path, lambda header: header._replace(first_sequence=4)),
+    "gap": lambda path: _rewrite(path, lambda header: header._replace(first_sequence=6)),
+    "uuid": lambda path: _rewrite(path, lambda header: header._replace(uuid=bytes(16))),
+    "poison": lambda path: _rewrite(path, lambda header: header._replace(flags=Flag.POISON, poison_errno=5)),
     "next-number": lambda path: _overwrite(path, 20, struct.pack(">I", 2)),
 }
 

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,7 +109,7 @@ def test_a_repaired_open_file_is_valid_after_another_boot(tmp_path: Path) -> Non
     assert _actions(tmp_path) == ["quarantined"]
     header = parse_log_header((tmp_path / "00000001.dat").read_bytes()[:HEADER_BYTES], path="")
     with open(tmp_path / "00000001.dat", "r+b") as file:
-        os.pwrite(file.fileno(), replace(header, boot_id=bytes(16)).pack(), 0)
+        os.pwrite(file.fileno(), header._replace(boot_id=bytes(16)).pack(), 0)
     with Writer(tmp_path) as writer:
         writer.append(b"more")
     assert len(read_all(tmp_path)) == len(entries) + 1
@@ -161,7 +160,7 @@ def test_a_file_without_acknowledged_records_is_cut_only_on_request(tmp_path: Pa
     path = tmp_path / "00000001.dat"
     header = parse_log_header(path.read_bytes()[:HEADER_BYTES], path="")
     with open(path, "r+b") as file:
-        os.pwrite(file.fileno(), replace(header, boot_id=bytes(16)).pack(), 0)
+        os.pwrite(file.fileno(), header._replace(boot_id=bytes(16)).pack(), 0)
     _flip(path, last.offset + 6)
     with pytest.raises(CorruptError, match="recovery-14"):
         Writer(tmp_path)

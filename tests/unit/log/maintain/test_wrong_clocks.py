@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def _header(path: Path) -> LogHeader:
 def _date(log: Path, number: int, *, made: float, appended: float) -> None:
     """Make a file's header and index say these times, as a wrong clock would."""
     path = log / f"{number:08d}.dat"
-    header = replace(_header(path), created_ns=int(made * 1e9))
+    header = _header(path)._replace(created_ns=int(made * 1e9))
     path.write_bytes(header.pack() + path.read_bytes()[256:])
     date_entries(log, number, lambda place, count: appended)
     os.utime(path, (appended, appended))
@@ -76,7 +75,7 @@ def test_the_open_file_is_cut_over_by_age_though_it_was_made_in_2099(tmp_path: P
     _make(tmp_path, (AHEAD, AHEAD))
     header = _header(tmp_path / "00000001.dat")
     assert Limits(file_bytes=None, seconds=DAY).reached(header)
-    assert not Limits(file_bytes=None, seconds=DAY).reached(replace(header, created_ns=time.time_ns()))
+    assert not Limits(file_bytes=None, seconds=DAY).reached(header._replace(created_ns=time.time_ns()))
     with Writer(tmp_path, cutover_seconds=DAY) as writer:
         writer.append(b"more")
         writer.sync()

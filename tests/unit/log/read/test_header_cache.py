@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,8 +30,8 @@ def _as_it_is(header: LogHeader) -> LogHeader:
 
 
 def _appended(header: LogHeader, *, tail: int, record_count: int, boot_id: bytes) -> LogHeader:
-    return replace(
-        header, tail=tail, published_tail=tail, confirmed_end=tail, record_count=record_count, boot_id=boot_id
+    return header._replace(
+        tail=tail, published_tail=tail, confirmed_end=tail, record_count=record_count, boot_id=boot_id
     )
 
 
@@ -84,23 +83,23 @@ CASES: dict[str, tuple[bytes, int]] = {
     "the bell alone": (_at(KNOWN, "doorbell", b"\0\0\0\7"), SAME),
     "an append": (MORE.pack(), APPENDED),
     "an append and its bell": (RUNG, APPENDED),
-    "an append and its slots": (replace(MORE, slot_0=bytes(56), slot_1=b"x" * 56).pack(), APPENDED),
-    "an append that marks the log as mixed": (replace(MORE, flags=MORE.flags | Flag.FOREIGN_WRITERS).pack(), APPENDED),
+    "an append and its slots": (MORE._replace(slot_0=bytes(56), slot_1=b"x" * 56).pack(), APPENDED),
+    "an append that marks the log as mixed": (MORE._replace(flags=MORE.flags | Flag.FOREIGN_WRITERS).pack(), APPENDED),
     "half an append: the tail without the block": (_at(KNOWN, "tail", MORE.pack()[8:16]), UNSURE),
     "half an append: the block without the tail": (_at(MORE, "tail", KNOWN.pack()[8:16]), UNSURE),
     "half an append: the block without its CRC": (_at(MORE, "live_crc", KNOWN.pack()[124:128]), UNSURE),
     "another program's tail": (_at(KNOWN, "tail", (1500).to_bytes(8, "big")), UNSURE),
     "the tail gone back": (_appended(KNOWN, tail=900, record_count=4, boot_id=BOOT).pack(), UNSURE),
-    "an append and the close": (replace(MORE, status=1, next_number=4).pack(), UNSURE),
-    "the close": (replace(KNOWN, status=1, next_number=4).pack(), UNSURE),
+    "an append and the close": (MORE._replace(status=1, next_number=4).pack(), UNSURE),
+    "the close": (KNOWN._replace(status=1, next_number=4).pack(), UNSURE),
     "a status that cannot be": (_at(MORE, "status", b"\1\0"), UNSURE),
-    "the next number": (replace(MORE, next_number=4).pack(), UNSURE),
+    "the next number": (MORE._replace(next_number=4).pack(), UNSURE),
     "another boot": (_appended(KNOWN, tail=2000, record_count=9, boot_id=bytes(16)).pack(), UNSURE),
-    "a recovery": (replace(MORE, epoch=1).pack(), UNSURE),
-    "a count that cannot be": (replace(MORE, record_count=2**63 - 1).pack(), UNSURE),
-    "a tail that cannot be": (replace(MORE, tail=2**63, published_tail=2**63).pack(), UNSURE),
-    "another log": (replace(MORE, uuid=bytes(range(16))).pack(), UNSURE),
-    "another number": (replace(MORE, number=4).pack(), UNSURE),
+    "a recovery": (MORE._replace(epoch=1).pack(), UNSURE),
+    "a count that cannot be": (MORE._replace(record_count=2**63 - 1).pack(), UNSURE),
+    "a tail that cannot be": (MORE._replace(tail=2**63, published_tail=2**63).pack(), UNSURE),
+    "another log": (MORE._replace(uuid=bytes(range(16))).pack(), UNSURE),
+    "another number": (MORE._replace(number=4).pack(), UNSURE),
     "the identity's CRC": (_at(MORE, "identity_crc", b"abcd"), UNSURE),
     "the zeros at the end": (_at(MORE, "zero", b"\0\0\0\0\0\0\0\1"), UNSURE),
     "the file's end": (MORE.pack()[:255], UNSURE),
@@ -128,7 +127,7 @@ def test_a_foreign_file_never_counts_as_appended_to() -> None:
 def _believable(known: LogHeader, data: bytes) -> LogHeader | None:
     """Return what the rule in files/header.py believes of one read, or None, in a plain and slow way."""
     header = parse_log_header(data, path="", number=known.number)
-    if header == replace(known, doorbell=header.doorbell):
+    if header == known._replace(doorbell=header.doorbell):
         return header
     if not header.is_consistent or header.tail < known.tail:
         return None
@@ -142,7 +141,7 @@ _FIELDS = st.sampled_from([field.name for field in LOG_HEADER.fields])
 @st.composite
 def _changed(draw: st.DrawFn) -> bytes:
     """Headers after some appends, with some bytes from before them, and some wrong ones."""
-    data = bytearray(draw(st.sampled_from([KNOWN, MORE, replace(MORE, status=1, next_number=4)])).pack())
+    data = bytearray(draw(st.sampled_from([KNOWN, MORE, MORE._replace(status=1, next_number=4)])).pack())
     for name in draw(st.lists(_FIELDS, max_size=3)):
         field = next(field for field in LOG_HEADER.fields if field.name == name)
         start = LOG_HEADER.offset(name)
@@ -191,7 +190,7 @@ def test_a_header_cache_follows_appends_and_the_close() -> None:
         )
         assert known.refresh() == 1000
         assert known.doorbell_at_previous_read == 5
-        rewrite(replace(MORE, flags=MORE.flags | Flag.FOREIGN_WRITERS).pack())
+        rewrite(MORE._replace(flags=MORE.flags | Flag.FOREIGN_WRITERS).pack())
         assert known.refresh() == 2000
         assert (
             known.has_foreign_writers,
@@ -204,7 +203,7 @@ def test_a_header_cache_follows_appends_and_the_close() -> None:
             9,
             True,
         )
-        rewrite(replace(MORE, status=1, next_number=4, doorbell=8).pack())
+        rewrite(MORE._replace(status=1, next_number=4, doorbell=8).pack())
         assert known.refresh() == 2000
         assert (known.closed, known.next_number, known.has_foreign_writers, known.doorbell_at_previous_read) == (
             True,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from binlog.format.log_header import CommitSlot, LogHeader, new_log_header
@@ -55,13 +53,13 @@ def _header(counter: int, *, nonce: int = 44, tail: int = 1000) -> LogHeader:
                 nonce=nonce if number == 4 else number,
             )
         )
-    return replace(header, confirmed_counter=counter, tail=tail)
+    return header._replace(confirmed_counter=counter, tail=tail)
 
 
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("state", [PREPARED, NOTE_SLOTTED])
 def test_a_group_with_a_slot_is_in_the_file_if_the_slot_is(state: int, there: bool) -> None:
-    note, there_or_not = replace(NOTE, state=state), Bytes(there)
+    note, there_or_not = NOTE._replace(state=state), Bytes(there)
     assert outcome(note, _header(3), there_or_not) is Outcome.STAGED_AGAIN
     for counter in (4, 5):
         assert outcome(note, _header(counter), there_or_not) is Outcome.IN_FILE
@@ -71,18 +69,18 @@ def test_a_group_with_a_slot_is_in_the_file_if_the_slot_is(state: int, there: bo
 def test_an_overtaken_group_is_in_the_file_if_its_bytes_are() -> None:
     overtaken = _header(6)
     assert outcome(NOTE, overtaken, Bytes(True)) is Outcome.IN_FILE
-    assert outcome(replace(NOTE, state=PREPARED), overtaken, Bytes(True)) is Outcome.UNKNOWN
+    assert outcome(NOTE._replace(state=PREPARED), overtaken, Bytes(True)) is Outcome.UNKNOWN
     for state in (PREPARED, NOTE_SLOTTED):
         # Another program overwrote the bytes before recovery, or the commit did not get that far.
-        assert outcome(replace(NOTE, state=state), overtaken, Bytes(False)) is Outcome.STAGED_AGAIN
+        assert outcome(NOTE._replace(state=state), overtaken, Bytes(False)) is Outcome.STAGED_AGAIN
 
 
 def test_a_group_without_a_slot_is_in_the_file_if_its_bytes_are_before_the_tail() -> None:
-    note = replace(NOTE, state=PREPARED, counter=0)
+    note = NOTE._replace(state=PREPARED, counter=0)
     assert outcome(note, _header(3), Bytes(True)) is Outcome.IN_FILE
     assert outcome(note, _header(3), Bytes(False)) is Outcome.STAGED_AGAIN
     assert outcome(note, _header(3, tail=349), Bytes(True)) is Outcome.STAGED_AGAIN
 
 
 def test_a_group_that_was_not_written_is_staged_again() -> None:
-    assert outcome(replace(NOTE, state=NOTE_GATHERING), _header(4), Bytes(True)) is Outcome.STAGED_AGAIN
+    assert outcome(NOTE._replace(state=NOTE_GATHERING), _header(4), Bytes(True)) is Outcome.STAGED_AGAIN

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,7 @@ def _write(log: Path, data: bytes, offset: int, number: int = 1) -> None:
 
 def _change(log: Path, number: int = 1, **values: object) -> None:
     """Change values in the header, and compute its CRCs again."""
-    _write(log, replace(_header(log, number), **values).pack(), 0, number)  # type: ignore[arg-type]
+    _write(log, _header(log, number)._replace(**values).pack(), 0, number)  # type: ignore[arg-type]
 
 
 def _framed(records: list[bytes]) -> bytes:

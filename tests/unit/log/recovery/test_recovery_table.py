@@ -124,14 +124,14 @@ def _header(case: Case) -> LogHeader:
     if case.last != _ABSENT:
         header = header.with_slot(_slot(C, START, D, CRC_C))
     if case.last == _SPOILT:
-        header = replace(header, slot_1=header.slot_1[:-1] + bytes([header.slot_1[-1] ^ 1]))
+        header = header._replace(slot_1=header.slot_1[:-1] + bytes([header.slot_1[-1] ^ 1]))
     if case.pending == _ABSENT:
         header = header.with_slot(_slot(C - 1, FIRST_OFFSET, START, CRC_C))
     else:
         header = header.with_slot(_slot(C + 1, D, case.pending_end, CRC_P))
     flags = Flag.POISON * case.poison | Flag.FOREIGN_WRITERS * case.has_foreign_writers
-    return replace(
-        header, status=Status.CLOSED if case.closed else Status.OPEN, tail=case.header_tail,
+    return header._replace(
+        status=Status.CLOSED if case.closed else Status.OPEN, tail=case.header_tail,
         published_tail=case.published_tail, confirmed_end=D, confirmed_counter=C, running_crc=CRC_R, flags=flags,
         live_good=case.live_good, record_count=9, next_number=2 if case.closed else 0,
     )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +59,7 @@ def test_a_missing_directory(tmp_path: Path) -> None:
 
 def opened(file: FileStat) -> FileStat:
     """Return a file as it was before its cutover."""
-    return replace(file, closed=False, next_number=0)
+    return file._replace(closed=False, next_number=0)
 
 
 def test_a_cutover_between_two_header_reads_leaves_no_hole(
@@ -68,7 +67,7 @@ def test_a_cutover_between_two_header_reads_leaves_no_hole(
 ) -> None:
     """File 2 was read while it was open; then records went to it, and to file 3, before file 3 was read."""
     one, two, three = files
-    seen((one, replace(opened(two), tail=two.first_offset), three))
+    seen((one, opened(two)._replace(tail=two.first_offset), three))
     assert take_snapshot(log) == files
 
 
@@ -96,7 +95,7 @@ def test_an_open_file_before_an_empty_one_is_an_unfinished_cutover(
     log: Path, files: tuple[FileStat, ...], seen: Script
 ) -> None:
     one, two, three = files
-    unfinished = (one, opened(two), replace(three, tail=three.first_offset))
+    unfinished = (one, opened(two), three._replace(tail=three.first_offset))
     seen(unfinished)
     assert take_snapshot(log) == unfinished
 
@@ -139,7 +138,7 @@ def test_records_that_are_missing_between_two_files_are_damage(log: Path) -> Non
     path = log / "00000003.dat"
     data = path.read_bytes()
     header = parse_log_header(data[:HEADER_BYTES], path=str(path))
-    path.write_bytes(replace(header, first_sequence=header.first_sequence + 3).pack() + data[HEADER_BYTES:])
+    path.write_bytes(header._replace(first_sequence=header.first_sequence + 3).pack() + data[HEADER_BYTES:])
     assert (refused(log).path, refused(log).rule) == (str(log / "00000002.dat"), "gap")
     binlog.repair(log)
     assert sum(file.record_count or 0 for file in take_snapshot(log)) == header.first_sequence + 3 + header.record_count
