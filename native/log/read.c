@@ -66,10 +66,16 @@ static Py_ssize_t places_bytes(int64_t count)
     return (Py_ssize_t)((size_t)(count + 1) * sizeof(uint32_t));
 }
 
+/* New memory is of a multiple of this, so that the next read gets that of an earlier one again, without page faults. */
+enum { STEP = 1 << 17 };
+
 /* Reads into `buffer` if it is given and large enough.  0 with an error set, or after a signal whose handlers have run. */
 static int read_into_bytes(struct binlog_reading *reading, struct run *run, PyObject *buffer)
 {
-    run->data = buffer && run->bytes <= PyBytes_Size(buffer) ? Py_NewRef(buffer) : PyBytes_FromStringAndSize(NULL, run->bytes);
+    if (buffer && run->bytes <= PyBytes_Size(buffer))
+        run->data = Py_NewRef(buffer);
+    else
+        run->data = PyBytes_FromStringAndSize(NULL, run->bytes < STEP ? run->bytes : (run->bytes + STEP - 1) / STEP * STEP);
     run->places = PyBytes_FromStringAndSize(NULL, places_bytes(run->room));
     if (run->data && run->places) {
         uint8_t *data = (uint8_t *)PyBytes_AsString(run->data);
@@ -90,11 +96,21 @@ static int read_into_bytes(struct binlog_reading *reading, struct run *run, PyOb
     return 0;
 }
 
-/* Returns the first `size` bytes, the same object if that is all.  Takes the reference. */
-static PyObject *shortened(PyObject *bytes, Py_ssize_t size)
+/* Returns the first `size` bytes.  Takes the reference.
+ *
+ * is_own: no other code has seen the object.  Then a few bytes at its end, of a record that is not whole, are given up: a copy of
+ * the others would take as long as the read. */
+static PyObject *shortened(PyObject *bytes, Py_ssize_t size, int is_own)
 {
-    if (size == PyBytes_Size(bytes))
+    Py_ssize_t all = PyBytes_Size(bytes);
+
+    if (size == all)
         return bytes;
+    if (is_own && size > all / 2) {
+        PyBytes_AsString(bytes)[size] = '\0';
+        Py_SET_SIZE((PyVarObject *)bytes, size);
+        return bytes;
+    }
     PyObject *fewer = PyBytes_FromStringAndSize(PyBytes_AsString(bytes), size);
     Py_DECREF(bytes);
     return fewer;
@@ -115,8 +131,8 @@ static PyObject *build_result(uint64_t offset, PyObject *data, PyObject *places,
 static PyObject *build_run_result(struct run *run, int as_read)
 {
     Py_ssize_t end = (Py_ssize_t)((const uint32_t *)PyBytes_AsString(run->places))[run->count];
-    PyObject *data = run->count == 0 ? shortened(run->data, run->whole) : as_read ? run->data : shortened(run->data, end);
-    return build_result(run->offset, data, shortened(run->places, places_bytes(run->count)), run->stop);
+    PyObject *data = run->count && as_read ? run->data : shortened(run->data, run->count ? end : run->whole, !as_read);
+    return build_result(run->offset, data, shortened(run->places, places_bytes(run->count), 1), run->stop);
 }
 
 PyObject *binlog_raw_records(uint64_t offset, PyObject *data, const uint32_t *places, int64_t count, int stop)

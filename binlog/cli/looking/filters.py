@@ -13,7 +13,7 @@ import fnmatch
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import binlog
 from binlog.cli.looking.event_fields import (
@@ -67,6 +67,10 @@ class Matches:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def without_events(self) -> Matches:
+        """Return the same records, not parsed: an event takes some ten times the memory of its text."""
+        return replace(self, events=())
 
     def last(self, count: int) -> Matches:
         """Return the last `count` of them."""

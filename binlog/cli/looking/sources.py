@@ -132,7 +132,7 @@ class BackwardMatches:
         left = count_max
         if left > 0:
             for matches in self:
-                found.append(matches.last(left))
+                found.append(matches.last(left).without_events())
                 left -= len(found[-1])
                 if left <= 0:
                     break

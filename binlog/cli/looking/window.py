@@ -125,8 +125,10 @@ def backward_parts(directory: str, ranges: list[Range]) -> Iterator[Range]:
         while start < end:
             try:
                 first = _start_of_last(directory, number, start, end)
-                size = _LAST_BYTES if is_last else _PART_BYTES
-                bounds = binlog.split_range(directory, number, first, end, bytes_max=size)
+                bounds = [(first, end)]
+                if is_last or first == start:
+                    size = _LAST_BYTES if is_last else _PART_BYTES
+                    bounds = binlog.split_range(directory, number, first, end, bytes_max=size)
             except NotFoundError:
                 return
             for bound in reversed(bounds):
