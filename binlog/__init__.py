@@ -48,10 +48,9 @@ if TYPE_CHECKING:
     from binlog.log.index.index_check import DamagedRange
     from binlog.log.ingest.external_file import ExternalFile, ExternalFileWriter
     from binlog.log.maintain.backup import Backup, backup
-    from binlog.log.maintain.check import file_sizes
     from binlog.log.maintain.prune import Pruned
     from binlog.log.maintain.repair import Repair, repair
-    from binlog.log.maintain.stat import FileStat, LogStat, stat
+    from binlog.log.maintain.stat import FileStat, LogStat, file_sizes, stat
     from binlog.log.options import Background
     from binlog.log.read.lag import Lag, lag
     from binlog.log.read.range_reader import RangeReader, TimedBatch
@@ -165,10 +164,9 @@ _NAMES = {
     "binlog.log.index.index_check": ("DamagedRange",),
     "binlog.log.ingest.external_file": ("ExternalFile", "ExternalFileWriter"),
     "binlog.log.maintain.backup": ("Backup", "backup"),
-    "binlog.log.maintain.check": ("file_sizes",),
     "binlog.log.maintain.prune": ("Pruned",),
     "binlog.log.maintain.repair": ("Repair", "repair"),
-    "binlog.log.maintain.stat": ("FileStat", "LogStat", "stat"),
+    "binlog.log.maintain.stat": ("FileStat", "LogStat", "file_sizes", "stat"),
     "binlog.log.options": ("Background",),
     "binlog.log.read.lag": ("Lag", "lag"),
     "binlog.log.read.range_reader": ("RangeReader", "TimedBatch"),

@@ -7,6 +7,7 @@ import os
 from binlog.errors import BinlogError, NotFoundError
 from binlog.format.problem import Problem, problem_of
 from binlog.log.maintain import check as log_check
+from binlog.log.maintain.stat import file_sizes
 
 
 def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Problem]:
@@ -20,7 +21,7 @@ def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Pr
     Raises: NotFoundError if the directory does not exist or has no log; AccessError if it cannot be read.
     """
     problems = log_check.check(path, number=number)
-    if os.path.isdir(os.path.join(path, "groups")) and number in (None, max(log_check.file_sizes(path), default=None)):
+    if os.path.isdir(os.path.join(path, "groups")) and number in (None, max(file_sizes(path), default=None)):
         problems += _check_groups(path)
     return problems
 

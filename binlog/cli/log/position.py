@@ -13,7 +13,6 @@ import os
 
 import binlog
 from binlog.cli.exits import CommandError, ExitCode, system_text
-from binlog.watching import read_position
 
 
 class Position:
@@ -39,6 +38,8 @@ class Position:
         self._stored = ref
 
     def _load(self) -> binlog.Ref | None:
+        from binlog.watching import read_position  # most commands have no position
+
         try:
             return read_position(self.path)
         except OSError as error:

@@ -22,13 +22,15 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 _ENVELOPE_START = b"\xb1"
+_SPACE = " \n\r\t"
+_FIRST = (b"{", b" ", b"\n", b"\r", b"\t")
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse).decode
+_decode = json.JSONDecoder(parse_constant=_refuse).raw_decode
 
 SEVERITIES = {
     "trace": 1,
@@ -69,13 +71,14 @@ def parse_severity(text: str) -> int:
 
 def parse_event(data: bytes) -> Event | None:
     """Return the event in a record, or None if the record is not a JSON object in UTF-8."""
-    if data[:1] not in (b"{", b" ", b"\n", b"\r", b"\t"):
+    if data[:1] not in _FIRST:
         return None
     try:
-        event = _decode(data.decode())
+        text = data.decode().strip(_SPACE)
+        event, end = _decode(text)
     except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) else None
+    return event if isinstance(event, dict) and end == len(text) else None
 
 
 def body_of(record: bytes) -> bytes:

@@ -100,7 +100,7 @@ class BackwardMatches:
     """The records of a log that match, the last ones first; in each of these, they are in order.
 
     The iteration ends at damage, after the records before it in its part of the log, and `problem` is the error.  It
-    also ends if retention removed a file.  Holds those of 16 MiB of records that match.
+    also ends if retention removed a file.  Holds those of 32 MiB of records that match.
     """
 
     def __init__(self, source: LogSource, log: binlog.LogStat | None) -> None:

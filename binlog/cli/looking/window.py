@@ -13,7 +13,7 @@ from binlog.errors import CorruptError, NotFoundError
 
 # Backwards, this much is read at a time: at the end of the log in small parts, because most users want few records.
 _LAST_BYTES = 1 << 20
-_PART_BYTES = 16 << 20
+_PART_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def read_range(directory: str, part: Range, *, verify: bool) -> Iterator[binlog.
 
 
 def backward_parts(directory: str, ranges: list[Range]) -> Iterator[Range]:
-    """Yield ranges in parts, the last one first: the last 16 MiB in parts of 1 MiB, then parts of 16 MiB.
+    """Yield ranges in parts, the last one first: the last 32 MiB in parts of 1 MiB, then parts of 32 MiB.
 
     A part is larger if the index has no place in it, or if a record is larger.  Ends if retention removed a file.
     """

@@ -23,10 +23,8 @@ from binlog.format.log_header import (
 )
 from binlog.format.names import (
     INGEST_FILE,
-    archive_file_name,
     archive_file_number,
     damaged_file_range,
-    log_file_name,
     unfinished_archive_number,
 )
 from binlog.format.problem import Problem, problem_of
@@ -57,22 +55,6 @@ def check(path: str | os.PathLike[str], *, number: int | None = None) -> list[Pr
     """
     with LogDirectory(path) as directory:
         return list(_check(directory, number))
-
-
-def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
-    """Return the numbers of a log's files, in order, with their sizes in bytes; of an archive the archive's.
-
-    Opens none of them, because they may be damaged.
-    Raises: NotFoundError if the directory does not exist or has no log; AccessError.
-    """
-    with LogDirectory(path) as directory:
-        found: dict[int, int] = {}
-        for number in directory.log_numbers():
-            for name in (log_file_name(number), archive_file_name(number)):
-                # Neither exists if the file was pruned after the listing.
-                if (status := directory.status(name)) is not None:
-                    found.setdefault(number, status.st_size)
-        return found
 
 
 def _check(directory: LogDirectory, only: int | None) -> Iterator[Problem]:

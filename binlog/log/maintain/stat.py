@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from binlog.errors import NotFoundError
 from binlog.format.log_header import Flag, LogHeader
-from binlog.format.names import FileKind, file_kind, shipped_file_number
+from binlog.format.names import FileKind, archive_file_name, file_kind, log_file_name, shipped_file_number
 from binlog.format.record import Ref
 from binlog.log.directory import LogDirectory
 from binlog.log.files.header import validated_header
@@ -178,6 +178,22 @@ def stat(path: str | os.PathLike[str]) -> LogStat:
             epoch=headers[-1].epoch if headers and headers[-1].is_native else None,
             is_poisoned=any(header.flags & Flag.POISON for header in headers[-1:]),
         )
+
+
+def file_sizes(path: str | os.PathLike[str]) -> dict[int, int]:
+    """Return the numbers of a log's files, in order, with their sizes in bytes; of an archive the archive's.
+
+    Opens none of them, because they may be damaged.
+    Raises: NotFoundError if the directory does not exist or has no log; AccessError.
+    """
+    with LogDirectory(path) as directory:
+        found: dict[int, int] = {}
+        for number in directory.log_numbers():
+            for name in (log_file_name(number), archive_file_name(number)):
+                # Neither exists if the file was pruned after the listing.
+                if (status := directory.status(name)) is not None:
+                    found.setdefault(number, status.st_size)
+        return found
 
 
 def _appended_ns(headers: list[LogHeader]) -> int | None:
