@@ -60,7 +60,7 @@ def test_an_escape_is_found_in_the_record_that_has_it_and_in_no_other() -> None:
 
 
 def test_a_key_is_found_wherever_it_is_in_each_record() -> None:
-    """A key is first looked for where the record before had it."""
+    """The search for a key begins where the record before had it."""
     level = b'"level":"WARN"'
     records = [b"{%s}" % b",".join([b'"a":1'] * before + [level] + [b'"b":2'] * 3) for before in (0, 5, 5, 2, 40, 0)]
     records += [b'{"level":', b"{}", b'{"x":"12345","level":"INFO"}', b'{"level":"INFO","x":1}', records[0]]
