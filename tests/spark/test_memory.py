@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def write_holes(log: Path, *, count: int, size: int) -> None:
     log.mkdir()
     tail = FIRST_OFFSET + count * (4 + size)
     header = new_log_header(number=1, uuid=os.urandom(16), first_sequence=0, created_ns=1, boot_id=boot_id())
-    header = replace(header, tail=tail, published_tail=tail, confirmed_end=tail, record_count=count)
+    header = header._replace(tail=tail, published_tail=tail, confirmed_end=tail, record_count=count)
     with (log / "00000001.dat").open("wb") as file:
         file.write(header.pack())
         for index in range(count):

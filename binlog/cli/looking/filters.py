@@ -2,9 +2,10 @@
 
 Most records of a large log do not match, and parsing each of them would take minutes.  So a check of the bytes finds
 the records that may match (the candidates), and only these are parsed.  It may let a record through that does not
-match, but never drops one that does: see Batch.json_candidates.  A pattern that is plain text is searched in all bytes
-of a batch at once.  No match of it spans two records, because the length between them begins with a byte below 5 (a
-record has at most 64 MiB), which is in no such pattern.
+match, but drops none that does, unless a key is in it twice: see Batch.json_candidates.
+
+A pattern that is plain text is searched in all bytes of a batch at once.  No match of it spans two records, because the
+length between them begins with a byte below 5 (a record has at most 64 MiB), which is in no such pattern.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ LENGTH_BYTES = 4
 
 # Characters that every writer of JSON writes as they are, or as \u00....
 _PLAIN = re.compile(r"[A-Za-z0-9_ .:@=,;+-]*")
-_WHOLE_NUMBER = re.compile(r"[0-9]+")
+# Not 0, which is also written as -0.
+_WHOLE_NUMBER = re.compile(r"[1-9][0-9]*")
 _LITERAL = re.compile(rb"[A-Za-z0-9_ :@=,;\"'/<>!%&-]+")
 
 
@@ -41,7 +43,7 @@ class Matches:
 
     number: of their file.  offset: of the batch in it.  starts: of each record in the batch.
     sequences: of each; None if another program made the file.  records: the bytes of each.
-    events: of each, None if it is not parsed; none of them are parsed if this is empty.
+    events: of each; empty if they are not parsed.
     """
 
     number: int
@@ -49,7 +51,7 @@ class Matches:
     starts: Sequence[int]
     sequences: Sequence[int] | None
     records: Sequence[bytes] | binlog.Batch
-    events: Sequence[Event | None] = ()
+    events: Sequence[Event] = ()
 
     @classmethod
     def whole(cls, batch: binlog.Batch) -> Matches:

@@ -45,7 +45,7 @@ class RecordTimes:
         self._known = _Known(0, 0, [])
 
     def ranges(self, number: int, start: int, end: int) -> list[TimedRange]:
-        """Return the ranges of the records of a file from the offset `start` up to `end`, both bounds of records.
+        """Return the ranges of the records of a file from the one at the offset `start` up to the last before `end`.
 
         They cover all of these records, and their times never decrease, unless the index is damaged.  Times are of a
         commit, or of 64 KiB of records together; records that the index does not cover yet have the time of the file's

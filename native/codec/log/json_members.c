@@ -86,6 +86,12 @@ static bool may_start(const struct member *member, const uint8_t *value, const u
     return has_escapes(value, (size_t)(end - value) > bytes ? value + bytes : end);
 }
 
+/* Whether the quote at `at` is a character of a string that ends as the key does, such as "x\"key". */
+static bool is_escaped(const uint8_t *record, const uint8_t *at)
+{
+    return at > record && at[-1] == '\\';
+}
+
 enum verdict { MAYBE, NO, SEARCH_ON };
 
 /* Judges a record by the key at `at`. */
@@ -96,7 +102,7 @@ static enum verdict judge(const struct member *member, const uint8_t *record, co
         return SEARCH_ON;
     if (has_start(member, value, end))
         return MAYBE;
-    if (!member->top_level || may_be_nested(record, at))
+    if (!member->top_level || may_be_nested(record, at) || is_escaped(record, at))
         return SEARCH_ON;
     /* This is the record's own key, and a JSON object has no other one. */
     return may_start(member, value, end) ? MAYBE : NO;

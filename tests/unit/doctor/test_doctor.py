@@ -12,7 +12,6 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,7 +155,7 @@ def test_a_poisoned_log_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "00000001.dat"
     data = path.read_bytes()
     header = parse_log_header(data[:256], path=str(path))
-    path.write_bytes(replace(header, flags=Flag.POISON, poison_errno=5).pack() + data[256:])
+    path.write_bytes(header._replace(flags=Flag.POISON, poison_errno=5).pack() + data[256:])
     examination = examine(tmp_path)
     assert refused(examination) == ["poison"]
     assert "Input/output error" in of(examination, "poison").value

@@ -59,6 +59,15 @@ def test_an_escape_is_found_in_the_record_that_has_it_and_in_no_other() -> None:
         assert list(batch.json_candidates([_LEVEL], place + 1)) == [len(mixed) - 2, len(mixed) - 1]
 
 
+def test_a_string_that_ends_as_the_key_does_is_not_taken_for_it() -> None:
+    records = [
+        b'{"x\\"level":"q","level":"WARN"}',
+        b'{"a":"\\"level":1","level":"WARN"}',
+        b'{"\\"level":1,"\\u006cevel":"WARN"}',
+    ]
+    assert list(Batch.from_records(records).json_candidates([_LEVEL])) == [0, 1, 2]
+
+
 def test_a_key_is_found_wherever_it_is_in_each_record() -> None:
     """The search for a key begins where the record before had it."""
     level = b'"level":"WARN"'

@@ -122,6 +122,13 @@ def test_a_field_is_a_key_of_the_event_or_of_its_attributes(name: str, value: An
     assert field_of(event, name) == value
 
 
+def test_a_number_is_found_however_it_is_written() -> None:
+    records = [b'{"n":0}', b'{"n":-0}', b'{"attributes":{"n": "0"}}', b'{"n":10}', b'{"n":1}']
+    batch = Batch.from_records(records)
+    assert list(Filters(fields=[("n", "0")]).matches(batch).records) == records[:3]
+    assert list(Filters(fields=[("n", "10")]).matches(batch).records) == records[3:4]
+
+
 @pytest.mark.parametrize(
     ("text", "severity"), [("warning", 13), ("WARN", 13), ("9", 9), ("24", 24), ("fatal", 21), ("trace", 1)]
 )
