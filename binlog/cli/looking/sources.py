@@ -109,11 +109,8 @@ class BackwardMatches:
         self._ranges = ranges_of(source.directory, source.window, log)
 
     def __iter__(self) -> Iterator[Matches]:
-        source, read = self._source, 0
-        for part in backward_parts(source.directory, self._ranges):
-            read += part.end - part.start
-            if source.bytes_max is not None and read > source.bytes_max:
-                return
+        source = self._source
+        for part in backward_parts(source.directory, self._ranges, bytes_max=source.bytes_max):
             found: list[Matches] = []
             try:
                 for batch in read_range(source.directory, part, verify=source.verify):

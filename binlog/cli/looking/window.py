@@ -115,26 +115,31 @@ def read_range(directory: str, part: Range, *, verify: bool) -> Iterator[binlog.
             yield batch
 
 
-def backward_parts(directory: str, ranges: list[Range]) -> Iterator[Range]:
-    """Yield ranges in parts, the last one first: the last 32 MiB in parts of 1 MiB, then parts of 32 MiB.
+def backward_parts(directory: str, ranges: list[Range], *, bytes_max: int | None = None) -> Iterator[Range]:
+    """Yield ranges in parts, the last one first: of 1 MiB up to 32 MiB from the end, or up to a limit; then of 32 MiB.
 
-    A part is larger if the index has no place in it, or if a record is larger.  Ends if retention removed a file.
+    A part is larger if the index has no place in it, or if a record is larger.
+    bytes_max: the limit; no part is begun with which there would be more bytes.
+    Ends if retention removed a file.
     """
-    is_last = True
+    read = 0
     for number, start, end in reversed(ranges):
         while start < end:
             try:
                 first = _start_of_last(directory, number, start, end)
                 bounds = [(first, end)]
-                if is_last or first == start:
-                    size = _LAST_BYTES if is_last else _PART_BYTES
+                is_near_end = bytes_max is not None or read < _PART_BYTES
+                if is_near_end or first == start:
+                    size = _LAST_BYTES if is_near_end else _PART_BYTES
                     bounds = binlog.split_range(directory, number, first, end, bytes_max=size)
             except NotFoundError:
                 return
-            for bound in reversed(bounds):
-                yield Range(number, *bound)
+            for part_start, part_end in reversed(bounds):
+                read += part_end - part_start
+                if bytes_max is not None and read > bytes_max:
+                    return
+                yield Range(number, part_start, part_end)
             end = first
-            is_last = False
 
 
 def _start_of_last(directory: str, number: int, start: int, end: int) -> int:

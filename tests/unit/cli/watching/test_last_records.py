@@ -36,6 +36,17 @@ def test_no_more_bytes_are_read_than_allowed(log: Path) -> None:
     assert find_last(binlog.stat(log), 10, bytes_max=4).entries == []
 
 
+def test_a_limit_is_used_up_although_the_newest_file_is_small(log: Path) -> None:
+    """The file before it is larger than the limit."""
+    with binlog.Writer(log, mode=binlog.Mode.FLUSH) as writer:
+        writer.append_many([b"x" * 1000] * 40_000)
+        writer.cutover()
+        writer.append(b"last")
+    found = find_last(binlog.stat(log), 1_000_000, bytes_max=8 << 20).entries
+    assert 6 << 20 < sum(len(entry.data) for entry in found) <= 8 << 20
+    assert found[-1].data == b"last"
+
+
 def test_a_large_file_is_split_from_its_end(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "_PART_BYTES", 256 << 10)
     monkeypatch.setattr(window, "_LAST_BYTES", 64 << 10)
