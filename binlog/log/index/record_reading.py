@@ -36,9 +36,10 @@ class RecordReading:
     __slots__ = ("_reading", "address")
 
     def __init__(self, fd: int, identity: Identity, *, seed: int, record_bytes_max: int) -> None:
-        self._reading = _uncleared("struct binlog_reading *")
-        self.address = address(self._reading)
-        lib.binlog_reading_begin(self._reading, fd, *identity, seed, record_bytes_max)
+        reading = _uncleared("struct binlog_reading *")
+        lib.binlog_reading_begin(reading, fd, *identity, seed, record_bytes_max)
+        self.address = address(reading)
+        self._reading = reading
 
     def open_index(self, directory_fd: int, name: str, header: bytes) -> bool:
         """Open an index and compare reads with it; return whether one with this header exists."""
@@ -49,7 +50,8 @@ class RecordReading:
         lib.binlog_reading_close_index(self._reading)
 
     def __del__(self) -> None:
-        self.close_index()
+        if hasattr(self, "_reading"):  # an exception can end `__init__` before that
+            self.close_index()
 
     def refused(self) -> IndexEntry:
         """Return the index entry that failed, after `DAMAGED` or `CUT`."""

@@ -33,6 +33,8 @@ class Doorbell:
     Under gevent and eventlet a thread waits, and other greenlets run.
     """
 
+    _bell = ffi.NULL  # an exception can end `__init__` before the word is mapped
+
     def __init__(self, fd: int, offset: int) -> None:
         self._fd = fd
         self._offset = offset
