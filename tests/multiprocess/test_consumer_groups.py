@@ -5,14 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 from binlog import Reader, Writer
 from binlog.consumers.group import ConsumerGroup, Retry
 from binlog.consumers.inspection.stat import stat_group
 from binlog.format.consumers.message import Message
-from tests.support.group_workers import IDLE_AT, Worker, idle_count
+from tests.support.group_workers import IDLE_AT, Worker, WorkerPool, idle_count
 from tests.support.waiting import until
 
 GROUP = "billing"
@@ -30,18 +29,16 @@ def _has_idle_member(log: Path) -> bool:
 
 
 def test_each_message_goes_to_one_of_the_workers(tmp_path: Path) -> None:
-    count = 400
-    _append(tmp_path, *map(str, range(count)))
-    with ExitStack() as stack:
-        workers = [stack.enter_context(Worker(tmp_path, GROUP)) for _ in range(4)]
-        deadline = time.monotonic() + 60
-        with ConsumerGroup(tmp_path, GROUP) as group:
-            while group.get(timeout=0.05) is not None or group._opened._joined().state.floor < count:
-                assert time.monotonic() < deadline
-        for worker in workers:
-            worker.kill()
-        got = [int(words[1]) for worker in workers for words in worker.lines() if words[0] == "got"]
-    assert len(got) == len(set(got))
+    count, log, go = 400, tmp_path / "log", tmp_path / "go"
+    _append(log, *map(str, range(count)))
+    with WorkerPool(log, GROUP, waits_for=str(go)) as pool:
+        labels = pool.start(4)
+        for _ in labels:
+            pool.until("got")  # each worker has one now
+        go.touch()
+        pool.work_until_done(count, 4)
+    assert sorted(pool.sequences("got")) == list(range(count))
+    assert {said.label for said in pool.reports("got")} == set(labels)
 
 
 def test_two_groups_get_all_messages(tmp_path: Path) -> None:
