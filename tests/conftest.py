@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
+import re
 import shutil
 import signal
 import sys
@@ -83,6 +85,18 @@ def pytest_collection_finish() -> None:
     """Exclude modules and tests, which stay, from garbage collections, of which some tests need hundreds."""
     gc.collect()
     gc.freeze()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Create an empty folder; pytest's own fixture lists the folders of all tests in order to find a new name."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.getbasetemp() / f"{name}{next(_numbers)}"
+    path.mkdir(0o700)
+    return path
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import re
 import subprocess
 from collections.abc import Mapping
 
+import pytest
+
 from tests.support.checkout import ROOT
 
 # Some modules and tests write a name in two words.
@@ -28,6 +30,7 @@ def _sources() -> dict[str, str]:
     return {name: (ROOT / name).read_text() for name in names}
 
 
+@pytest.mark.slow
 def test_every_place_that_names_the_engines_is_listed() -> None:
     assert _missing(_PAGE, _sources()) == []
 

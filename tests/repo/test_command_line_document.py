@@ -20,6 +20,7 @@ def test_the_document_of_the_command_line_is_current() -> None:
     assert (ROOT / PATH).read_text() == document()
 
 
+@pytest.mark.slow
 def test_a_stale_document_is_reported_and_written(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / PATH).write_text("stale\n")

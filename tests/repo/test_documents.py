@@ -89,6 +89,7 @@ def test_links_and_names_of_files_lead_somewhere(path: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.slow
 def test_comments_name_existing_files() -> None:
     missing, count = [], 0
     for folder in ("binlog", "native", "stress"):
@@ -125,6 +126,7 @@ def test_the_tests_that_the_rules_name_exist() -> None:
     ],
     ids=["commit log", "journal", "paging", "consumer groups", "seal and events"],
 )
+@pytest.mark.slow
 def test_each_scenario_of_an_engine_has_existing_tests(prefix: str, numbers: Sequence[int], folder: str) -> None:
     text = (ROOT / "docs" / "testing.md").read_text()
     rows = re.findall(rf"^\| {prefix}(\d+) \| .* \| (.*) \|$", text, re.MULTILINE)

@@ -51,6 +51,7 @@ def test_a_writer_or_a_reader_loads_what_it_needs(name: str, others: tuple[str, 
     assert of(modules, (*_NOT_USED, *_MAINTENANCE, *others)) == set()
 
 
+@pytest.mark.slow
 def test_a_module_that_may_not_be_loaded_is_found() -> None:
     assert of(loaded("import binlog; binlog.check"), _MAINTENANCE) != set()
     assert of(loaded("import logging.handlers"), _HEAVY) >= {"logging", "logging.handlers"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -69,14 +70,17 @@ def _layer(module: str) -> str:
     return layer
 
 
-def _imports(source: str) -> Iterator[str]:
-    """Yield every module of ours that a source imports, anywhere in it."""
+@functools.cache
+def _imports(source: str) -> list[str]:
+    """Return every module that a source imports, anywhere in it."""
+    found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            yield from (_imported(node.module or "", alias.name) for alias in node.names)
+            found += [_imported(node.module or "", alias.name) for alias in node.names]
+    return found
 
 
 def _imported(module: str, name: str) -> str:

@@ -62,6 +62,7 @@ def test_an_installation_from_a_checkout_or_a_wheel_is_not(line: str) -> None:
     assert not installs_by_name(line)
 
 
+@pytest.mark.slow
 def test_no_text_installs_another_project() -> None:
     found = {str(path.relative_to(ROOT)): installs_by_name(path.read_text(errors="replace")) for path in files()}
     assert {path: lines for path, lines in found.items() if lines} == {}

@@ -103,6 +103,7 @@ def test_stat_shows_files_and_their_pins(path: Path, capfd: pytest.CaptureFixtur
     (path / "journal-80.jnl.tmp").unlink()
 
 
+@pytest.mark.slow
 def test_stat_shows_the_owner_and_json_is_complete(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Journal(path, SMALL) as journal:
         journal.load()

@@ -82,6 +82,7 @@ def test_every_error_has_a_code_and_one_line(error: Exception, code: int, capfd:
     assert "\x1b" not in message
 
 
+@pytest.mark.slow
 def test_printing_records_does_not_import_the_live_display(log: Path) -> None:
     fill(log, [b"one"])
     program = "import sys; from binlog.cli.main import main; main(sys.argv[1:]); sys.exit('rich' in sys.modules)"

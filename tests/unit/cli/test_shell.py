@@ -12,6 +12,7 @@ from binlog.cli.main import main
 from tests.unit.cli.run_command import Terminal, fill, run
 
 
+@pytest.mark.slow
 def test_a_line_of_commands_for_cron(log: Path) -> None:
     fill(log, [b"one"])
     done = run("shell", log, "-c", "cutover; exit; cutover")
@@ -42,6 +43,7 @@ def test_the_first_command_that_fails_ends_the_line(
     assert len(binlog.stat(log).files) == 1
 
 
+@pytest.mark.slow
 def test_the_exit_code_is_that_of_the_failed_command_in_a_script_too(log: Path) -> None:
     fill(log, [b"one"])
     with open(log / "00000001.dat", "rb+") as file:

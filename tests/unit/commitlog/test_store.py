@@ -154,6 +154,7 @@ def test_erased_messages_never_reappear(tmp_path: Path) -> None:
         assert store.queue_range("a", 0) == range(6)
 
 
+@pytest.mark.slow
 def test_a_second_owner_is_refused_with_the_holder(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         store.append(Message("a", b"1"))

@@ -183,6 +183,7 @@ with ConsumerGroup(sys.argv[1], sys.argv[2]) as group:
 """
 
 
+@pytest.mark.slow
 def test_an_operator_gives_the_items_of_a_stopped_member_to_others(log: Path) -> None:
     command = [sys.executable, "-c", _STOPPED, str(log), GROUP]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as stopped:

@@ -60,6 +60,7 @@ def test_a_process_begins_with_the_newest_checkpoint(tmp_path: Path, monkeypatch
         each.close()
 
 
+@pytest.mark.slow
 def test_checkpoints_that_are_larger_than_a_file_do_not_fill_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

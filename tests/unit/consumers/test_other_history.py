@@ -88,6 +88,7 @@ def _overwrite(log: Path, ref: binlog.Ref) -> None:
         os.pwrite(file.fileno(), b"\xff\xff\xff\xff", ref.offset)
 
 
+@pytest.mark.slow
 def test_a_damaged_message_becomes_a_dead_letter_and_the_others_are_delivered(tmp_path: Path) -> None:
     log, count, damaged_one = tmp_path / "log", 1_500, 1_200
     with Writer(log) as writer:

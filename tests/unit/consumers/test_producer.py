@@ -167,6 +167,7 @@ def test_the_id_is_the_name_of_a_producer_of_batches(log: Path) -> None:
     assert _numbered(log) == [(1, b"1"), (3, b"3")]
 
 
+@pytest.mark.slow
 def test_an_error_before_the_append_leaves_no_doubt(log: Path) -> None:
     log.mkdir()
     jpos_file(log, [b"theirs"])

@@ -106,6 +106,7 @@ def test_an_acknowledgement_of_a_signal_handler_counts_or_is_refused(log: Path, 
 
 
 @pytest.mark.parametrize("step", [101, pytest.param(17, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_group_that_a_signal_handler_closes_gives_everything_back(log: Path, step: int) -> None:
     done = 0
     for at in _places(step):
@@ -221,6 +222,7 @@ def test_any_thread_may_end_an_item(log: Path) -> None:
 
 @swallowed
 @pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_ctrl_c_at_any_place_of_a_call_loses_no_item(log: Path, step: int) -> None:
     """What the interrupted call got, and its caller has not, the next call returns."""
     interrupted = 0

@@ -125,6 +125,7 @@ def test_the_lag_of_a_group_whose_messages_were_removed_has_no_age(log: Path) ->
     assert stat_group(log, GROUP).lag_seconds is None
 
 
+@pytest.mark.slow
 def test_members_are_alive_until_their_process_is_gone(log: Path) -> None:
     with Worker(log, GROUP, hangs_at="0") as worker:
         worker.until("got", "0")

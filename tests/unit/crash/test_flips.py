@@ -63,6 +63,7 @@ def test_a_broken_promise_is_found(intact_logs: dict[str, IntactLog], tmp_path: 
     assert "writers are refused" in wrong
 
 
+@pytest.mark.slow
 def test_a_lost_record_is_found(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
     intact = intact_logs["header 1 of 3"]
     lost = replace(intact, records=[*intact.records, b"never appended"])
@@ -78,6 +79,7 @@ def test_a_wrong_last_producer_batch_is_found(intact_logs: dict[str, IntactLog],
 
 
 @pytest.mark.parametrize("error", [ValueError("not one of ours"), InternalError("ours, and a fault")])
+@pytest.mark.slow
 def test_an_error_that_is_not_one_of_binlogs_is_found(
     intact_logs: dict[str, IntactLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

@@ -49,6 +49,7 @@ def take_over(log: Path, work: Path, after: Ref) -> list[str]:
 
 @pytest.mark.parametrize("cut_over", [False, True])
 @pytest.mark.parametrize("there", [False, True])
+@pytest.mark.slow
 def test_every_event_is_in_the_log_once(tmp_path: Path, work: Path, there: bool, cut_over: bool) -> None:
     log = tmp_path / "log"
     refs = append(log, work, WRITER, IN_FLIGHT if there else IN_FLIGHT - 1)

@@ -35,6 +35,7 @@ def test_wrong_usage(arguments: list[str], text: str) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_given_file_that_is_too_short(tmp_path: Path) -> None:
     own = tmp_path / "app.log"
     own.write_text("one line\n")
@@ -43,6 +44,7 @@ def test_a_given_file_that_is_too_short(tmp_path: Path) -> None:
     assert done.stderr == "demo: 1 events are too few for 4 writers; each needs 50\n"
 
 
+@pytest.mark.slow
 def test_help() -> None:
     done = run("--help")
     assert done.returncode == 0

@@ -15,6 +15,7 @@ def test_the_bytes() -> None:
 
 
 @given(st.binary(max_size=60))
+@pytest.mark.slow
 def test_each_flipped_bit_is_corrected(text: bytes) -> None:
     line = pack_text(text)
     for bit in range(8 * len(line)):

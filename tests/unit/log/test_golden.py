@@ -58,6 +58,7 @@ def test_a_golden_log_is_read_and_appended_to(tmp_path: Path, golden: dict[str, 
     assert binlog.repair(log) == []
 
 
+@pytest.mark.slow
 def test_an_archive_that_exists_is_not_overwritten() -> None:
     before = ARCHIVES[0].read_bytes()
     with pytest.raises(FileExistsError):

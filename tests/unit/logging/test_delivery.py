@@ -221,6 +221,7 @@ def _log_with_a_failing_disk(log: Path, mode: str) -> tuple[Counters, list[str]]
     return counters, bodies(log)
 
 
+@pytest.mark.slow
 def test_a_poisoned_log_is_opened_again(in_memory: Path) -> None:
     log = in_memory / "log"
     run = run_preloaded(_log_with_a_failing_disk, log, "sync")
@@ -267,6 +268,7 @@ def _raise_with_a_failing_disk(log: Path) -> list[str]:
     return raised
 
 
+@pytest.mark.slow
 def test_a_failing_disk_raises_each_time(in_memory: Path) -> None:
     assert len(run_preloaded(_raise_with_a_failing_disk, in_memory / "log").result) == 3
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import binlog
 from binlog import Background
 from binlog.logging import Handler
@@ -63,6 +65,7 @@ def test_critical_does_not_wait_for_a_disk_that_hangs_and_synced_does(in_memory:
     assert found == ["first", *[f"critical {number}" for number in range(100)]]
 
 
+@pytest.mark.slow
 def test_ten_thousand_calls_delay_a_timer_by_their_processor_time(log: Path, figure: Callable[[str], None]) -> None:
     handler = Handler(log, in_loop="stage", wait=60)
 

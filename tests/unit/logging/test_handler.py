@@ -285,6 +285,7 @@ def test_dict_config_takes_everything_as_text(log: Path) -> None:
     assert event["code"]["function"] == "test_dict_config_takes_everything_as_text"
 
 
+@pytest.mark.slow
 def test_odd_records_are_lines_for_the_command_line(log: Path) -> None:
     odd = [
         "line\nfeed",

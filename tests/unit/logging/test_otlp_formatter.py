@@ -7,6 +7,7 @@ import logging
 import pickle
 from typing import Any
 
+import pytest
 from google.protobuf.json_format import Parse
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,6 +72,7 @@ _VALUES = st.recursive(
 
 @given(extra=st.dictionaries(st.text(min_size=1), _VALUES, max_size=4))
 @settings(max_examples=examples(100))
+@pytest.mark.slow
 def test_any_attributes_are_accepted(extra: dict[str, object]) -> None:
     record = _record()
     for name, value in extra.items():

@@ -178,6 +178,7 @@ import asyncio, opentelemetry.trace
 """
 
 
+@pytest.mark.slow
 def test_a_record_is_appended_while_a_library_that_it_asks_is_imported(log: Path) -> None:
     done = run_script(_IMPORTS, log)
     assert (done.returncode, done.stderr) == (0, "")

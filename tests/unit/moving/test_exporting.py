@@ -185,6 +185,7 @@ def test_archives_are_exported_too(log: Path) -> None:
     assert _rows(log, ExportForm.SQLITE) == before
 
 
+@pytest.mark.slow
 def test_json_lines_can_be_appended_again(log: Path, tmp_path: Path) -> None:
     from tests.unit.cli.run_command import run
 

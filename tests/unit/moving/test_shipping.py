@@ -342,6 +342,7 @@ def test_a_writer_that_closes_a_file_is_waited_for(log: Path, target: Path, monk
     assert len(ship(log, target).files) == 1
 
 
+@pytest.mark.slow
 def test_a_ship_killed_at_random_moments_while_processes_append_loses_nothing(log: Path, target: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     assert run_storm(log, str(target), writers=2, kills=3, seed=seed) >= 1

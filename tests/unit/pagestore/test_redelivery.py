@@ -53,6 +53,7 @@ def _get_and_checkpoint(store: PageStore) -> object:
     return kept
 
 
+@pytest.mark.slow
 def test_a_message_that_kills_its_process_becomes_a_dead_letter(tmp_path: Path) -> None:
     path = _filled_store(tmp_path / "s", b"poison", b"other")
     for count in range(5):
@@ -75,6 +76,7 @@ def test_commands_show_delivery_counts(tmp_path: Path, capfd: pytest.CaptureFixt
     assert [json.loads(line)["delivery_count"] for line in capfd.readouterr().out.splitlines()] == [1, 0]
 
 
+@pytest.mark.slow
 def test_deaths_and_rollbacks_both_count(tmp_path: Path) -> None:
     path = _filled_store(tmp_path / "s", b"one")
     _run_and_kill(path, _get)

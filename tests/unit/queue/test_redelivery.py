@@ -116,6 +116,7 @@ def test_returned_messages_come_in_the_order_of_their_delays(folder: Path) -> No
         ]
 
 
+@pytest.mark.slow
 def test_a_message_that_kills_its_process_becomes_a_dead_letter(folder: Path) -> None:
     _filled_queue(folder, 100)
     for count in range(5):

@@ -55,6 +55,7 @@ def test_a_command_that_signs_with_another_key_is_refused(tmp_path: Path) -> Non
         CommandKey(KEY.verifier, _command(tmp_path, first=1)).sign("text\n")
 
 
+@pytest.mark.slow
 def test_the_commands_take_a_signer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     log, vkey = str(tmp_path / "log"), tmp_path / "vkey"

@@ -27,6 +27,7 @@ def directory(in_memory: Path) -> Iterator[Directory]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(st.integers(0, 700), max_size=8), st.data())
+@pytest.mark.slow
 def test_each_node_is_that_of_the_definition(directory: Directory, counts: list[int], data: st.DataObject) -> None:
     for name in directory.names():
         directory.remove(name)

@@ -23,6 +23,7 @@ def _proofs(log: Path, records: dict[Ref, bytes]) -> dict[Ref, str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_proof_is_the_same_after_archiving_and_retention(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Writer(log, mode="flush") as writer:

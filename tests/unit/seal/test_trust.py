@@ -76,6 +76,7 @@ def _check_until_stopped(log: Path, state: Path, stop: Path) -> None:
     assert sizes == sorted(sizes)
 
 
+@pytest.mark.slow
 def test_readers_share_a_state(log: Path, tmp_path: Path) -> None:
     state, stop = tmp_path / "state", tmp_path / "stop"
     readers = [Child(_check_until_stopped, log, state, stop) for _ in range(3)]

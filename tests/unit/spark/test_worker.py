@@ -38,6 +38,7 @@ def _seen(program: str) -> dict[str, int]:
     return seen
 
 
+@pytest.mark.slow
 def test_a_worker_keeps_free_memory_and_freezes_imported_objects() -> None:
     seen = _seen(_AS_SPARK + _PROGRAM)
     assert seen["frozen"] > 1000

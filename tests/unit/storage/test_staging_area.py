@@ -256,6 +256,7 @@ def test_shared_memory_that_has_room_for_one_ring(on_disk: Path) -> None:
     assert jobs_by_writer(read_all(log)) == {0: list(range(30)), 1: list(range(30))}
 
 
+@pytest.mark.slow
 def test_two_groups_that_share_the_directory_and_not_the_memory(on_disk: Path) -> None:
     log = on_disk / "log"
     Writer(log).close()

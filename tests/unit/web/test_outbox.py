@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def test_what_was_put_is_taken_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 5000)), max_size=20))
+@pytest.mark.slow
 def test_the_newest_rows_are_kept_and_the_others_counted(puts: list[tuple[int, int]]) -> None:
     async def use() -> None:
         outbox = Outbox(asyncio.get_running_loop())

@@ -55,6 +55,7 @@ def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) ->
     assert "DIR" in message
 
 
+@pytest.mark.slow
 def test_cat_prints_all_topics_in_the_order_of_the_log(store: Path) -> None:
     done = run("commitlog", "cat", store)
     assert (done.returncode, done.stdout.decode(), done.stderr) == (0, _lines(*range(_COUNT)), b"")
@@ -202,12 +203,14 @@ def test_tail_follows_another_process_in_order_until_ctrl_c(store: Path) -> None
         assert ended(process) == (-signal.SIGINT, b"")
 
 
+@pytest.mark.slow
 def test_tail_waits_for_a_new_topic(store: Path) -> None:
     with started("commitlog", "tail", "--topic", "new", "-f", store) as process, MessageStore(store, OPTIONS) as made:
         made.append(Message("new", b"first"))
         assert read_lines(process.stdout, 1) == [b"first\n"]
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_the_commands_with_sigpipe(store: Path) -> None:
     with started("commitlog", "tail", "--topic", "a", "-f", store) as process:
         assert process.stdout is not None
@@ -216,6 +219,7 @@ def test_a_closed_pipe_ends_the_commands_with_sigpipe(store: Path) -> None:
         assert ended(process) == (-signal.SIGPIPE, b"")
 
 
+@pytest.mark.slow
 def test_everything_before_damage_is_printed_and_the_exit_code_is_1(tmp_path: Path) -> None:
     with MessageStore(tmp_path, OPTIONS) as made:
         fill(made, 10)

@@ -179,6 +179,7 @@ def test_a_group_that_does_not_exist_cannot_be_opened(log: Path, name: str, capf
     assert "no consumer group 'none'" in _say(capfd, "group", name, log, "none", code=3)
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_the_same(worked: Path, capfd: pytest.CaptureFixture[str]) -> None:
     done = run("group", "peek", worked, GROUP, "--json")
     assert (done.returncode, done.stderr) == (0, b"")

@@ -18,6 +18,7 @@ from binlog.cli.main import main
 from tests.unit.cli.run_command import COMMAND, ENVIRONMENT, ended, fill, read_lines, records, run, started
 
 
+@pytest.mark.slow
 def test_each_line_is_a_record_and_the_summary_goes_to_standard_error(log: Path) -> None:
     done = run("append", log, data=b"one\n\n\xff\x00\r\nlast without a newline")
     assert (done.returncode, done.stdout) == (0, b"")
@@ -25,6 +26,7 @@ def test_each_line_is_a_record_and_the_summary_goes_to_standard_error(log: Path)
     assert records(log) == [b"one", b"", b"\xff\x00\r", b"last without a newline"]
 
 
+@pytest.mark.slow
 def test_empty_input_creates_an_empty_log(log: Path) -> None:
     assert run("append", log).stderr == b"binlog: appended 0 records\n"
     assert records(log) == []
@@ -44,6 +46,7 @@ def test_a_missing_file_exits_with_3_and_creates_no_log(log: Path, tmp_path: Pat
     assert not log.exists()
 
 
+@pytest.mark.slow
 def test_a_directory_that_cannot_be_created_exits_with_3(tmp_path: Path) -> None:
     done = run("append", tmp_path / "none" / "log", data=b"x\n")
     assert done.returncode == 3
@@ -51,6 +54,7 @@ def test_a_directory_that_cannot_be_created_exits_with_3(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("batch", [1, 1000])
+@pytest.mark.slow
 def test_a_line_is_acknowledged_while_the_input_pauses(log: Path, batch: int) -> None:
     with started("append", "--json", "--batch", batch, log) as process:
         assert process.stdin is not None
@@ -99,6 +103,7 @@ def test_a_locked_log_exits_with_4_and_names_the_holder(log: Path) -> None:
     assert f"process {os.getpid()}".encode() in done.stderr
 
 
+@pytest.mark.slow
 def test_a_full_disk_exits_with_1_and_counts_the_appended_records(log: Path) -> None:
     fill(log, [b"x"])
     size = (log / "00000001.dat").stat().st_size
@@ -149,6 +154,7 @@ def test_closed_standard_input_is_reported(log: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [mode.name.lower() for mode in binlog.Mode])
+@pytest.mark.slow
 def test_in_each_mode_all_is_durable_when_the_command_ends(log: Path, mode: str) -> None:
     done = run("append", "--mode", mode, log, data=b"one\ntwo\n")
     assert (done.returncode, done.stdout) == (0, b"")
@@ -164,6 +170,7 @@ def test_json_is_refused_for_staged_records(log: Path, capfd: pytest.CaptureFixt
     assert not log.exists()
 
 
+@pytest.mark.slow
 def test_limits_close_the_open_file(log: Path) -> None:
     line = b"x" * 95 + b"\n"
     done = run("append", "--batch", 1, "--cutover-bytes", "0.5K", "--cutover-age", "1d", log, data=line * 7)

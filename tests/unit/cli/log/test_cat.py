@@ -15,12 +15,14 @@ from binlog import Reader, Writer
 from tests.unit.cli.run_command import ended, fill, read_lines, run, started
 
 
+@pytest.mark.slow
 def test_records_come_as_lines_through_all_files(log: Path) -> None:
     fill(log, [b"one", b""], [], [b"\xff\r"])
     done = run("cat", log)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"one\n\n\xff\r\n", b"")
 
 
+@pytest.mark.slow
 def test_json_has_text_or_base64(log: Path) -> None:
     fill(log, ['a "b"\n\u00fc'.encode(), b"\xff"])
     lines = [json.loads(line) for line in run("cat", "--json", log).stdout.splitlines()]
@@ -69,6 +71,7 @@ def test_a_log_that_cannot_be_opened_exits_with_3(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (3, b"", 1)
 
 
+@pytest.mark.slow
 def test_everything_before_damage_is_printed_and_the_exit_code_is_1(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
         refs = [writer.append(record) for record in (b"one", b"two", b"three", b"four")]
@@ -92,12 +95,14 @@ def test_a_closed_pipe_ends_the_command_with_sigpipe(log: Path) -> None:
         assert ended(process) == (-signal.SIGPIPE, b"")
 
 
+@pytest.mark.slow
 def test_a_full_output_exits_with_1_and_one_line(log: Path) -> None:
     fill(log, [b"x"])
     with open("/dev/full", "wb") as full, started("cat", log, stdout=full) as process:
         assert ended(process) == (1, b"binlog: standard output: No space left on device\n")
 
 
+@pytest.mark.slow
 def test_a_non_blocking_output_gets_everything(log: Path) -> None:
     fill(log, [b"x" * 1000] * 1000)
     reading, writing = os.pipe()
@@ -125,6 +130,7 @@ def test_a_damaged_range_is_withheld_and_its_error_says_how_to_read_it(tmp_path:
     assert (again.returncode, again.stdout, again.stderr) == (0, b"one\ntwo\nThree\n", b"")
 
 
+@pytest.mark.slow
 def test_everything_before_damage_is_printed_from_several_logs(tmp_path: Path) -> None:
     for name in ("a", "b"):
         fill(tmp_path / name, [b"one", b"two"])

@@ -33,6 +33,7 @@ def test_a_mistyped_directory_exits_with_3_and_is_not_created(log: Path, capfd: 
     assert not log.exists()
 
 
+@pytest.mark.slow
 def test_a_locked_log_exits_with_4(log: Path) -> None:
     fill(log, [b"one"])
     with open(log / "00000001.dat", "rb+") as file:

@@ -20,6 +20,7 @@ def _damage(log: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_sound_log_needs_no_repair(log: Path) -> None:
     fill(log, [b"one"], [b"two"])
     done = run("repair", log)

@@ -31,6 +31,7 @@ def test_the_last_records_may_be_in_several_files(log: Path, capfd: pytest.Captu
     assert len(_tail(capfd, "-n", 1000, log)) == 23
 
 
+@pytest.mark.slow
 def test_grep_matches_bytes_and_n_counts_matches(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(log, [b"error 1", b"fine"], [b"error 2", b"fine", b"ERROR \xff", b"fine"])
     assert _tail(capfd, "-n", 2, "--grep", "^error", log) == ["error 1", "error 2"]
@@ -105,6 +106,7 @@ def test_it_follows_appends_and_a_cutover_by_other_processes_until_ctrl_c(log: P
 
 
 @pytest.mark.parametrize("options", [["--from", "end"], ["-n", "0"]])
+@pytest.mark.slow
 def test_following_an_empty_directory_prints_the_first_record(log: Path, options: list[str]) -> None:
     log.mkdir()
     # The position file exists once the command waits.
@@ -157,6 +159,7 @@ def test_a_position_is_updated_while_following(log: Path, tmp_path: Path) -> Non
     assert sorted(os.listdir(tmp_path)) == ["log", "worker.position"]
 
 
+@pytest.mark.slow
 def test_a_position_is_not_moved_past_unprinted_records(log: Path, tmp_path: Path) -> None:
     fill(log, [b"one"])
     position = tmp_path / "worker.position"
@@ -252,6 +255,7 @@ def test_a_follower_continues_in_a_directory_that_was_replaced(tmp_path: Path) -
     assert error.endswith(b"; continuing with the oldest record there, 1:256\n")
 
 
+@pytest.mark.slow
 def test_it_waits_for_a_directory_only_with_retry(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["tail", "-f", str(log)]) == 3
     assert capfd.readouterr().err == f"binlog: {log}: there is no such directory\n"

@@ -61,6 +61,7 @@ _RECORDS = st.one_of(
     st.lists(st.sampled_from(["app*", "*db", "app", "a[p]p", "é", "*"]), max_size=2),
     st.lists(st.tuples(_KEYS, _VALUES.map(text_of)), max_size=2),
 )
+@pytest.mark.slow
 def test_filters_equal_a_parser(
     records: list[bytes], level: int | None, loggers: list[str], fields: list[tuple[str, str]]
 ) -> None:

@@ -83,6 +83,7 @@ def _views(datas: list[bytes]) -> list[RecordView]:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(_DATA, max_size=4), st.booleans())
+@pytest.mark.slow
 def test_a_record_cannot_add_a_line_or_a_control_character_to_text(datas: list[bytes], named: bool) -> None:
     views = _views(datas)
     options = {"named": named, "coloured": False, "utc": True}
@@ -104,6 +105,7 @@ def test_a_record_cannot_add_a_line_or_a_control_character_to_text(datas: list[b
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(_DATA, max_size=4))
+@pytest.mark.slow
 def test_csv_has_a_row_for_each_record_with_its_fields(datas: list[bytes]) -> None:
     views = _views(datas)
     rows_of = Csv(_NAMES, end="\r\n", named=True, utc=True)
@@ -118,6 +120,7 @@ def test_csv_has_a_row_for_each_record_with_its_fields(datas: list[bytes]) -> No
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(_DATA, max_size=4), st.booleans(), st.booleans())
+@pytest.mark.slow
 def test_json_has_an_object_for_each_record(datas: list[bytes], sequences: bool, chosen: bool) -> None:
     views = _views(datas)
     names = _NAMES if chosen else ()
@@ -154,6 +157,7 @@ def test_a_terminal_gets_only_our_colours(form: Form, log: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("variable", "value", "colours"), [("NO_COLOR", "", 2), ("NO_COLOR", "1", 0), ("TERM", "dumb", 0)]
 )
+@pytest.mark.slow
 def test_events_are_coloured_by_level_on_a_terminal(
     variable: str, value: str, colours: int, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +237,7 @@ def test_an_event_without_a_time_that_can_be_shown_has_that_of_the_log(
     assert main(["cat", "-o", "short", str(log)]) == 0
 
 
+@pytest.mark.slow
 def test_raw_and_null_ends(log: Path) -> None:
     records = [event_record(number) for number in range(20)]
     fill(log, records)
@@ -242,6 +247,7 @@ def test_raw_and_null_ends(log: Path) -> None:
     assert run("cat", "-o", "csv", log).stdout.startswith(b"time,sequence,ref,level,logger,body,attributes\r\n")
 
 
+@pytest.mark.slow
 def test_each_line_names_its_log_if_there_are_several(log: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     fill(log, [b"one\nother: forged"])

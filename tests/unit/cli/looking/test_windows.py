@@ -143,6 +143,7 @@ def test_windows_equal_a_scan_of_records_that_the_index_does_not_cover(
     _check_all(log, capfd)
 
 
+@pytest.mark.slow
 def test_index_times_of_1970_hide_no_records(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = log.parent / "dated"  # `check` reports such times, so it is not the fixture's
     with binlog.Writer(log) as writer:
@@ -170,6 +171,7 @@ def test_the_parts_that_are_read_backwards_have_each_record_once(log: Path, capf
     assert _out(capfd, "tail", "-n", last, log) == [record.decode() for record in records[-last:]]
 
 
+@pytest.mark.slow
 def test_of_a_log_larger_than_memory_only_the_records_that_match_are_held(log: Path) -> None:
     size_mb, wanted = 96, b'{"severity":17}'
     with binlog.Writer(log, mode="flush") as writer:

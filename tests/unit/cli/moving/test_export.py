@@ -7,6 +7,8 @@ import os
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 import binlog
 from tests.unit.cli.run_command import run
 
@@ -17,6 +19,7 @@ def _fill(log: Path) -> None:
             writer.append(b"%d" % number)
 
 
+@pytest.mark.slow
 def test_records_are_exported_and_counted(log: Path, tmp_path: Path) -> None:
     _fill(log)
     out = tmp_path / "out.db"
@@ -27,6 +30,7 @@ def test_records_are_exported_and_counted(log: Path, tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.slow
 def test_limits_are_passed_on(log: Path, tmp_path: Path) -> None:
     _fill(log)
     out = tmp_path / "out"
@@ -39,6 +43,7 @@ def test_limits_are_passed_on(log: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_wrong_use_is_refused_and_leaves_no_file(log: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run("export", log, out, "--to", "csv").returncode == 3  # there is no log
@@ -50,6 +55,7 @@ def test_wrong_use_is_refused_and_leaves_no_file(log: Path, tmp_path: Path) -> N
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_a_pipe_is_not_replaced_and_standard_output_is_refused(log: Path, tmp_path: Path) -> None:
     _fill(log)
     pipe = tmp_path / "pipe"
@@ -62,6 +68,7 @@ def test_a_pipe_is_not_replaced_and_standard_output_is_refused(log: Path, tmp_pa
     assert b"binlog cat --json" in done.stderr
 
 
+@pytest.mark.slow
 def test_damaged_records_exit_with_1_and_leave_no_file(tmp_path: Path) -> None:
     log = tmp_path / "damaged"
     _fill(log)

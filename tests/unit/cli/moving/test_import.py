@@ -6,10 +6,13 @@ import fcntl
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.logs import read_all
 from tests.unit.cli.run_command import run
 
 
+@pytest.mark.slow
 def test_a_file_is_imported_once_and_the_summary_says_so(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "app.jsonl"
     path.write_text("1\n2\n3")
@@ -25,6 +28,7 @@ def test_a_file_is_imported_once_and_the_summary_says_so(log: Path, tmp_path: Pa
     assert read_all(log) == [b"1", b"2", b"3"]
 
 
+@pytest.mark.slow
 def test_a_wrong_line_is_named_and_what_was_imported_is_counted(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "app.jsonl"
     path.write_text("1\nnonsense\n")
@@ -35,12 +39,14 @@ def test_a_wrong_line_is_named_and_what_was_imported_is_counted(log: Path, tmp_p
     assert run("import", log, path, "--from", "jsonl").returncode == 1  # although it imports nothing
 
 
+@pytest.mark.slow
 def test_standard_input_is_imported_each_time(log: Path) -> None:
     for _ in range(2):
         assert run("import", log, "-", "--from", "csv", "-q", data=b"a\n1\n").stderr == b""
     assert read_all(log) == [b'{"a":"1"}'] * 2
 
 
+@pytest.mark.slow
 def test_a_missing_file_or_form_is_refused(log: Path, tmp_path: Path) -> None:
     done = run("import", log, tmp_path / "missing", "--from", "jsonl")
     assert (done.returncode, log.exists()) == (3, False)
@@ -51,6 +57,7 @@ def test_a_missing_file_or_form_is_refused(log: Path, tmp_path: Path) -> None:
     assert done.stderr == f"binlog: {tmp_path} is a directory\n".encode()
 
 
+@pytest.mark.slow
 def test_an_import_beside_another_one_exits_with_4(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "app.jsonl"
     path.write_text("1\n")

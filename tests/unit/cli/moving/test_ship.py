@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 import binlog
 from tests.unit.cli.run_command import run
 
@@ -21,6 +23,7 @@ def _damage(path: Path) -> None:
         os.pwrite(file.fileno(), b"?", 260)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_exits_with_1(tmp_path: Path) -> None:
     log = tmp_path / "damaged"
     _fill(log)
@@ -30,6 +33,7 @@ def test_a_damaged_file_exits_with_1(tmp_path: Path) -> None:
     assert b"[index-crc]" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_copy_that_has_changed_is_reported_and_exits_with_1(log: Path, tmp_path: Path) -> None:
     _fill(log)
     copies = tmp_path / "copies"
@@ -45,6 +49,7 @@ def test_a_copy_that_has_changed_is_reported_and_exits_with_1(log: Path, tmp_pat
     assert len(binlog.stat(log).files) == 1
 
 
+@pytest.mark.slow
 def test_a_target_that_cannot_be_used_exits_with_2_or_3(log: Path, tmp_path: Path) -> None:
     _fill(log)
     done = run("ship", log, "nonsense://x")

@@ -137,6 +137,7 @@ def _is_sealed(log: Path, key: SigningKey, size: int) -> bool:
     return verify(log, str(key.verifier)).size == size
 
 
+@pytest.mark.slow
 def test_run_seals_until_sigterm(sealed: Path) -> None:
     key = SigningKey.load(sealed.parent / "key")
     command = [sys.executable, "-m", "binlog", "seal", "run", str(sealed), "--key", str(sealed.parent / "key")]

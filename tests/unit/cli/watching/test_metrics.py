@@ -57,6 +57,7 @@ def test_a_textfile_is_replaced(log: Path, tmp_path: Path, capfd: pytest.Capture
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_metrics_are_served_until_a_signal(tmp_path: Path, ending: signal.Signals) -> None:
     log = tmp_path / "log"
     make_watched_log(log)
@@ -79,6 +80,7 @@ def test_a_wrong_address_is_refused(log: Path, address: str) -> None:
     assert main(["metrics", "--listen", address, str(log)]) == 2
 
 
+@pytest.mark.slow
 def test_an_address_in_use_cannot_be_opened(log: Path) -> None:
     fill(log, [b"one"])
     with started("metrics", "--listen", "127.0.0.1:0", log) as process:

@@ -16,6 +16,7 @@ from tests.unit.cli.run_command import ENVIRONMENT, Terminal, ended, fill, read_
 _HOME, _SHOW_CURSOR, _LEAVE_SCREEN = b"\x1b[H", b"\x1b[?25h", b"\x1b[?1049l"
 
 
+@pytest.mark.slow
 def test_without_a_terminal_it_prints_a_line_each_interval(log: Path) -> None:
     fill(log, [b"one", b"two"])
     with started("monitor", "--interval", "0.05", log) as process:
@@ -87,6 +88,7 @@ def test_a_terminal_is_redrawn_for_records_a_cutover_and_a_resize(log: Path, mon
         assert terminal.process.wait() == -signal.SIGINT
 
 
+@pytest.mark.slow
 def test_sigterm_restores_the_terminal_first(log: Path) -> None:
     fill(log, [b"one"])
     with Terminal("monitor", log) as terminal:
@@ -96,6 +98,7 @@ def test_sigterm_restores_the_terminal_first(log: Path) -> None:
         assert terminal.process.wait() == -signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_damage_is_shown_and_the_watch_continues(tmp_path: Path) -> None:
     fill(tmp_path, [b"one"])
     with started("monitor", "--interval", "0.05", tmp_path) as process:
@@ -110,6 +113,7 @@ def test_damage_is_shown_and_the_watch_continues(tmp_path: Path) -> None:
         read_line_with(process.stdout, b" 2 records")
 
 
+@pytest.mark.slow
 def test_a_terminal_without_unicode_shows_question_marks(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, ["grüße".encode()])
     for name, value in (("LC_ALL", "C"), ("PYTHONUTF8", "0"), ("PYTHONCOERCECLOCALE", "0")):

@@ -166,6 +166,7 @@ while True:
 
 
 @pytest.mark.parametrize("flush", ["sync", "async", "pooled"])
+@pytest.mark.slow
 def test_a_kill_leaves_no_transaction_half_ended(tmp_path: Path, flush: str) -> None:
     lines = lines_until_killed(_ENDING, tmp_path, flush, enough=lambda lines: len(lines) == 201)
     dispatched = [line.split() for line in lines]

@@ -81,6 +81,7 @@ def test_freeing_files_takes_no_space(tmp_path: Path, pool: int) -> None:
     assert (ids(loaded), loaded.id_max, check_journal(tmp_path)) == ([6, 100, 101], 101, [])
 
 
+@pytest.mark.slow
 def test_a_damaged_file_waits_for_space_to_be_quarantined(tmp_path: Path) -> None:
     _four_files(tmp_path)
     first = files(tmp_path)[0]
@@ -109,6 +110,7 @@ with Journal(sys.argv[1], JournalOptions(file_bytes=2048, compact_files_min=0, f
 """
 
 
+@pytest.mark.slow
 def test_a_journal_on_a_full_disk_is_loaded_and_frees_files(tmp_path: Path) -> None:
     _four_files(tmp_path)
     for file in files(tmp_path):

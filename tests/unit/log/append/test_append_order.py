@@ -110,6 +110,7 @@ def test_every_pair_of_ways_to_append(log: Path, beside: bool, second: Callable[
     assert binlog.check(log) == []
 
 
+@pytest.mark.slow
 def test_any_way_after_any_others(log: Path) -> None:
     chance = random.Random(5)
     with Writer(log) as writer:

@@ -106,6 +106,7 @@ def test_an_invalid_batch_is_refused_and_nothing_appended(log: Path) -> None:
     assert read_all(log) == [b"good", b"after"]
 
 
+@pytest.mark.slow
 def test_large_batches_are_appended_together(log: Path) -> None:
     large = [Batch.from_records([b"%d" % number * 1000 for number in range(first, first + 500)]) for first in range(20)]
     with Writer(log) as writer:

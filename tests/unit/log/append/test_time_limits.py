@@ -200,6 +200,7 @@ def test_threads_with_limits_share_commits(log: Path) -> None:
     assert jobs_by_writer(read_all(log)) == {number: list(range(100)) for number in range(9)}
 
 
+@pytest.mark.slow
 def test_threads_with_limits_append_large_records(log: Path) -> None:
     with Writer(log) as writer:
 

@@ -60,6 +60,7 @@ def test_a_record_over_the_limit_is_refused_and_the_writer_continues(log: Path) 
     assert read_all(log) == [bytes(10), b"after"]
 
 
+@pytest.mark.slow
 def test_the_default_limit_is_64_mib(log: Path) -> None:
     with Writer(log) as writer:
         with pytest.raises(FullError):

@@ -56,6 +56,7 @@ def read_until_damage(log: Path, start: Ref | Start = Start.BEGINNING) -> tuple[
     return found, None
 
 
+@pytest.mark.slow
 def test_records_before_a_damaged_frame_are_read_and_its_offset_reported(damaged: Path) -> None:
     whole = read_all(damaged)
     with Reader(damaged) as reader:

@@ -99,6 +99,7 @@ def test_opening_finds_free_pages_without_reading_pages(tmp_path: Path, monkeypa
         assert reads == [0]
 
 
+@pytest.mark.slow
 def test_the_root_index_stays_sorted_after_splits(tmp_path: Path) -> None:
     names = [f"{'queue' * (number % 30)}-{number}-ä" for number in range(150)]
     random.Random(7).shuffle(names)

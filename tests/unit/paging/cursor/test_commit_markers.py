@@ -42,6 +42,7 @@ def _put_in_transactions(
     return committed
 
 
+@pytest.mark.slow
 def test_commit_markers_replace_records_of_many_transactions(tmp_path: Path) -> None:
     with paging(tmp_path / "paging", _OPTIONS) as (opened, store):
         store.start_paging()
