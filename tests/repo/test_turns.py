@@ -29,8 +29,8 @@ def test_each_test_in_turn_is_in_one_run_and_in_the_complete_one() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--testrunuid", "2")])
 def test_workers_take_the_same_turn(options: tuple[str, ...]) -> None:
-    """pytest-xdist fails if they do not; with no turn given, two workers would agree in a third of all attempts."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "4", "-m", "not install", *options]
+    """pytest-xdist fails if they do not; with no turn given, three workers would agree in a ninth of all attempts."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "3", "-m", "not install", *options]
     done = subprocess.run(
         [*command, _MODULE, "-k", "there_is_a_bug_for_each_part"], cwd=ROOT, capture_output=True, text=True, check=False
     )

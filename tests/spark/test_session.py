@@ -60,6 +60,7 @@ session()
 
 
 @pytest.mark.slow
+@pytest.mark.turn(1)
 def test_a_session_whose_workers_run_another_version_is_refused(log: Path, tmp_path: Path) -> None:
     """Spark itself reports the versions, but not the Pythons."""
     with Writer(log) as writer:

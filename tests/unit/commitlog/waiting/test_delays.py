@@ -167,7 +167,9 @@ def _is_behind(moment: float, _: list[str]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flush", [flush.value for flush in Flush])
+@pytest.mark.parametrize(
+    "flush", [pytest.param(flush.value, marks=pytest.mark.turn(place)) for place, flush in enumerate(Flush)]
+)
 def test_each_message_is_delivered_once_through_kills(tmp_path: Path, flush: str) -> None:
     dispatched: list[
         int
