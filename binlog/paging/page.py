@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 import secrets
 import sys
 from contextlib import suppress
@@ -29,8 +28,8 @@ from binlog.format.paging.page_record import (
 from binlog.format.problem import Problem, problem_of
 from binlog.paging.addresses import AddressFolder, Commit
 from binlog.storage.directory import OpenFile
-from binlog.storage.failures import NO_SPACE, own_errors, write_failure
-from binlog.storage.files import content_bytes, read_at, read_cached_at, write_at
+from binlog.storage.failures import NO_SPACE, write_failure
+from binlog.storage.files import content_bytes, read_at, read_cached_at, truncate, write_at
 from binlog.storage.native import AckWriter, Monitor, PageWriter
 
 __all__ = ["AckState", "AckWriter", "PageWriter", "Refusal", "WriterState"]
@@ -238,8 +237,7 @@ class Page:
 
     def _truncate(self, offset: int) -> None:
         """Truncate the file.  Raises: FullError, on some file systems; AccessError."""
-        with own_errors(self.path, "truncating a partial write"):
-            os.ftruncate(self._fd, offset)
+        truncate(self._fd, offset, self.path)
 
     def clear_failed_write(self) -> None:
         """Remove the remains of a failed write, so that appends can continue.

@@ -29,8 +29,7 @@ from binlog.format.seal.state import (
 from binlog.format.seal.statement import Loss, losses_of, parse_statements
 from binlog.seal.hash_store import HashStore
 from binlog.storage.directory import Directory
-from binlog.storage.failures import own_errors
-from binlog.storage.files import read_at, sync, write_at
+from binlog.storage.files import read_at, sync, truncate, write_at
 from binlog.storage.handle import Closing
 
 _PIECE_BYTES = 1 << 20
@@ -128,8 +127,7 @@ class SealFolder(Closing):
         path = self.directory.file_path(FILES_FILE)
         if self.directory.has(FILES_FILE):
             with self.directory.opened(FILES_FILE, writable=True) as fd:
-                with own_errors(path, "cutting the list of log files"):
-                    os.ftruncate(fd, count * SEALED_FILE.size)
+                truncate(fd, count * SEALED_FILE.size, path)
                 sync(fd, path)
 
     def replace(self, name: str, data: bytes) -> None:

@@ -6,7 +6,6 @@ Empty lines are before and after each note.  A power cut may tear the last one; 
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -14,7 +13,7 @@ from binlog.errors import BinlogError, NotFoundError
 from binlog.format.seal.note import NOTE_BYTES_MAX, NOTE_SEPARATOR, Note, parse_notes
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
-from binlog.storage.files import content_bytes, read_at, sync, write_at
+from binlog.storage.files import content_bytes, read_at, sync, truncate, write_at
 
 _PIECE_BYTES = 1 << 20
 
@@ -37,8 +36,8 @@ class NoteFile:
                 sync(fd, path)
             except BinlogError:
                 # After a failed sync the note would be read until the next boot, and then be gone.
-                with suppress(OSError):
-                    os.ftruncate(fd, size)
+                with suppress(BinlogError):
+                    truncate(fd, size, path)
                 raise
         self._directory.sync()
 

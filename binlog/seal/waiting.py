@@ -24,6 +24,7 @@ from binlog.seal.sealing.anchoring import read_anchored
 from binlog.storage.descriptors import Descriptor
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
+from binlog.storage.files import truncate
 from binlog.storage.waiting.doorbell import Doorbell
 
 _NAME = "bells"
@@ -45,8 +46,8 @@ class Bell:
     def __init__(self, directory: Directory, which: str, *, make: bool = False, writable: bool = True) -> None:
         path = directory.file_path(_NAME)
         if make and directory.make(_NAME):
-            with directory.opened(_NAME, writable=True) as fd, own_errors(path, "making the bells"):
-                os.ftruncate(fd, _BYTES)
+            with directory.opened(_NAME, writable=True) as fd:
+                truncate(fd, _BYTES, path)
         if not directory.has(_NAME):
             raise NotFoundError(f"{path}: no sealer has run yet")
         self._path = path

@@ -307,6 +307,12 @@ def allocate(fd: int, start: int, stop: int, path: str) -> None:
         os.posix_fallocate(fd, start, stop - start)
 
 
+def truncate(fd: int, size: int, path: str) -> None:
+    """Cut a file to a size, or extend it without space (ftruncate(2)).  Raises: AccessError; FullError."""
+    with own_errors(path, "changing the size of the file"):
+        os.ftruncate(fd, size)
+
+
 def sync(fd: int, path: str) -> None:
     """Sync a file (fdatasync(2)).
 

@@ -19,7 +19,7 @@ import posix_ipc
 from binlog.errors import AccessError, ClosedError, InternalError, StateError
 from binlog.storage.failures import failure, own_errors, poisoned, write_failure
 from binlog.storage.file_access import FileAccess, give_access
-from binlog.storage.files import allocate, write_at
+from binlog.storage.files import allocate, truncate, write_at
 from binlog.storage.native import address, ffi, fork_generation, lib, store_mapped
 
 # Write no more at once.  The kernel may cache the bytes of one call as one folio of up to megabytes, and a store
@@ -157,8 +157,7 @@ class SharedBuffer:
 
     def _sized(self, fd: int, size: int) -> FileMapping:
         try:
-            with own_errors(self.path, "sizing shared memory"):
-                os.ftruncate(fd, size)
+            truncate(fd, size, self.path)
             allocate(fd, 0, size, self.path)
             return FileMapping(fd, size, self.path)
         except BaseException:

@@ -24,7 +24,11 @@ def _missing(page: str, sources: Mapping[str, str]) -> list[str]:
 
 def _sources() -> dict[str, str]:
     listed = subprocess.run(
-        ["git", "ls-files", "*.py", "Makefile", "pyproject.toml"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "*.py", "Makefile", "pyproject.toml", "mkdocs.yml"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     names = [name for name in listed.stdout.split() if not name.endswith("test_add_an_engine.py")]
     return {name: (ROOT / name).read_text() for name in names}

@@ -20,7 +20,7 @@ from binlog.format.commitlog.names import mapped_file_name
 from binlog.storage.directory import OpenFile
 from binlog.storage.failures import own_errors
 from binlog.storage.file_pool import FilePool, PooledFile
-from binlog.storage.files import allocate, read_at, read_cached_at, sync, write_at
+from binlog.storage.files import allocate, read_at, read_cached_at, sync, truncate, write_at
 from binlog.storage.mapping import FileMapping, erase, erase_data, write_zeros
 from binlog.storage.native import CommitGroup
 
@@ -112,8 +112,7 @@ class MappedFile:
         """Give the file its size and blocks, durably."""
         try:
             # The size comes first, so that after a crash the file is either empty or has its full size.
-            with own_errors(self.path, "sizing the file"):
-                os.ftruncate(fd, self.file_bytes)
+            truncate(fd, self.file_bytes, self.path)
             if self._ahead_bytes is None:
                 allocate(fd, 0, self.file_bytes, self.path)
             sync(fd, self.path)

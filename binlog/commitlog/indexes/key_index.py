@@ -25,8 +25,7 @@ from binlog.format.commitlog.indexes import (
 )
 from binlog.format.commitlog.names import index_name, is_index_name
 from binlog.storage.directory import Directory, OpenFile
-from binlog.storage.failures import own_errors
-from binlog.storage.files import allocate, sync
+from binlog.storage.files import allocate, sync, truncate
 from binlog.storage.mapping import FileMapping
 from binlog.storage.native import ffi, lib
 
@@ -61,8 +60,7 @@ class KeyIndexFile:
             raise CorruptError(self.path, 0, "file_bytes", f"the file has {found} bytes, not {self.size.file_bytes}")
         if new:
             try:
-                with own_errors(self.path, "sizing the file"):
-                    os.ftruncate(self._fd, self.size.file_bytes)
+                truncate(self._fd, self.size.file_bytes, self.path)
                 # The header is read through the mapping, and in memory (tmpfs) even reading takes a block.
                 allocate(self._fd, 0, KEY_INDEX_HEADER.size, self.path)
             except BaseException:

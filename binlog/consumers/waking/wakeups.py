@@ -19,7 +19,7 @@ from typing import Any
 from binlog.format.consumers.operation import SEATS_MAX
 from binlog.storage.descriptors import Descriptor
 from binlog.storage.directory import Directory
-from binlog.storage.failures import own_errors
+from binlog.storage.files import truncate
 from binlog.storage.native import ffi, fork_generation, lib
 from binlog.storage.waiting.bell_watcher import Bell, kernel_word
 
@@ -42,8 +42,7 @@ class Wakeups:
             directory.make(_NAME)
         self._file = Descriptor(directory.fd, _NAME, directory.file_path(_NAME))
         if self._file.status.st_size < _BYTES:
-            with own_errors(directory.file_path(_NAME), "making the file of wake-ups"):
-                os.ftruncate(self._file.fd, _BYTES)
+            truncate(self._file.fd, _BYTES, directory.file_path(_NAME))
         self._words = lib.binlog_bell_map(self._file.fd, 0)
         self._generation = fork_generation()
 

@@ -39,7 +39,7 @@ from binlog.storage.commit_file import Append, CommitFile, commit_foreign
 from binlog.storage.descriptors import Identity
 from binlog.storage.failures import failure
 from binlog.storage.file_access import FileAccess, access_like
-from binlog.storage.files import DiskFile, allocate, read_at, sync, write_at
+from binlog.storage.files import DiskFile, allocate, read_at, sync, truncate, write_at
 from binlog.storage.locking.locks import try_lock, unlock
 from binlog.storage.native import lib
 from binlog.storage.staging_area import StagingArea
@@ -383,7 +383,10 @@ class WritableFile:
         sync(self.fd, self.path)
 
     def close_at(self, header: LogHeader, next_number: int) -> None:
-        """Finish a cutover to `next_number`: name that file here, close this one, sync, and cut it to its tail."""
+        """Finish a cutover to `next_number`: name that file here, close this one, ring, sync, and cut it to its tail.
+
+        The caller wakes the readers with `wake`, after it has released the lock.
+        """
         write_close(self.fd, next_number, self.path)
         if header.is_native:
             bell = (header.doorbell + 1) & 0xFFFFFFFF
@@ -394,8 +397,8 @@ class WritableFile:
         """Release the prepared space after `end`, which is the tail as read under this lock, or more."""
         if os.fstat(self.fd).st_size > end:
             # Only space: if it cannot be released now, the next writer that opens the log tries again.
-            with suppress(OSError):
-                os.ftruncate(self.fd, max(end, HEADER_BYTES))
+            with suppress(BinlogError):
+                truncate(self.fd, max(end, HEADER_BYTES), self.path)
 
     def wake(self) -> None:
         """Wake every reader that waits on this file.  After unlocking, or they would wait for the lock."""

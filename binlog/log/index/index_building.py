@@ -35,7 +35,7 @@ from binlog.log.directory import LogDirectory
 from binlog.log.index.index import Index
 from binlog.storage.boot import boot_id
 from binlog.storage.file_access import access_like
-from binlog.storage.files import ByteSource, read_at, sync, write_at
+from binlog.storage.files import ByteSource, read_at, sync, truncate, write_at
 
 # How much a writer reads at most to bring an index up to date while it holds the lock; `repair` has no such limit.
 CATCH_UP_BYTES_MAX = 16 << 20
@@ -85,14 +85,14 @@ class IndexWriter:
         if not index.fits(header):
             if not (index.blank or index.named):
                 return False  # a file of another kind has the name
-            os.ftruncate(self.fd, 0)
+            truncate(self.fd, 0, self.path)
             write_at(self.fd, pack_header(number=header.number, uuid=header.uuid), 0, self.path)
             sync(self.fd, self.path)
             return True
         count = _sound_count(index, header, tail)
         size = entry_offset(count)
         if index.file_bytes != size:
-            os.ftruncate(self.fd, size)
+            truncate(self.fd, size, self.path)
             if count != index.count:
                 sync(self.fd, self.path)
         return True

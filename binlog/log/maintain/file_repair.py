@@ -44,7 +44,7 @@ from binlog.log.recovery.record_walk import count_records, last_whole_record_end
 from binlog.log.recovery.recovery import Recovery
 from binlog.log.recovery.recovery_table import Action, Verdict
 from binlog.storage.boot import boot_id
-from binlog.storage.files import DiskFile, allocate, read_at, sync, write_at
+from binlog.storage.files import DiskFile, allocate, read_at, sync, truncate, write_at
 
 
 def rebuilt_header(directory: LogDirectory, number: int) -> tuple[LogHeader, str]:
@@ -240,7 +240,7 @@ class FileRepair:
             if end > size:
                 allocate(fd, size, end, path)
         except FullError:
-            os.ftruncate(fd, size)
+            truncate(fd, size, path)
             raise
         # The name comes before the fillers count, because `check` finds them by it.
         if not any(taken[1] == start for taken in self._quarantined()):
@@ -356,7 +356,7 @@ class FileRepair:
         confirmed = min(header.confirmed_end, good)
         cut = header._replace(tail=good, published_tail=good, record_count=count, confirmed_end=confirmed)
         self.commit_in_new_epoch(cut)
-        os.ftruncate(self._fd, good)
+        truncate(self._fd, good, self._path)
         return cut
 
     def _close_at(self, header: LogHeader, good: int, end: int) -> None:

@@ -7,7 +7,6 @@ missing records, by the next file's first sequence number; the close.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -24,7 +23,7 @@ from binlog.log.recovery.evidence import FileEvidence
 from binlog.log.recovery.recovery import Recovery
 from binlog.log.recovery.recovery_table import Action, decide, recovered
 from binlog.storage.boot import boot_id
-from binlog.storage.files import DiskFile
+from binlog.storage.files import DiskFile, truncate
 
 # A log with a file 1 and a file 99999999 does not get all files between.
 _FILES_MADE_MAX = 64
@@ -93,7 +92,7 @@ class GapRepair:
                 repair.report(LOG_HEADER.offset("status"), "closed", text)
             if repair.done and not self._dry_run:
                 write_close(fd, number + 1, path)
-                os.ftruncate(fd, max(header.tail, HEADER_BYTES))
+                truncate(fd, max(header.tail, HEADER_BYTES), path)
                 with suppress(CorruptError):  # the next repair rebuilds the index
                     complete_index(directory, header, fd)
             return repair.done

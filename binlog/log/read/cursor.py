@@ -110,9 +110,9 @@ class Cursor:
 
         `Reader.wait` calls this at least every `wait_seconds_max`, whether the doorbell rang or not.  That is five
         seconds, or 50 ms if other programs are known to write to the log.  So a lost wake-up delays a record by five
-        seconds at most.  `publish` in native/log/commit.c raises the doorbell, in the write that moves the tail, and
-        `lead` in native/log/group.c then wakes the waiters.  Around a cutover `WritableFile.close_at` raises it, and
-        `WritableFile.wake` wakes them.  `Recovery` raises it when it writes the header.
+        seconds at most.  `publish` in native/log/commit.c rings the doorbell, in the write that moves the tail, and
+        `lead` in native/log/group.c then wakes the waiters.  Around a cutover `WritableFile.close_at` rings it, and
+        `WritableFile.wake` wakes them.  `Recovery` rings it when it writes the header.
 
         If a wait lasts longer although records were appended, the doorbell is not the cause.  Either this function
         found no record, or the wait did not reach it:
@@ -125,6 +125,7 @@ class Cursor:
           until a writer has repaired the file.
         - The writer has another directory open, such as a copy.  If the reader's path now leads to that one,
           `_check_still_named` raises GoneError; if the two paths differ, nothing can tell.
+        - The directory is filled by `ship`, which copies closed files only.
         - The next file belongs to another log, because files of two logs were copied into one directory.  Then
           `_is_next_in_use` does not continue in it; `check` reports it.
         - Another thread is in a call of the same Reader, and has the lock of its CallGuard.

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 
 from binlog.format.pagestore.other_files import PAGE_FILE
 from binlog.format.pagestore.page import FREE_CONTENT, MESSAGE_PAGE, NONE, PageAt, pack_page, parse_page
-from binlog.storage.failures import own_errors
-from binlog.storage.files import allocate, read_at, sync, write_at
+from binlog.storage.files import allocate, read_at, sync, truncate, write_at
 
 # The file grows by an eighth, within these limits.
 _STEP_PAGES_MIN, _STEP_PAGES_MAX = 16, 4096
@@ -78,8 +77,7 @@ class PageFile:
 
     def truncate(self, page_count: int) -> None:
         """Truncate the file to this many pages.  Raises: AccessError."""
-        with own_errors(self.path, "truncating free pages"):
-            os.ftruncate(self._fd, page_count * self.page_bytes)
+        truncate(self._fd, page_count * self.page_bytes, self.path)
         self._page_count = page_count
 
     def sync(self) -> None:

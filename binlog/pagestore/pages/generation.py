@@ -34,8 +34,7 @@ from binlog.format.pagestore.other_files import (
 )
 from binlog.format.pagestore.page import PAGE_BYTES_MIN, PAGE_COUNT_MAX, ROOT_PAGE, pack_page
 from binlog.storage.directory import Directory
-from binlog.storage.failures import own_errors
-from binlog.storage.files import sync, write_at
+from binlog.storage.files import sync, truncate, write_at
 
 
 def next_start(page_bytes: int, generation: int) -> LogStart:
@@ -50,8 +49,7 @@ def begin_generation(directory: Directory, log_fd: int, start: LogStart, states:
     with directory.opened(name, writable=True) as fd:
         data = FreeMap(start.page_bytes, start.generation, start.salt, states).pack()
         write_at(fd, data, 0, path)
-        with own_errors(path, "truncating a map"):
-            os.ftruncate(fd, len(data))
+        truncate(fd, len(data), path)
         sync(fd, path)
     path = directory.file_path(LOG_FILE)
     write_at(log_fd, start.pack(), 0, path)

@@ -9,7 +9,6 @@ Invariants
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,8 +24,8 @@ from binlog.paging.addresses import AddressFolder, Commit
 from binlog.paging.page import AckState, AckWriter, Page, Refusal
 from binlog.paging.page_transaction import Outcome
 from binlog.storage.directory import OpenFile
-from binlog.storage.failures import NO_SPACE, own_errors, write_failure
-from binlog.storage.files import content_bytes, read_at, write_at
+from binlog.storage.failures import NO_SPACE, write_failure
+from binlog.storage.files import content_bytes, read_at, truncate, write_at
 from binlog.storage.native import Monitor, fork_generation
 
 
@@ -303,8 +302,7 @@ class PageAcks:
 
     def _truncate(self, fd: int, offset: int) -> None:
         """Remove the remains of a crash or of a failed write.  Nothing is appended until `_attach`."""
-        with own_errors(self._path, "truncating a partial write"):
-            os.ftruncate(fd, offset)
+        truncate(fd, offset, self._path)
 
     def _attach(self, offset: int) -> None:
         """Append from this offset on, for as many messages as the page has."""

@@ -52,7 +52,7 @@ def directories(options: ReadOptions) -> list[str]:
 
 
 def plan(options: ReadOptions, wanted: WantedRecords) -> list[Task[FileRange]]:
-    """Return the tasks for the current contents of the logs.
+    """Return the tasks of a batch read, for the current contents of the logs; a stream calls `ranges_between`.
 
     Raises: ValueError, GoneError, AccessError, CorruptError, VersionError.
     """

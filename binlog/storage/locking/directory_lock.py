@@ -30,6 +30,7 @@ from binlog.storage.descriptors import DirectoryDescriptor
 from binlog.storage.directory import Directory
 from binlog.storage.failures import own_errors
 from binlog.storage.file_access import FileAccess
+from binlog.storage.files import truncate
 from binlog.storage.locking.locks import holder, is_locked, open_holder
 from binlog.storage.native import Guard, fork_generation
 
@@ -151,8 +152,7 @@ class DirectoryLock:
         """Empty the lock file, which another program may have written to.  Raises: AccessError."""
         # By the locked descriptor: closing another one would free the lock (fcntl(2)).
         assert self._file is not None
-        with own_errors(self._path, "emptying the lock file"):
-            os.ftruncate(self._file.lockfile.fileno(), 0)
+        truncate(self._file.lockfile.fileno(), 0, self._path)
 
     def release(self) -> None:
         """Free the lock.  Does nothing in a forked child, or if it is free."""

@@ -98,8 +98,8 @@ BUGS = (
     bug_in_function(
         "seal-unsynced-statement-kept", "seal-faults", "a statement whose sync failed stays in the file",
         _NOTES, "NoteFile.append",
-        "with suppress(OSError):\n"
-        "    os.ftruncate(fd, size)\n"
+        "with suppress(BinlogError):\n"
+        "    truncate(fd, size, path)\n"
         "raise",
         "raise",
     ),

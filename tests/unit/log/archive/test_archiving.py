@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -14,7 +15,7 @@ import pytest
 
 import binlog
 from binlog import RangeReader, Reader, Ref, Start, TimedBatch, Writer
-from binlog.errors import BusyError, CorruptError, FullError, GoneError
+from binlog.errors import AccessError, BusyError, CorruptError, FullError, GoneError
 from binlog.log.archive import archive_building as archive_writing
 from binlog.log.directory import LogDirectory
 from binlog.log.files import closed_files
@@ -168,6 +169,23 @@ def test_a_file_whose_index_cannot_be_completed_stays(log: Path) -> None:
     assert "index cannot be completed" in str(left.problem)
     assert (log / "00000001.dat").exists()
     (log / "00000001.idx").unlink()
+
+
+def test_an_index_that_cannot_be_cut_is_an_error_of_ours_and_the_file_stays(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, files=2)
+    os.truncate(log / "00000001.idx", (log / "00000001.idx").stat().st_size - 4)  # its last entry is torn
+
+    def fails(fd: int, size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", fails)
+        with pytest.raises(AccessError, match=r"00000001\.idx: Input/output error"):
+            binlog.archive(log, keep_seconds=0)
+    assert names(log)[0] == "00000001.dat"
+    assert archived(log, keep_seconds=0) == [1, 2]
 
 
 def test_a_file_that_changed_meanwhile_stays(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
