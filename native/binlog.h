@@ -166,7 +166,7 @@ int binlog_commit_foreign(int fd, const uint8_t *data, size_t bytes, int64_t off
 int binlog_write_out(int fd, int64_t offset, int64_t bytes, int wait);
 
 /* group.c: appending together */
-enum binlog_mode { BINLOG_SYNC = 1, BINLOG_FLUSH = 2, BINLOG_STAGE = 3 };
+enum binlog_mode { BINLOG_SYNC = 1, BINLOG_FLUSH = 2, BINLOG_STAGE = 3, BINLOG_MODE_LAST = BINLOG_STAGE };
 enum binlog_answer { BINLOG_NEEDS_SLOW_PATH = 1 };
 enum binlog_drain_flags { BINLOG_CONFIRM = 1, BINLOG_DRAIN = 2 };
 enum binlog_group_limits { BINLOG_GROUP_BYTES_MAX = 1048576, BINLOG_COPY_BYTES_MAX = 65536 };

@@ -259,6 +259,17 @@ class LogHeader(NamedTuple):
         data = slot.pack(uuid=self.uuid, number=self.number)
         return self._replace(slot_1=data) if slot.counter & 1 else self._replace(slot_0=data)
 
+    def committed(self, slot: CommitSlot) -> LogHeader:
+        """Return the header after the commit of this slot was confirmed: all bytes up to its end are."""
+        return self.with_slot(slot)._replace(
+            tail=slot.end,
+            published_tail=slot.end,
+            record_count=slot.record_count,
+            confirmed_end=slot.end,
+            confirmed_counter=slot.counter,
+            running_crc=0,
+        )
+
     def without_slot(self, counter: int) -> LogHeader:
         """Return the header with zeros in place of the slot."""
         return self._replace(slot_1=bytes(SLOT_BYTES)) if counter & 1 else self._replace(slot_0=bytes(SLOT_BYTES))

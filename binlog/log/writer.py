@@ -370,7 +370,8 @@ class Writer(Generic[_Place]):
     ) -> Place:
         """Append framed records together; Mode.STAGE counts as Mode.FLUSH."""
         mode = self._mode if mode is None else member(Mode, mode, "mode")
-        mode = _SYNC if mode is _SYNC else _FLUSH
+        if mode is _STAGE:
+            mode = _FLUSH
         try:
             if timeout is not None:
                 place = self._append_within(data, record_count, mode, duration_of(timeout, "timeout"), framed=True)
@@ -378,7 +379,7 @@ class Writer(Generic[_Place]):
                 session = self._open_session()
                 if mode is not _SYNC:
                     self._start_background(session)
-                place = session.append(data, record_count, mode, framed=True)
+                place = session.append(data, record_count, _SYNC if mode is _SYNC else _FLUSH, framed=True)
         except (BusyError, UnknownOutcomeError) as error:
             self._count_failure(error)
             raise

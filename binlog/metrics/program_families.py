@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import binlog
+from binlog import Mode
 from binlog.metrics.families import Family, Kind
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _writer_families(writers: Mapping[str, binlog.Writer]) -> list[Family]:
     failed = Family("binlog_writer_failed_appends", Kind.COUNTER, "Appends with another outcome: busy, or unknown.")
     for name, writer in writers.items():
         stat = writer.stat()
-        for mode in ("sync", "flush", "stage"):
+        for mode in (each.name.lower() for each in Mode):
             records.add(getattr(stat, f"records_{mode}"), writer=name, mode=mode)
             sizes.add(getattr(stat, f"bytes_{mode}"), writer=name, mode=mode)
         groups.add(stat.led_groups, writer=name)

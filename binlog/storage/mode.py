@@ -17,30 +17,32 @@ class Mode(enum.IntEnum):
 
     # The places that decide by the mode.  Every new mode changes these:
     #
-    # - native/binlog.h: `enum binlog_mode`.  Below: the new member.  binlog/_native.pyi: the new constant.
-    # - native/log/fast_path.c: everything that takes BINLOG_STAGE for the last mode, and the message "one of three".
-    # - binlog/log/writer.py: the overloads.  It and `fast_append` in fast_path.c pass every mode but SYNC to the group
-    #   commit as FLUSH (fast_path.c stages a record of STAGE first), so the group commit need not know the new mode.
+    # - native/binlog.h: `enum binlog_mode`.  Below: the new member.  binlog/_native.pyi: the new constant.  If the new
+    #   mode promises more than Mode.STAGE, it does not get the last number: `Sink._modes_of` in binlog/logging/sink.py
+    #   takes the larger one of two modes for the one that promises less.
+    # - binlog/log/writer.py: the overloads.  It and `commit` in native/log/fast_path.c pass every mode but SYNC to the
+    #   group commit as FLUSH (fast_path.c stages a record of STAGE first), so the group commit need not know the mode.
+    # - binlog/log/append/writer_stat.py: the two counters of the mode.
     # - binlog/cli/log/append.py: the help of --mode; its choices come from this class.
-    # - docs/durability.md, docs/operations.md (when a writer starts its thread), the end of README.md, and
-    #   CHANGELOG.md.
+    # - docs/durability.md, docs/operations.md (when a writer starts its thread), docs/logging.md, the end of README.md,
+    #   and CHANGELOG.md.
     #
     # If the new mode differs from FLUSH, it also changes these:
     #
     # - If its records are synced at another time: binlog/log/append/background.py, and `Background` in
     #   binlog/log/options.py.  The thread knows only how many bytes of the file are unsynced, of all writers and modes
-    #   (`Session.pending_bytes`), and `fast_append` does not wake it.  So the append must also note that a record is
-    #   due sooner or later than others: in a member of FastPath beside `has_background` (fast_path.c and
-    #   binlog/_calls.pyi), which `fast_append`, `_append_slowly` and `_group_mode` set, and the thread clears when it
-    #   syncs.
+    #   (`Session.pending_bytes`), and no append wakes it.  So the append must also note that a record is due sooner or
+    #   later than others.  `count_append` in fast_path.c is the place: each append comes there after it is in the file.
+    #   The thread clears the note before it syncs, and sets it again if the sync fails.
     # - If `append` returns no ref: `append` and `_append_slowly` in writer.py, and --json in cli/log/append.py.
     # - If it syncs or stages in a new way: native/log/group.c and native/log/staging_area.c.
     # - If more or less may be lost than in FLUSH: `LogActor._append` in stress/crash/systems/log/actor.py, and
     #   stress/model/world.py.  Both treat all modes but SYNC alike.
     #
-    # The tests and the crash test's workload "modes" take the modes from this class; tests for the new mode belong in
-    # tests/unit/log/append/test_modes.py.  The processes in stress/crash/systems/log/system.py and stress/soak/roles.py
-    # have modes of their own.  The other engines refuse all modes but SYNC and FLUSH: see `waits_for_sync`.
+    # The metrics, the tests and the crash test's workload "modes" take the modes from this class; tests for the new
+    # mode belong in tests/unit/log/append/test_modes.py.  The processes in stress/crash/systems/log/system.py and
+    # stress/soak/roles.py have modes of their own.  The other engines refuse all modes but SYNC and FLUSH: see
+    # `waits_for_sync`.
 
     SYNC = lib.BINLOG_SYNC  # on stable storage
     FLUSH = lib.BINLOG_FLUSH  # in the file, and visible to readers

@@ -27,7 +27,7 @@ PyObject *state_error;
 struct fast_path {
     PyObject_HEAD
     PyObject *ref_type; /* a subclass of tuple */
-    PyObject *modes[BINLOG_STAGE + 1]; /* Python's, in the order of enum binlog_mode */
+    PyObject *modes[BINLOG_MODE_LAST + 1]; /* Python's, in the order of enum binlog_mode */
     PyObject *acquire; /* methods of the mutex */
     PyObject *release;
     PyObject *begun;          /* Python's Append, which keeps `file` and `request` alive */
@@ -38,7 +38,7 @@ struct fast_path {
     Py_ssize_t bytes_max;
     unsigned long owner; /* the thread that is in a call, 0 for none */
     /* Counters, which change with the interpreter's lock. */
-    uint64_t records[BINLOG_STAGE + 1], bytes[BINLOG_STAGE + 1]; /* appended, by mode */
+    uint64_t records[BINLOG_MODE_LAST + 1], bytes[BINLOG_MODE_LAST + 1]; /* appended, by mode */
     uint64_t waits, wait_ns, wait_ns_max; /* for another thread of the writer */
     uint64_t busy, unknown; /* appends that ended with such an error */
     uint32_t generation;
@@ -82,8 +82,8 @@ static void count_append(struct fast_path *self, int mode, uint64_t records, uin
 static PyObject *commit(struct fast_path *self, const uint8_t *data, size_t size, int mode)
 {
     int counted = mode;
-    if (mode == BINLOG_STAGE)
-        mode = BINLOG_FLUSH;
+    if (mode != BINLOG_SYNC)
+        mode = BINLOG_FLUSH; /* the group commit knows these two */
     struct binlog_file *file = self->file;
     struct binlog_append *request = self->request;
     struct binlog_area *area = self->area;
@@ -114,7 +114,7 @@ static int mode_of(const struct fast_path *self, PyObject *mode)
 {
     if (mode == Py_None)
         return self->mode;
-    for (int value = BINLOG_SYNC; value <= BINLOG_STAGE; value++)
+    for (int value = BINLOG_SYNC; value <= BINLOG_MODE_LAST; value++)
         if (mode == self->modes[value])
             return value;
     return 0;
@@ -227,9 +227,19 @@ static PyObject *fast_count_append(PyObject *object, PyObject *args)
     unsigned long long records, bytes;
     if (!PyArg_ParseTuple(args, "iKK:count_append", &mode, &records, &bytes))
         return NULL;
-    if (mode >= BINLOG_SYNC && mode <= BINLOG_STAGE)
+    if (mode >= BINLOG_SYNC && mode <= BINLOG_MODE_LAST)
         count_append((struct fast_path *)object, mode, records, bytes);
     Py_RETURN_NONE;
+}
+
+static PyObject *fast_appended(PyObject *object, PyObject *args)
+{
+    struct fast_path *self = (struct fast_path *)object;
+    int mode;
+    if (!PyArg_ParseTuple(args, "i:appended", &mode))
+        return NULL;
+    int is_mode = mode >= BINLOG_SYNC && mode <= BINLOG_MODE_LAST;
+    return Py_BuildValue("KK", is_mode ? self->records[mode] : 0, is_mode ? self->bytes[mode] : 0);
 }
 
 static PyObject *fast_count_wait(PyObject *object, PyObject *args)
@@ -269,9 +279,9 @@ static int fast_init(PyObject *object, PyObject *args, PyObject *named)
         return -1;
     long value = PyLong_AsLong(mode);
     if (self->ref_type || !PyType_IsSubtype((PyTypeObject *)ref_type, &PyTuple_Type) || value < BINLOG_SYNC ||
-        value > BINLOG_STAGE) {
+        value > BINLOG_MODE_LAST) {
         if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "a FastPath is made once; a ref is a kind of tuple, and a mode is one of three");
+            PyErr_SetString(PyExc_TypeError, "a FastPath is made once; a ref is a kind of tuple, and a mode is a Mode");
         return -1;
     }
     self->acquire = PyObject_GetAttrString(mutex, "acquire");
@@ -279,7 +289,7 @@ static int fast_init(PyObject *object, PyObject *args, PyObject *named)
     if (!self->acquire || !self->release)
         return -1;
     self->ref_type = Py_NewRef(ref_type);
-    for (long number = BINLOG_SYNC; number <= BINLOG_STAGE; number++)
+    for (long number = BINLOG_SYNC; number <= BINLOG_MODE_LAST; number++)
         if (!(self->modes[number] = PyObject_CallFunction((PyObject *)Py_TYPE(mode), "l", number)))
             return -1;
     self->mode = (int)value;
@@ -305,7 +315,7 @@ static int fast_clear(PyObject *object)
     set_file(self, 0, 0, NULL);
     set_area(self, 0, NULL);
     Py_CLEAR(self->ref_type);
-    for (int value = BINLOG_SYNC; value <= BINLOG_STAGE; value++)
+    for (int value = BINLOG_SYNC; value <= BINLOG_MODE_LAST; value++)
         Py_CLEAR(self->modes[value]);
     Py_CLEAR(self->acquire);
     Py_CLEAR(self->release);
@@ -331,6 +341,7 @@ static PyMethodDef fast_methods[] = {
     {"stage_in", fast_stage_in, METH_VARARGS,
      "stage_in(area, kept): stage in this area; its address, 0 for none, and its owner."},
     {"count_append", fast_count_append, METH_VARARGS, "count_append(mode, records, bytes): count an append that Python made."},
+    {"appended", fast_appended, METH_VARARGS, "appended(mode): the records that were appended in a mode, and their bytes."},
     {"count_wait", fast_count_wait, METH_VARARGS, "count_wait(nanoseconds): count a wait for another thread of the writer."},
     {"count_busy", fast_count_busy, METH_NOARGS, "Count a BusyError."},
     {"count_unknown", fast_count_unknown, METH_NOARGS, "Count an UnknownOutcomeError."},
@@ -343,12 +354,6 @@ static PyMemberDef fast_members[] = {
     {"owner", T_ULONG, offsetof(struct fast_path, owner), READONLY, "The thread that is in a call, 0 for none."},
     {"has_background", T_BOOL, offsetof(struct fast_path, has_background), 0,
      "Whether a thread handles records that no caller waits for."},
-    {"records_sync", T_ULONGLONG, offsetof(struct fast_path, records[BINLOG_SYNC]), READONLY, "Appended in Mode.SYNC."},
-    {"records_flush", T_ULONGLONG, offsetof(struct fast_path, records[BINLOG_FLUSH]), READONLY, "In Mode.FLUSH."},
-    {"records_stage", T_ULONGLONG, offsetof(struct fast_path, records[BINLOG_STAGE]), READONLY, "In Mode.STAGE."},
-    {"bytes_sync", T_ULONGLONG, offsetof(struct fast_path, bytes[BINLOG_SYNC]), READONLY, "Of those records."},
-    {"bytes_flush", T_ULONGLONG, offsetof(struct fast_path, bytes[BINLOG_FLUSH]), READONLY, "Of those records."},
-    {"bytes_stage", T_ULONGLONG, offsetof(struct fast_path, bytes[BINLOG_STAGE]), READONLY, "Of those records."},
     {"waits", T_ULONGLONG, offsetof(struct fast_path, waits), READONLY, "For another thread of the writer."},
     {"wait_ns", T_ULONGLONG, offsetof(struct fast_path, wait_ns), READONLY, "Their time."},
     {"wait_ns_max", T_ULONGLONG, offsetof(struct fast_path, wait_ns_max), READONLY, "The longest of them."},

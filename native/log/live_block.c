@@ -7,6 +7,7 @@
 #define LIVE_BYTES (LOG_HEADER_LIVE_CRC - LOG_HEADER_PUBLISHED_TAIL)
 
 _Static_assert(sizeof(((struct binlog_file *)0)->identity) == IDENTITY_BYTES, "binlog.h knows the size of the identity");
+_Static_assert(sizeof(((struct binlog_file *)0)->boot_id) == LOG_HEADER_FLAGS - LOG_HEADER_BOOT_ID, "and of the boot id");
 
 static void live_parse(const uint8_t *header, struct live *live)
 {

@@ -71,12 +71,12 @@ def _boots_of(world: World) -> Iterator[None]:
     """Make the product take the world's boots for the machine's."""
     real = boot._read
     boot._read = world.read_boot_id
-    boot.boot_id.cache_clear()
+    boot.whole_boot_id.cache_clear()
     try:
         yield
     finally:
         boot._read = real
-        boot.boot_id.cache_clear()
+        boot.whole_boot_id.cache_clear()
 
 
 class World:
@@ -87,7 +87,7 @@ class World:
         self._seeded = seeded
         self.steps = 0
         self.states: set[int] = set()
-        self.boot_id = bytes(16)
+        self.boot_id = bytes(boot.BOOT_BYTES)
         self.directory = SimDirectory(self)
         self.area = SimStagingArea(self.step, self.has)
         self.audit = Audit(self)
@@ -122,7 +122,7 @@ class World:
 
     def read_boot_id(self) -> str:
         """Return the boot id, as binlog.storage.boot reads it."""
-        return str(uuid.UUID(bytes=self.boot_id))
+        return str(uuid.UUID(bytes=self.boot_id.ljust(16, b"\0")))
 
     def tick(self) -> int:
         """Return the time of a clock that never goes back, or a number that is never reused."""
@@ -381,8 +381,8 @@ class World:
 
     def _boot(self) -> None:
         self.area = SimStagingArea(self.step, self.has)
-        boot.boot_id.cache_clear()
-        self.boot_id = self.tick().to_bytes(16, "big")
+        boot.whole_boot_id.cache_clear()
+        self.boot_id = self.tick().to_bytes(8, "big").ljust(boot.BOOT_BYTES, b"\0")
 
     def _end(self) -> None:
         """Run a second generation: one more process opens, appends and reads the log; twice."""

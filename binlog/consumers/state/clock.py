@@ -16,7 +16,7 @@ from time import CLOCK_BOOTTIME, clock_gettime_ns
 
 from binlog.consumers.state.group_state import GroupState
 from binlog.format.consumers.operation import Clock
-from binlog.storage.boot import boot_id
+from binlog.storage.boot import whole_boot_id
 
 _OFFSETS = Path("/proc/self/timens_offsets")
 
@@ -40,7 +40,7 @@ class GroupClock:
     @property
     def boot(self) -> bytes:
         """The id of this boot."""
-        return boot_id()
+        return whole_boot_id()
 
     def since_boot_ns(self) -> int:
         """Return the nanoseconds since the boot, the same in all time namespaces."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from binlog.log.append.session import Session
+from binlog.storage.mode import Mode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +44,12 @@ class WriterStat:
 def writer_stat(session: Session) -> WriterStat:
     """Return the counters of a session."""
     own, led = session.fast_path, session.counters
+    by_mode = {}
+    for mode in Mode:
+        name = mode.name.lower()
+        by_mode[f"records_{name}"], by_mode[f"bytes_{name}"] = own.appended(mode)
     return WriterStat(
-        records_sync=own.records_sync,
-        records_flush=own.records_flush,
-        records_stage=own.records_stage,
-        bytes_sync=own.bytes_sync,
-        bytes_flush=own.bytes_flush,
-        bytes_stage=own.bytes_stage,
+        **by_mode,
         led_groups=led.groups,
         led_records=led.records,
         syncs=led.syncs,

@@ -231,10 +231,7 @@ class Ingestion:
                 time_ns=empty.created_ns + 1, group_crc=each.crc, epoch=empty.epoch,
                 nonce=int.from_bytes(os.urandom(_NONCE_BYTES), "big"),
             )  # fmt: skip
-            yield empty.with_slot(slot)._replace(
-                tail=each.end, published_tail=each.end, record_count=each.record_count,
-                confirmed_end=each.end, confirmed_counter=slot.counter,
-            )  # fmt: skip
+            yield empty.committed(slot)
             sequence += each.record_count
 
     def _take(self, file: ExternalFile, name: str, header: LogHeader, access: FileAccess) -> None:

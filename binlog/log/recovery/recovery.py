@@ -75,13 +75,7 @@ class Recovery:
         """Return the header with the slot's commit confirmed, after writing its bytes again."""
         self.rewrite(slot.start, slot.end)
         believed = header.live_good
-        return header.with_slot(slot)._replace(
-            tail=slot.end,
-            published_tail=slot.end,
-            record_count=slot.record_count,
-            confirmed_end=slot.end,
-            confirmed_counter=slot.counter,
-            running_crc=0,
+        return header.committed(slot)._replace(
             epoch=header.epoch if believed else slot.epoch,
             # The damaged flags may have included an intent, so resolve every pending batch.
             flags=header.flags if believed else Flag.INTENT,
@@ -125,7 +119,7 @@ class Recovery:
             epoch=header.epoch,
             nonce=int.from_bytes(os.urandom(_NONCE_BYTES), "big"),
         )
-        return header.with_slot(slot)._replace(confirmed_counter=slot.counter)
+        return header.committed(slot)
 
     def _closed_early(self, header: LogHeader, verdict: Verdict) -> LogHeader:
         """Keep the proven bytes, quarantine the rest, and name the next file, so that no offset is used twice."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from binlog.errors import BinlogError, PoisonedError
-from binlog.storage.boot import boot_id
+from binlog.storage.boot import whole_boot_id
 from stress.crash.disk_model.lossy_disk import LossyDisk
 from stress.crash.failure_modes.case import ReplayContext, load_case, round_robin, run_case
 from stress.crash.failure_modes.fault import Fault, FaultedProcess, FaultOutcome
@@ -272,7 +272,7 @@ class Faults:
 
         def observe() -> list[str]:
             other_boot(str(self._boot))
-            boot_id.cache_clear()
+            whole_boot_id.cache_clear()
             seen = system.observe(path, marks, again=True)
             return [*seen.problems, *compare(seen)][:20]
 

@@ -11,7 +11,7 @@ import pytest
 import binlog
 from binlog import Background, Mode, Reader, Writer
 from binlog.errors import AccessError
-from binlog.storage.boot import boot_id
+from binlog.storage.boot import whole_boot_id
 from tests.support.namespaces import make_read_only, on_a_small_disk
 
 _NEVER = Background(flush_seconds=600, sync_seconds=600)
@@ -23,7 +23,7 @@ def test_a_log_is_read_without_proc_and_written_only_with_it(log: Path) -> None:
         writer.append(b"flushed")
 
         def work() -> None:
-            boot_id.cache_clear()
+            whole_boot_id.cache_clear()
             assert [entry.data for entry in Reader(log)] == [b"synced", b"flushed"]
             assert binlog.check(log) == []
             assert binlog.stat(log).files[0].tail == 256 + 10 + 11
