@@ -73,12 +73,14 @@ class MaintenanceThread:
         try:
             self._guard.check()
             self._run_tasks()
-        except BinlogError as error:
-            self._appender.fail(error)
         except Exception as error:  # noqa: BLE001 - the guard hands it to the next caller; a thread would swallow it
-            self._appender.fail(InternalError(f"in the maintenance of a journal: {error!r}"))
+            self._poison(error)
         while self._requests and (failure := self._guard.failure) is not None:
             self._requests.popleft()[1].set_exception(PoisonedError(str(failure)))
+
+    def _poison(self, error: BaseException) -> None:
+        own = error if isinstance(error, BinlogError) else InternalError(f"in the maintenance of a journal: {error!r}")
+        self._appender.fail(own)
 
     def _run_tasks(self) -> None:
         self._prepare()
@@ -87,9 +89,11 @@ class MaintenanceThread:
             try:
                 done.set_result(work())
             except BaseException as error:
-                done.set_exception(error)
                 if is_fatal(error):
+                    self._poison(error)  # first, because the caller may go on as soon as it has the error
+                    done.set_exception(error)
                     raise
+                done.set_exception(error)
         with suppress_transient():
             self._reclaim()
         self._prepare()

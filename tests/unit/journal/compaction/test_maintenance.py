@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from binlog.errors import AccessError, FullError
+from binlog.errors import AccessError, BinlogError, FullError, PoisonedError
 from binlog.format.journal.names import CONTROL_FILE
+from binlog.journal.appender import Appender
 from binlog.journal.inspection.inspection import check_journal
 from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
@@ -144,6 +148,50 @@ def _delete_and_reclaim(opened: Journal) -> int:
     for number in range(0, 60, 10):
         opened.try_append_delete(number, sync=Sync.LATER)
     return opened.reclaim()
+
+
+def test_after_a_call_that_poisoned_the_journal_everything_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal is poisoned before the caller has the error, however long that takes."""
+    fail = Appender.fail
+
+    def fails_late(appender: Appender, error: BinlogError) -> None:
+        time.sleep(0.02)
+        fail(appender, error)
+
+    monkeypatch.setattr(Appender, "fail", fails_late)
+    poisoned = 0
+    for synced in range(100):
+        opened = Journal(tmp_path / str(synced), SMALL)
+        opened.start()
+        opened.load()
+        _fill(opened)
+        with monkeypatch.context() as patched:
+            left = itertools.count(synced, -1)
+            for name in ("fdatasync", "fsync"):
+                patched.setattr(os, name, _until(left, getattr(os, name)))
+            try:
+                opened.compact()
+            except PoisonedError:
+                poisoned += 1
+                with pytest.raises(PoisonedError):
+                    opened.append_add(100, 1, b"refused", sync=Sync.LATER)
+        if next(left) > 0:
+            opened.close()
+            break
+        with contextlib.suppress(PoisonedError):
+            opened.close()
+    assert poisoned > 3
+
+
+def _until(left: Iterator[int], sync: Callable[[int], None]) -> Callable[[int], None]:
+    def syncs(fd: int) -> None:
+        if next(left) <= 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(fd)
+
+    return syncs
 
 
 @pytest.mark.slow
