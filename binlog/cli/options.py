@@ -180,7 +180,8 @@ def json_option(text: str) -> Callable[[_Command], _Command]:
     """Add --json, with this help text.
 
     A new option of a command needs a test in the command's module in tests/unit/cli, and `make format-docs`, which
-    writes docs/cli.md.  If --json prints texts of users, add a row to JSON_CASES in tests/unit/cli/test_terminal.py.
+    writes docs/cli.md.  Print with `object_line`, which is safe for paths.  If --json prints texts of users, such as
+    records and names of queues, add a row to JSON_CASES in tests/unit/cli/test_terminal.py.
     """
     return click.option("--json", "as_json", is_flag=True, help=text)
 

@@ -17,9 +17,10 @@ class Mode(enum.IntEnum):
 
     # The places that decide by the mode.  Every new mode changes these:
     #
-    # - native/binlog.h: `enum binlog_mode`.  Below: the new member.  binlog/_native.pyi: the new constant.  If the new
-    #   mode promises more than Mode.STAGE, it does not get the last number: `Sink._modes_of` in binlog/logging/sink.py
-    #   takes the larger one of two modes for the one that promises less.
+    # - native/binlog.h: `enum binlog_mode`.  Below: the new member.  binlog/_native.pyi: the new constant.  If an
+    #   append in the new mode may wait for the lock, its number is below that of STAGE, because `Sink._modes_of` in
+    #   binlog/logging/sink.py takes the larger one of two modes for the one that waits less.  If STAGE gets another
+    #   number, raise the last number in `layout_signature` in native/log/staging_area_file.c: staged records have it.
     # - binlog/log/writer.py: the overloads.  It and `commit` in native/log/fast_path.c pass every mode but SYNC to the
     #   group commit as FLUSH (fast_path.c stages a record of STAGE first), so the group commit need not know the mode.
     # - binlog/log/append/writer_stat.py: the two counters of the mode.
@@ -31,15 +32,17 @@ class Mode(enum.IntEnum):
     #
     # - If its records are synced at another time: binlog/log/append/background.py, and `Background` in
     #   binlog/log/options.py.  The thread knows only how many bytes of the file are unsynced, of all writers and modes
-    #   (`Session.pending_bytes`), and no append wakes it.  So the append must also note that a record is due sooner or
-    #   later than others.  `count_append` in fast_path.c is the place: each append comes there after it is in the file.
-    #   The thread clears the note before it syncs, and sets it again if the sync fails.
+    #   (`Session.pending_bytes`), and no append wakes it.  The counts of `FastPath.appended(mode)` tell it which modes
+    #   its own writer used since the last sync; each append of that writer that returned is in them, with the mode of
+    #   its caller (`append_many`: FLUSH for STAGE).  It cannot tell the modes of other writers, so decide how long
+    #   their bytes may wait.
     # - If `append` returns no ref: `append` and `_append_slowly` in writer.py, and --json in cli/log/append.py.
     # - If it syncs or stages in a new way: native/log/group.c and native/log/staging_area.c.
-    # - If more or less may be lost than in FLUSH: `LogActor._append` in stress/crash/systems/log/actor.py, and
-    #   stress/model/world.py.  Both treat all modes but SYNC alike.
+    # - If more or less may be lost than in FLUSH, apart from the time until the sync: `LogActor._append` in
+    #   stress/crash/systems/log/actor.py, and stress/model/world.py.  Both treat all modes but SYNC alike.
     #
-    # The metrics, the tests and the crash test's workload "modes" take the modes from this class; tests for the new
+    # The metrics, the tests and the crash test's workload "modes" take the modes from this class;
+    # stress/sanitize/threads.c takes the first three, and test_writer_stat.py names the counters.  Tests for the new
     # mode belong in tests/unit/log/append/test_modes.py.  The processes in stress/crash/systems/log/system.py and
     # stress/soak/roles.py have modes of their own.  The other engines refuse all modes but SYNC and FLUSH: see
     # `waits_for_sync`.

@@ -167,8 +167,9 @@ SeenT = TypeVar("SeenT", bound=Observed)
 class System(ABC, Generic[ExpectedT, SeenT]):
     """One engine under test.
 
-    name: the prefix of its parts, empty for the log.  variants: their names; rows_by_variant: whether rows are named
-        after them; mixes_variants: whether each process may use another one.
+    name: the prefix of its parts, empty for the log.  noun: the name of its folder in a run.
+    variants: their names; rows_by_variant: whether rows are named after them; mixes_variants: whether each process may
+        use another one.
     scenarios: of processes that are killed, or meet faults.  first: the one of the process before those.  recovers: the
         one of the process that opens after a death, the same if empty.
     workloads: of the power part; `recovery` begins with states that power cuts left of the others.  prepared: the

@@ -118,7 +118,8 @@ def limit_range(
     """Return where a range ends if it is limited to n records, or about n bytes, but has one record at least.
 
     start, end: bounds of records.  Uses the index if there is one; else reads lengths.
-    Returns the offset, at most `end`, and with `records_max` also how many records the limited range has.
+    Returns the offset, at most `end`, and with `records_max` also how many records the limited range has, which is
+    `records_max` unless there are fewer.
     Raises: NotFoundError, AccessError, CorruptError, VersionError; ValueError if no record starts at `start`.
     """
     with _search(path, number) as (file, search):

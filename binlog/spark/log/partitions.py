@@ -54,7 +54,8 @@ def directories(options: ReadOptions) -> list[str]:
 def plan(options: ReadOptions, wanted: WantedRecords) -> list[Task[FileRange]]:
     """Return the tasks of a batch read, for the current contents of the logs; a stream calls `ranges_between`.
 
-    Raises: ValueError, GoneError, AccessError, CorruptError, VersionError.
+    Damage that a task finds may be a row; damage that this function finds is an error.
+    Raises: ValueError, NotFoundError, GoneError, AccessError, CorruptError, VersionError.
     """
     ranges: list[FileRange] = []
     for path in directories(options):

@@ -75,7 +75,7 @@ def latest(files: Sequence[FileStat]) -> Ref:
 
 
 def resolve(position: Position, path: str, files: Sequence[FileStat], *, fail_on_data_loss: bool) -> Ref:
-    """Return the ref of a position in the log at `path`.
+    """Return the ref of a position in the log at `path`: the start of a record, or the end of the log.
 
     Raises: ValueError if no record starts there; GoneError if retention removed it and fail_on_data_loss is set.
     """

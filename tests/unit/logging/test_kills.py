@@ -50,7 +50,7 @@ def _kill(folder: Path, count: int) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     for number in range(count):
-        _kill_one(folder / str(number), list(Mode)[number % 3], chance)
+        _kill_one(folder / str(number), list(Mode)[number % len(Mode)], chance)
 
 
 def test_no_returned_record_is_lost_in_20_kills(in_memory: Path) -> None:
