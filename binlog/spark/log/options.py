@@ -107,14 +107,16 @@ def is_url(path: str) -> bool:
 
 # A new option needs a field of ReadOptions, a row here, a row in docs/spark.md, and a case in
 # tests/unit/spark/log/test_options.py.  One of these uses it:
-# - `plan` in partitions.py: which records a batch read has, and in which tasks.  A path may be a URL (`is_url`), and
+# - `plan` in partitions.py: which records a batch read has, and in which tasks.  What limits the records comes before
+#   `narrowed`; otherwise the rows would depend on what an index can exclude.  A path may be a URL (`is_url`), and
 #   `binlog.limit_range` and the functions beside it (binlog/log/read/ranges.py) work on local paths only.
 # - reading.py: what becomes a row, in a batch read and in a stream.
 # - following.py: how far one batch of a stream goes.
 # The tests of each are in the module of the same name in tests/unit/spark/log.  If an option does not fit a stream or a
-# URL, refuse it in `reader` or `stream_reader` in engine.py, and test that in tests/unit/spark/remote/test_remote.py.
-# (A stream ignores endingPosition, and a batch read the limits per trigger.)  ../commitlog/options.py and
-# ../journal/options.py have the options of the other engines.
+# URL, refuse it in `reader` or `stream_reader` in engine.py, and test that with BinlogDataSource, as
+# `test_a_stream_is_refused` in tests/unit/spark/remote/test_remote.py does.  (A stream ignores endingPosition, and a
+# batch read ignores the limits of a trigger.)  ../commitlog/options.py and ../journal/options.py have the options of
+# the other engines.
 _OPTIONS: Options = {
     "startingPosition": ("start", parse_position),
     "endingPosition": ("end", parse_position),
