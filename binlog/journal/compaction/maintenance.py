@@ -90,7 +90,7 @@ class MaintenanceThread:
                 done.set_result(work())
             except BaseException as error:
                 if is_fatal(error):
-                    self._poison(error)  # first, because the caller may go on as soon as it has the error
+                    self._poison(error)  # first, because the caller continues as soon as it has the error
                     done.set_exception(error)
                     raise
                 done.set_exception(error)
