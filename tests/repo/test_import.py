@@ -45,6 +45,7 @@ def test_import_binlog_loads_the_errors_only() -> None:
         ("Writer", ("binlog.log.reader", "binlog.log.append.batch_appends")),
     ],
 )
+@pytest.mark.slow
 def test_a_writer_or_a_reader_loads_what_it_needs(name: str, others: tuple[str, ...]) -> None:
     modules = loaded(f"from binlog import {name}")
     assert f"binlog.log.{name.lower()}" in modules

@@ -12,6 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
+# On one worker, because they share what they parse.
+pytestmark = pytest.mark.xdist_group("layers")
+
 ENGINES = ("log", "commitlog", "journal", "paging", "pagestore")
 
 BELOW = ("binlog.errors", "binlog.format", "binlog.storage")

@@ -165,10 +165,12 @@ def check_machine(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return check_machine
 
 
+@pytest.mark.slow
 def test_this_machine_lacks_nothing(check_machine: ModuleType) -> None:
     assert check_machine.missing() is None
 
 
+@pytest.mark.slow
 def test_a_missing_venv_module_is_named(check_machine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ensurepip" else object())
     assert "(Debian package: python3-venv)" in check_machine.missing()
@@ -181,6 +183,7 @@ def test_missing_headers_are_named(check_machine: ModuleType, monkeypatch: pytes
     )
 
 
+@pytest.mark.slow
 def test_pip_needs_no_venv_to_compile(check_machine: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert check_machine.missing_to_compile() is None

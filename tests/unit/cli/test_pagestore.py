@@ -77,6 +77,7 @@ def test_check_reports_damage(path: Path, capfd: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.slow
 def test_a_prepared_transaction_is_committed_or_rolled_back_by_hand(
     path: Path, capfd: pytest.CaptureFixture[str], end: str
 ) -> None:

@@ -57,6 +57,7 @@ def test_only_records_since_the_time_are_printed(log: Path) -> None:
         assert run(command, "--until", "9999-12-31T23:59:59Z", "--since", "1960-01-01", log).stdout.endswith(b"new\n")
 
 
+@pytest.mark.slow
 def test_tail_follows_from_a_time(log: Path) -> None:
     fill(log, [b"old"])
     now = datetime.now(UTC).isoformat()

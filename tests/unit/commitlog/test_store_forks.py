@@ -46,6 +46,7 @@ def test_a_forked_child_that_leaves_the_block_closes_nothing(tmp_path: Path, flu
         assert store.queue_range("t", 0) == range(61)
 
 
+@pytest.mark.slow
 def test_a_forked_child_does_not_overwrite_its_parents_appends(tmp_path: Path) -> None:
     options = StoreOptions(file_bytes=32 << 20, key_index=_INDEX)
     with MessageStore(tmp_path, options) as store:

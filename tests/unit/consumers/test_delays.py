@@ -50,6 +50,7 @@ def test_a_message_with_a_delay_is_not_delivered_before(tmp_path: Path, figure: 
 
 
 @pytest.mark.parametrize(("count", "limit"), [(3_000, 10), pytest.param(100_000, None, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_messages_with_a_long_delay_do_not_keep_others_from_being_delivered(
     tmp_path: Path, count: int, limit: int | None, figure: Callable[[str], None]
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_lost_record_is_found(intact_logs: dict[str, IntactLog], tmp_path: Pat
     assert "without [b'never appended']" in wrong
 
 
+@pytest.mark.slow
 def test_a_wrong_last_producer_batch_is_found(intact_logs: dict[str, IntactLog], tmp_path: Path) -> None:
     intact = replace(intact_logs["turn written, header, 1"], sequence=2)
     wrong = "\n".join(check_bit(intact, FILE, BELL, tmp_path))
@@ -90,6 +91,7 @@ def test_an_error_that_is_not_one_of_binlogs_is_found(
     assert str(error) in "\n".join(check_bit(intact_logs["header 1 of 1"], FILE, BELL, tmp_path))
 
 
+@pytest.mark.slow
 def test_a_refusal_that_changes_something_is_found(
     intact_logs: dict[str, IntactLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

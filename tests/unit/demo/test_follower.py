@@ -51,6 +51,7 @@ def test_a_stopped_follower_resumes_after_its_last_record(tmp_path: Path, log: P
     assert read_journal(path) == Counter(keys(log))
 
 
+@pytest.mark.slow
 def test_a_torn_line_is_read_again(tmp_path: Path, log: Path) -> None:
     """The follower is stopped at every byte that it wrote."""
     whole = tmp_path / "whole"

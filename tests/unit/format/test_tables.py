@@ -20,6 +20,7 @@ def _run(root: Path, option: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
 
 
+@pytest.mark.slow
 def test_the_document_and_the_c_constants_are_current() -> None:
     result = _run(ROOT, "--check")
     assert result.returncode == 0, result.stderr

@@ -117,6 +117,7 @@ def test_threads_share_syncs(tmp_path: Path) -> None:
     assert len(reload(tmp_path, options).records) == 16
 
 
+@pytest.mark.slow
 def test_a_failed_write_fails_all_callers_and_loses_nothing_acknowledged(tmp_path: Path) -> None:
     """setrlimit(2) limits the size of files, so that later writes fail as on a full disk."""
     script = """

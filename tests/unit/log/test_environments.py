@@ -103,6 +103,7 @@ interpreters.destroy(one)
 """
 
 
+@pytest.mark.slow
 def test_a_writer_left_open_in_a_subinterpreter_does_not_abort_the_process(log: Path) -> None:
     command = [sys.executable, "-c", _IN_A_SUBINTERPRETER, log]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -99,6 +99,7 @@ def _append_to_a_removed_file(log: Path) -> None:
         writer.append(b"1")
 
 
+@pytest.mark.slow
 def test_many_jpos_files_overran_the_stack_at_the_first_cutover(log: Path) -> None:
     log.mkdir()
     count = sys.getrecursionlimit() // 2
@@ -167,6 +168,7 @@ def test_a_second_import_of_the_compiled_part_hung_every_fork() -> None:
     assert importlib.import_module("binlog.storage.native")
 
 
+@pytest.mark.slow
 def test_a_close_beside_an_append_of_another_thread_gave_a_bad_descriptor(log: Path) -> None:
     errors: list[BinlogError] = []
     for _ in range(20):

@@ -149,6 +149,7 @@ def test_an_export_that_the_log_refuses_fails(log: Path) -> None:
     assert bodies(log) == ["first"]
 
 
+@pytest.mark.slow
 def test_the_handler_imports_none_of_them() -> None:
     script = (
         "import sys, binlog.logging\n"

@@ -187,6 +187,7 @@ def test_a_full_disk_raises(log: Path) -> None:
     assert bodies(log)[-1] == "after"
 
 
+@pytest.mark.slow
 def test_a_full_disk_blocks_until_there_is_space(log: Path) -> None:
     def fill(handler: Handler, logger: logging.Logger) -> None:
         def log_all() -> None:
@@ -248,6 +249,7 @@ def _open_again_on_a_disk_that_hangs(log: Path) -> list[str]:
     return bodies(log)
 
 
+@pytest.mark.slow
 def test_a_call_that_opens_a_poisoned_log_again_does_not_wait_for_a_disk_that_hangs(in_memory: Path) -> None:
     found = run_preloaded(_open_again_on_a_disk_that_hangs, in_memory / "log").result
     assert found[0] == "before"

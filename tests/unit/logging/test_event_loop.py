@@ -59,6 +59,7 @@ def _hang(log: Path) -> tuple[list[str], list[str]]:
     return order, bodies(log)
 
 
+@pytest.mark.slow
 def test_critical_does_not_wait_for_a_disk_that_hangs_and_synced_does(in_memory: Path) -> None:
     order, found = run_preloaded(_hang, in_memory / "log").result
     assert order == ["not synced", "synced"]

@@ -118,6 +118,7 @@ def test_a_formatter_that_raises_does_not_lose_the_record(log: Path) -> None:
     assert "order" in event["attributes"]["format_error"]
 
 
+@pytest.mark.slow
 def test_threads_share_a_handler(log: Path) -> None:
     handler = Handler(log, wait=60)
     with logger_of(handler) as logger:
@@ -220,6 +221,7 @@ logging.info("after shutdown")
 """
 
 
+@pytest.mark.slow
 def test_everything_logged_until_the_interpreter_ends_is_in_the_file(log: Path) -> None:
     done = run_script(_AT_EXIT, log)
     assert (done.returncode, done.stderr) == (0, "")

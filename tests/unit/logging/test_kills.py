@@ -53,6 +53,7 @@ def _kill(folder: Path, count: int) -> None:
         _kill_one(folder / str(number), list(Mode)[number % len(Mode)], chance)
 
 
+@pytest.mark.slow
 def test_no_returned_record_is_lost_in_20_kills(in_memory: Path) -> None:
     _kill(in_memory, 20)
 

@@ -132,6 +132,7 @@ def test_a_signal_handler_at_1_khz_hangs_nothing_and_each_record_is_appended_or_
 
 
 @pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.slow
 def test_a_signal_handler_logs_within_an_append_of_another_writer(log: Path, mode: Mode) -> None:
     """The thread is within a call of that writer, so this one defers the record, and appends it when the call ends."""
     handler = Handler(log.with_name("other"), modes={0: mode}, wait=60)

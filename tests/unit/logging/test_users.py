@@ -199,6 +199,7 @@ logging.basicConfig(handlers=[binlog.logging.Handler(sys.argv[1])])
 """
 
 
+@pytest.mark.slow
 def test_a_finalizer_logs_at_a_new_level_when_nothing_can_be_imported(log: Path) -> None:
     done = run_script(_FINALIZER, log)
     assert (done.returncode, done.stderr) == (0, "")

@@ -57,6 +57,7 @@ def test_entries_are_appended_once_in_whichever_format_they_come(log: Path) -> N
 
 
 @pytest.mark.parametrize("data", [EXPORT, JSON])
+@pytest.mark.slow
 def test_an_entry_that_is_cut_anywhere_is_left_for_the_next_import(log: Path, data: bytes) -> None:
     for end in range(0, len(data), 97):
         _import(log, data[:end])

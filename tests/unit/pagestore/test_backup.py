@@ -14,6 +14,7 @@ from tests.support.journals import flip
 from tests.support.pagestores import QUEUE, SMALL, drain, page_store, put
 
 
+@pytest.mark.slow
 def test_a_backup_of_a_store_in_use_is_the_state_of_one_moment(tmp_path: Path) -> None:
     """Each transaction removes one message and puts the next, so the queue always has the same number, in order."""
     stop = threading.Event()

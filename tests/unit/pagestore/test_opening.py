@@ -15,6 +15,7 @@ from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.pagestores import QUEUE, SMALL, drain, page_store, peek, put
 
 
+@pytest.mark.slow
 def test_a_store_has_one_owner(tmp_path: Path) -> None:
     script = "import sys; from binlog.pagestore import PageStore; PageStore(sys.argv[1])"
     with page_store(tmp_path) as store:

@@ -148,6 +148,7 @@ def test_a_shared_message_becomes_a_dead_letter_in_one_queue_only(tmp_path: Path
     assert check_page_store(path) == []
 
 
+@pytest.mark.slow
 def test_rollback_of_a_prepared_transaction_counts_deliveries(tmp_path: Path) -> None:
     path = _filled_store(tmp_path / "s", b"one")
     xid = Xid(1, b"x")

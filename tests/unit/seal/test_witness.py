@@ -82,6 +82,7 @@ def test_a_proof_with_too_much_or_too_little_is_refused(witness: Witness) -> Non
     assert witness.answer(str(Submission(3, hashes, _note(5))).encode())[0] == 200
 
 
+@pytest.mark.slow
 def test_threads_that_ask_at_once_never_take_it_back(witness: Witness, tmp_path: Path) -> None:
     sizes = list(range(1, 100))
 

@@ -47,6 +47,7 @@ def test_the_records_of_all_processes_are_added_up() -> None:
     assert (run.waits.p50_ns, run.waits.longest_ns) == (2000, 3000)
 
 
+@pytest.mark.slow
 def test_no_process_begins_before_all_are_ready(tmp_path: Path) -> None:
     @contextmanager
     def slow_last(index: int) -> Iterator[Loop]:

@@ -32,6 +32,7 @@ def test_empty_input_creates_an_empty_log(log: Path) -> None:
     assert records(log) == []
 
 
+@pytest.mark.slow
 def test_a_file_is_appended_and_quiet_prints_no_summary(log: Path, tmp_path: Path) -> None:
     (tmp_path / "input").write_bytes(b"a\nb\n")
     done = run("append", "--quiet", log, tmp_path / "input")
@@ -39,6 +40,7 @@ def test_a_file_is_appended_and_quiet_prints_no_summary(log: Path, tmp_path: Pat
     assert records(log) == [b"a", b"b"]
 
 
+@pytest.mark.slow
 def test_a_missing_file_exits_with_3_and_creates_no_log(log: Path, tmp_path: Path) -> None:
     done = run("append", log, tmp_path / "none")
     assert done.returncode == 3
@@ -72,6 +74,7 @@ def test_a_line_is_acknowledged_while_the_input_pauses(log: Path, batch: int) ->
         assert ended(process) == (0, b"")
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_acknowledged_records(log: Path) -> None:
     with started("append", "--json", log) as process:
         assert process.stdin is not None
@@ -82,6 +85,7 @@ def test_ctrl_c_keeps_the_acknowledged_records(log: Path) -> None:
     assert records(log) == [b"one", b"two"]
 
 
+@pytest.mark.slow
 def test_it_stops_quietly_when_its_output_is_closed(log: Path) -> None:
     with started("append", "--json", log) as process:
         assert process.stdin is not None
@@ -93,6 +97,7 @@ def test_it_stops_quietly_when_its_output_is_closed(log: Path) -> None:
         assert ended(process) == (-signal.SIGPIPE, b"")
 
 
+@pytest.mark.slow
 def test_a_locked_log_exits_with_4_and_names_the_holder(log: Path) -> None:
     fill(log, [b"x"])
     with open(log / "00000001.dat", "rb+") as file:
@@ -128,6 +133,7 @@ def test_a_line_over_the_limit_exits_with_1_after_the_earlier_records(
     assert records(log) == [b"0123456789"]
 
 
+@pytest.mark.slow
 def test_with_standard_output_closed_nothing_is_written_into_the_log(log: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "append", "--json", "--batch", "1", str(log)],
@@ -141,6 +147,7 @@ def test_with_standard_output_closed_nothing_is_written_into_the_log(log: Path) 
     assert records(log) == [b"one"]
 
 
+@pytest.mark.slow
 def test_closed_standard_input_is_reported(log: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *COMMAND, "append", str(log)],

@@ -13,6 +13,7 @@ from binlog.cli.main import main
 from tests.unit.cli.run_command import fill, run
 
 
+@pytest.mark.slow
 def test_it_closes_the_open_file_and_prints_the_next(log: Path) -> None:
     fill(log, [b"one"])
     done = run("cutover", log)

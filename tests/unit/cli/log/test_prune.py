@@ -14,6 +14,7 @@ from binlog.seal import SigningKey, begin_seal
 from tests.unit.cli.run_command import fill, run
 
 
+@pytest.mark.slow
 def test_it_removes_files_and_reports(log: Path) -> None:
     fill(log, [b"one"], [b"two"], [b"three"])
     done = run("prune", "--before", "3:256", "--keep-age", "0s", log)

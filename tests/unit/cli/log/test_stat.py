@@ -12,6 +12,7 @@ from binlog.cli.main import main
 from tests.unit.cli.run_command import Terminal, fill, run
 
 
+@pytest.mark.slow
 def test_it_shows_each_file(log: Path) -> None:
     fill(log, [b"one", b"two"], [b"three"])
     done = run("stat", log)

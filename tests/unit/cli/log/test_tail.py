@@ -142,6 +142,7 @@ def test_a_later_run_resumes_at_the_position_file(log: Path, tmp_path: Path, cap
     assert sorted(os.listdir(tmp_path)) == ["log", "worker.position"]
 
 
+@pytest.mark.slow
 def test_a_position_is_updated_while_following(log: Path, tmp_path: Path) -> None:
     fill(log, [b"one"])
     position = tmp_path / "worker.position"

@@ -36,6 +36,7 @@ def test_no_more_bytes_are_read_than_allowed(log: Path) -> None:
     assert find_last(binlog.stat(log), 10, bytes_max=4).entries == []
 
 
+@pytest.mark.slow
 def test_a_limit_is_used_up_although_the_newest_file_is_small(log: Path) -> None:
     """The file before it is larger than the limit."""
     with binlog.Writer(log, mode=binlog.Mode.FLUSH) as writer:
@@ -47,6 +48,7 @@ def test_a_limit_is_used_up_although_the_newest_file_is_small(log: Path) -> None
     assert found[-1].data == b"last"
 
 
+@pytest.mark.slow
 def test_a_large_file_is_split_from_its_end(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "_PART_BYTES", 256 << 10)
     monkeypatch.setattr(window, "_LAST_BYTES", 64 << 10)

@@ -28,6 +28,7 @@ def test_the_metrics_of_two_logs_are_told_apart(log: Path, capfd: pytest.Capture
         assert {sample.labels["log"]: sample.value for sample in records} == {str(log): 2, str(other): 1}
 
 
+@pytest.mark.slow
 def test_an_unreadable_log_has_exit_code_1_and_the_others_are_printed(log: Path) -> None:
     fill(log, [b"one"])
     done = run("metrics", log, log.with_name("none"))

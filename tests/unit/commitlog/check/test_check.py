@@ -79,6 +79,7 @@ def test_a_valid_store_has_no_problems(tmp_path: Path, options: StoreOptions) ->
     assert check_store(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_store_after_retention_has_no_problems(tmp_path: Path) -> None:
     options = dataclasses.replace(OPTIONS, retention=MANUAL_RETENTION)
     make(tmp_path, options, 200)

@@ -166,6 +166,7 @@ def test_a_failed_flush_is_the_last_one_and_moves_no_position(file: MappedFile) 
 
 
 @pytest.mark.parametrize("limit", [0, 5 * PAGE_BYTES])
+@pytest.mark.slow
 def test_a_full_disk_is_found_before_bytes_are_stored(limit: int, tmp_path: Path) -> None:
     """A limit on file sizes takes the place of a full disk: EFBIG instead of ENOSPC."""
     text = f"""

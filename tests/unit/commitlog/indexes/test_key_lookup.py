@@ -132,6 +132,7 @@ def test_an_index_of_another_size_raises_an_error(store: Path) -> None:
         reader.find("a", "same")
 
 
+@pytest.mark.slow
 def test_random_bytes_raise_our_errors_or_find_matching_messages(store: Path) -> None:
     chance = random.Random(5)
     paths = sorted((store / "index").iterdir())

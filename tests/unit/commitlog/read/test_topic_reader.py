@@ -36,6 +36,7 @@ def test_queues_are_merged_in_the_order_of_the_log(store: Path) -> None:
         assert _rest(TopicReader(reader, "none")) == []
 
 
+@pytest.mark.slow
 def test_a_topic_reader_can_start_anywhere(store: Path) -> None:
     messages = [message for message in stored(store) if message.topic == "b"]
     offsets = [message.offset for message in messages]
@@ -61,6 +62,7 @@ def test_a_topic_reader_can_start_anywhere(store: Path) -> None:
         assert _rest(topic) == []
 
 
+@pytest.mark.slow
 def test_new_messages_and_new_queues_are_followed(store: Path) -> None:
     with MessageStore(store, OPTIONS) as owner, StoreReader(store) as reader:
         topic = TopicReader(reader, "a")

@@ -227,6 +227,7 @@ def test_appends_resume_once_the_queues_have_room(tmp_path: Path) -> None:
         until(lambda: [message.body for message in store.pull("t", 0, 0, 9)] == [b"first", b"second"])
 
 
+@pytest.mark.slow
 def test_rebuilding_queues_does_not_truncate_the_log_at_old_damage(tmp_path: Path) -> None:
     path = make(tmp_path, OPTIONS, count=600)
     early = stored(path)[3]

@@ -92,6 +92,7 @@ def test_consecutive_messages_of_a_queue_are_one_run() -> None:
 
 
 @given(st.lists(_messages(), min_size=1, max_size=3), st.data())
+@pytest.mark.slow
 def test_a_walk_stops_before_an_incomplete_message(messages: list[Message], data: st.DataObject) -> None:
     packed, starts = _packed(messages, record_crc=True)
     cut = data.draw(st.integers(0, len(packed) - 1))
@@ -101,6 +102,7 @@ def test_a_walk_stops_before_an_incomplete_message(messages: list[Message], data
 
 
 @given(st.lists(_messages(), min_size=1, max_size=3), st.data())
+@pytest.mark.slow
 def test_a_walk_with_check_stops_before_a_flipped_bit(messages: list[Message], data: st.DataObject) -> None:
     packed, starts = _packed(messages, record_crc=True)
     position = data.draw(st.integers(0, len(packed) - 1))

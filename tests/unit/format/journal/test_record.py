@@ -175,6 +175,7 @@ def test_arbitrary_bytes_are_scanned_without_failure(data: bytes, layout: Journa
         assert at < end
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_detected_in_the_native_layout() -> None:
     header = FileHeader(JournalLayout.NATIVE, 7, SALT)
     for record in (*FIRST_RECORDS, *SECOND_RECORDS):

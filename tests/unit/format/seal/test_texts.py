@@ -50,6 +50,7 @@ signatures = st.builds(Signature, names, st.binary(min_size=4, max_size=4), st.b
     st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]))),
     st.lists(signatures, min_size=1, max_size=16),
 )
+@pytest.mark.slow
 def test_a_note_is_read_as_it_was_written(first: str, lines: list[str], signed: list[Signature]) -> None:
     note = Note("".join(line + "\n" for line in [first, *lines]), tuple(signed))
     assert parse_note(str(note).encode()) == note

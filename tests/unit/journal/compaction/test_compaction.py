@@ -379,6 +379,7 @@ def test_a_damaged_file_never_replaces_a_complete_one(tmp_path: Path, at: int) -
     assert refused
 
 
+@pytest.mark.slow
 def test_files_that_another_program_has_changed_are_not_replaced(tmp_path: Path) -> None:
     """Even if only one of the files has been reused: the control file has the header CRC of each."""
     _before_and_after(tmp_path)

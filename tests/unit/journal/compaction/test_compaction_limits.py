@@ -161,6 +161,7 @@ def _fill_more(opened: Journal, first: int) -> None:
     opened.append_add(first, 1, b"")
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_compacted_do_not_restart_compactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

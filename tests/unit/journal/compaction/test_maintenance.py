@@ -77,6 +77,7 @@ def _four_files(path: Path) -> None:
 
 
 @pytest.mark.parametrize("pool", [0, 2])
+@pytest.mark.slow
 def test_freeing_files_takes_no_space(tmp_path: Path, pool: int) -> None:
     """There may be no space, and with fewer files one of them still has to keep the largest id."""
     _four_files(tmp_path)
@@ -150,6 +151,7 @@ def _delete_and_reclaim(opened: Journal) -> int:
     return opened.reclaim()
 
 
+@pytest.mark.slow
 def test_after_a_call_that_poisoned_the_journal_everything_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -212,6 +212,7 @@ with Journal(sys.argv[1], JournalOptions(file_bytes=4096)) as journal, contextli
 """
 
 
+@pytest.mark.slow
 def test_no_id_repeats_if_free_files_of_another_size_are_removed_first(tmp_path: Path) -> None:
     with journal(tmp_path) as (opened, _):
         opened.append_add(1_000_000, 1, bytes(500))

@@ -200,6 +200,7 @@ def test_a_waiting_follower_continues_after_an_archive(log: Path) -> None:
     assert count == 201
 
 
+@pytest.mark.slow
 def test_a_record_larger_than_a_frame_has_its_own(log: Path) -> None:
     large = os.urandom(1000) * 12_000  # more than is ever kept of a frame
     with Writer(log) as writer:
@@ -312,6 +313,7 @@ def test_any_records_are_read_as_they_were(
     assert binlog.check(log) == []
 
 
+@pytest.mark.slow
 def test_every_zstd_decoder_returns_the_file(log: Path) -> None:
     """RFC 8878: a decoder skips the frames of our facts and the table."""
     chosen = random.Random(1)

@@ -97,6 +97,7 @@ def test_alternating_writers_fill_the_gaps_between_their_own_records(log: Path) 
         assert check_entries(log) == 0
 
 
+@pytest.mark.slow
 def test_alternating_processes_and_a_fork(log: Path) -> None:
     def append(seed: int) -> None:
         dice = random.Random(seed)

@@ -38,6 +38,7 @@ def _write(log: Path, *, files: int = 3, records: int = 400, seed: int = 3) -> l
     return written
 
 
+@pytest.mark.slow
 def test_a_reader_begins_at_each_sequence_number(log: Path) -> None:
     written = _write(log)
     for sequence in [*random.Random(4).sample(range(len(written)), 100), 0, 399, 400, 1199]:
