@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Hashable
 
 from binlog.paging.memory import wait_for_notice
 from binlog.storage.native import Monitor
+from binlog.storage.waiting.worker import start_thread
 
 
 class Pool:
@@ -16,7 +16,7 @@ class Pool:
     The first piece of work starts them.  failure: the first exception of any work.
 
     `Thread.start` waits in Python until the thread runs.  If a signal handler raises during that wait, it may leave a
-    lock held that the thread needs.  `start_new_thread` is one call of C, so it is used instead.
+    lock held that the thread needs.  So `start_thread` is used instead.
     """
 
     def __init__(self, thread_count: int) -> None:
@@ -51,7 +51,7 @@ class Pool:
     def _add(self, key: Hashable, work: Callable[[], None]) -> None:
         """Queue work; the caller holds the mutex."""
         if self._busy + len(self._work) >= self._threads < self._thread_count:
-            start_new_thread(self._run, ())
+            start_thread(self._run)
             self._threads += 1
         self._waiting.add(key)
         self._work.append((key, work))

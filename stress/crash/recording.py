@@ -156,7 +156,8 @@ def _run(part: str, workload: str, runs: list[_Run], environment: dict[str, str]
             process.kill()  # its forked processes end with this worker
             raise
     if process.returncode != 0:
-        raise RecordingError(f"workload {workload} {runs[0].seed} failed:\n{said.decode(errors='replace')}")
+        text = f"workload {workload} {runs[0].seed} ended with exit code {process.returncode}"
+        raise RecordingError(f"{text}:\n{said.decode(errors='replace')}")
 
 
 def _snapshot(root: Path) -> dict[str, Node]:

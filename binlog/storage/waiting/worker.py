@@ -2,7 +2,7 @@
 
 Facts relied on:
 - `threading.Thread.start` waits in Python for the thread to begin, and an exception of a signal handler during that
-  wait may leave a lock locked that the thread needs.  `_thread.start_new_thread` is one call.
+  wait may leave a lock locked that the thread needs.  `start_thread` waits for a lock of C that nobody needs after it.
 - `queue.SimpleQueue.put` is one call too, and a finalizer may make it.
 - Signal handlers run in the main thread alone, so none interrupts the work.
 """
@@ -13,11 +13,32 @@ import _thread
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from binlog.errors import StateError
 
 _Jobs = SimpleQueue[Callable[[], None] | None]
+
+_BEGIN_SECONDS = 1.0
+
+
+def start_thread(run: Callable[[], None]) -> int:
+    """Start a daemon thread, wait until it has begun, and return its ident.  Raises: RuntimeError if none can be made.
+
+    Python 3.11.2 gets a segmentation fault if a thread begins while the interpreter ends.  The wait has a limit,
+    because a thread that a finalizer starts at that time never begins.
+    """
+    begun = threading.Lock()
+    begun.acquire()
+
+    def begin() -> None:
+        begun.release()
+        run()
+
+    ident = _thread.start_new_thread(begin, ())
+    begun.acquire(timeout=_BEGIN_SECONDS)
+    return ident
 
 
 class _StopSignal:
@@ -68,7 +89,7 @@ class Worker:
     def start(self) -> None:
         """Start the thread, as the last step of opening the owner.  Raises: StateError if no thread can be made."""
         try:
-            self.ident = _thread.start_new_thread(_run, (self._jobs, self.stopping, self._running))
+            self.ident = start_thread(partial(_run, self._jobs, self.stopping, self._running))
         except RuntimeError as error:
             raise StateError(f"this process can start no more threads: {error}") from error
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from binlog.journal.journal import Journal
 from binlog.journal.options import Sync
 from binlog.pagestore import PageStore
 from binlog.storage.waiting.worker import Worker
+from tests.support.checkout import ROOT
 from tests.support.descriptors import count_descriptors, descriptors_before
 from tests.support.journals import SMALL, ids, reload
 from tests.support.pagestores import QUEUE, peek, put
@@ -128,3 +131,30 @@ def test_each_notice_runs_the_work_and_none_after_the_end() -> None:
     worker.stop()
     assert len(done) == 4
     assert set(done) == {worker.ident}
+
+
+_STARTS = """
+import os, sys
+from binlog.paging.pool import Pool
+from binlog.storage.waiting.worker import Worker
+# On one processor, new threads run only when this thread sleeps.
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+kept = []
+for _ in range(20):
+    kept.append(Worker(lambda: None))
+    kept[-1].start()
+    kept.append(Pool(2))
+    kept[-1].submit(kept.clear)
+import ctypes
+library = ctypes.CDLL(None)
+library.on_exit(library.usleep, None)  # sleeps for as many microseconds as the exit code says, after the interpreter
+sys.exit(200)
+"""
+
+
+@pytest.mark.root
+def test_a_thread_has_begun_before_the_interpreter_can_end() -> None:
+    """Otherwise Python 3.11.2 gets a segmentation fault."""
+    for _ in range(5):
+        assert subprocess.run([sys.executable, "-c", _STARTS], cwd=ROOT, check=False).returncode == 200
