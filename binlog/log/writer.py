@@ -167,6 +167,7 @@ class Writer(Generic[_Place]):
         self._directory = LogDirectory(path)
         self._background: BackgroundThread | None = None
         self._leading: LeadingThread | None = None
+        self._leadings: dict[int, LeadingThread] = {}  # by the number of forks
         self._sealer = sealer
         self._begin_session()
         if sealer is not None:
@@ -247,10 +248,19 @@ class Writer(Generic[_Place]):
     ) -> Place:
         """Append within a time limit in seconds; Mode.STAGE counts as Mode.FLUSH."""
         session = self._session_now(mode)
-        if self._leading is None or self._leading.generation != fork_generation():
-            self._leading = LeadingThread(self._opener())
         mode = _SYNC if mode is _SYNC else _FLUSH
-        return self._leading.append(session, data, record_count, mode, framed=framed, timeout=timeout)
+        return self._led().append(session, data, record_count, mode, framed=framed, timeout=timeout)
+
+    def _led(self) -> LeadingThread:
+        """Return this process's thread for appends with a time limit, started."""
+        leading, generation = self._leading, fork_generation()
+        if leading is None or leading.generation != generation:
+            made = LeadingThread(self._opener())
+            # Of several threads that make one at the same time, all use the first one; this is one step of C.
+            leading = self._leading = self._leadings.setdefault(generation, made)
+            if leading is not made:
+                made.stop()
+        return leading
 
     def _session_now(self, mode: Mode) -> Session | None:
         """Return the session, None if this process is a forked child that has not opened the log yet."""

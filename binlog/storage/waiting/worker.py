@@ -2,7 +2,9 @@
 
 Facts relied on:
 - `threading.Thread.start` waits in Python for the thread to begin, and an exception of a signal handler during that
-  wait may leave a lock locked that the thread needs.  `start_thread` waits for a lock of C that nobody needs after it.
+  wait may leave a lock locked that the thread needs.  `_thread.start_new_thread` is one call.
+- Python 3.11.2 gets a segmentation fault if a thread begins while the interpreter ends.  So `start_thread` and
+  `Worker.stop` wait until the thread has begun.
 - `queue.SimpleQueue.put` is one call too, and a finalizer may make it.
 - Signal handlers run in the main thread alone, so none interrupts the work.
 """
@@ -13,32 +15,32 @@ import _thread
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from queue import Empty, SimpleQueue
 
 from binlog.errors import StateError
 
 _Jobs = SimpleQueue[Callable[[], None] | None]
 
+# Limits the wait for a thread to begin: one that a finalizer starts when the interpreter ends never does.
 _BEGIN_SECONDS = 1.0
 
 
-def start_thread(run: Callable[[], None]) -> int:
-    """Start a daemon thread, wait until it has begun, and return its ident.  Raises: RuntimeError if none can be made.
-
-    Python 3.11.2 gets a segmentation fault if a thread begins while the interpreter ends.  The wait has a limit,
-    because a thread that a finalizer starts at that time never begins.
-    """
-    begun = threading.Lock()
-    begun.acquire()
-
-    def begin() -> None:
-        begun.release()
-        run()
-
-    ident = _thread.start_new_thread(begin, ())
+def start_thread(run: Callable[[], None]) -> None:
+    """Start a daemon thread, and wait until it has begun.  Raises: RuntimeError if none can be made."""
+    begun = _locked()
+    _thread.start_new_thread(_begin, (begun, run))
     begun.acquire(timeout=_BEGIN_SECONDS)
-    return ident
+
+
+def _begin(begun: threading.Lock, run: Callable[..., None], *arguments: object) -> None:
+    begun.release()
+    run(*arguments)
+
+
+def _locked() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 class _StopSignal:
@@ -82,15 +84,18 @@ class Worker:
         self._work = work
         self._jobs: _Jobs = SimpleQueue()  # holds the function, and so the owner, only until the work is done
         self._running = threading.Lock()  # held by the thread
+        self._begun: threading.Lock | None = None
         self.stopping = _StopSignal()
         self.is_notified = False
         self.ident = 0
 
     def start(self) -> None:
         """Start the thread, as the last step of opening the owner.  Raises: StateError if no thread can be made."""
+        self._begun = begun = _locked()
         try:
-            self.ident = start_thread(partial(_run, self._jobs, self.stopping, self._running))
+            self.ident = _thread.start_new_thread(_begin, (begun, _run, self._jobs, self.stopping, self._running))
         except RuntimeError as error:
+            self._begun = None
             raise StateError(f"this process can start no more threads: {error}") from error
 
     def notify(self) -> None:
@@ -117,7 +122,10 @@ class Worker:
         """Stop the thread, and wait until it has ended.  May be called again."""
         self.stopping.set()
         self._jobs.put(None)
-        with self._running:  # a thread that has not begun yet will find the flag set
+        begun = self._begun
+        if begun is not None and begun.acquire(timeout=_BEGIN_SECONDS):
+            begun.release()
+        with self._running:  # if the thread does not hold it yet, it finds the flag set
             pass
 
     def __del__(self) -> None:

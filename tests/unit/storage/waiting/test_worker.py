@@ -140,12 +140,11 @@ from binlog.storage.waiting.worker import Worker
 # On one processor, new threads run only when this thread sleeps.
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-kept = []
 for _ in range(20):
-    kept.append(Worker(lambda: None))
-    kept[-1].start()
-    kept.append(Pool(2))
-    kept[-1].submit(kept.clear)
+    worker, pool = Worker(lambda: None), Pool(2)
+    worker.start()
+    pool.submit(lambda: None)
+    worker.stop()
 import ctypes
 library = ctypes.CDLL(None)
 library.on_exit(library.usleep, None)  # sleeps for as many microseconds as the exit code says, after the interpreter
