@@ -24,6 +24,7 @@ _EXPECTED_OF_PYTHON = [
     [],
     ["0"],
     ["3.00 2"],
+    ["0 b'customer 1' b'17.20' no such address 1"],
     ["b'pay' None", "b'pack'"],
     ["2"],
 ]

@@ -60,7 +60,7 @@ class OldestInHand:
 class GroupStat:
     """A consumer group, now or at a time in the past.
 
-    floor: the sequence of the first message that is not done.  next: that of the first one never delivered.
+    floor: the sequence of the first message that is not done.  next: that of the first one that is new to the group.
     lag: how many messages are not done, of those that the log has; in the past, of those that the group knew; None if
     the log does not know its count.  lag_seconds: how long the first of them has been in the log; None if not known.
     ready, delayed, blocked, in_hand, dying: how many items are in each state.

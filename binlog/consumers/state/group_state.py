@@ -112,7 +112,13 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What happened so far: counts of operations and messages."""
+    """What happened so far.
+
+    done: messages that were acknowledged.  started: deliveries, also those that were given back.
+    failed, died: deliveries that ended with a failure, or with the death of their member.
+    expired, dead: messages that expired, or became dead letters.  gone: those that retention removed before the group
+    had them.  void: operations that did not count.
+    """
 
     done: int = 0
     started: int = 0
