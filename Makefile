@@ -70,7 +70,7 @@ install-test:
 quick:
 	$(set_up) test lint bench
 	@echo 'binlog: these are the tests without Spark and without the slow ones; "make test" runs all'
-	@$(pytest) -m 'not spark and not slow and not install' --in-memory --hypothesis-profile quick tests/repo tests/unit $(ARGS)
+	@$(pytest) -m 'not spark and not slow and not install' --in-memory --hypothesis-profile quick -o 'testpaths=tests/repo tests/unit' $(ARGS)
 
 # DURATION_S and SEED are passed in the environment.
 crash: export DURATION_S := $(DURATION_S)

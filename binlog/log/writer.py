@@ -249,14 +249,14 @@ class Writer(Generic[_Place]):
         """Append within a time limit in seconds; Mode.STAGE counts as Mode.FLUSH."""
         session = self._session_now(mode)
         mode = _SYNC if mode is _SYNC else _FLUSH
-        return self._led().append(session, data, record_count, mode, framed=framed, timeout=timeout)
+        return self._leading_thread().append(session, data, record_count, mode, framed=framed, timeout=timeout)
 
-    def _led(self) -> LeadingThread:
+    def _leading_thread(self) -> LeadingThread:
         """Return this process's thread for appends with a time limit, started."""
         leading, generation = self._leading, fork_generation()
         if leading is None or leading.generation != generation:
             made = LeadingThread(self._opener())
-            # Of several threads that make one at the same time, all use the first one; this is one step of C.
+            # If several threads make one at the same time, all use the first; `setdefault` cannot be interrupted.
             leading = self._leading = self._leadings.setdefault(generation, made)
             if leading is not made:
                 made.stop()
