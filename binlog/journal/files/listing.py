@@ -219,7 +219,11 @@ def _list(
     renamed = {name for name, _ in moves.renamed}
     numbers = {name: number for name in (*listed, *renamed) if (number := names.number(name)) is not None}
     listing = Listing()
-    for name in sorted(numbers):
+    # A dead file may be freed during the listing, and then gets the largest id.  If its old use is seen and left out,
+    # no use after its new one may be seen: records in the middle would be missing.  So the dead files are listed last,
+    # in the reverse of the order in which they are freed.
+    dead = [name for name, _ in reversed(moves.dead) if name in numbers]
+    for name in [*sorted(numbers.keys() - set(dead)), *dead]:
         try:
             listing.add(directory, _current_name(directory, name, renamed), numbers[name], layout)
         except NotFoundError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from binlog.format.journal.file_header import FileHeader, JournalLayout
 from binlog.format.journal.names import COMPACTED_END, CONTROL_FILE, JournalNames
 from binlog.format.journal.record import JournalRecord, Kind
 from binlog.journal.compaction.control_file import FileMoves, commit_control, header_crc, write_control
-from binlog.journal.files.listing import FolderView, read_use, view_folder
+from binlog.journal.files.listing import FolderView, Listing, read_use, view_folder
 from binlog.storage.directory import Directory
 from tests.support.journals import LAYOUTS, SMALL, files, flip, header_of, journal, reload, write_file
 
@@ -101,6 +103,40 @@ def test_the_control_file_of_an_interrupted_compaction_decides_which_files_count
     (tmp_path / found.files[0].name).unlink()
     old.unlink(missing_ok=True)
     assert rules(tmp_path) == ["compaction"]
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.combinations_with_replacement(range(5), 2)))
+def test_no_use_is_missing_before_another_while_the_dead_files_of_a_compaction_are_freed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, second: int
+) -> None:
+    """The owner frees the first dead file when so many files were listed, and the second dead file then or later."""
+    layout = JournalLayout.NATIVE
+    paths = [write_file(tmp_path, header(file_id, layout), []) for file_id in (1, 2, 3, 4)]
+    crcs = [header_crc(header_of(path)) for path in paths[:3]]
+    moves = FileMoves(
+        ((paths[0].name, crc32c(paths[0].read_bytes())),),
+        ((paths[1].name, 2), (paths[2].name, 3)),
+        tuple(zip((path.name for path in paths), crcs, strict=False)),
+    )
+    with Directory(str(tmp_path)) as directory:
+        write_control(directory, moves)
+        commit_control(directory)
+    listed = itertools.count()
+    add = Listing.add
+
+    def add_beside_owner(*args: Any) -> None:
+        number = next(listed)
+        for freed_at, path, file_id in ((first, paths[1], 5), (second, paths[2], 6)):
+            if freed_at == number:
+                with path.open("r+b") as file:
+                    file.write(header(file_id, layout).pack())
+        add(*args)
+
+    monkeypatch.setattr(Listing, "add", add_beside_owner)
+    found = view_folder(tmp_path, JournalNames())
+    assert not found.problems
+    ids = [file.header.file_id for file in found.files]
+    assert ids == [1, 4, 5, 6][: len(ids)]
 
 
 def test_problems_of_headers_and_names_are_reported_and_other_files_are_listed(tmp_path: Path) -> None:
