@@ -19,7 +19,7 @@ set_up = @command -v $(PYTHON) >/dev/null || \
 	$(PYTHON) -E -s -B native/make_venv.py
 
 # loadgroup: tests that share something expensive, such as a Spark session, name a group and run on one worker.
-# No worker is replaced, because pytest-xdist 3.8 with groups would silently wait for ever for the new one.
+# No worker is replaced, because pytest-xdist 3.8 with groups would silently wait forever for the new one.
 # The sources are compiled first, because otherwise each of hundreds of processes would compile them again, which takes
 # half of a command's time, or write the compiled files while a test watches the disk.
 pytest = .venv/bin/python -m compileall -q -j 0 binlog pyspark_binlog stress tests && PYTHONDONTWRITEBYTECODE=1 \

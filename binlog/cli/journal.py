@@ -182,8 +182,10 @@ def _as_object(journal: JournalStat) -> dict[str, object]:
 
 @command.command("print", short_help="Print records.")
 @directory_argument
-@click.option("--id", "ids", type=_ID, multiple=True, metavar="ID", help="Only this record's; repeatable.")
-@click.option("--tx", "tx_ids", type=_ID, multiple=True, metavar="TX", help="Only this transaction's; repeatable.")
+@click.option("--id", "ids", type=_ID, multiple=True, metavar="ID", help="Only records with this id; repeatable.")
+@click.option(
+    "--tx", "tx_ids", type=_ID, multiple=True, metavar="TX", help="Only records of this transaction; repeatable."
+)
 @click.option(
     "--kind",
     "kinds",
@@ -270,7 +272,7 @@ def _json_line(record: StoredRecord) -> bytes:
 
 @command.command("check", short_help="Report everything that is wrong.")
 @directory_argument
-@json_option("Print a JSON object for each problem: path, offset, rule, text, end. Nothing for none.")
+@json_option("Print a JSON object for each problem: path, offset, rule, text, end. Nothing if there is none.")
 @files_options
 def check(directory: str, as_json: bool, files: Files) -> ExitCode:
     """Report everything that is wrong with the journal in DIR, and repair nothing.
@@ -294,8 +296,8 @@ def check(directory: str, as_json: bool, files: Files) -> ExitCode:
 def export(directory: str, files: Files) -> ExitCode:
     """Write each record in DIR as a line of JSON to standard output, in the order of the appends.
 
-    Exports every valid record, also deleted ones, with its state, its body in base64, and its place. The last line has
-    the count of records. 'binlog journal import' creates a journal from the live ones.
+    Exports every valid record, including deleted ones, with its state, its body in base64, and its place. The last line
+    has the count of records. 'binlog journal import' creates a journal from the live ones.
 
     Reports damage, and exits with 1 if there is any.
     """

@@ -31,9 +31,9 @@ from binlog.cli.output import guard_standard_descriptors
 def binlog_command() -> None:
     """A durable log that many processes share through a directory, without a server.
 
-    DIR is the log's directory. It holds files 00000001.dat, 00000002.dat, and so on; the newest is open, the others
-    are closed. Each record has a ref, such as 1:256: the number of its file, and its offset there in bytes. If the
-    variable BINLOG_DIR is set, DIR may be left out, unless the words that follow it are optional.
+    DIR is the log's directory. It holds files 00000001.dat, 00000002.dat, and so on; the newest is open, the others are
+    closed. Each record has a ref, such as 1:256: the number of its file, and its offset there in bytes. If the variable
+    BINLOG_DIR is set, DIR may be left out, unless an optional argument follows it.
     """
 
 

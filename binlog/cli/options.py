@@ -203,8 +203,8 @@ def timeout_option(command: _Command) -> _Command:
         "--timeout",
         callback=seconds_from,
         metavar="TIME",
-        help="Wait this long for another program that holds the log's lock, then exit with 4: 5, 5s, 1m. "
-        "By default, wait forever.",
+        help="Wait this long (5, 5s, 1m) for another program that holds the log's lock, then exit with 4. By default, "
+        "wait forever.",
     )(command)
 
 
@@ -215,7 +215,7 @@ def file_system_option(command: _Command) -> _Command:
         type=click.Choice([kind.value for kind in binlog.FileSystem]),
         default=binlog.FileSystem.LOCAL.value,
         show_default=True,
-        help="'any' also writes to NFS, CIFS and FUSE. Use it only if all programs that append run on this machine.",
+        help="'any' also allows NFS, CIFS and FUSE. Use it only if all programs that append run on this machine.",
     )(command)
 
 

@@ -42,8 +42,8 @@ def command() -> None:
 def stat(directory: str, as_json: bool) -> None:
     """Show the pages and queues of the store in DIR.
 
-    MESSAGES includes those of prepared transactions, which 'binlog pagestore xa' shows. DELIVERED counts those of them
-    that were delivered.
+    MESSAGES includes those of prepared transactions, which 'binlog pagestore xa' shows. DELIVERED counts the messages
+    that were delivered at least once.
     """
     with opening():
         found = stat_page_store(directory)
@@ -83,8 +83,8 @@ def _as_object(found: PageStoreStat) -> dict[str, object]:
 def print_(directory: str, queue: str, count: int | None, as_json: bool) -> None:
     """Print the messages of a queue of the store in DIR, one per line, in the order of their keys.
 
-    Prints all of them, also those that a prepared transaction puts or gets, and removes none. A message that contains a
-    newline takes several lines; --json keeps it in one.
+    Prints all of them, including those that a prepared transaction puts or gets, and removes none. A message that
+    contains a newline takes several lines; --json keeps it in one.
     """
     with opening():
         messages = read_queue(directory, queue, count)

@@ -94,8 +94,8 @@ def _as_object(address: AddressStat) -> dict[str, Any]:
 def print_(directory: str, address: str | None, count: int | None, as_json: bool) -> None:
     """Print the messages in the pages of an address in DIR, one per line, in order.
 
-    Prints all of them, also those that were acknowledged and those of transactions that were never committed. A message
-    that contains a newline takes several lines; --json keeps it in one.
+    Prints all of them, including those that were acknowledged and those of transactions that were never committed. A
+    message that contains a newline takes several lines; --json keeps it in one.
     """
     with opening():
         name = address or _main_address(directory)

@@ -440,7 +440,7 @@ class PagingStore:
             self._unsynced.forget(page)  # last: if the file cannot be removed, `stop` still closes its descriptors
 
     def _check_open(self) -> None:
-        """Check before taking the mutex, which a forked child may find locked for ever.  Raises: StateError."""
+        """Check before taking the mutex, which a forked child may find locked forever.  Raises: StateError."""
         if fork_generation() != self._generation:
             raise StateError(
                 f"the store of {self.address!r} belongs to the parent process; open the paging in this one"

@@ -190,7 +190,7 @@ class QueueMemory:
             self._ready.clear()
 
     def _check_open(self) -> None:
-        """Check before taking a mutex, which a forked child may find locked for ever.  Raises: StateError."""
+        """Check before taking a mutex, which a forked child may find locked forever.  Raises: StateError."""
         if fork_generation() != self._generation:
             raise StateError(f"the queue {self._manager.path} belongs to the parent process; open it in this one")
         self._check()

@@ -31,7 +31,7 @@ _SECONDS_MAX = 10**9
 class Append:
     """An append of one or several records, with its outcome.  For one thread at a time.
 
-    timeout: seconds to wait for the file's lock; None waits for ever.
+    timeout: seconds to wait for the file's lock; None waits forever.
     """
 
     _area: StagingArea | None = None

@@ -130,7 +130,7 @@ class Handle(Closing):
             raise failure
 
     def _check_open(self) -> None:
-        """Raise StateError in a forked child, in which the guard may be held for ever; ClosedError if closed."""
+        """Raise StateError in a forked child, in which the guard may be held forever; ClosedError if closed."""
         if not self._guard.is_ours:
             raise StateError(
                 f"the {self.kind} {self.path} belongs to the parent process, or the program closed its descriptors"

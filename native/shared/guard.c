@@ -168,7 +168,7 @@ void guard_raise_lost(struct guard *self)
     PyErr_Format(self->reentered, "%U belongs to the parent process, or the program closed its descriptors", self->name);
 }
 
-/* Checked before taking the mutex, which a forked child may find held for ever. */
+/* Checked before taking the mutex, which a forked child may find held forever. */
 static int is_ours(const struct guard *self)
 {
     return guard_is_in_its_process(self) &&

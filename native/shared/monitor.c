@@ -1,7 +1,7 @@
 /* Monitor: a mutex with a condition variable.
  *
  * It replaces threading.Lock and threading.Condition.  The classes of Python's library that are written in Python may stay
- * locked for ever if a signal handler raises within them (threading.Condition.__enter__, threading.Event.set), and
+ * locked forever if a signal handler raises within them (threading.Condition.__enter__, threading.Event.set), and
  * Condition.wait may return without the lock that it released.  Here each operation is one call of C, in which no handler
  * runs.  A thread that holds the monitor cannot take it again, as a signal handler would that makes another call.
  */
@@ -82,7 +82,7 @@ static PyGetSetDef monitor_properties[] = {
 static PyMethodDef monitor_methods[] = {
     {"__enter__", monitor_enter, METH_NOARGS, "Take the mutex.  Raises: StateError if this thread holds it."},
     {"__exit__", monitor_exit, METH_VARARGS, "Release the mutex."},
-    {"wait", monitor_wait, METH_VARARGS, "wait([seconds]): release the mutex until a notice or the timeout, for ever if that is negative; it may return early."},
+    {"wait", monitor_wait, METH_VARARGS, "wait([seconds]): release the mutex until a notice or the timeout, forever if that is negative; it may return early."},
     {"notify", monitor_notify, METH_VARARGS, "notify([count]): wake that number of waiting threads, or all."},
     {NULL, NULL, 0, NULL},
 };

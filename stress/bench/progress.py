@@ -1,6 +1,6 @@
 """The progress of a run, on standard error.
 
-No thread draws it: the measuring process forks, and a child forked while a thread holds a lock would wait for ever.
+No thread draws it: the measuring process forks, and a child forked while a thread holds a lock would wait forever.
 """
 
 from __future__ import annotations

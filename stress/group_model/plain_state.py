@@ -611,7 +611,7 @@ class PlainState:
             heapq.heappop(self._dying)
             return self.items[sequence]
         if self._suspects:
-            # A member that has items gets no more until it is alone: otherwise suspects could wait for ever.
+            # A member that has items gets no more until it is alone: otherwise suspects could wait forever.
             return self.items[self._suspects.pop()] if is_alone else None
         self._took_new = not self._took_new
         if self._took_new:

@@ -1,4 +1,4 @@
-"""A fork while a writer is open: parent and child continue, nothing is corrupt, and no process waits for ever."""
+"""A fork while a writer is open: parent and child continue, nothing is corrupt, and no process waits forever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers with a time limit together with writers that wait for ever: they get their share, and no record is doubled or
+"""Writers with a time limit together with writers that wait forever: they get their share, and no record is doubled or
 lost.
 """
 

@@ -176,7 +176,7 @@ def test_a_writer_that_appends_rarely_gets_the_error_each_time(log: Path) -> Non
 def test_a_follower_gets_an_error_if_its_file_or_directory_was_removed(
     log: Path, monkeypatch: pytest.MonkeyPatch, replace: str, wait: Callable[[Reader, float], object]
 ) -> None:
-    """It waited for ever, without an error."""
+    """It waited forever, without an error."""
     monkeypatch.setattr(cursor, "_WAIT_SECONDS_MAX", 0.05)
     monkeypatch.setattr(cursor, "_CHECK_SECONDS", 0.0)
     _make(log)

@@ -24,7 +24,7 @@ from tests.support.preloaded import run_preloaded
 from tests.support.threads import at_once
 from tests.support.waiting import until
 
-# Generous, for a busy machine; the wait that it must not have taken lasts for ever.
+# Generous, for a busy machine; the wait that it must not have taken lasts forever.
 _LATE = 5.0
 _TIMEOUT = 0.05
 _LARGE = 100_000  # too large to be staged

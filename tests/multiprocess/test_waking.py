@@ -224,7 +224,7 @@ def test_an_interrupt_of_a_waiting_reader_loses_no_record(log: Path, way: str, f
             for index in range(count):
                 writer.append(b"%d" % index)
             appended = count
-            while process.poll() is None:  # it may lose the last one as well, and would wait for ever
+            while process.poll() is None:  # it may lose the last one as well, and would wait forever
                 writer.append(b"%d" % appended)
                 appended += 1
                 with suppress(subprocess.TimeoutExpired):

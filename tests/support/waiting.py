@@ -1,4 +1,4 @@
-"""Waiting for another thread or process: for long, because a machine may be slow, but never for ever."""
+"""Waiting for another thread or process: for long, because a machine may be slow, but never forever."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _AT_ONCE = 64
     metavar="OFFSET|TIME",
     callback=place_from,
     help="Start here instead of at the first message: at a queue offset with --queue, otherwise at an offset of the "
-    "commit log; or at a time: 2025-01-31T12:00:00Z (UTC if it has no offset), or 5m, 2h, 1d ago.",
+    "commit log; or at a time: 2025-01-31T12:00:00Z (UTC if it has no offset), or 5m, 2h or 1d for that long ago.",
 )
 @click.option("--count", type=click.IntRange(min=0), metavar="N", help="Print at most N messages.")
 @click.option("--tag", metavar="TAG", help="Only messages with this tag.")
@@ -48,7 +48,7 @@ def command(
     tag: str | None,
     as_json: bool,
 ) -> None:
-    """Print the bodies of the messages in DIR, one a line, in the order of the commit log.
+    """Print the bodies of the messages in DIR, one per line, in the order of the commit log.
 
     The bytes are printed as they are. A body with newlines takes several lines; --json keeps it on one. Without
     --topic, all messages are printed, including half messages and delayed messages.

@@ -31,8 +31,8 @@ _COUNT = 64
     "store_ms",
     metavar="TIME",
     callback=time_from,
-    help="The first message of the queue stored then or later: 2025-01-31T12:00:00Z (UTC if it has no offset), "
-    "or 5m, 2h, 1d ago.",
+    help="The first message of the queue stored then or later: 2025-01-31T12:00:00Z (UTC if it has no offset), or 5m, "
+    "2h or 1d for that long ago.",
 )
 @queue_option("The queue; for --time.")
 @click.option("--offset", type=offset_type(), metavar="N", help="The message at this offset of the commit log.")
@@ -61,7 +61,7 @@ def command(
 ) -> None:
     """Print the messages in DIR that have a key, or the message with a time, an offset or an id.
 
-    Prints their bodies, one a line. Exits with 1 if there is no such message.
+    Prints their bodies, one per line. Exits with 1 if there is no such message.
     """
     if [key, store_ms, offset, id_].count(None) != 3:
         raise click.UsageError("give exactly one of --key, --time, --offset and --id")

@@ -1,4 +1,4 @@
-"""Messages as text: bodies, one a line, or JSON objects."""
+"""Messages as text: bodies, one per line, or JSON objects."""
 
 from __future__ import annotations
 

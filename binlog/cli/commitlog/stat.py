@@ -27,8 +27,8 @@ _KEY_INDEX = ("KEY INDEX", "KEYS", "AT", "LAST AT", "FIRST STORED", "LAST STORED
 def command(directory: str, key_slots: int | None, as_json: bool) -> None:
     """Show the files of the commit log, the queues of each topic, and the key index of the store in DIR.
 
-    FIRST and NEXT are the queue offsets of a queue's first message and of its next one. AT and LAST AT are the offsets
-    of the first and the last message in the commit log. ON DISK is the disk space of files, preallocated space
+    FIRST and NEXT are the queue offsets of a queue's first message and of its next one. AT and LAST AT are where the
+    queue's first and last messages are in the commit log. ON DISK is the disk space of files, preallocated space
     included. '-' means unknown or none.
     """
     with opening():

@@ -33,10 +33,10 @@ _POLL_SECONDS = 1.0
 @click.option("-f", "--follow", is_flag=True, help="Continue with new messages, until Ctrl-C.")
 @json_option(JSON_TEXT)
 def command(directory: str, topic: str, queue_id: int | None, count: int, follow: bool, as_json: bool) -> None:
-    """Print the last messages of a topic in DIR, and with -f new ones, one a line.
+    """Print the last messages of a topic in DIR, and with -f new ones, one per line.
 
     Messages are printed in the order of the commit log, and with -f as soon as readers may see them. With -f, a topic
-    that does not exist yet is waited for.
+    that does not exist yet is waited for; it may come later.
     """
     with opening():
         reader = StoreReader(directory)

@@ -57,9 +57,9 @@ class GroupCommands(SuggestingGroup):
 def command() -> None:
     """Inspect and operate the consumer groups of the log in DIR, or run workers for them.
 
-    Each message of the log goes to one member of a group, until one of them has acknowledged it. A message is a record,
-    with or without an envelope that gives it a key, headers, a delay or an expiry. Its sequence is its number in the
-    log, from 0. A token names one delivery of a message; any process can end the delivery with it.
+    Each message of the log goes to one member of a group at a time, until a member has acknowledged it. A message is a
+    record, with or without an envelope that gives it a key, headers, a delay or an expiry. Its sequence is its number
+    in the log, from 0. A token names one delivery of a message; any process can end the delivery with it.
 
     Only 'take' and 'work' are members. All other commands may run at any time, while members work.
     """

@@ -30,7 +30,7 @@ _JSON_TEXT = f"sequence, ref, origin, time, reason, deliveries, deaths, {MESSAGE
 def dead() -> None:
     """Show the dead letters of a consumer group, deliver them again, or remove them.
 
-    A message becomes a dead letter after its last delivery failed, if a member rejected it, if it expired, or if it is
+    A message becomes a dead letter if its last delivery failed, if a member rejected it, if it expired, or if it is
     damaged. The dead letters are a log of their own in DIR/groups/NAME/dead, and stay there until they are dropped.
     """
 
@@ -45,14 +45,15 @@ def _pattern(context: click.Context, parameter: click.Parameter, value: str | No
 def filter_options(command: _Command) -> _Command:
     """Add --reason and --since."""
     reason = click.option(
-        "--reason", metavar="REGEX", callback=_pattern, help="Only dead letters whose reason matches anywhere."
+        "--reason", metavar="REGEX", callback=_pattern, help="Only dead letters whose reason contains a match."
     )
     since = click.option(
         "--since",
         "since_ns",
         metavar="TIME",
         callback=time_from,
-        help="Only messages that became dead letters then or later: 2025-01-31T12:00:00Z, or 5m, 2h, 1d ago.",
+        help="Only messages that became dead letters then or later: 2025-01-31T12:00:00Z, or 5m, 2h or 1d for that "
+        "long ago.",
     )
     return reason(since(command))
 
@@ -90,7 +91,7 @@ def ls(directory: str, name: str, as_json: bool, **chosen: Any) -> None:
 def cat(directory: str, name: str, sequences: tuple[int, ...], as_null: bool, as_json: bool, **chosen: Any) -> None:
     """Print the bodies of the dead letters of the consumer group NAME of the log in DIR, one on each line.
 
-    With sequences, only those of these messages. The bytes are printed as they are.
+    If sequences are given, prints only the bodies of these messages. The bytes are printed as they are.
     """
     form = form_of(as_json=as_json, as_null=as_null)
     for letter in _chosen(directory, name, **chosen):
@@ -141,7 +142,7 @@ def retry(
     help="Keep files with a dead letter that is younger than this: 12h, 30d.",
 )
 @click.option("--before", callback=ref_from, metavar="REF", help="Keep the file of this dead letter, and later files.")
-@json_option('Print one JSON object: record_count, disk_bytes, and "files" with one for each file.')
+@json_option('Print one JSON object: record_count, disk_bytes, and "files" with an object for each file.')
 def drop(
     directory: str,
     name: str,

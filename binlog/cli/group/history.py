@@ -30,7 +30,7 @@ def log(directory: str, name: str, item: int | None, count: int | None, as_json:
 
     A line has the time, the member's seat or '-', a word for the event, the message's sequence, the delivery, and
     details. The history goes back as far as the group's own log, which keeps about 64 MiB. Times may differ from the
-    wall clock if the clock was set since the group's first member after the boot.
+    wall clock if the clock was set after the first member since the boot had joined the group.
     """
     with opening():
         need_log(directory)

@@ -76,7 +76,7 @@ def time_from(context: click.Context, parameter: click.Parameter, value: str | N
 
 PLACE_TEXT = (
     "a sequence number, a ref such as 1:256, 'beginning', 'end', or a time: 2025-01-31T12:00:00Z (UTC if it has no "
-    "offset), or 5m, 2h, 1d ago"
+    "offset), or 5m, 2h or 1d for that long ago"
 )
 
 
@@ -86,8 +86,8 @@ def settings_options(command: _Command) -> _Command:
         click.option(
             "--holds",
             metavar="always|TIME|BYTES",
-            help="How long retention keeps messages that the group is not done with: 'always'; or until it had no "
-            "member and did nothing for a time, such as 7d; or until it lags by more bytes, such as 10G.",
+            help="How long retention keeps messages that the group is not done with: 'always'; or until the group has "
+            "had no member and has done nothing for a time, such as 7d; or until it lags by more bytes, such as 10G.",
         ),
         click.option(
             "--in-hand-max",
@@ -99,7 +99,8 @@ def settings_options(command: _Command) -> _Command:
             "--outstanding-max",
             type=click.IntRange(min=1),
             metavar="N",
-            help="Deliver no new message while N were delivered, or wait for a retry, and are not done.",
+            help="Deliver no new message while N messages are in hand, or wait for a retry or for an earlier one with "
+            "their key.",
         ),
         click.option(
             "--on-expiry",

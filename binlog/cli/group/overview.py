@@ -30,7 +30,7 @@ _IN_HAND_SHOWN = 8
 @click.command("ls", short_help="List the groups of a log.")
 @directory_argument
 @json_option(
-    "Print a JSON object for each group, with the members of 'binlog group stat --json', and problem: null, or why the "
+    "Print a JSON object for each group, with the keys of 'binlog group stat --json', and problem: null, or why the "
     "group cannot be read."
 )
 def ls(directory: str, as_json: bool) -> ExitCode:
@@ -83,13 +83,13 @@ def _group_row(group: GroupView) -> tuple[str, ...]:
     "at_ns",
     metavar="TIME",
     callback=time_from,
-    help="As it was at this time: 2025-01-31T12:00:00Z (UTC if it has no offset), or 5m, 2h, 1d ago.",
+    help="As it was at this time: 2025-01-31T12:00:00Z (UTC if it has no offset), or 5m, 2h or 1d for that long ago.",
 )
 @json_option("Print one JSON object: name, floor, next, lag, the items in each state, members, counters, settings.")
 def stat(directory: str, name: str, at_ns: int | None, as_json: bool) -> None:
     """Show the consumer group NAME of the log in DIR.
 
-    The floor is the first message that is not done; the group has not had the messages from 'next' on. A member whose
+    The floor is the first message that is not done; 'next' is the first message that no member has had. A member whose
     process is gone is 'dead' until another member notices. With --at, the lag counts the messages that the group knew
     at that time, and values that are known only for the present are left out.
     """
@@ -163,7 +163,7 @@ _STATUS_TEXTS = {
     Status.BLOCKED: "Messages that wait for another one with their key.",
     Status.IN_HAND: "Messages that a member has.",
     Status.DYING: "Messages that are to become dead letters.",
-    Status.NEW: "Messages that no member had yet.",
+    Status.NEW: "Messages that no member has had yet.",
 }
 
 

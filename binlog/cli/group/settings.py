@@ -53,7 +53,7 @@ _RETRY = ("deliveries_max", "first", "factor", "most", "jitter")
 def create(directory: str, name: str, start: Any, order: str, as_json: bool, **settings: Any) -> None:
     """Create the consumer group NAME of the log in DIR.
 
-    A program that opens a group creates it too; this command is for other settings than the program's. If the group
+    A program that opens a group creates it too; this command is for settings other than the program's. If the group
     exists, nothing happens, and the exit code is 1.
     """
     with opening():
@@ -136,7 +136,7 @@ def resume(directory: str, name: str, as_json: bool) -> None:
 @click.option(
     "--keep-outstanding",
     is_flag=True,
-    help="Also deliver earlier messages that were delivered and are not done; otherwise they are done.",
+    help="Also deliver earlier messages that were delivered and are not done; without this option, they count as done.",
 )
 @json_option('Print {"sequence":N}, with the sequence of the first message.')
 def reset(directory: str, name: str, to: Any, keep_outstanding: bool, as_json: bool) -> None:

@@ -32,7 +32,7 @@ _INPUT = 0
     "--timeout",
     callback=seconds_from,
     metavar="TIME",
-    help="If no message comes within this time, exit with 1: 0, 30s. By default, wait for ever.",
+    help="Exit with 1 if no message comes within this time: 0, 30s. By default, wait forever.",
 )
 @click.option(
     "--lease",

@@ -64,13 +64,13 @@ _OWN_VARIABLES = ("BINLOG_KEY", "BINLOG_SEQUENCE", "BINLOG_DELIVERY", "BINLOG_TO
     "--timeout",
     callback=seconds_from,
     metavar="TIME",
-    help="End when no message came for this time: 0, 30s. By default, wait for ever.",
+    help="End when no message has come for this time: 0, 30s. By default, wait forever.",
 )
 @click.option(
     "--lease",
     callback=seconds_from,
     metavar="TIME",
-    help="Give a message to another member after this time, although its command still runs.",
+    help="Give a message to another member after this time, even if its command is still running.",
 )
 @json_option("Print a JSON object for each message that a command ended: token, sequence, delivery, code, what.")
 def work(
@@ -86,12 +86,12 @@ def work(
 
     The command finds the body on standard input, and in its environment BINLOG_KEY (not set without a key, or if the
     key has a NUL byte), BINLOG_SEQUENCE, BINLOG_DELIVERY and BINLOG_TOKEN. Its exit code says what becomes of the
-    message: 0: done; 65: a dead letter; 75 and all others, or a signal: delivered again after a while, or a dead letter
-    if that was the last delivery.
+    message: 0: done; 65: a dead letter; 75, any other code, or a signal: delivered again after a while, or a dead
+    letter if that was the last delivery.
 
     After SIGTERM or Ctrl-C, the workers wait until their running commands have ended, and then leave the group. A
-    second signal kills the commands, and their messages go back to the group. In either case, 'binlog group work'
-    itself then ends by the first signal.
+    second signal kills the commands, and their messages go back to the group. In either case, 'binlog group work' then
+    ends as if the first signal had killed it.
     """
     if shutil.which(command_line[0]) is None:
         raise CommandError(f"{command_line[0]}: there is no such command", ExitCode.USAGE)

@@ -40,17 +40,17 @@ _JSON_BYTES_MAX = 6 * _RECORD_BYTES_MAX + 1024
     metavar="N",
     default=_BATCH_RECORDS,
     show_default=True,
-    help="Sync after every N records, or earlier when the input pauses: it never waits for more input. "
-    "Readers see the records of one sync all at once. 1 syncs each record alone.",
+    help="Sync after every N records, or earlier when the input pauses: a sync never waits for more input. Readers "
+    "see the records of one sync all at once. 1 syncs each record alone.",
 )
 @click.option(
     "--mode",
     type=click.Choice([mode.name.lower() for mode in binlog.Mode]),
     default=binlog.Mode.SYNC.name.lower(),
     show_default=True,
-    help="How far to bring a record before reading the next one: 'sync', to stable storage; 'flush', to the file, "
-    "which is synced within 0.5 s; 'stage', to shared memory, which is written within 0.2 s. "
-    "Everything is durable when the command ends.",
+    help="How far to bring the records of a batch before reading more: 'sync', to stable storage; 'flush', to the "
+    "file, which is synced within 0.5 s; 'stage', to shared memory, which is written within 0.2 s. Everything is "
+    "durable when the command ends.",
 )
 @click.option(
     "--cutover-bytes",

@@ -41,7 +41,7 @@ _LEVEL_MAX = 19
     help="The zstd level. Higher levels compress better and more slowly; reading is not slower.",
 )
 @click.option("--dry-run", is_flag=True, help="Compress nothing; print what would be compressed.")
-@json_option('Print one JSON object: dry_run, raw_bytes, archive_bytes, and "files" with one for each file.')
+@json_option('Print one JSON object: dry_run, raw_bytes, archive_bytes, and "files" with an object for each file.')
 def command(
     directory: str,
     keep_last: int,

@@ -19,7 +19,7 @@ from binlog.cli.records import object_line
 @click.command("prune", short_help="Remove the oldest closed files.")
 @directory_argument
 @retention_options
-@click.option("--consumed", is_flag=True, help="Remove files whose messages all consumer groups are done with.")
+@click.option("--consumed", is_flag=True, help="Remove files if every consumer group is done with their messages.")
 @click.option(
     "--ignore-groups", is_flag=True, help="Also remove files with messages that a consumer group is not done with."
 )
@@ -30,7 +30,7 @@ from binlog.cli.records import object_line
 )
 @click.option("--damaged", is_flag=True, help="Also remove the *.damaged files that belong to the removed files.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing; print what would be removed.")
-@json_option('Print one JSON object: dry_run, disk_bytes, and "files" with one for each file.')
+@json_option('Print one JSON object: dry_run, disk_bytes, and "files" with an object for each file.')
 def command(
     directory: str,
     keep_bytes: int | None,
@@ -46,9 +46,9 @@ def command(
     """Remove closed files of the log in DIR, oldest first.
 
     Give at least one of --keep-bytes, --keep-age, --before and --consumed. A file is removed only if all of the given
-    limits allow it, and no consumer group needs it; the open file is never removed. Of a sealed log, only files are
-    removed that 'binlog seal prune' has allowed. The file's index or archive is removed with it. Writers and readers
-    may run meanwhile; a reader in a removed file gets an error. The removal is durable when the command ends.
+    limits allow it, and no consumer group needs it; the open file is never removed. In a sealed log, only files that
+    'binlog seal prune' has allowed are removed. The file's index or archive is removed with it. Writers and readers may
+    run meanwhile; a reader in a removed file gets an error. The removal is durable when the command ends.
     """
     if keep_bytes is None and keep_age is None and before is None and not consumed:
         raise click.UsageError("give at least one of --keep-bytes, --keep-age, --before and --consumed")

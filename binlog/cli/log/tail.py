@@ -51,10 +51,10 @@ _WAIT_SECONDS = 0.1
     "position_path",
     type=path_type(),
     metavar="FILE",
-    help="Start at the ref stored in FILE, if it exists, and update it after printing. "
-    "The next run resumes there: no record is skipped, and after a crash the last ones may be printed again. "
-    "Without FILE, the first run starts as usual; add '--from beginning' to start with the first record. "
-    "'binlog monitor' shows the lag of each FILE named *.position in DIR.",
+    help="Start at the ref stored in FILE, if it exists, and update it after printing. The next run resumes there: no "
+    "record is skipped, and after a crash the last ones may be printed again. If FILE does not exist yet, the run "
+    "starts as usual; add '--from beginning' to start with the first record. 'binlog monitor' shows the lag of each "
+    "FILE named *.position in DIR.",
 )
 @click.option(
     "--if-pruned",

@@ -14,7 +14,7 @@ from binlog.cli.looking.sources import LogSource
 from binlog.cli.looking.views import RecordView
 from binlog.errors import BinlogError, ClosedError
 
-# A thread must not wait for ever at the end of the process.
+# A thread must not wait forever at the end of the process.
 _WAIT_SECONDS = 5.0
 
 

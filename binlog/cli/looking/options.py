@@ -222,7 +222,7 @@ _FILTERS: list[Callable[[Any], Any]] = [
         "loggers",
         multiple=True,
         metavar="GLOB",
-        help="Only events of this logger: 'app.db*'. Repeat it for more of them.",
+        help="Only events of this logger: 'app.db*'. May be repeated for more loggers.",
     ),
     click.option(
         "--field",
@@ -230,8 +230,9 @@ _FILTERS: list[Callable[[Any], Any]] = [
         multiple=True,
         metavar="NAME=VALUE",
         callback=_fields_from,
-        help="Only events in which the field has this value. 'order' is a key of the event, or else of its attributes; "
-        "'resource.service.name' is a key of an object. Repeat it for more conditions, all of which must be met.",
+        help="Only events in which the field has this value. 'order' is a key of the event, or else of its "
+        "attributes; 'resource.service.name' names a key inside an object. Repeat it for more conditions, all of "
+        "which must be met.",
     ),
     click.option(
         "--grep",
@@ -257,8 +258,8 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         "--trust",
         "vkey",
         metavar="KEY",
-        help="The public key of the sealed log, or the path of a file with it. Refuse a log that was cut, or has "
-        "another history, since the last use of --trust-state.",
+        help="The public key of the sealed log, or the path of a file with it. Refuse a log that was cut, or whose "
+        "history was changed, since the last use of --trust-state.",
     ),
     click.option(
         "--trust-state", metavar="FILE", help="The file outside of DIR that keeps the latest checkpoint for --trust."
@@ -279,9 +280,9 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         "form",
         type=click.Choice([form.value for form in Form]),
         help="lines: the records as they are, each on a line. short: time, sequence number, level, logger, body and "
-        "attributes. json: an object for each record, see --json. json-seq: the same as RFC 7464 asks. csv: the fields "
-        "of --fields. template: see --template. raw: the records as they are, with nothing between them. "
-        "[default: lines]",
+        "attributes. json: an object for each record, see --json. json-seq: the same objects, separated as RFC 7464 "
+        "requires. csv: the fields of --fields. template: see --template. raw: the records as they are, with nothing "
+        "between them. [default: lines]",
     ),
     click.option(
         "--template",
@@ -294,9 +295,9 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         "shown_fields",
         multiple=True,
         metavar="NAMES",
-        help="The fields for csv and json: 'time,level,body'. They are those of --field, and of the log: ref, number, "
-        "offset, sequence, appended (the time at which the record was in the file), log, text (the record). 'time' is "
-        "the event's own, if it has one. 'body' of a record that is not an event is the record.",
+        help="The fields for csv and json: 'time,level,body'. The names are those of --field, and these of the log: "
+        "ref, number, offset, sequence, appended (the time at which the record was in the file), log, text (the "
+        "record). 'time' is the event's own, if it has one. 'body' of a record that is not an event is the record.",
     ),
     click.option(
         "--json",

@@ -22,8 +22,8 @@ from binlog.moving import ExportForm, export_records
 @click.option(
     "--since",
     metavar="TIME",
-    help="Only records appended at this time or later: 2025-01-31T12:00:00Z (UTC if it has no offset), or 5m, 2h, 1d "
-    "ago.",
+    help="Only records appended at this time or later: 2025-01-31T12:00:00Z (UTC if it has no offset), or 5m, 2h or "
+    "1d for that long ago.",
 )
 @click.option("--until", metavar="TIME", help="Only records appended before this time.")
 @json_option("Print one JSON object: record_count, first, last, file_bytes.")

@@ -28,7 +28,7 @@ from binlog.moving.importing.input_reader import InputError
 @click.option(
     "--lenient",
     is_flag=True,
-    help="Take lines that are not JSON as they are, and rows with fewer or more values than names.",
+    help="Also accept rows with fewer or more values than names, and lines that are not JSON, as they are.",
 )
 @click.option(
     "--whole",
@@ -51,12 +51,12 @@ def command(
 
     The log keeps the place in FILE: the offset up to which it has FILE's records. So a later import appends only new
     records, and an import that was killed continues: each record is in the log once. FILE is recognised by its device,
-    its inode and the bytes before the place, also after it was renamed, or copied and truncated. A file that was
+    its inode and the bytes before the place, even after it was renamed, or copied and truncated. A file that was
     written again, or that has the inode of an earlier one, is imported from its beginning.
 
-    If FILE is '-' or a pipe, there is no place. A record is durable when the pipe has paused or ended, and an import
+    If FILE is '-' or a pipe, no place is kept. A record is durable when the pipe has paused or ended, and an import
     that is killed and started again appends all of its input again. Entries of the journal are the exception: the log
-    keeps the number of the last one, so each is appended once, also from a pipe.
+    keeps the number of the last one, so each is appended once, even from a pipe.
 
     A summary goes to standard error. If a line is not in the format that --from names, everything before it is
     imported.

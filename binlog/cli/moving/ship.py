@@ -23,21 +23,21 @@ from binlog.moving import Shipped, follow, ship
 @click.option(
     "--prune-shipped",
     is_flag=True,
-    help="Then remove files that have arrived from DIR, oldest first, but none that a consumer group needs.",
+    help="Then remove from DIR the files that have arrived, oldest first, except those that a consumer group needs.",
 )
 @json_option('Print one JSON object for each run: last_number, "files" and "pruned".')
 def command(directory: str, url: str, as_follower: bool, prune_shipped: bool, as_json: bool) -> ExitCode:
     """Copy the closed files of the log in DIR to URL, with their indexes.
 
-    URL is the path of a directory, or names one that PyArrow or fsspec supports: s3://bucket/log, sftp://host/log.
-    Only files that have not arrived yet are copied. Each copy is read back and compared before it counts, so a run that
-    is killed leaves no incomplete file under a file's name, and the next run continues.
+    URL is the path of a directory, or names one that PyArrow or fsspec supports: s3://bucket/log, sftp://host/log. Only
+    files that have not arrived yet are copied. Each copy is read back and compared before it counts, so a run that is
+    killed leaves no incomplete file under the name of a log file, and the next run continues.
 
     URL is then a log without an open file: 'binlog cat', 'tail -f' and 'check' read it in place if URL is a
     directory, and Spark reads it wherever it is. To append to it, run 'binlog repair' on it first.
 
-    Writers, archives and prune may run meanwhile. A damaged file is not copied, and ends the command with 1. If a file
-    and its copy differ, --prune-shipped keeps it and all later files, and the command exits with 1.
+    Writers, archives and prune may run meanwhile. A damaged file is not copied, and makes the command exit with 1. If a
+    file and its copy differ, --prune-shipped keeps it and all later files, and the command exits with 1.
     """
     try:
         with opening():

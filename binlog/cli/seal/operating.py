@@ -31,7 +31,7 @@ def prune_command(
     only_allow: bool,
     why: str,
 ) -> None:
-    """Allow in a signed statement to remove closed files of the sealed log in DIR, and remove them, oldest first.
+    """Allow, in a signed statement, the removal of closed files of the sealed log in DIR; remove them, oldest first.
 
     The statement is durable before a file is removed. Without it, 'binlog prune' removes no file of a sealed log. Ends
     with 1 and removes nothing if a record is under a hold, or younger than 'seal init --keep-at-least' demands.
@@ -95,7 +95,7 @@ def accept_loss_command(
     """State that records of the sealed log in DIR are lost, or that 'binlog repair' has put fillers in their place.
 
     Find the cause first, because a person who cuts the log causes the same difference. 'verify' then shows the
-    statement in place of a finding. Ends with 1 if records were changed rather than lost.
+    statement in place of a finding. Exits with 1 if records were changed rather than lost.
     """
     with opening():
         need_log(directory)

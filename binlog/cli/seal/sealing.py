@@ -129,7 +129,7 @@ def new_key_at(key_path: str, name: str) -> SigningKey:
 def once(directory: str, key: Signer, anchors: tuple[str, ...], witness_keys: tuple[str, ...]) -> ExitCode:
     """Seal all durable records of the log in DIR, and print the checkpoint.
 
-    Ends with 1 if the log differs from its seal (records are missing or changed), or if an anchor cannot be reached.
+    Exits with 1 if the log differs from its seal (records are missing or changed), or if an anchor cannot be reached.
     Ends with 4 if another sealer runs.
     """
     with _sealer(directory, key, anchors, witness_keys) as sealer:
@@ -180,7 +180,7 @@ def run(
 ) -> None:
     """Seal the durable records of the log in DIR every second, until Ctrl-C or SIGTERM.
 
-    Ends with 1 if the log differs from its seal, or from a checkpoint that an anchor has: records are missing or
+    Exits with 1 if the log differs from its seal, or from a checkpoint that an anchor has: records are missing or
     changed. Ends with 4 if another sealer runs. If there is no space, a permission is missing, or an anchor cannot be
     reached, the sealer says so and tries again. Writers never wait for the sealer.
     """
@@ -199,7 +199,7 @@ def run(
 @directory_argument
 @json_option("Print a JSON object: origin, size, next_ref, unsealed_bytes, signed_ns, anchors.")
 def status(directory: str, as_json: bool) -> None:
-    """Show how far the seal of the log in DIR has come, according to its folder. Only 'verify' reads the records."""
+    """Show up to which record the log in DIR is sealed, as its seal says. Only 'verify' reads the records."""
     with opening():
         need_log(directory)
         stat = stat_seal(directory)

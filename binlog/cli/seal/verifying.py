@@ -21,7 +21,7 @@ from binlog.seal import Kind, Report, check_proof, export_tiles, prove, verify
 _TEXT_BYTES_MAX = 1 << 20
 
 _vkey_option = click.option(
-    "--vkey", metavar="KEY", help="The public key, or the path of a file with it; from elsewhere than DIR."
+    "--vkey", metavar="KEY", help="The public key, or the path of a file with it; take it from outside DIR."
 )
 
 
@@ -107,9 +107,11 @@ def _print(report: Report, *, as_json: bool) -> None:
 @click.argument("ref", metavar="REF", callback=ref_from)
 @click.option("--cosigned", is_flag=True, help="Use the latest checkpoint that witnesses have signed too.")
 def prove_command(directory: str, ref: binlog.Ref, cosigned: bool) -> None:
-    """Print the proof that the record at REF is in the sealed log in DIR, for a file whose name ends with .tlog-proof.
+    """Print the proof that the record at REF is in the sealed log in DIR.
 
-    With the proof, the record and the public key, anyone can check that without the log.
+    Save it in a file whose name ends with .tlog-proof.
+
+    With the proof, the record and the public key, anyone can check it without the log.
     """
     with opening():
         need_log(directory)

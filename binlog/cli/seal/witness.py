@@ -92,8 +92,8 @@ def accept(directory: str) -> None:
 def serve(directory: str, listen: str) -> None:
     """Answer submissions of sealers over HTTP (C2SP tlog-witness), until Ctrl-C.
 
-    Prints the URL, which is the sealer's option --anchor witness:URL. Put a server with TLS before it if other
-    machines use it.
+    Prints the URL for the sealer's option --anchor witness:URL. If other machines use it, put a server with TLS in
+    front of it.
     """
     host, _, port = listen.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):

@@ -24,7 +24,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 SINCE_TEXT = (
-    "Start with records of this time: 2025-01-31T12:00:00Z (UTC if it has no offset), 2025-01-31, or 5m, 2h, 1d ago."
+    "Start with records of this time: 2025-01-31T12:00:00Z (UTC if it has no offset), 2025-01-31, or 5m, 2h or 1d for "
+    "that long ago."
 )
 UNTIL_TEXT = "Stop before records of this time."
 

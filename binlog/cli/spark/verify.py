@@ -30,7 +30,8 @@ def command(
 ) -> ExitCode:
     """Check the logs in DIR..., many files in parallel, as 'binlog check' does: CRCs against the index, counts, gaps.
 
-    Prints a row for each problem, then a table. Exits with 1 if there are any. Other processes may append meanwhile.
+    Prints a row for each problem, then a table. Exits with 1 if there are any problems. Other processes may append
+    meanwhile.
     """
     need_spark()
     from binlog.spark.jobs import Selection, verify

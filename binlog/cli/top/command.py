@@ -23,16 +23,15 @@ from binlog.cli.watching.live_log import LiveLog
     "words",
     default="",
     metavar="WORDS",
-    help="The filter to begin with, in one word for the shell: \"--level warning --logger 'app.*'\". The key / changes "
-    "it.",
+    help="The filter to begin with, quoted as one word: \"--level warning --logger 'app.*'\". The key / changes it.",
 )
 @click.option("--utc", is_flag=True, help="Show times in UTC instead of local time.")
 def command(directories: tuple[str, ...], positions: tuple[str, ...], words: str, utc: bool) -> None:
     """Watch the logs in DIR...: rates, followers, consumer groups, seals, and the records as they come.
 
     Space pauses the records. The arrows and the page keys scroll, / filters by the options of 'binlog tail', enter
-    opens a record, e writes those that are shown to a file. Tab goes to the groups: enter shows the dead letters of
-    one, which may be delivered again or dropped there, and resets it. q ends the command.
+    opens a record, e writes the listed records to a file. Tab goes to the groups; enter opens one, where you can
+    deliver its dead letters again, drop them, or reset the group. q ends the command.
 
     Needs a terminal, and the package textual.
     """

@@ -37,7 +37,7 @@ def _listen_from(context: click.Context, parameter: click.Parameter, value: str 
     "--listen",
     callback=_listen_from,
     metavar="HOST:PORT",
-    help="Listen on another address than 127.0.0.1. The connection is not encrypted: see the guide.",
+    help="Listen on an address other than 127.0.0.1. The connection is not encrypted: see the guide.",
 )
 @click.option(
     "--host",
@@ -53,7 +53,11 @@ def _listen_from(context: click.Context, parameter: click.Parameter, value: str 
     help="Use the token in FILE, which only its owner may read. It is made if it does not exist. The address is then "
     "printed without the token.",
 )
-@click.option("--no-token", is_flag=True, help="Let every user and program of this machine read the logs.")
+@click.option(
+    "--no-token",
+    is_flag=True,
+    help="Let every user and program on this machine read the logs and, without --read-only, change groups.",
+)
 @click.option("--read-only", is_flag=True, help="Refuse to retry or remove dead letters and to reset groups.")
 @positions_option
 def command(
@@ -66,11 +70,11 @@ def command(
     read_only: bool,
     positions: tuple[str, ...],
 ) -> None:
-    """Show the logs in each DIR in a browser, live: growth, files, followers, consumer groups, seal, and records.
+    """Show the log in each DIR in a browser, live: growth, files, followers, consumer groups, seal, and records.
 
-    The command prints an address with a random token. Open it: the token moves into a cookie, and without it the
-    server answers nothing. The page can retry and remove dead letters, and reset groups, as the user of the
-    command. Ctrl-C ends the command.
+    The command prints an address with a random token. Open the address: the token moves into a cookie, and the server
+    refuses every request without the token. The page can retry and remove dead letters, and reset groups, with the
+    permissions of the user who started the command. Ctrl-C ends the command.
     """
     if no_token and (listen or token_file):
         raise click.UsageError("--no-token cannot be used with --listen or --token-file")

@@ -79,7 +79,7 @@ class Setting(enum.IntEnum):
     IN_HAND_MAX = 9  # no message is delivered while members have this many; 0 for no limit
     FACTOR_PERCENT = 10  # how much longer each later wait after a failure is; after a death it is twice as long
     JITTER_PERCENT = 11  # by how much a wait after a failure may be longer or shorter
-    HOLDS_NS = 12  # how long the group holds messages that it has not done, after its last operation; 0 for ever
+    HOLDS_NS = 12  # how long the group holds messages that it has not done, after its last operation; 0 forever
     HOLDS_BYTES = 13  # how many bytes of messages that it has not done the group holds; 0 for all
 
 

@@ -74,7 +74,7 @@ def backup(
     """Copy the log in a directory as it is at one moment, and describe the copy.
 
     out: the copy's directory, which must be empty or not exist.  It gets its name once the copy is complete, durably.
-    lock_timeout: seconds to wait for the open file's lock; None waits for ever.  file_system: as for a Writer.
+    lock_timeout: seconds to wait for the open file's lock; None waits forever.  file_system: as for a Writer.
 
     Other processes may append, cut over, archive and prune meanwhile, in any mode; they wait while a header and some
     small files are read.  The copy has every record that was acknowledged before the call, staged ones too.  It has the

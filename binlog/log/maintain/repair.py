@@ -52,7 +52,7 @@ def repair(
     """Repair the log in a directory as far as possible; return the actions, an empty list for none.
 
     dry_run: only report what would be done.
-    lock_timeout: seconds to wait for each file's lock, which writers hold only while they append; None waits for ever.
+    lock_timeout: seconds to wait for each file's lock, which writers hold only while they append; None waits forever.
     file_system: as for a Writer.
 
     Damaged records are moved to `<file>.<from>-<to>.damaged`.  If the index has their count, as many fillers replace

@@ -280,7 +280,7 @@ class PageCursor:
         return found
 
     def _check_open(self) -> None:
-        """Check before taking a mutex, which a forked child may find locked for ever.  Raises: StateError."""
+        """Check before taking a mutex, which a forked child may find locked forever.  Raises: StateError."""
         if fork_generation() != self._generation:
             raise StateError(
                 f"the cursor of {self._store.address!r} belongs to the parent process; open the paging in this one"

@@ -31,7 +31,7 @@ _SECONDS_MAX = 10**9
 
 
 def lock(fd: int, path: str, timeout: float | None = None) -> None:
-    """Acquire the lock.  timeout: seconds to wait; None waits for ever.
+    """Acquire the lock.  timeout: seconds to wait; None waits forever.
 
     Raises: BusyError, with the holder if it can be found; AccessError.
     """

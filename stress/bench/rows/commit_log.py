@@ -113,7 +113,7 @@ def _lookup() -> Row:
             Contestant(
                 name=by_name(what),
                 how=f"{ask.__doc__} The message is also read. The log has "
-                f"{our_commit_log.MESSAGES_A_SECOND:,} messages for each second of a measurement.",
+                f"{our_commit_log.MESSAGES_A_SECOND:,} messages times the seconds of a measurement.",
                 measure=our_commit_log.finding(ask),
             )
             for what, ask in BY.items()

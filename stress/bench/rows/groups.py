@@ -99,7 +99,8 @@ def _wake() -> Row:
     since = "From the call of `Writer.append` in `Mode.SYNC` in another process, which has slept as well, to the return"
     return Row(
         name=WAKE,
-        title=f"Waking a worker in another process with a message, after both have slept for {IDLE_MS} ms",
+        title="Waking a worker in another process with a message, after the producer and the worker have slept for "
+        f"{IDLE_MS} ms",
         unit=Unit.MICROSECONDS,
         contestants=(
             Contestant(
@@ -142,7 +143,7 @@ def _backlog() -> Row:
     return Row(
         name=BACKLOG,
         title=f"A claim and its acknowledgement, not synced, while messages of {BODY_BYTES} bytes wait "
-        f"({our_group_backlog.WAITING_A_SECOND:,} for each second of a measurement)",
+        f"({our_group_backlog.WAITING_A_SECOND:,} times the seconds of a measurement)",
         unit=Unit.MICROSECONDS,
         disk_bytes=_BYTES_A_SECOND,
         contestants=(
@@ -165,7 +166,7 @@ def _hot_key() -> Row:
     return Row(
         name=HOT_KEY,
         title="A group with order by key: messages of other keys that a worker takes and acknowledges, not synced, "
-        f"while messages of one key wait ({our_group_backlog.HOT_A_SECOND:,} for each second of a measurement)",
+        f"while messages of one key wait ({our_group_backlog.HOT_A_SECOND:,} times the seconds of a measurement)",
         unit=Unit.RECORDS,
         disk_bytes=_BYTES_A_SECOND,
         contestants=(
@@ -186,7 +187,7 @@ def _hot_key() -> Row:
 
 
 _WORKED = (
-    f"acknowledged messages ({our_group_sizes.DONE_A_SECOND:,} for each second of a measurement) and messages that "
+    f"acknowledged messages ({our_group_sizes.DONE_A_SECOND:,} times the seconds of a measurement) and messages that "
     f"wait for a retry ({our_group_sizes.OUTSTANDING_A_SECOND:,} for each of these seconds)"
 )
 
@@ -241,7 +242,7 @@ def _delayed() -> Row:
     return _ours_alone(
         DELAYED,
         f"How long after its due time a worker has a message; one is due every {our_group_waking.DUE_EVERY_MS} ms, "
-        f"and {our_group_waking.DELAYED_A_SECOND:,} for each second of a measurement are due in an hour",
+        f"and {our_group_waking.DELAYED_A_SECOND:,} times the seconds of a measurement are due in an hour",
         Unit.MICROSECONDS,
         "From the due time in the message to the return of `ConsumerGroup.get`; acknowledgements are not synced.",
         our_group_waking.lateness(),

@@ -16,7 +16,7 @@ LOG = f"{OURS}'s log"
 _BYTES_A_SECOND = 1 << 29
 _MANY_BYTES_A_SECOND = our_queue.MANY_A_SECOND * (BODY_BYTES + 64)
 _MILLIONS_A_SECOND = f"{our_queue.MANY_A_SECOND / 1e6:g} million"
-_MANY = f"millions of messages of {BODY_BYTES} bytes ({_MILLIONS_A_SECOND} for each second of a measurement)"
+_MANY = f"millions of messages of {BODY_BYTES} bytes ({_MILLIONS_A_SECOND} times the seconds of a measurement)"
 _WAITING = f"{our_queue.WAITING_BYTES >> 20} MiB of older messages wait in pages"
 
 

@@ -61,7 +61,7 @@ def _verify(record_bytes: int) -> Row:
     return Row(
         name=verify_name(record_bytes),
         title=f"Verifying a sealed log of records of {record_bytes:,} bytes in the page cache, a second of CPU time "
-        f"({our_seal.BYTES_A_SECOND // 1_000_000} MB for each second of a measurement)",
+        f"({our_seal.BYTES_A_SECOND // 1_000_000} MB times the seconds of a measurement)",
         unit=Unit.MEGABYTES,
         disk_bytes=_BYTES_A_SECOND,
         contestants=(
@@ -120,7 +120,7 @@ def _memory() -> Row:
     return Row(
         name=MEMORY,
         title=f"The most memory of a process that works on a log of records of {RECORD_BYTES} bytes "
-        f"({our_seal.BYTES_A_SECOND // 1_000_000} MB for each second of a measurement)",
+        f"({our_seal.BYTES_A_SECOND // 1_000_000} MB times the seconds of a measurement)",
         unit=Unit.MEBIBYTES,
         disk_bytes=_BYTES_A_SECOND,
         contestants=(

@@ -18,20 +18,20 @@ def rows() -> list[Row]:
     return [
         Row(
             name=NAME,
-            title=f"Waking a reader in another process, after both have slept for {IDLE_MS} ms",
+            title=f"Waking a reader in another process, after the writer and the reader have slept for {IDLE_MS} ms",
             unit=Unit.MICROSECONDS,
             contestants=(
                 Contestant(
                     name=OURS,
-                    how="From the return of `Writer.append` in one process, which wakes the reader just before it "
-                    "returns, to the return of `Reader.tail` with the record in the other process. The time is "
-                    "negative if the reader was faster.",
+                    how="From the return of `Writer.append` to the return of `Reader.tail` with the record, in another "
+                    "process. `append` wakes the reader just before it returns, so the time is negative if `tail` "
+                    "returns first.",
                     measure=ours_waking.measure(Mode.SYNC, since_return=True),
                 ),
                 Contestant(
                     name=f"{OURS}, with the sync",
-                    how="From the call of `append`. The writer has slept as well, and the whole append, with its sync, "
-                    "comes before the doorbell.",
+                    how="From the call of `append`. The time includes the sync, because the writer wakes the reader "
+                    "after it.",
                     measure=ours_waking.measure(Mode.SYNC, since_return=False),
                 ),
                 Contestant(

@@ -29,7 +29,7 @@ from tests.support.preloaded import run_preloaded
 from tests.support.waiting import until
 
 _WAIT = 0.1
-# Generous, for a busy machine; the obstacles last for ever.
+# Generous, for a busy machine; the obstacles last forever.
 _LATE = 5.0
 
 

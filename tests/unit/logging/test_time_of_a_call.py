@@ -1,4 +1,4 @@
-"""The time limit of a call includes the records logged within it, and no call and no exit waits for ever."""
+"""The time limit of a call includes the records logged within it, and no call and no exit waits forever."""
 
 from __future__ import annotations
 

@@ -344,7 +344,7 @@ def _descriptors_of(path: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_a_child_forked_during_a_sweep_does_not_hold_its_locks(log: Path) -> None:
-    """Such a child would keep the lock, and every process that joins the staging area would wait for it for ever."""
+    """Such a child would keep the lock, and every process that joins the staging area would wait for it forever."""
     stopped = threading.Event()
 
     def sweep_again_and_again() -> None:
