@@ -60,12 +60,14 @@ def _round_trip(content: list[bytes], put: list[str], get: list[str]) -> list[by
     RECORDS,
     st.sampled_from([["cat", "--json"], ["tail", "-n", "100", "--json"], [*FROM, "--json"]]),
 )
+@pytest.mark.slow
 def test_json_preserves_any_bytes(content: list[bytes], get: list[str]) -> None:
     assert _round_trip(content, ["--from-json"], get) == content
 
 
 @settings(deadline=None, max_examples=examples(15))
 @given(RECORDS, st.sampled_from([["cat", "-0"], ["tail", "-n", "100", "--null"], [*FROM, "-0"]]))
+@pytest.mark.slow
 def test_null_preserves_all_bytes_but_nul(content: list[bytes], get: list[str]) -> None:
     content = [record.replace(b"\0", b"") for record in content]
     assert _round_trip(content, ["-0"], get) == content

@@ -164,6 +164,7 @@ def test_ctrl_c_kills_a_waiting_command_with_sigint(log: Path, arguments: list[s
     assert (code, message) == (-signal.SIGINT, b"")
 
 
+@pytest.mark.slow
 def test_python_m_binlog_is_the_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "binlog", "--version"], env=ENVIRONMENT, capture_output=True, check=True

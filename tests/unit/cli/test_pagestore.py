@@ -48,6 +48,7 @@ def test_every_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) ->
     assert _say(capfd, name, "--help").startswith(f"Usage: binlog pagestore {name} ")
 
 
+@pytest.mark.slow
 def test_stat_shows_pages_and_queues_while_the_owner_runs(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = _say(capfd, "stat", path).splitlines()
     assert lines[0].endswith("free; not open")

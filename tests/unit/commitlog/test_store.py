@@ -79,6 +79,7 @@ def test_messages_are_pulled_from_their_queue_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [_OPTIONS, _ASYNC, _POOLED], ids=["sync", "async", "pooled"])
+@pytest.mark.slow
 def test_a_clean_restart_changes_nothing(tmp_path: Path, options: StoreOptions) -> None:
     with MessageStore(tmp_path / "store", options) as store:
         _fill(store, 300)
@@ -96,6 +97,7 @@ def test_a_clean_restart_changes_nothing(tmp_path: Path, options: StoreOptions) 
 
 
 @pytest.mark.parametrize("crashed", [False, True])
+@pytest.mark.slow
 def test_only_a_damaged_last_message_is_dropped(tmp_path: Path, crashed: bool) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 299)
@@ -228,6 +230,7 @@ def test_with_async_flush_unflushed_messages_are_visible(tmp_path: Path) -> None
         assert store.pull("a", 0, 0, 1)[0].body == b"data"
 
 
+@pytest.mark.slow
 def test_many_threads_append_durably_and_in_queue_order(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
 
@@ -419,6 +422,7 @@ def test_removed_queues_are_rebuilt(tmp_path: Path, lost: str, crashed: bool) ->
         assert store.append(Message("a", b"", queue_id=1)).queue_offsets == [150]
 
 
+@pytest.mark.slow
 def test_a_queue_that_lost_its_later_files_is_rebuilt(tmp_path: Path) -> None:
     with MessageStore(tmp_path, _OPTIONS) as store:
         _fill(store, 600)

@@ -107,6 +107,7 @@ def _check_invariants(state: PlainState) -> None:
 
 
 @given(_settings, _steps)
+@pytest.mark.slow
 def test_a_state_and_its_checkpoint_behave_alike(settings: Settings, steps: list[tuple[str, int, int, int]]) -> None:
     group = GroupOperations(settings)
     for step in steps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ class _Both(GroupOperations):
 
 
 @given(_settings, _steps)
+@pytest.mark.slow
 def test_both_states_do_the_same(settings: Settings, steps: list[tuple[str, int, int, int]]) -> None:
     group = _Both(settings)
     for step in steps:

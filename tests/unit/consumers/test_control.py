@@ -141,6 +141,7 @@ def test_after_a_reset_earlier_acknowledgements_are_refused(
     assert sorted(_drain(group)) == [(0, 1)] * keeps + [(2, 1), (3, 1), (4, 1)]
 
 
+@pytest.mark.slow
 def test_the_messages_before_the_place_of_a_reset_are_durable(tmp_path: Path) -> None:
     """Others could get their sequence numbers after a power cut, and the group would take them for done."""
     background = Background(sync_seconds=3600)
@@ -229,6 +230,7 @@ def test_what_is_delayed_is_delivered_now(log: Path, group: ConsumerGroup, contr
     assert control.retry_now() == 0
 
 
+@pytest.mark.slow
 def test_a_dead_letter_is_sent_back_to_its_group_alone(log: Path, group: ConsumerGroup, control: GroupControl) -> None:
     with ConsumerGroup(log, "other") as other:
         assert len(_drain(other)) == 5
@@ -267,6 +269,7 @@ def test_a_group_without_dead_letters_has_none_to_send_back(control: GroupContro
     assert control.retry_dead([]) == []
 
 
+@pytest.mark.slow
 def test_any_process_may_end_a_delivery_with_its_token(log: Path, group: ConsumerGroup, control: GroupControl) -> None:
     assert [item.sequence for _ in range(3) if (item := group.get()) is not None] == [0, 1, 2]
     tokens = [str(_token(control, sequence)) for sequence in range(3)]
@@ -301,6 +304,7 @@ def test_a_failure_by_token_waits_as_the_groups_policy_says(group: ConsumerGroup
     assert 0 <= found.due_ns - before_ns - 100 * 10**9 < 60 * 10**9
 
 
+@pytest.mark.slow
 def test_a_token_of_another_group_is_refused(log: Path, group: ConsumerGroup, control: GroupControl) -> None:
     with ConsumerGroup(log, "other"), GroupControl(log, "other") as other:
         assert group.get() is not None
@@ -310,6 +314,7 @@ def test_a_token_of_another_group_is_refused(log: Path, group: ConsumerGroup, co
         control.ack("17")
 
 
+@pytest.mark.slow
 def test_members_of_a_deleted_group_get_an_error_and_its_name_is_free(log: Path) -> None:
     gone = ConsumerGroup(log, GROUP)
     item = gone.get()

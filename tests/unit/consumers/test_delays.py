@@ -128,6 +128,7 @@ class _Simulation:
 
 
 @pytest.mark.parametrize("count", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_delayed_messages_come_in_the_order_of_their_due_times(count: int) -> None:
     """A member sleeps until the next due time, and finds an item each time it wakes."""
     chance, group = random.Random(33), _Simulation()

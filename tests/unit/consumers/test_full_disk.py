@@ -114,5 +114,6 @@ def _make_no_group_on_a_full_disk(disk: Path) -> None:
         _make_no_group_on_a_full_disk,
     ],
 )
+@pytest.mark.slow
 def test_a_full_disk_refuses_calls_and_loses_no_item(tmp_path: Path, work: Callable[[Path], None]) -> None:
     on_a_small_disk(tmp_path, lambda: work(tmp_path), size="12m")

@@ -128,6 +128,7 @@ def test_messages_that_retention_removed_are_reported_or_skipped(tmp_path: Path)
         assert [data for data, _ in _drain(group)] == [b"2"]
 
 
+@pytest.mark.slow
 def test_a_forked_child_is_another_member(log: Path) -> None:
     with ConsumerGroup(log, GROUP) as group:
         mine = group.get()

@@ -69,6 +69,7 @@ def test_a_group_with_many_files_has_no_problems(tmp_path: Path, monkeypatch: py
         assert check_group(tmp_path, GROUP) == []
 
 
+@pytest.mark.slow
 def test_after_a_reset_a_message_may_have_two_dead_letters(log: Path) -> None:
     with GroupControl(log, GROUP) as control:
         control.reset(0)
@@ -77,6 +78,7 @@ def test_after_a_reset_a_message_may_have_two_dead_letters(log: Path) -> None:
     assert check_group(log, GROUP) == []
 
 
+@pytest.mark.slow
 def test_a_dead_letter_that_was_retried_may_die_again(log: Path) -> None:
     with GroupControl(log, GROUP) as control:
         assert control.retry_dead([0, 3]) == []
@@ -138,6 +140,7 @@ def test_another_history_of_the_log_is_reported(log: Path) -> None:
     assert "another history" in problems[0].text
 
 
+@pytest.mark.slow
 def test_after_a_reset_another_history_is_right(log: Path) -> None:
     _replace(log, 10, "another")
     with GroupControl(log, GROUP) as control:
@@ -179,6 +182,7 @@ def test_a_second_dead_letter_of_a_message_is_reported(log: Path, folder: Path) 
     assert "of message 0" in problem.text
 
 
+@pytest.mark.slow
 def test_dropped_dead_letters_are_not_missed(log: Path) -> None:
     assert len(drop_dead_letters(log, GROUP)) == 1
     assert check_group(log, GROUP) == []

@@ -79,6 +79,7 @@ def test_a_group_that_was_not_deleted_stays(log: Path) -> None:
         group_log.close()
 
 
+@pytest.mark.slow
 def test_of_many_processes_that_create_the_group_again_each_has_the_same_one(log: Path) -> None:
     def create() -> bytes:
         folder, group_log = open_or_create(str(log), NAME, GroupClock())

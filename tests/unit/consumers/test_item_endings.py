@@ -40,6 +40,7 @@ def test_a_block_ends_its_item_as_its_exception_says(
         assert again.get(0) == delivery
 
 
+@pytest.mark.slow
 def test_a_cancelled_task_gives_its_item_back_uncounted(log: Path) -> None:
     async def main() -> None:
         with ConsumerGroup(log, GROUP) as group:
@@ -156,6 +157,7 @@ def test_an_acknowledgement_of_a_batch_names_the_messages_that_others_have(log: 
         assert group.stat().counters.done == 3
 
 
+@pytest.mark.slow
 def test_a_member_that_closes_gives_back_what_it_has_uncounted(log: Path) -> None:
     one, two = ConsumerGroup(log, GROUP), ConsumerGroup(log, GROUP)
     try:

@@ -54,6 +54,7 @@ def test_an_older_copy_of_the_log_is_refused(log: Path, later: int) -> None:
     assert stat_group(log, GROUP).counters.done == 8
 
 
+@pytest.mark.slow
 def test_after_a_reset_the_group_continues_with_the_older_copy(log: Path) -> None:
     with Writer(log) as writer:
         writer.append_many([b"another %d" % number for number in range(5)])
@@ -68,6 +69,7 @@ def test_after_a_reset_the_group_continues_with_the_older_copy(log: Path) -> Non
         assert [item.data for item in group.consume(timeout=0)] == [b"another 4"]
 
 
+@pytest.mark.slow
 def test_a_member_learns_of_an_older_copy_when_it_opens_the_group_again(log: Path, tmp_path: Path) -> None:
     with GroupControl(log, GROUP) as control:
         control.reset("beginning")

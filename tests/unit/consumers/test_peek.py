@@ -135,6 +135,7 @@ def _dead_letters_of_new_group(log: Path) -> list[object]:
     return list(read_dead_letters(log, GROUP))
 
 
+@pytest.mark.slow
 def test_dead_letters_are_dropped_by_files(log: Path) -> None:
     _kill_all(log)
     assert len(list(read_dead_letters(log, GROUP))) == 6

@@ -11,6 +11,8 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from binlog import ConsumerGroup, Message, Producer, Retry, Writer, prune
 from binlog.consumers import GroupControl, GroupStat, stat_group
 from tests.support.checkout import ROOT
@@ -114,6 +116,7 @@ def _documented_kinds() -> set[int]:
     return {int(number) for row in table.splitlines() for number in re.findall(r"\d+", row.split("|")[1])}
 
 
+@pytest.mark.slow
 def test_a_script_of_a_few_lines_counts_as_stat_does(tmp_path: Path) -> None:
     _with_all_kinds(tmp_path / "log")
     stat, entries = _history(tmp_path / "log", tmp_path / "copies")

@@ -183,6 +183,7 @@ def test_an_error_before_the_append_leaves_no_doubt(log: Path) -> None:
     assert _numbered(log) == [(0, b"0"), (1, b"1")]
 
 
+@pytest.mark.slow
 def test_threads_share_a_producer(log: Path) -> None:
     with Producer(log, ID) as producer, ThreadPoolExecutor(4) as pool:
         for each in [pool.submit(producer.append, b"x") for _ in range(40)]:

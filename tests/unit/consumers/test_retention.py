@@ -57,6 +57,7 @@ def test_a_file_stays_while_a_message_in_it_is_not_done(log: Path) -> None:
     assert [each.number for each in prune(log, keep_bytes=0, ignore_groups=True)] == [2, 3]
 
 
+@pytest.mark.slow
 def test_what_all_groups_are_done_with_may_go(log: Path) -> None:
     with pytest.raises(ValueError, match="no consumer group"):
         prune(log, consumed=True)
@@ -95,6 +96,7 @@ def _held(log: Path, holds: str | float) -> list[str]:
     return [each.name for each in group_floors(log)]
 
 
+@pytest.mark.slow
 def test_a_group_without_members_holds_for_as_long_as_it_says(log: Path) -> None:
     _consume(log, "stopped", 1)
     assert _held(log, "1h") == ["stopped"]
@@ -107,6 +109,7 @@ def test_a_group_without_members_holds_for_as_long_as_it_says(log: Path) -> None
         group.get(timeout=1)
 
 
+@pytest.mark.slow
 def test_a_killed_member_does_not_hold(log: Path) -> None:
     _consume(log, "stopped", 1)
     with GroupControl(log, "stopped") as control:
@@ -146,6 +149,7 @@ def test_a_group_that_never_had_a_member_is_idle_since_it_was_created(log: Path,
     assert len(group_floors(log)) == count
 
 
+@pytest.mark.slow
 def test_a_group_that_lags_by_more_bytes_than_it_says_holds_nothing(log: Path) -> None:
     _consume(log, "slow", 1)
     _consume(log, "fast", 6)

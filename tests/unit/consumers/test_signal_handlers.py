@@ -71,6 +71,7 @@ def _places(step: int) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_an_acknowledgement_of_a_signal_handler_counts_or_is_refused(log: Path, step: int) -> None:
     refused = counted = 0
     with Writer(log, mode="flush") as writer, ConsumerGroup(log, GROUP, mode="flush") as group:

@@ -30,6 +30,7 @@ def log(tmp_path: Path) -> Iterator[GroupLog]:
     log.close()
 
 
+@pytest.mark.slow
 def test_an_item_that_a_reset_took_during_get_acknowledges_no_later_delivery(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
         writer.append_many([b"first", b"second"])

@@ -64,6 +64,7 @@ def test_a_lost_promised_message_is_found(tmp_path: Path) -> None:
     assert wrong_with(tmp_path, marks) == [f"(0, 7), promised at {last}, is missing"]
 
 
+@pytest.mark.slow
 def test_only_messages_that_a_power_cut_replaced_may_be_missing(tmp_path: Path) -> None:
     """The lost message was not promised, and a later promise says nothing about it."""
     marks = filled(tmp_path / "store")

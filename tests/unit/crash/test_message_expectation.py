@@ -45,6 +45,7 @@ def _put(*messages: Identity) -> list[tuple[MarkKind, Identity]]:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.slow
 def test_an_intact_state_has_no_violation(tmp_path: Path, name: str) -> None:
     system = SYSTEMS[name]
     expected = system.expect(_lived(system, tmp_path / "it", "all"))

@@ -45,6 +45,7 @@ def _wrong(path: Path, marks: Marks) -> list[str]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.slow
 def test_an_intact_state_has_no_violation(tmp_path: Path, scenario: str) -> None:
     marks = _lived(tmp_path / "it", scenario)
     assert SYSTEM.expect(marks).durable > 1
@@ -76,6 +77,7 @@ def test_changes_from_outside_are_found(tmp_path: Path, scenario: str, change: o
     assert any("is none of the" in line for line in _wrong(path, marks))
 
 
+@pytest.mark.slow
 def test_a_backup_with_other_content_or_damage_is_found(tmp_path: Path) -> None:
     path = tmp_path / "it"
     marks = _lived(path, "backups")
@@ -89,6 +91,7 @@ def test_a_backup_with_other_content_or_damage_is_found(tmp_path: Path) -> None:
     assert [line for line in _wrong(path, marks) if line.startswith(f"{backup.name}: ")]
 
 
+@pytest.mark.slow
 def test_a_finished_backup_that_is_missing_is_found(tmp_path: Path) -> None:
     path = tmp_path / "it"
     marks = _lived(path, "backups")

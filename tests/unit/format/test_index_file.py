@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ _HALF = st.integers(0, 2**32 - 1)
 
 
 @given(st.lists(st.builds(IndexEntry, _WORD, _WORD, _WORD, _HALF, _HALF, _HALF), max_size=20))
+@pytest.mark.slow
 def test_the_columns_contain_the_fields_of_the_entries(entries: list[IndexEntry]) -> None:
     sequences, offsets, times_ns, ends = entry_columns(memoryview(b"".join(entry.pack(0) for entry in entries)))
     assert entry_offsets(b"".join(entry.pack(0) for entry in entries)) == offsets

@@ -64,6 +64,7 @@ def test_a_slot_of_another_file_does_not_pass() -> None:
     assert parse_slot(slot, uuid=bytes(16), number=3) is None
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_refused_or_visible() -> None:
     for at in range(248):
         for bit in range(8):

@@ -153,6 +153,7 @@ def _forged(draw: st.DrawFn) -> tuple[bytes, dict[int, bytes]]:
 
 
 @given(_forged())
+@pytest.mark.slow
 def test_no_damage_makes_bytes_of_a_body_a_record(file: tuple[bytes, dict[int, bytes]]) -> None:
     data, bodies = file
     found = _found(data)

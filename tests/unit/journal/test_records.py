@@ -245,6 +245,7 @@ def test_a_truncated_file_is_read_up_to_its_end(tmp_path: Path, layout: JournalL
     assert loaded.problems
 
 
+@pytest.mark.slow
 def test_records_are_found_with_any_alignment(tmp_path: Path) -> None:
     options = replace(SMALL, layout=JournalLayout.JBM, file_bytes=51200)
     number = 0

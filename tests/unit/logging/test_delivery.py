@@ -160,6 +160,7 @@ def _unlimited() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
+@pytest.mark.slow
 def test_a_full_disk_drops_records_and_says_how_many(log: Path) -> None:
     def fill(handler: Handler, logger: logging.Logger) -> None:
         count = 0
@@ -176,6 +177,7 @@ def test_a_full_disk_drops_records_and_says_how_many(log: Path) -> None:
     assert "after" in bodies(log)
 
 
+@pytest.mark.slow
 def test_a_full_disk_raises(log: Path) -> None:
     def fill(handler: Handler, logger: logging.Logger) -> None:
         with pytest.raises(FullError):

@@ -72,6 +72,7 @@ def test_a_filter_that_logs_ends(log: Path) -> None:
     assert bodies(log) == ["one", "filtered one"]
 
 
+@pytest.mark.slow
 def test_more_than_a_thousand_deferred_records_are_counted(log: Path) -> None:
     handler = Handler(log, wait=60)
     with logger_of(handler) as logger:

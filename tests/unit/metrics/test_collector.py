@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -30,6 +31,7 @@ def _samples(metrics: Iterable[Metric]) -> set[tuple[str, str, str, frozenset[tu
     }
 
 
+@pytest.mark.slow
 def test_a_registry_gives_what_the_command_prints(tmp_path: Path) -> None:
     log = tmp_path / "log"
     make_watched_log(log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -36,6 +37,7 @@ def _wanted(families: list[Family]) -> list[tuple[str, dict[str, str], float]]:
 
 
 @given(_families())
+@pytest.mark.slow
 def test_a_parser_finds_every_sample_again(families: list[Family]) -> None:
     for exposition, parse in (
         (Exposition.OPENMETRICS, parse_openmetrics),

@@ -205,6 +205,7 @@ _KEYS = st.sampled_from(["time", "severity", "level", "logger", "body", "event",
 
 
 @given(st.binary(max_size=30) | st.dictionaries(_KEYS, _JSON).map(lambda fields: json.dumps(fields).encode()))
+@pytest.mark.slow
 def test_any_record_has_columns_that_every_format_can_hold(record: bytes) -> None:
     values = event_of(record)
     assert len(values) == len(EVENT_COLUMNS)

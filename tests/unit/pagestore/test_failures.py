@@ -238,6 +238,7 @@ def test_a_page_both_used_and_free_is_damage_and_its_message_stays(tmp_path: Pat
         assert drain(store) == [b"one", b"two"]
 
 
+@pytest.mark.slow
 def test_an_unreadable_index_makes_only_its_queue_unusable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: it made the whole store unusable, because the index is read again if a change is undone."""
     read = PageFile.read

@@ -83,6 +83,7 @@ def test_a_folder_without_a_store_is_refused(tmp_path: Path) -> None:
         PageStore(tmp_path / "not" / "there")
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_one_transaction_only(tmp_path: Path) -> None:
     """A limit on file sizes, by setrlimit(2), fails like a full disk."""
     script = """

@@ -37,6 +37,7 @@ def _change(path: Path, name: str, at: int, data: bytes) -> None:
         file.write(data)
 
 
+@pytest.mark.slow
 def test_torn_pages_are_rebuilt_from_the_log(tmp_path: Path) -> None:
     chance = random.Random(1)
     path = tmp_path / "store"

@@ -67,6 +67,7 @@ def test_a_message_that_kills_its_process_becomes_a_dead_letter(tmp_path: Path) 
     assert check_page_store(path) == []
 
 
+@pytest.mark.slow
 def test_commands_show_delivery_counts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = _filled_store(tmp_path / "s", b"one", b"two")
     _run_and_kill(path, _get)
@@ -166,6 +167,7 @@ def test_rollback_of_a_prepared_transaction_counts_deliveries(tmp_path: Path) ->
         assert read_queue(path, "q")[0].delivery_count == 2
 
 
+@pytest.mark.slow
 def test_counts_do_not_apply_to_a_queue_created_later(tmp_path: Path) -> None:
     """The new queue has the pages and keys of the deleted one."""
     path = _filled_store(tmp_path / "s", b"one")
@@ -178,6 +180,7 @@ def test_counts_do_not_apply_to_a_queue_created_later(tmp_path: Path) -> None:
         assert _get_and_remove(store)[1] == 0
 
 
+@pytest.mark.slow
 def test_the_file_of_counts_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BYTES_MAX", 4096)
     path = _filled_store(tmp_path / "s", *[b"%d" % number for number in range(10)])
@@ -194,6 +197,7 @@ def test_the_file_of_counts_does_not_grow_for_ever(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("at", [0, 20, 32, 63])
+@pytest.mark.slow
 def test_damaged_counts_are_ignored(tmp_path: Path, at: int) -> None:
     path = _filled_store(tmp_path / "s", b"one", b"two")
     _run_and_kill(path, lambda store: [_get(store), _get(store)])

@@ -52,6 +52,7 @@ def test_a_subscriber_file_is_readable_json() -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=300), st.text(max_size=300)), unique=True, min_size=2, max_size=5))
+@pytest.mark.slow
 def test_no_two_subscribers_share_a_file(pairs: list[tuple[str, str]]) -> None:
     names = [subscriber_file_name(*pair) for pair in pairs]
     assert len(set(names)) == len(pairs)
@@ -59,6 +60,7 @@ def test_no_two_subscribers_share_a_file(pairs: list[tuple[str, str]]) -> None:
 
 
 @given(st.builds(DurableSubscriber, st.text(), st.text(), st.text(), st.none() | st.text(), st.booleans()), st.data())
+@pytest.mark.slow
 def test_subscribers_round_trip_or_are_refused(one: DurableSubscriber, data: st.DataObject) -> None:
     packed = one.pack()
     assert parse_subscriber(packed, one.file_name, "file") == one

@@ -139,6 +139,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
             PageStoreOptions(**options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_threads_move_messages_without_loss_or_duplicates(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         store.create_queue("paid")
@@ -161,6 +162,7 @@ def test_threads_move_messages_without_loss_or_duplicates(tmp_path: Path) -> Non
         assert sorted(drain(store, "paid")) == sorted(bodies)
 
 
+@pytest.mark.slow
 def test_a_queue_that_is_deleted_leaves_nothing(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         store.create_queue("paid")

@@ -103,6 +103,7 @@ def test_changes_during_an_inspection_are_not_problems(tmp_path: Path, monkeypat
         assert page.acked_count < page.message_count
 
 
+@pytest.mark.slow
 def test_every_changed_byte_of_a_page_is_reported(tmp_path: Path) -> None:
     with paging(tmp_path) as (_, store):
         store.start_paging()

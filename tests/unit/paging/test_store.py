@@ -98,6 +98,7 @@ def test_each_start_of_page_mode_begins_a_new_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("producer_count", [1, 4, 16])
+@pytest.mark.slow
 def test_many_producers_and_one_depager(tmp_path: Path, producer_count: int) -> None:
     each = 1600 // producer_count
     with paging(tmp_path) as (_, store):
@@ -327,6 +328,7 @@ def _fill_the_disk(disk: Path) -> None:
         assert store.problems == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_messages_and_keeps_earlier_ones(tmp_path: Path) -> None:
     on_a_small_disk(tmp_path, lambda: _fill_the_disk(tmp_path))
 

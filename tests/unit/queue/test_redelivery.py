@@ -136,6 +136,7 @@ def test_a_message_that_kills_its_process_becomes_a_dead_letter(folder: Path) ->
     assert check_paging(folder) == []
 
 
+@pytest.mark.slow
 def test_each_message_keeps_its_count_through_kills(folder: Path) -> None:
     _filled_queue(folder, 200)
 
@@ -207,6 +208,7 @@ def test_counts_are_removed_with_their_page(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, DELIVERIES_HEADER.size - 1, delivery_offset(0), delivery_offset(0) + 7])
+@pytest.mark.slow
 def test_a_damaged_count_is_reported_and_ignored(folder: Path, at: int) -> None:
     _filled_queue(folder, 3)
     _run_and_kill(folder, lambda q: (q.get(), q.get()))

@@ -33,6 +33,7 @@ def _command(tmp_path: Path, form: str = "raw", first: int = 0) -> str:
 
 
 @pytest.mark.parametrize("form", ["raw", "base64"])
+@pytest.mark.slow
 def test_a_command_signs_the_checkpoints(tmp_path: Path, form: str) -> None:
     log = tmp_path / "log"
     with Writer(log) as writer:
@@ -50,6 +51,7 @@ def test_a_command_that_does_not_sign_is_refused(tmp_path: Path, command: str) -
         CommandKey(KEY.verifier, command).sign("text\n")
 
 
+@pytest.mark.slow
 def test_a_command_that_signs_with_another_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SealError, match="has not signed with the key"):
         CommandKey(KEY.verifier, _command(tmp_path, first=1)).sign("text\n")

@@ -119,6 +119,7 @@ def test_a_policy_demands_witnesses(log: Path, signing: int, is_enough: bool) ->
         verify(log, VKEY, policy=policy)
 
 
+@pytest.mark.slow
 def test_a_later_run_compares_only_what_was_added(log: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     progress = tmp_path_factory.mktemp("outside") / "progress"
     assert verify(log, VKEY, progress=progress).verified == 40

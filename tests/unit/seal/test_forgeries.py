@@ -69,6 +69,7 @@ def test_records_of_the_last_file_that_occur_twice_are_found(log: Path) -> None:
     assert Rule.CHANGED in _rules(log)
 
 
+@pytest.mark.slow
 def test_a_file_before_the_first_sealed_one_is_found(log: Path) -> None:
     seal_prune(log, KEY, before=Ref(2, 256))
     _seal(log)
@@ -79,6 +80,7 @@ def test_a_file_before_the_first_sealed_one_is_found(log: Path) -> None:
     assert Rule.CHANGED in _rules(log)
 
 
+@pytest.mark.slow
 def test_a_file_before_the_beginning_of_the_seal_is_found(tmp_path: Path) -> None:
     make_again(tmp_path, uuid.uuid4(), FILES)
     identity = _identity(tmp_path)
@@ -93,6 +95,7 @@ def test_a_file_before_the_beginning_of_the_seal_is_found(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("forged", "rules"), [(b"bad", [Rule.CHANGED]), (b"BIN", [])])
+@pytest.mark.slow
 def test_a_record_in_place_of_a_filler_is_found(log: Path, forged: bytes, rules: list[Rule]) -> None:
     path, identity = log / "00000002.dat", _identity(log)
     path.write_bytes(path.read_bytes().replace(b"1.5", b"?.5"))
@@ -130,6 +133,7 @@ def test_a_sealer_does_not_continue_from_an_older_state(log: Path) -> None:
         _seal(log)
 
 
+@pytest.mark.slow
 def test_the_removal_of_the_hashes_before_the_compared_records_is_found(tmp_path: Path) -> None:
     """The signed root is that of hashes above, which are stored too."""
     records = [b"%d" % number for number in range(1 << 16)]

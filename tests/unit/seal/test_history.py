@@ -56,6 +56,7 @@ def test_the_end_of_the_history_is_missed(log: Path, left: int) -> None:
     assert _rules(log) == [Rule.MISSING]
 
 
+@pytest.mark.slow
 def test_a_sealer_killed_after_it_wrote_its_state_is_continued(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

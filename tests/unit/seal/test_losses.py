@@ -54,6 +54,7 @@ def _put_back(log: Path, records: int) -> None:
 
 
 @pytest.mark.parametrize("records", _COPIED)
+@pytest.mark.slow
 def test_lost_records_are_told_and_the_log_is_sealed_on(log: Path, records: int) -> None:
     _put_back(log, records)
     assert _rules(log) == [Rule.CUT]
@@ -90,6 +91,7 @@ def test_lost_records_are_told_and_the_log_is_sealed_on(log: Path, records: int)
 
 
 @pytest.mark.parametrize(("number", "record"), [(2, b"400"), (3, b"850"), (3, b"899")])
+@pytest.mark.slow
 def test_fillers_in_place_of_damaged_records_are_told(log: Path, number: int, record: bytes) -> None:
     path = log / f"{number:08d}.dat"
     at = path.read_bytes().index(record)
@@ -187,6 +189,7 @@ def test_commit_slots_that_repair_writes_again_are_no_loss(log: Path) -> None:
     assert (list(read_statements(log, VKEY)), _rules(log)) == ([], [])
 
 
+@pytest.mark.slow
 def test_a_run_after_a_loss_compares_the_records_in_its_place(
     log: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

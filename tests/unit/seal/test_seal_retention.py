@@ -88,6 +88,7 @@ def test_a_statement_lets_another_user_remove_the_files(tmp_path: Path) -> None:
     assert _rules(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_nothing_under_a_hold_is_removed(tmp_path: Path) -> None:
     _fill(tmp_path)
     hold(tmp_path, KEY, "case 7", "3:256", why="a court asks for it")

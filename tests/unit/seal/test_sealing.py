@@ -95,6 +95,7 @@ def test_a_changed_record_is_found_although_its_hash_was_changed_too(sealed: Pat
     assert "512 to 767" in finding.text
 
 
+@pytest.mark.slow
 def test_a_cut_log_is_found_by_the_checkpoint_and_stops_the_sealer(sealed: Path, tmp_path: Path) -> None:
     older = tmp_path / "older"
     with Writer(older) as writer:
@@ -121,6 +122,7 @@ def test_a_cut_log_is_found_by_the_checkpoint_and_stops_the_sealer(sealed: Path,
     assert _rules(sealed, checkpoints=[anchored]) == [Rule.NOT_SEALED, Rule.CUT]
 
 
+@pytest.mark.slow
 def test_records_that_replace_others_are_a_fork(sealed: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(sealed, copy)
@@ -215,6 +217,7 @@ def test_a_log_without_a_seal_has_no_sealer(tmp_path: Path) -> None:
         Sealer(tmp_path, KEY)
 
 
+@pytest.mark.slow
 def test_a_proof_of_each_record_is_accepted_without_the_log(sealed: Path) -> None:
     with Reader(sealed) as reader:
         entries = list(reader)
@@ -246,6 +249,7 @@ def test_a_key_file_is_for_its_owner_alone(tmp_path: Path) -> None:
         KEY.save(key_file)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_whose_state_could_not_be_written_is_not_handed_over(sealed: Path, tmp_path: Path) -> None:
     anchor = tmp_path / "anchor"
     anchor.mkdir()

@@ -34,6 +34,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_is_trusted(log: Path, tmp_path: Path) -> None:
     for size in range(2, 600, 99):
         assert Trust(log, VKEY, tmp_path / "state").check().size == size

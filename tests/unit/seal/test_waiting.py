@@ -47,6 +47,7 @@ def _running(log: Path, every: float, *anchors: Anchor) -> Iterator[Sealer]:
             thread.join()
 
 
+@pytest.mark.slow
 def test_a_record_is_sealed_long_before_the_next_round(log: Path) -> None:
     with _running(log, 3600), Writer(log) as writer:
         begun = time.monotonic()
@@ -88,6 +89,7 @@ def test_a_log_without_a_seal_is_an_error(tmp_path: Path) -> None:
 
 
 @needs_root
+@pytest.mark.slow
 def test_a_caller_that_may_only_read_sleeps_until_the_sealer_rings() -> None:
     with folder_of_user() as folder:
         log = folder / "log"

@@ -93,6 +93,7 @@ def test_another_key_verifies_nothing(log: Path, key: SigningKey) -> None:
         Trust(log, vkey, log.parent / "seen").check()
 
 
+@pytest.mark.slow
 def test_after_a_branch_each_key_is_good_for_its_own_checkpoints_alone(log: Path, tmp_path: Path) -> None:
     new_key = SigningKey.generate("example.org/copy")
     old_proof = prove(log, "1:256")

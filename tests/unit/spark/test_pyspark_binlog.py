@@ -26,6 +26,7 @@ print(hasattr(pyspark_binlog, "Other"))
     assert run(program) == ["[]", "False"]
 
 
+@pytest.mark.slow
 def test_the_package_of_the_pipeline_imports_nothing_optional() -> None:
     program = """
 import sys, binlog.spark

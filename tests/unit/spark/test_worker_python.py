@@ -36,6 +36,7 @@ def test_the_default_is_the_drivers_python() -> None:
 
 
 @pytest.mark.parametrize("name", ["PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"])
+@pytest.mark.slow
 def test_both_interpreters_and_the_variable_are_named(bare: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, str(bare))
     with pytest.raises(StateError) as caught:
@@ -52,6 +53,7 @@ def test_a_setting_of_the_session_wins(bare: Path, monkeypatch: pytest.MonkeyPat
         check_worker_python({"spark.pyspark.python": str(bare)}, CHECKOUT)
 
 
+@pytest.mark.slow
 def test_another_minor_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other, version = make_other_version(tmp_path)
     monkeypatch.setenv("PYSPARK_PYTHON", str(other))

@@ -104,6 +104,7 @@ def _of_another_directory(path: Path) -> None:
         _of_another_directory,
     ],
 )
+@pytest.mark.slow
 def test_an_untrusted_area_is_left_alone(log: Path, spoil: Callable[[Path], None]) -> None:
     writer = Writer(log)
     name = _name(writer)
@@ -288,6 +289,7 @@ def test_a_ring_of_the_dead_is_taken_over(log: Path) -> None:
     assert sorted(read_all(log)) == [b"x"] * 100 + [b"y"] * 100
 
 
+@pytest.mark.slow
 def test_areas_of_killed_writers_are_removed(on_disk: Path) -> None:
     names: list[Path] = []
     for number in range(3):
@@ -311,6 +313,7 @@ def test_areas_of_killed_writers_are_removed(on_disk: Path) -> None:
     assert read_all(on_disk / "2") == [b"x", b"y"]
 
 
+@pytest.mark.slow
 def test_an_area_removed_before_its_first_ring_is_replaced(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another log's first writer removed it, so records staged in it would be acknowledged, and lost with their
     writer."""

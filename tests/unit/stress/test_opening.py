@@ -18,6 +18,7 @@ def small_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "OPTIONS", SMALL)
 
 
+@pytest.mark.slow
 def test_everything_is_in_the_log_until_the_store_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "store"
     count = opening.kill_with_full_log(path)

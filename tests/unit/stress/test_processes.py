@@ -33,6 +33,7 @@ def wait_for_stop(work: Work) -> int:
     return 1
 
 
+@pytest.mark.slow
 def test_the_records_of_all_processes_are_added_up() -> None:
     def loop(work: Work) -> int:
         wait_for_stop(work)
@@ -66,6 +67,7 @@ def test_no_process_begins_before_all_are_ready(tmp_path: Path) -> None:
     run_processes(slow_last, processes=2, seconds=0.01, keep_waits=False)
 
 
+@pytest.mark.slow
 def test_the_error_of_a_process_is_reported() -> None:
     def loop(work: Work) -> int:
         if work.index == 1:
@@ -95,6 +97,7 @@ def test_a_process_that_is_killed_is_reported() -> None:
         run_processes(opener(loop), processes=1, seconds=0.01, keep_waits=False)
 
 
+@pytest.mark.slow
 def test_no_record_at_all_is_no_figure() -> None:
     def loop(work: Work) -> int:
         return 0
@@ -103,6 +106,7 @@ def test_no_record_at_all_is_no_figure() -> None:
         run_processes(opener(loop), processes=2, seconds=0.01, keep_waits=False)
 
 
+@pytest.mark.slow
 def test_a_peer_that_holds_less_than_it_was_given_is_found(tmp_path: Path) -> None:
     @contextmanager
     def prepare(directory: Path, processes: int) -> Iterator[Prepared]:
@@ -152,6 +156,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_in_the_middle_of_a_fork_counts() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _INTERRUPTED], check=False, cwd=ROOT, capture_output=True, text=True, timeout=60

@@ -193,6 +193,7 @@ def _reject_all(log: Path) -> None:
             item.reject("odd" if item.sequence % 2 else "even")
 
 
+@pytest.mark.slow
 def test_dead_letters_are_listed_and_printed(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ConsumerGroup(log, GROUP).close()
     assert _say(capfd, "dead", "ls", log, GROUP) == "no dead letters\n"
@@ -211,6 +212,7 @@ def test_dead_letters_are_listed_and_printed(log: Path, capfd: pytest.CaptureFix
     assert _say(capfd, "dead", "cat", "-0", log, GROUP, 0) == "0\0"
 
 
+@pytest.mark.slow
 def test_dead_letters_are_retried(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _reject_all(log)
     assert _say(capfd, "dead", "retry", log, GROUP, "--reason", "even") == "delivering 3 messages again\n"

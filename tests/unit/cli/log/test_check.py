@@ -11,12 +11,14 @@ from binlog.cli.main import main
 from tests.unit.cli.run_command import fill, run
 
 
+@pytest.mark.slow
 def test_a_sound_log_exits_with_0(log: Path) -> None:
     fill(log, [b"one"], [b"two"])
     done = run("check", log)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"no problems found\n", b"")
 
 
+@pytest.mark.slow
 def test_each_problem_is_a_line_and_the_exit_code_is_1(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fill(tmp_path, [b"one"])
     path = tmp_path / "00000001.dat"

@@ -77,6 +77,7 @@ def test_filters_equal_a_parser(
     st.lists(st.sampled_from(["ab", "b", "^a", "a$", "a.b", "(?s)a.b"]), max_size=2),
     st.lists(st.sampled_from(["ba", "bb$"]), max_size=2),
 )
+@pytest.mark.slow
 def test_patterns_match_each_record_alone(records: list[bytes], greps: list[str], excludes: list[str]) -> None:
     filters = Filters(
         patterns=[re.compile(grep.encode()) for grep in greps],

@@ -160,6 +160,7 @@ def test_index_times_of_1970_hide_no_records(log: Path, capfd: pytest.CaptureFix
     _check_all(log, capfd)
 
 
+@pytest.mark.slow
 def test_the_parts_that_are_read_backwards_have_each_record_once(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     records = [b"%06d" % number + b"x" * 1000 for number in range(4 * _LAST_BYTES // 1000)]
     with binlog.Writer(log, mode="flush") as writer:

@@ -55,6 +55,7 @@ def test_a_checkpoint_is_printed_and_verified(sealed: Path, capfd: pytest.Captur
     assert json.loads(out) == {"origin": "example.org/audit", **counts, "statements": [], "findings": []}
 
 
+@pytest.mark.slow
 def test_the_file_of_an_anchor_is_a_checkpoint_for_verify(sealed: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = sealed.parent
     copy = folder / "copy"

@@ -33,6 +33,7 @@ def test_each_command_has_help(name: str, capfd: pytest.CaptureFixture[str]) -> 
     assert f"Usage: binlog spark {name} [OPTIONS] DIR..." in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_of_spark() -> None:
     program = "import sys; from binlog.cli.main import main; main(sys.argv[1:])"
     program += "; sys.exit(bool({'pyspark', 'pyarrow', 'rich'} & set(sys.modules)))"

@@ -271,6 +271,7 @@ def test_without_crcs_properties_like_a_crc_are_refused(make: _Make, end: bytes,
 
 
 @given(st.lists(_MESSAGES, min_size=1, max_size=4), _HOSTS, st.booleans())
+@pytest.mark.slow
 def test_the_compiled_codec_matches_the_reference(messages: list[Message], store_host: bytes, record_crc: bool) -> None:
     assume(record_crc or not any(0 in message.properties[-20:] for message in messages))
     data, places, _ = pack_messages(messages, store_host, record_crc, 1000)

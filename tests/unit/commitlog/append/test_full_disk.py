@@ -156,12 +156,14 @@ def _open_and_close(disk: Path) -> None:
     assert not (disk / "store" / ABORT_FILE).exists()
 
 
+@pytest.mark.slow
 def test_an_opening_that_fails_on_a_full_disk_does_no_harm(tmp_path: Path) -> None:
     on_a_small_disk(tmp_path, lambda: _open_and_close(tmp_path))
 
 
 @pytest.mark.parametrize("flush", list(Flush))
 @pytest.mark.parametrize("folder", ["/dev", "/dev/shm"])
+@pytest.mark.slow
 def test_a_store_works_without_shared_memory(on_disk: Path, folder: str, flush: Flush) -> None:
     options = dataclasses.replace(_LOG_GROWS, flush=flush)
 

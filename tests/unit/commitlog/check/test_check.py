@@ -146,6 +146,7 @@ def test_a_flipped_bit_in_the_last_message_is_reported(store: Path) -> None:
     assert {problem.rule for problem in dispatched[1:]} - {"checkpoint"} == {"unit", "entry", "sidecar"}
 
 
+@pytest.mark.slow
 def test_without_a_crc_wrong_fields_are_reported(plain: Path) -> None:
     """Each damage is in a store of its own, so that one does not hide the other."""
 

@@ -42,6 +42,7 @@ def test_a_reader_finds_the_same_keys_as_the_owner(store: Path) -> None:
         assert [message.store_ms for message in some] == [ms for ms in times if times[20] <= ms <= times[10]]
 
 
+@pytest.mark.slow
 def test_a_reader_finds_new_keys_and_new_files(tmp_path: Path) -> None:
     with MessageStore(tmp_path, OPTIONS) as owner, StoreReader(tmp_path) as reader:
         assert reader.find("a", "key-0") == []

@@ -28,6 +28,7 @@ def _rest(reader: TopicReader) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_queues_are_merged_in_the_order_of_the_log(store: Path) -> None:
     wanted = [message for message in stored(store) if message.topic == "a"]
     with StoreReader(store) as reader:
@@ -78,6 +79,7 @@ def test_new_messages_and_new_queues_are_followed(store: Path) -> None:
         assert sorted({*before, *found}) == before + found
 
 
+@pytest.mark.slow
 def test_a_scan_starts_at_the_start_of_a_message_only(store: Path) -> None:
     messages = stored(store)
     assert [message.offset for message in messages] == sorted(message.offset for message in messages)
@@ -103,6 +105,7 @@ def test_the_log_offset_of_a_time_is_found(store: Path) -> None:
         assert reader.log_offset_by_time(2**60) == reader.log_range()[1]
 
 
+@pytest.mark.slow
 def test_without_a_sidecar_a_scan_ends_at_zeros(store: Path) -> None:
     messages = stored(store)
     (store / "binlog.sidecar").unlink()

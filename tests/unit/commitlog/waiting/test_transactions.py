@@ -239,6 +239,7 @@ def test_a_message_that_could_not_be_committed_is_not_prepared(tmp_path: Path) -
         assert store.transactions._floors == []
 
 
+@pytest.mark.slow
 def test_a_half_message_in_a_buffer_can_be_committed(tmp_path: Path) -> None:
     options = dataclasses.replace(SMALL, flush=Flush.POOLED, commit_pace=Pace(1000.0, 1000, 1000.0))
     with MessageStore(tmp_path, options) as store:

@@ -110,11 +110,13 @@ def _messages(draw: st.DrawFn) -> StoredMessage:
 
 
 @given(_messages(), st.binary(max_size=10))
+@pytest.mark.slow
 def test_a_message_round_trips_whatever_follows(message: StoredMessage, after: bytes) -> None:
     assert parse_message(pack_message(message) + after, "a file", 7) == message
 
 
 @given(_messages(), st.data())
+@pytest.mark.slow
 def test_a_crc_detects_every_flipped_bit(message: StoredMessage, data: st.DataObject) -> None:
     message = dataclasses.replace(message, record_crc=True)
     packed = bytearray(pack_message(message))

@@ -12,6 +12,7 @@ _VALUES = st.text(st.characters(exclude_characters="\x02", exclude_categories=["
 
 
 @given(st.dictionaries(_NAMES, _VALUES, max_size=5))
+@pytest.mark.slow
 def test_properties_round_trip(properties: dict[str, str]) -> None:
     data = pack_properties(properties)
     assert parse_properties(data) == properties

@@ -155,6 +155,7 @@ def test_a_walk_accepts_any_bytes(data: bytes, offset: int, check: bool) -> None
 
 
 @given(st.lists(_messages(), min_size=1, max_size=2), st.binary(max_size=8), st.data())
+@pytest.mark.slow
 def test_a_walk_accepts_any_change_of_a_message(messages: list[Message], patch: bytes, data: st.DataObject) -> None:
     """Under the address sanitizer this shows that no length leads out of the data."""
     packed, _ = _packed(messages, record_crc=False)

@@ -29,11 +29,13 @@ _messages = st.builds(
 
 
 @given(_messages)
+@pytest.mark.slow
 def test_a_message_survives(message: Message) -> None:
     assert Message.parse(message.pack()) == message
 
 
 @given(_messages, st.data())
+@pytest.mark.slow
 def test_a_flipped_bit_of_the_envelope_makes_it_a_plain_record(message: Message, data: st.DataObject) -> None:
     record = bytearray(message.pack())
     bit = data.draw(st.integers(0, 8 * (len(record) - len(message.body)) - 1))

@@ -141,6 +141,7 @@ def test_queue_pages_round_trip(values: list[tuple[int, ...]]) -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=20), _PAGES), max_size=20))
+@pytest.mark.slow
 def test_root_index_pages_round_trip(values: list[tuple[str, int]]) -> None:
     entries = [RootEntry(*each) for each in values]
     content = _content(pack_root_page(IndexHead(), entries))

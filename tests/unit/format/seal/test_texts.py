@@ -57,6 +57,7 @@ def test_a_note_is_read_as_it_was_written(first: str, lines: list[str], signed: 
 
 
 @given(names, st.sampled_from([LOG_KEY, WITNESS_KEY]), st.binary(min_size=32, max_size=32))
+@pytest.mark.slow
 def test_a_key_is_read_as_it_was_written(name: str, kind: int, public: bytes) -> None:
     key = VerifierKey(name, kind, public)
     assert parse_verifier_key(str(key)) == key

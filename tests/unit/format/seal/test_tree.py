@@ -45,6 +45,7 @@ def test_a_root_equals_its_definition(size: int) -> None:
 
 
 @given(st.data())
+@pytest.mark.slow
 def test_an_inclusion_proof_shows_its_leaf_alone(data: st.DataObject) -> None:
     size = data.draw(sizes)
     index = data.draw(st.integers(0, size - 1))

@@ -353,6 +353,7 @@ def test_a_damaged_control_file_is_reported(tmp_path: Path, size: int | None) ->
 
 
 @pytest.mark.parametrize("at", [0, 200, -1])
+@pytest.mark.slow
 def test_a_damaged_file_never_replaces_a_complete_one(tmp_path: Path, at: int) -> None:
     """Before any rename, the damaged file is quarantined, and all files are as before the compaction."""
     expected = _before_and_after(tmp_path)

@@ -52,6 +52,7 @@ def test_a_sound_journal_has_no_problems(tmp_path: Path, layout: JournalLayout, 
 
 
 @pytest.mark.parametrize("before", [1, 4, 5, 20])
+@pytest.mark.slow
 def test_each_bit_of_a_head_at_the_end_of_a_sector_matters(tmp_path: Path, before: int) -> None:
     """Of the last record, which begins this many bytes before the end of a sector: a torn one would end there."""
     with journal(tmp_path) as (opened, _):

@@ -51,6 +51,7 @@ def all_rows(path: Path, layout: JournalLayout | None = None) -> list[Row]:
 
 @settings(max_examples=examples(30), deadline=None)
 @given(programs, st.sampled_from([JournalLayout.NATIVE, JournalLayout.JBM]), st.sampled_from([1, 64]))
+@pytest.mark.slow
 def test_columns_equal_the_records_read_one_by_one(
     program: list[tuple[str, tuple[object, ...]]], layout: JournalLayout, alignment: int
 ) -> None:

@@ -320,6 +320,7 @@ def test_concurrent_threads_keep_their_order_and_lose_nothing(log: Path) -> None
     assert jobs_by_writer(read_all(log)[1:]) == {number: list(range(500)) for number in range(3)}
 
 
+@pytest.mark.slow
 def test_a_fork_during_another_threads_append_leaves_the_child_unlocked(log: Path) -> None:
     """The child inherits a locked mutex; the thread that holds it does not exist in the child."""
     with _warm(log) as writer:
@@ -397,6 +398,7 @@ def test_the_append_that_reaches_a_limit_cuts_over(log: Path) -> None:
     assert [ref.offset for ref in refs if ref.number == 2] == list(range(256, 1000, 100))
 
 
+@pytest.mark.slow
 def test_an_append_keeps_no_reference_to_its_record(log: Path) -> None:
     record, array = b"x" * 100, bytearray(b"y")
     with _warm(log) as writer:

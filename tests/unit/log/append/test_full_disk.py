@@ -136,5 +136,6 @@ def _ingests(disk: Path) -> None:
 
 
 @pytest.mark.parametrize("work", [_use, _go_on, _meet_a_limit, _batches, _ingests])
+@pytest.mark.slow
 def test_a_full_disk_fails_the_append_and_nothing_else(tmp_path: Path, work: Callable[[Path], None]) -> None:
     on_a_small_disk(tmp_path, lambda: work(tmp_path))

@@ -137,6 +137,7 @@ def test_the_next_file_is_prepared_before_the_limit_is_reached(log: Path) -> Non
     assert not list(log.glob(".*.new"))
 
 
+@pytest.mark.slow
 def test_a_forked_child_keeps_the_limits(log: Path) -> None:
     with Writer(log, cutover_seconds=0.05) as writer, Reader(log) as reader:
         child = os.fork()

@@ -116,6 +116,7 @@ def test_the_order_of_one_thread_is_kept_through_all_modes(log: Path) -> None:
     assert jobs_by_writer(read_all(log)) == {0: list(range(500))}
 
 
+@pytest.mark.slow
 def test_more_is_staged_than_the_ring_holds(log: Path) -> None:
     with Writer(log, mode=Mode.STAGE, background=_NEVER) as writer:
         for count in range(5000):
@@ -123,6 +124,7 @@ def test_more_is_staged_than_the_ring_holds(log: Path) -> None:
     assert jobs_by_writer(read_all(log)) == {0: list(range(5000))}
 
 
+@pytest.mark.slow
 def test_threads_that_share_a_writer_keep_their_order_in_every_mode(log: Path) -> None:
     with Writer(log, background=Background(flush_seconds=0.005, sync_seconds=0.005)) as writer:
 
@@ -176,6 +178,7 @@ for count in range(50):
 """
 
 
+@pytest.mark.slow
 def test_the_end_of_the_interpreter_leaves_nothing_staged_and_nothing_unsynced(log: Path) -> None:
     subprocess.run([sys.executable, "-c", _ENDS, log], check=True, timeout=60)
     assert read_all(log) == [b"%d" % count for count in range(50)]

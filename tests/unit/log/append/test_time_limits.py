@@ -127,6 +127,7 @@ def _appended(writer: Writer, size: int) -> int:
     raise AssertionError
 
 
+@pytest.mark.slow
 def test_a_full_ring_ends_the_call_and_nothing_staged_is_lost(log: Path) -> None:
     with Writer(log, mode=Mode.STAGE) as writer:
         writer.append(job(0, 0))
@@ -186,6 +187,7 @@ def test_a_lock_timeout_holds_while_the_thread_that_leads_waits(log: Path) -> No
     assert read_all(log) == [b"last"]
 
 
+@pytest.mark.slow
 def test_threads_with_limits_share_commits(log: Path) -> None:
     with Writer(log) as writer:
 
@@ -303,6 +305,7 @@ def test_a_full_disk_or_limit_is_reported_and_not_busy(log: Path) -> None:
     assert read_all(log)[-1] == b"last"
 
 
+@pytest.mark.slow
 def test_a_forked_child_opens_the_log_in_time(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"parent", timeout=60)

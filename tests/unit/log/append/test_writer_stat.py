@@ -123,6 +123,7 @@ def test_the_counters_are_a_value_and_outlive_close(log: Path) -> None:
         before.waits = 5  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_threads_count_every_append(log: Path) -> None:
     count = 2000
     with Writer(log) as writer:

@@ -328,6 +328,7 @@ def test_a_compression_bomb_takes_no_memory(damaged: Path, bomb: str) -> None:
     Child(reading).join()
 
 
+@pytest.mark.slow
 def test_a_frame_that_needs_a_dictionary_is_damage(damaged: Path) -> None:
     samples = [b"%d of many %d" % (number, number * 7) for number in range(5000)]
     data = b"\0\0\0\x04four" * 100
@@ -348,6 +349,7 @@ def test_an_archive_with_a_dictionary_is_refused_by_name(damaged: Path) -> None:
     assert [each.rule for each in binlog.check(damaged)] == ["version"]
 
 
+@pytest.mark.slow
 def test_a_table_with_false_sizes_takes_no_memory(damaged: Path) -> None:
     path = archive_path(damaged)
     expected, data, second = read_all(damaged), path.read_bytes(), frames_of(path)[1]

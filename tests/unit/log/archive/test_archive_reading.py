@@ -229,6 +229,7 @@ def test_a_reader_of_a_pruned_archive_gets_an_error(log: Path) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [0, 0, 9_000_000], [9_000_000], [1, 9_000_000, 3], [3, 2_000_000], [4, 5]])
+@pytest.mark.slow
 def test_the_first_records_of_a_foreign_file_are_in_two_frames(log: Path, sizes: list[int]) -> None:
     """They start at 248, and the frame of the header ends at 256."""
     log.mkdir()

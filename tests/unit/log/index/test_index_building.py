@@ -67,6 +67,7 @@ def test_without_a_sync_an_entry_is_added_with_the_first_append_after_a_second(l
         assert time.monotonic() - began > 0.9
 
 
+@pytest.mark.slow
 def test_records_of_all_modes_are_covered_when_the_writer_closes(log: Path) -> None:
     dice = random.Random(1)
     with Writer(log) as writer:
@@ -82,6 +83,7 @@ def test_records_of_all_modes_are_covered_when_the_writer_closes(log: Path) -> N
         assert check_entries(log, number) == 0
 
 
+@pytest.mark.slow
 def test_alternating_writers_fill_the_gaps_between_their_own_records(log: Path) -> None:
     """Each remembers where its own records began, and another may have written the entries meanwhile."""
     dice = random.Random(2)
@@ -117,6 +119,7 @@ def test_alternating_processes_and_a_fork(log: Path) -> None:
     assert binlog.stat(log).files[0].record_count == 2002
 
 
+@pytest.mark.slow
 def test_records_that_a_killed_writer_only_remembered_get_entries_by_the_next(log: Path) -> None:
     ready, tell = os.pipe()
     pid = os.fork()

@@ -87,6 +87,7 @@ def test_foreign_records_have_no_sequence_number(tmp_path: Path) -> None:
         Reader(tmp_path, Sequence(1))
 
 
+@pytest.mark.slow
 def test_nothing_appended_since_a_time_is_left_out_and_few_older_records_precede(log: Path) -> None:
     written = _write(log)
     ends = [entry.offset + entry.size for number in (1, 2, 3) for entry in index_entries(log, number)]
@@ -231,6 +232,7 @@ def test_a_flipped_bit_in_a_record_is_reported(tmp_path: Path) -> None:
     assert binlog.check(log) == []
 
 
+@pytest.mark.slow
 def test_the_canary_a_directory_is_not_scanned_for_each_start(log: Path) -> None:
     """A start near the end of a large file reads little of it, which is the purpose of an index."""
     with Writer(log) as writer:

@@ -219,6 +219,7 @@ def _is_file(fd: int, status: os.stat_result) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_an_index_that_the_program_closed_is_opened_again(tmp_path: Path) -> None:
     """Its number is another file's by then, which is neither read nor closed."""
     log, another = tmp_path / "log", tmp_path / "another"
@@ -236,6 +237,7 @@ def test_an_index_that_the_program_closed_is_opened_again(tmp_path: Path) -> Non
     os.close(fd)
 
 
+@pytest.mark.slow
 def test_a_following_reader_uses_an_index_that_was_removed_and_rebuilt(tmp_path: Path) -> None:
     _make_large(tmp_path)
     with Reader(tmp_path) as reader:

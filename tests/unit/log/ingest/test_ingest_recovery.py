@@ -243,6 +243,7 @@ def test_a_stale_listing_removes_no_needed_file(log: Path, monkeypatch: pytest.M
         prepared.discard()
 
 
+@pytest.mark.slow
 def test_indexes_missing_after_a_death_are_made_again(log: Path) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
@@ -264,6 +265,7 @@ def test_the_ingest_record_has_the_access_of_the_log_files(log: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_copy_of_the_directory_has_each_file_once(log: Path, tmp_path: Path) -> None:
     """Although a copy makes two files of one with two names."""
     with Writer(log) as writer:
@@ -338,6 +340,7 @@ def test_an_ingest_record_without_files_is_removed(log: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "longer", "header", "symlink", "other log"])
+@pytest.mark.slow
 def test_a_damaged_file_of_an_ingest_raises(log: Path, tmp_path: Path, how: str) -> None:
     with Writer(log) as writer:
         writer.append(b"before")
@@ -437,6 +440,7 @@ def test_a_flipped_bit_in_a_hidden_file_is_corrected(log: Path, name: str, byte:
     assert hidden(log) == []
 
 
+@pytest.mark.slow
 def test_more_flipped_bits_in_a_hidden_file_raise(tmp_path: Path) -> None:
     log = tmp_path / "damaged"
     with Writer(log) as writer:

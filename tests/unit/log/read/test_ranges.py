@@ -69,6 +69,7 @@ def test_pieces_are_about_as_large_as_asked_for(written: tuple[Path, Places]) ->
 
 @given(st.data())
 @settings(max_examples=examples(60))
+@pytest.mark.slow
 def test_narrow_range_leaves_out_nothing_asked_for(written: tuple[Path, Places], data: st.DataObject) -> None:
     log, (records, tail) = written
     times = sorted({time_ns for _, _, time_ns in records})

@@ -124,6 +124,7 @@ def test_batches_continue_where_iterating_stopped_and_back(three_files: Path) ->
     assert list(reader.read_batch()) == [b"b0", b"b1", b"b2"]
 
 
+@pytest.mark.slow
 def test_a_record_larger_than_a_batch_comes_alone(log: Path) -> None:
     records = [b"small", os.urandom(3 << 20), b"", os.urandom(2 << 20)]
     with Writer(log) as writer:

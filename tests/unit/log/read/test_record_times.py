@@ -45,6 +45,7 @@ def _check(log: Path) -> None:
                     begin = end
 
 
+@pytest.mark.slow
 def test_the_times_are_those_of_the_entries(log: Path) -> None:
     _fill(log)
     _check(log)
@@ -69,6 +70,7 @@ def test_no_records_have_no_times(log: Path) -> None:
     assert RecordTimes(log).ranges(1, 256, 256) == []
 
 
+@pytest.mark.slow
 def test_records_that_are_appended_later_have_later_times(log: Path) -> None:
     with Writer(log) as writer, Reader(log) as reader:
         times = RecordTimes(log)

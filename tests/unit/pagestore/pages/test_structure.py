@@ -123,6 +123,7 @@ def test_the_root_index_stays_sorted_after_splits(tmp_path: Path) -> None:
         assert _used_page_count(store) == 1
 
 
+@pytest.mark.slow
 def test_names_at_the_end_fill_each_page_of_the_root_index(tmp_path: Path) -> None:
     with PageStore(tmp_path, SMALL) as store:
         for number in range(300):
@@ -133,6 +134,7 @@ def test_names_at_the_end_fill_each_page_of_the_root_index(tmp_path: Path) -> No
         assert len(store.queues) == 301
 
 
+@pytest.mark.slow
 def test_the_cache_respects_its_limit(tmp_path: Path) -> None:
     with page_store(tmp_path) as store:
         for number in range(500):
@@ -199,6 +201,7 @@ def test_a_free_page_is_found_at_any_position() -> None:
     assert [free.take() for _ in range(3)] == [0, 2, 7]
 
 
+@pytest.mark.slow
 def test_a_failed_change_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "store"
     with page_store(path) as store:

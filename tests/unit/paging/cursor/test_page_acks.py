@@ -160,6 +160,7 @@ def _fill(filler: Path) -> None:
             file.write(bytes(4096))
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_an_acknowledgement_until_there_is_room(tmp_path: Path) -> None:
     on_a_small_disk(tmp_path, lambda: _acknowledge_on_a_full_disk(tmp_path))
 

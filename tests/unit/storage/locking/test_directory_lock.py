@@ -113,6 +113,7 @@ def test_a_moved_directory_is_refused_and_no_lock_is_kept(tmp_path: Path) -> Non
             pass
 
 
+@pytest.mark.slow
 def test_a_freed_object_has_freed_its_lock(tmp_path: Path) -> None:
     class Cycle:
         def __init__(self) -> None:
