@@ -29,8 +29,8 @@ def log(directory: str, name: str, item: int | None, count: int | None, as_json:
     """Print what happened in the consumer group NAME of the log in DIR, oldest first.
 
     A line has the time, the member's seat or '-', a word for the event, the message's sequence, the delivery, and
-    details. The history goes back as far as the group's own log, which keeps about 64 MiB. Times may differ from the
-    wall clock if the clock was set after the first member since the boot had joined the group.
+    details. The history goes back as far as the group's own log, which keeps about 64 MiB. If the clock was set after a
+    member joined the group in this boot, times may differ from the wall clock.
     """
     with opening():
         need_log(directory)
@@ -82,10 +82,10 @@ def _as_object(event: Event, offset_ns: int) -> dict[str, object]:
 def check(directory: str, name: str | None, as_json: bool) -> ExitCode:
     """Report everything that is wrong with the consumer group NAME of the log in DIR, or with all of its groups.
 
-    Checks the group's log and the log of its dead letters, applies all operations and compares them with the
+    Checks the group's log and the log of its dead letters, applies all operations, compares the states with the
     checkpoints, and compares the group with the messages that the log still has, and with the dead letters. Prints a
-    line for each problem, and exits with 1 if there are any. Members may work meanwhile. 'binlog check DIR' checks
-    the groups too.
+    line for each problem, and exits with 1 if there are any. Members may work meanwhile. 'binlog check DIR' checks the
+    groups too.
     """
     with opening():
         need_log(directory)

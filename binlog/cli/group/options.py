@@ -87,7 +87,8 @@ def settings_options(command: _Command) -> _Command:
             "--holds",
             metavar="always|TIME|BYTES",
             help="How long retention keeps messages that the group is not done with: 'always'; or until the group has "
-            "had no member and has done nothing for a time, such as 7d; or until it lags by more bytes, such as 10G.",
+            "had no member and has done nothing for a time, such as 7d; or until it lags by more than this many "
+            "bytes: 10G.",
         ),
         click.option(
             "--in-hand-max",
@@ -118,7 +119,7 @@ def settings_options(command: _Command) -> _Command:
             "--factor",
             type=click.FloatRange(1, 1000),
             metavar="X",
-            help="Each later wait is X times longer.",
+            help="Each later wait is X times as long as the one before.",
         ),
         click.option(
             "--first",

@@ -296,8 +296,8 @@ _OPTIONS: list[Callable[[Any], Any]] = [
         multiple=True,
         metavar="NAMES",
         help="The fields for csv and json: 'time,level,body'. The names are those of --field, and these of the log: "
-        "ref, number, offset, sequence, appended (the time at which the record was in the file), log, text (the "
-        "record). 'time' is the event's own, if it has one. 'body' of a record that is not an event is the record.",
+        "ref, number, offset, sequence, appended (the time at which the record was appended), log, text (the record). "
+        "'time' is the event's own, if it has one. 'body' of a record that is not an event is the record.",
     ),
     click.option(
         "--json",

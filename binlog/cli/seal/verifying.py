@@ -127,8 +127,8 @@ def export_command(directory: str, target: str, no_entries: bool) -> ExitCode:
     """Write the tree of the sealed log in DIR to the directory OUT, as the static files of C2SP tlog-tiles.
 
     A web server can serve them, and clients of transparency logs read them. A later export only adds new files. Exits
-    with 1 if a record is larger than 65,535 bytes: the format has no place for it, so the file with it and its
-    neighbours, 256 records, is left out.
+    with 1 if a record is larger than 65,535 bytes: the format has no place for it, so the whole file of 256 records
+    that would contain it is left out.
     """
     with opening():
         need_log(directory)
