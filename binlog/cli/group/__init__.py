@@ -61,5 +61,5 @@ def command() -> None:
     record, with or without an envelope that gives it a key, headers, a delay or an expiry. Its sequence is its number
     in the log, from 0. A token names one delivery of a message; any process can end the delivery with it.
 
-    Only 'take' and 'work' are members. All other commands may run at any time, while members work.
+    'take' and 'work' join the group as members. All other commands may run at any time, while members work.
     """

@@ -37,9 +37,8 @@ def ls(directory: str, as_json: bool) -> ExitCode:
     """List the consumer groups of the log in DIR.
 
     LAG counts the messages that a group is not done with, SINCE is how long the first of them has been in the log.
-    READY, DELAYED and IN HAND divide those that were delivered before or have a due time; new messages are in none of
-    the three. HELD is the size of the closed files that retention keeps for the group. '-' means unknown. Exits with 1
-    if a group cannot be read.
+    READY, DELAYED and IN HAND count the messages that were delivered before or have a due time. HELD is the size of the
+    closed files that retention keeps for the group. '-' means unknown. Exits with 1 if a group cannot be read.
     """
     with opening():
         need_log(directory)
@@ -192,8 +191,9 @@ def status_options(command: Callable[..., None]) -> Callable[..., None]:
 def peek_(directory: str, name: str, count: int, as_json: bool, **is_chosen: bool) -> None:
     """Show messages that the consumer group NAME of the log in DIR is not done with; take none.
 
-    First come those that were delivered before, or have a due time, and then new ones. With one or more of the options
-    for a status, only messages with one of these. A long message is cut; --json prints all of it.
+    First come those that were delivered before, or have a due time, and then new ones. The options for a status select
+    messages; with several of them, each message has one of these statuses. A long message is cut; --json prints all of
+    it.
     """
     chosen = tuple(each for each in Status if is_chosen[_parameter(each)]) or tuple(Status)
     with opening():

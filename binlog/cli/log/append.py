@@ -75,7 +75,7 @@ _JSON_BYTES_MAX = 6 * _RECORD_BYTES_MAX + 1024
 @timeout_option
 @file_system_option
 @click.option("-q", "--quiet", is_flag=True, help="Do not print a summary.")
-@json_option("Print a JSON object with the ref of each record when the record is durable.")
+@json_option("Print a JSON object with its ref for each record, once the record is durable.")
 def command(
     directory: str,
     file: str | None,
@@ -92,9 +92,9 @@ def command(
 ) -> None:
     """Append each line of FILE, or of standard input, to the log in DIR.
 
-    A record is a line without its newline, byte for byte; use --null or --from-json for records with newlines. Each
-    record is appended as soon as it is read. By default it is synced, so that it survives a power cut, before readers
-    can see it. If DIR does not exist, it is created. A summary goes to standard error.
+    A record is a line without its newline, byte for byte; use --null or --from-json for records with newlines. Records
+    are appended in batches: see --batch. By default they are synced, so that they survive a power cut, before readers
+    can see them. If DIR does not exist, it is created. A summary goes to standard error.
 
     Ctrl-C ends the command; lines that were not acknowledged by then may or may not be in the log. After an error, the
     message says how many lines were appended.

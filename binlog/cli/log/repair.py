@@ -20,9 +20,9 @@ from binlog.cli.records import object_line
 def command(directory: str, dry_run: bool, timeout: float | None, file_system: str, as_json: bool) -> ExitCode:
     """Repair the log in DIR as far as possible.
 
-    Damaged records are moved to files named *.damaged. If the index says how many there were, as many fillers take
-    their place: records that begin with 'BINLOG DAMAGED', so that all other records keep their refs and sequence
-    numbers. If the index does not say, everything from the damage to the end of the file is moved. Indexes are
+    Damaged records are moved to files named *.damaged. If the index says how many there were, the same number of
+    fillers replace them, so that all other records keep their refs and sequence numbers; a filler begins with 'BINLOG
+    DAMAGED'. If the index does not say, everything from the damage to the end of the file is moved. Indexes are
     completed or rebuilt.
 
     Prints a line for each action, and exits with 1 if 'binlog check' still finds problems. A loss counts as a problem

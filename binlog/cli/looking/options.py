@@ -230,7 +230,7 @@ _FILTERS: list[Callable[[Any], Any]] = [
         multiple=True,
         metavar="NAME=VALUE",
         callback=_fields_from,
-        help="Only events in which the field has this value. 'order' is a key of the event, or else of its "
+        help="Only events in which the field has this value. NAME 'order' is a key of the event, or else of its "
         "attributes; 'resource.service.name' names a key inside an object. Repeat it for more conditions, all of "
         "which must be met.",
     ),

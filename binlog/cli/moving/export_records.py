@@ -39,9 +39,9 @@ def command(
     """Write the records of the log in DIR to FILE.
 
     Each record has the columns number, offset, sequence and appended (the time at which it was appended), and its
-    bytes: in 'text', or in 'base64' if they are not UTF-8, in JSON lines and CSV; in 'data' in the table 'records' of
-    SQLite, and in Parquet, which needs PyArrow. A record that is a JSON object also has the columns of an event: time,
-    severity, level, logger, body, event, attributes, trace_id, span_id.
+    bytes. JSON lines and CSV have them in 'text', or in 'base64' if they are not UTF-8; SQLite, in the table 'records',
+    and Parquet, which needs PyArrow, have them in 'data'. A record that is a JSON object also has the columns of an
+    event: time, severity, level, logger, body, event, attributes, trace_id, span_id.
 
     The records are written to '.FILE.partial'. When that file is complete, it is synced and renamed to FILE, and
     replaces an earlier FILE. If an export is killed, the next one overwrites '.FILE.partial'. Writers may append

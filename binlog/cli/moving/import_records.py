@@ -40,7 +40,8 @@ from binlog.moving.importing.input_reader import InputError
     default="journald",
     show_default=True,
     metavar="NAME",
-    help="With 'journald': the stream whose place is kept. Streams with other filters of journalctl need other names.",
+    help="With 'journald': the stream whose place is kept. Streams with different filters of journalctl need "
+    "different names.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not print a summary.")
 @json_option("Print one JSON object: record_count, first, skipped_count, skipped_bytes, left_bytes.")
@@ -51,12 +52,12 @@ def command(
 
     The log keeps the place in FILE: the offset up to which it has FILE's records. So a later import appends only new
     records, and an import that was killed continues: each record is in the log once. FILE is recognised by its device,
-    its inode and the bytes before the place, even after it was renamed, or copied and truncated. A file that was
-    written again, or that has the inode of an earlier one, is imported from its beginning.
+    its inode and the bytes before the place, even after it was renamed; and so is a copy, if the file was truncated
+    then. A file that was written again, or that has the inode of an earlier one, is imported from its beginning.
 
     If FILE is '-' or a pipe, no place is kept. A record is durable when the pipe has paused or ended, and an import
-    that is killed and started again appends all of its input again. Entries of the journal are the exception: the log
-    keeps the number of the last one, so each is appended once, even from a pipe.
+    that is killed and started again appends all of its input again. Entries of systemd's journal are the exception: the
+    log keeps the number of the last one, so each is appended once, even from a pipe.
 
     A summary goes to standard error. If a line is not in the format that --from names, everything before it is
     imported.

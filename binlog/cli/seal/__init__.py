@@ -61,8 +61,8 @@ def command() -> None:
     """Seal the log in DIR, so that it shows if a record is changed or removed later.
 
     One process, the sealer, adds each durable record to a hash tree, and signs the root of the tree every second. The
-    signed root is a checkpoint. Writers do no work for this. A checkpoint that is kept elsewhere also shows that the
-    end of the log was cut off. Checkpoints and proofs have the formats of C2SP, so other programs can verify them too.
+    signed root is a checkpoint. Writers do no work for this. A checkpoint that is kept elsewhere also shows if the end
+    of the log was cut off. Checkpoints and proofs have the formats of C2SP, so other programs can verify them too.
 
     Keep the secret key outside DIR. To verify, take the public key from elsewhere too.
     """

@@ -46,8 +46,8 @@ def command(
 ) -> None:
     """Count the records of the logs in DIR..., and the bytes they take in the log, by file and by hour (UTC).
 
-    The rate of a file is from its first record's time to its last one's; that of an hour is over the whole hour. The
-    hour '-' counts the records whose time is not in the index.
+    The records per second of a file are counted from its first record's time to its last one's; those of an hour over
+    the whole hour. The hour '-' counts the records whose time is not in the index.
     """
     need_spark()
     from binlog.spark.jobs import Selection, choose, stats
