@@ -16,14 +16,14 @@ from tests.support.crash_harness import crash, states
 
 # States that one seed does not reach, the seed of the next run does; `make crash` runs as long as it is asked to.
 COUNTS = {
-    "power": 1_000, "kill": 250, "faults": 150, "damage": 500,
-    "commitlog-power": 250, "commitlog-kill": 75, "commitlog-faults": 50,
-    "journal-power": 300, "journal-kill": 100, "journal-faults": 50,
-    "paging-power": 150, "paging-kill": 50, "paging-faults": 20,
-    "depage-power": 75, "depage-kill": 40, "depage-faults": 15,
-    "pagestore-power": 150, "pagestore-kill": 60, "pagestore-faults": 15,
-    "group-power": 75, "group-kill": 40, "group-faults": 20, "group-damage": 75,
-    "seal-power": 75, "seal-kill": 20, "seal-faults": 10,
+    "power": 650, "kill": 210, "faults": 100, "damage": 350,
+    "commitlog-power": 210, "commitlog-kill": 50, "commitlog-faults": 35,
+    "journal-power": 210, "journal-kill": 65, "journal-faults": 35,
+    "paging-power": 100, "paging-kill": 35, "paging-faults": 15,
+    "depage-power": 50, "depage-kill": 25, "depage-faults": 10,
+    "pagestore-power": 100, "pagestore-kill": 40, "pagestore-faults": 10,
+    "group-power": 50, "group-kill": 25, "group-faults": 15, "group-damage": 50,
+    "seal-power": 50, "seal-kill": 15, "seal-faults": 7,
 }  # fmt: skip
 # With fewer states than that, some rows may have none, depending on the seed.
 _FEW = 200

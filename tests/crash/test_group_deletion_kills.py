@@ -47,7 +47,7 @@ def test_a_deletion_killed_at_each_call_is_finished(
     with Writer(start) as writer:
         writer.append(b"a message")
     before, remained, kills = _create(start), [], 0
-    for run in kill_at_each_call(_delete_and_create, start, log):
+    for run in kill_at_each_call(_delete_and_create, start, log, step=4):
         if is_listed:
             finish_deletions(str(log))
             assert {each.name for each in group_floors(log)} <= set(group_names(log))

@@ -28,7 +28,13 @@ def _deaths(tmp_path: Path, scenario: str, place: str, *, before: int = -1) -> i
     return int(found[1])
 
 
-@pytest.mark.parametrize("place", [ON_NOTHING, ON_SOMETHING, WITH_ANOTHER])
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(place, marks=pytest.mark.turn(turn))
+        for turn, place in enumerate((ON_NOTHING, ON_SOMETHING, WITH_ANOTHER))
+    ],
+)
 @pytest.mark.parametrize("scenario", ["append", "append_many", "grow", "cutover"])
 def test_a_writer_killed_at_each_call_loses_nothing(
     tmp_path: Path, scenario: str, place: str, figure: Callable[[str], None]
@@ -38,7 +44,9 @@ def test_a_writer_killed_at_each_call_loses_nothing(
     figure(f"kill sweep of {scenario} {place}: {deaths} deaths")
 
 
-@pytest.mark.parametrize("before", range(4, 110, 18))
+@pytest.mark.parametrize(
+    "before", [pytest.param(before, marks=pytest.mark.turn(turn)) for turn, before in enumerate(range(4, 110, 18))]
+)
 def test_a_writer_killed_during_the_recovery_of_a_killed_one_loses_nothing(tmp_path: Path, before: int) -> None:
     """Each eighteenth call of a cutover, times each call of the next writer's opening; `make crash` does the rest."""
     assert _deaths(tmp_path, "cutover", ON_SOMETHING, before=before) > 5

@@ -13,6 +13,7 @@ from stress.soak.resource_usage import ResourceUsage
 
 
 @pytest.mark.slow
+@pytest.mark.turn(0)
 def test_a_short_soak(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "stress.soak", "--seconds", "10", "--directory", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)

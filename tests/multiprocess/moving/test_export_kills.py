@@ -38,7 +38,7 @@ def test_an_export_killed_at_each_call_leaves_a_complete_file_or_none(
         for _ in range(4):
             writer.append_many([b'{"body":"%d"}' % number for number in range(COUNT // 4)])
     died = incomplete = 0
-    for run in kill_at_each_call(_export, start, folder, form):
+    for run in kill_at_each_call(_export, start, folder, form, step=2):
         out = folder / "out"
         if out.exists():
             assert _count(out, form) == COUNT

@@ -79,6 +79,7 @@ def test_an_interrupted_start_leaves_no_owner_after_close(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.turn(2)
 @swallowed
 def test_an_interrupted_load_can_be_retried(folder: Path, tmp_path: Path) -> None:
     expected = ids(reload(shutil.copytree(folder, tmp_path / "copy"), _OPTIONS))
@@ -157,6 +158,7 @@ def twice() -> Iterator[RepeatedInterrupt]:
 
 
 @pytest.mark.slow
+@pytest.mark.turn(0)
 @swallowed
 def test_a_load_interrupted_twice_can_be_retried(
     folder: Path, twice: RepeatedInterrupt, monkeypatch: pytest.MonkeyPatch
