@@ -17,7 +17,6 @@ from binlog.consumers.item_batch import ItemBatch
 from binlog.consumers.open_group import GroupOptions, OpenGroup
 from binlog.consumers.state.settings import Holds, OnExpiry, Order, Retry, Settings
 from binlog.consumers.tokens import Token
-from binlog.consumers.working import WorkLoop
 from binlog.errors import ClosedError
 from binlog.format.values import count_of, duration_of, member, seconds_of
 from binlog.log.read.start import Start, StartPosition, parse_start
@@ -169,6 +168,8 @@ class ConsumerGroup:
         count_of(threads, "threads", 1, _THREADS_MAX)
         if iscoroutinefunction(handler):
             raise TypeError("a handler of `work` is no coroutine; use `async for item in group.consume()`")
+        from binlog.consumers.working import WorkLoop  # it loads logging
+
         return WorkLoop(self._usable(), handler, prefetch).run(threads)
 
     # --- tokens

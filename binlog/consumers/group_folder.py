@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
@@ -191,6 +190,8 @@ def _remove_leftovers(path: str) -> None:
 
 
 def _remove_renamed(groups: Directory) -> None:
+    import shutil  # few groups are deleted
+
     for name in groups.names():
         if name.startswith(_DELETED):
             with own_errors(groups.file_path(name), "removing a deleted group"):

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,19 @@ def test_a_writer_or_a_reader_loads_what_it_needs(name: str, others: tuple[str, 
     modules = loaded(f"from binlog import {name}")
     assert f"binlog.log.{name.lower()}" in modules
     assert of(modules, (*_NOT_USED, *_MAINTENANCE, *others)) == set()
+
+
+@pytest.mark.slow
+def test_a_worker_loads_what_it_needs(tmp_path: Path) -> None:
+    """hashlib loads OpenSSL, which alone takes half of the memory that a worker may have above a reader."""
+    log = str(tmp_path)
+    with binlog.Writer(log) as writer:
+        writer.append(b"work")
+    modules = loaded(f"from binlog import ConsumerGroup; ConsumerGroup({log!r}, 'group').get().ack()")
+    heavy = tuple(name for name in _HEAVY if name != "inspect")
+    assert (
+        of(modules, (*heavy, *_PACKAGES, "pathlib", "binlog.consumers.producer", "binlog.consumers.working")) == set()
+    )
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import suppress
-from hashlib import blake2b
 
 from binlog._codec import some_record_starts_with
 from binlog.consumers.state.group_state import GroupState
@@ -227,6 +226,8 @@ def facts_of(record: bytes, to_group_ns: int) -> MessageFacts:
     message = Message.parse(record)
     key_hash = 0
     if message.key is not None:
+        from hashlib import blake2b  # it loads OpenSSL, 4 MiB, and many groups have no keys
+
         # 0 means no key.
         key_hash = int.from_bytes(blake2b(message.key, digest_size=8).digest()) or 1
     times = [max(each + to_group_ns, 1) if each else 0 for each in (message.due_ns, message.expiry_ns)]

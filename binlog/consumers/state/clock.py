@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import time
 from functools import cache
-from pathlib import Path
 from time import CLOCK_BOOTTIME, clock_gettime_ns
 
 from binlog.consumers.state.group_state import GroupState
 from binlog.format.consumers.operation import Clock
 from binlog.storage.boot import whole_boot_id
 
-_OFFSETS = Path("/proc/self/timens_offsets")
+_OFFSETS = "/proc/self/timens_offsets"
 
 
 @cache
 def _namespace_offset_ns() -> int:
     try:
-        lines = _OFFSETS.read_text().splitlines()
+        with open(_OFFSETS) as file:
+            lines = file.read().splitlines()
     except OSError:
         return 0
     for line in lines:

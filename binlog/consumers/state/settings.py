@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -83,6 +82,8 @@ class Retry:
             longer = float(self.factor) ** max(delivery - 1, 0)
         except OverflowError:
             longer = math.inf
+        import random  # most messages do not fail
+
         wait = min(self.first * longer, self.most) if self.first else 0.0
         return wait * (1 + self.jitter * random.uniform(-1, 1))
 

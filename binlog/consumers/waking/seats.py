@@ -17,7 +17,6 @@ Facts relied on:
 from __future__ import annotations
 
 import os
-import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -110,7 +109,7 @@ class FifoSeats:
         Raises: BusyError if all are taken; AccessError.
         """
         self._renew()
-        first, existing = random.randrange(SEATS_MAX), set(self._folder.names())
+        first, existing = int.from_bytes(os.urandom(4)) % SEATS_MAX, set(self._folder.names())
         for number in sorted(
             range(SEATS_MAX), key=lambda each: (seat_name(each) not in existing, (each - first) % SEATS_MAX)
         ):
