@@ -16,9 +16,9 @@ from tests.support.crash_harness import crash, states
 
 # States that one seed does not reach, the seed of the next run does; `make crash` runs as long as it is asked to.
 COUNTS = {
-    "power": 650, "kill": 210, "faults": 100, "damage": 350,
-    "commitlog-power": 210, "commitlog-kill": 50, "commitlog-faults": 35,
-    "journal-power": 210, "journal-kill": 65, "journal-faults": 35,
+    "power": 1_000, "kill": 250, "faults": 100, "damage": 350,
+    "commitlog-power": 250, "commitlog-kill": 50, "commitlog-faults": 35,
+    "journal-power": 300, "journal-kill": 65, "journal-faults": 35,
     "paging-power": 100, "paging-kill": 35, "paging-faults": 15,
     "depage-power": 50, "depage-kill": 25, "depage-faults": 10,
     "pagestore-power": 100, "pagestore-kill": 40, "pagestore-faults": 10,

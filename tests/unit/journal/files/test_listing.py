@@ -109,7 +109,7 @@ def test_the_control_file_of_an_interrupted_compaction_decides_which_files_count
 def test_no_use_is_missing_before_another_while_the_dead_files_of_a_compaction_are_freed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, second: int
 ) -> None:
-    """The owner frees the first dead file when so many files were listed, and the second dead file then or later."""
+    """first, second: how many files were listed when the owner frees the first and the second dead file."""
     layout = JournalLayout.NATIVE
     paths = [write_file(tmp_path, header(file_id, layout), []) for file_id in (1, 2, 3, 4)]
     crcs = [header_crc(header_of(path)) for path in paths[:3]]
