@@ -37,7 +37,7 @@ LOG_HEADER = Layout(
         Field(
             "header_length",
             "u32",
-            "bytes that follow this word; a reader can skip the header as if it were a record",
+            "in binlog's files, the bytes after this word, so that a reader can skip the header like a record",
             const=252,
         ),
         Field("version", "u16", "a reader refuses a version that it does not know", const=VERSION),

@@ -36,7 +36,7 @@ _IN_HAND_SHOWN = 8
 def ls(directory: str, as_json: bool) -> ExitCode:
     """List the consumer groups of the log in DIR.
 
-    LAG counts the messages that a group is not done with, SINCE is how long the first of them has been in the log.
+    LAG counts the messages that a group is not done with; SINCE is how long the first of them has been in the log.
     READY, DELAYED and IN HAND count the messages that were delivered before or have a due time. HELD is the size of the
     closed files that retention keeps for the group. '-' means unknown. Exits with 1 if a group cannot be read.
     """

@@ -52,8 +52,9 @@ def command(
 
     The log keeps the place in FILE: the offset up to which it has FILE's records. So a later import appends only new
     records, and an import that was killed continues: each record is in the log once. FILE is recognised by its device,
-    its inode and the bytes before the place, even after it was renamed; and so is a copy, if the file was truncated
-    then. A file that was written again, or that has the inode of an earlier one, is imported from its beginning.
+    its inode and the bytes before the place, even after it was renamed. A copy is recognised too, if FILE was truncated
+    after it was copied, as logrotate's 'copytruncate' does. A file that was written again, or that has the inode of an
+    earlier one, is imported from its beginning.
 
     If FILE is '-' or a pipe, no place is kept. A record is durable when the pipe has paused or ended, and an import
     that is killed and started again appends all of its input again. Entries of systemd's journal are the exception: the

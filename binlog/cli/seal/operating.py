@@ -33,8 +33,9 @@ def prune_command(
 ) -> None:
     """Allow, in a signed statement, the removal of closed files of the sealed log in DIR; remove them, oldest first.
 
-    The statement is durable before a file is removed. Without it, 'binlog prune' removes no file of a sealed log. Ends
-    with 1 and removes nothing if a record is under a hold, or younger than 'seal init --keep-at-least' demands.
+    The statement is durable before a file is removed. Without it, 'binlog prune' removes a file of a sealed log only
+    with --ignore-seal. Ends with 1 and removes nothing if a record is under a hold, or younger than 'seal init
+    --keep-at-least' demands.
     """
     if keep_bytes is None and keep_age is None and before is None:
         raise click.UsageError("give at least one of --keep-bytes, --keep-age and --before")
