@@ -85,8 +85,8 @@ def files_options(command: _Command) -> _Command:
         click.option(
             "--layout",
             type=click.Choice([layout.value for layout in JournalLayout]),
-            help="The layout of the files. By default, files with a four-byte header are recognised by their records, "
-            "or taken for 'jbm', and a new journal is 'native'.",
+            help="The layout of the files. By default, the layout of files with a four-byte header is recognised from "
+            "their records; if these do not show it, 'jbm' is assumed. A new journal is 'native'.",
         ),
         click.option("--extension", metavar="E", default="jnl", show_default=True, help="See --prefix."),
         click.option("--prefix", metavar="P", default="journal", show_default=True, help="Files are named P-NUMBER.E."),

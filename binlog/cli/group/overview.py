@@ -37,8 +37,9 @@ def ls(directory: str, as_json: bool) -> ExitCode:
     """List the consumer groups of the log in DIR.
 
     LAG counts the messages that a group is not done with; SINCE is how long the first of them has been in the log.
-    READY, DELAYED and IN HAND count the messages that were delivered before or have a due time. HELD is the size of the
-    closed files that retention keeps for the group. '-' means unknown. Exits with 1 if a group cannot be read.
+    READY, DELAYED and IN HAND leave out messages that no member has had yet, unless they have a due time. HELD is the
+    size of the closed files that retention keeps for the group. '-' means unknown. Exits with 1 if a group cannot be
+    read.
     """
     with opening():
         need_log(directory)

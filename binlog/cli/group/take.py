@@ -53,9 +53,10 @@ def take(
 ) -> None:
     """Take a message from the consumer group NAME of the log in DIR, print it, and hold it while the input is open.
 
-    Prints a line with the token, and then the body with a newline. A body with newlines takes several lines; use
-    --json or --null for those. The message is held while standard input is open, for at most --lease; then it goes back
-    to the group, and the delivery is not counted.
+    Prints a line with the token, and then the body with a newline. A body with newlines takes several lines; use --json
+    or --null for those. The message is held while standard input is open; when the input ends, it goes back to the
+    group, and the delivery is not counted. With --lease, it is held at most that long; the end of the lease counts as a
+    failure.
 
     A line on standard input ends the delivery: 'ack'; 'nack', which may be followed by a time after which the message
     is delivered again, and by a reason ('nack 30s no answer'); 'reject', which may be followed by a reason, and makes

@@ -36,8 +36,9 @@ def command(directory: str, url: str, as_follower: bool, prune_shipped: bool, as
     URL is then a log without an open file: 'binlog cat', 'tail -f' and 'check' read it in place if URL is a
     directory, and Spark reads it wherever it is. To append to it, run 'binlog repair' on it first.
 
-    Writers, archives and prune may run meanwhile. A damaged file is not copied, and makes the command exit with 1. If a
-    file and its copy differ, --prune-shipped keeps it and all later files, and the command exits with 1.
+    Writers, 'binlog archive' and 'binlog prune' may run meanwhile. A damaged file is not copied, and makes the command
+    exit with 1. If a file and its copy differ, --prune-shipped keeps it and all later files, and the command exits with
+    1.
     """
     try:
         with opening():
