@@ -27,17 +27,20 @@ def prune(
     """Remove closed files, oldest first, with their indexes and archives; return a report for each.
 
     keep_bytes: keep at least n of the newest bytes, or "10G": a file is removed if the files after it have as many.
-    keep_seconds: keep files that were closed less than this ago: seconds, a timedelta, or "30d". before: keep the file
-    of this ref, or its text, and all later files. consumed: remove files whose messages all consumer groups are done
-    with; needs a group. ignore_groups: remove files although a group is not done with their messages. ignore_seal:
-    remove files although the seal protects them; `binlog.seal.verify` then finds that they are missing. damaged: also
-    remove quarantined bytes of those files. dry_run: remove nothing. At least one of the first four is required; a file
-    is removed if all that are given allow it, and no group needs it. A group needs nothing if it is idle for longer, or
-    lags by more, than its setting `holds` allows. In a sealed log, only files that a statement of the seal allows to
-    remove are removed; see `binlog.seal.prune`. May run beside writers, readers and other prunes. Stops at a file that
-    another process has locked, and in a log with foreign writers at one that any process has open for writing. Durable
-    on return. Raises: NotFoundError if there is no log; AccessError, CorruptError, VersionError, PoisonedError;
-    ValueError, also for a ref past the log's end.
+    keep_seconds: keep files that were closed less than this ago: seconds, a timedelta, or "30d".
+    before: keep the file of this ref, or its text, and all later files.
+    consumed: remove files whose messages all consumer groups are done with; needs a group.
+    ignore_groups: remove files although a group is not done with their messages.
+    ignore_seal: remove files although the seal protects them; `binlog.seal.verify` then finds that they are missing.
+    damaged: also remove quarantined bytes of those files.
+    dry_run: remove nothing.
+    At least one of the first four is required; a file is removed if all that are given allow it, and no group needs it.
+    A group needs nothing if it is idle for longer, or lags by more, than its setting `holds` allows.
+    In a sealed log, only files that a statement of the seal allows to remove are removed; see `binlog.seal.prune`.
+    May run beside writers, readers and other prunes.  Stops at a file that another process has locked, and in a log
+    with foreign writers at one that any process has open for writing.  Durable on return.
+    Raises: NotFoundError if there is no log; AccessError, CorruptError, VersionError, PoisonedError; ValueError, also
+    for a ref past the log's end.
     """
     limits = [] if before is None else [Ref.parse(before) if isinstance(before, str) else before]
     if not ignore_groups and (needed := _first_needed(path)) is not None:

@@ -169,9 +169,9 @@ def work(label):
         if dies_at is not None and item.data == dies_at.encode():
             os.kill(os.getpid(), signal.SIGSEGV)
         if hangs_at is not None and item.data == hangs_at.encode() and item.delivery == 1:
-            while not ending.is_due:
-                time.sleep(0.01)
-            os._exit(0)
+            ending.is_busy = False  # from here on, SIGTERM ends the process
+            time.sleep(0 if ending.is_due else 600)
+            sys.exit(0)
         while "waits_for" in options and not os.path.exists(options["waits_for"]):
             time.sleep(0.002)
         if "fails_without" in options and not os.path.exists(options["fails_without"]):

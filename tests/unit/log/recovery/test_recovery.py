@@ -380,13 +380,13 @@ def test_a_writer_killed_at_each_call_of_a_recovery_leaves_what_the_next_one_rec
     row.left(start)
     left = _files(start)
     kills = 0
-    for run in kill_at_each_call(_open, start, log, step=3):
+    for run in kill_at_each_call(_open, start, log, step=2):
         _open(log)
         _hold(log, row, left)
         if kills % 4 == 0:
             _go_on(log, row)
         kills += run.killed
-    assert kills > 3
+    assert kills > 5
     figure(f"kill sweep of recovery, row {name}: {kills} kills")
 
 
