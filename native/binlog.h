@@ -23,7 +23,6 @@ void binlog_fork_hold(void);
 void binlog_fork_release(void);
 int binlog_fd_open(int directory, const char *name, int flags, int64_t *opened);
 uint64_t binlog_fd_serial(int fd);
-int binlog_fd_close(int fd);
 int binlog_fd_close_own(int fd, uint64_t device, uint64_t inode);
 int binlog_fd_close_serial(int fd, uint64_t serial);
 

@@ -19,10 +19,11 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar, NamedTuple
 
-from binlog.storage.descriptors import identity_of, is_open_on
+from binlog.storage.descriptors import AT_FDCWD, identity_of, is_open_on
 from binlog.storage.file_access import FileAccess, give_access
 from binlog.storage.native import FastPath, address, ffi, fork_generation, lib
 
@@ -30,7 +31,6 @@ _ATTEMPTS = 8
 _SHARED_MEMORY = "/dev/shm"
 _NAME = re.compile(r"binlog-[0-9a-f]+-[0-9a-f]+-[0-9a-f]{32}")
 _UNFINISHED_NAME = re.compile(_NAME.pattern + r"\.[0-9a-f]{16}")
-_AT_FDCWD = -100
 # O_NONBLOCK: a FIFO under the name must not hang the opener.
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -102,7 +102,8 @@ class StagingArea:
         name = area_name(directory, uuid)
         if not os.path.lexists(_SHARED_MEMORY + name):
             _make(name, access, directory, uuid)
-        fd = _open(name, access, directory)
+        opened = _open(name, access, directory)
+        fd = int(opened[0])
         try:
             try:
                 _check(lib.binlog_byte_lock_wait(fd, lib.BINLOG_LOCK_INIT))
@@ -117,7 +118,7 @@ class StagingArea:
                 # Closing `fd` does not free the lock while the mapping exists, which an exception may keep alive.
                 lib.binlog_byte_unlock(fd, lib.BINLOG_LOCK_INIT)
         except BaseException:
-            lib.binlog_fd_close(fd)
+            lib.binlog_fd_close_serial(*opened)
             raise
         return cls(fd, core, name, uuid)
 
@@ -274,13 +275,13 @@ def sweep() -> None:
 
 
 def _sweep_one(name: str) -> None:
-    # Registered against forks: if another thread forks now, the child's copy must not hold the lock.
-    fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS, ffi.NULL)))
+    opened = _open_registered(name)
+    fd = int(opened[0])
     try:
         if os.fstat(fd).st_uid == os.geteuid() and lib.binlog_byte_lock(fd, lib.BINLOG_LOCK_INIT) == 0:
             _remove_unused(fd, name)
     finally:
-        lib.binlog_fd_close(fd)
+        lib.binlog_fd_close_serial(*opened)
 
 
 def area_name(directory: os.stat_result, uuid: bytes) -> str:
@@ -327,19 +328,29 @@ def _make(name: str, access: FileAccess, directory: os.stat_result, uuid: bytes)
             os.unlink(_SHARED_MEMORY + unfinished)
 
 
-def _open(name: str, access: FileAccess, directory: os.stat_result) -> int:
-    """Return a descriptor, registered against forks.  Raises: OSError, also if another user may have planted it."""
-    fd = int(_check(lib.binlog_fd_open(_AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS, ffi.NULL)))
+def _open_registered(name: str) -> Sequence[int]:
+    """Open a staging area; return the descriptor and its serial.  Raises: OSError.
+
+    A forked child closes it at once (native/shared/fork.c), so that its copy does not hold the lock.
+    """
+    opened: Sequence[int] = ffi.new("int64_t[2]")
+    _check(lib.binlog_fd_open(AT_FDCWD, os.fsencode(_SHARED_MEMORY + name), os.O_RDWR | _FLAGS, opened))
+    return opened
+
+
+def _open(name: str, access: FileAccess, directory: os.stat_result) -> Sequence[int]:
+    """Return as `_open_registered`.  Raises: OSError, also if another user may have planted it."""
+    opened = _open_registered(name)
     try:
-        status = os.fstat(fd)
+        status = os.fstat(opened[0])
         owners = (os.geteuid(), directory.st_uid, access.owner)
         strange = status.st_uid not in owners or status.st_mode & 0o7777 & ~access.mode
         if strange or not stat.S_ISREG(status.st_mode):
             raise PermissionError(errno.EACCES, "the staging area has an unexpected owner or mode")
     except BaseException:
-        lib.binlog_fd_close(fd)
+        lib.binlog_fd_close_serial(*opened)
         raise
-    return fd
+    return opened
 
 
 def _map(fd: int) -> object:

@@ -165,15 +165,10 @@ uint64_t binlog_fd_serial(int fd)
 /* Closes the descriptor with this serial; does nothing if the program closed it. */
 int binlog_fd_close_serial(int fd, uint64_t serial)
 {
-    return binlog_fd_serial(fd) == serial ? binlog_fd_close(fd) : 0;
-}
-
-int binlog_fd_close(int fd)
-{
-    int result = -EBADF;
+    int result = 0;
     pthread_mutex_lock(&table_mutex);
     for (size_t i = 0; i < table_count; i++) {
-        if (table[i].fd == fd) {
+        if (table[i].fd == fd && table[i].serial == serial) {
             struct entry entry = table[i];
             table[i] = table[--table_count];
             result = close_own(&entry);

@@ -226,9 +226,14 @@ class WritableFile:
         return read_header(self.fd, self.number, self.path)
 
     def unconfirmed(self) -> tuple[int, int]:
-        """Return the unsynced range of the file, read without the lock.  Raises: AccessError."""
+        """Return the unsynced range of the file, read without the lock.  Raises: AccessError.
+
+        If the program closed the descriptor, whose number may now belong to another file, all may be unsynced.
+        """
         if not self.is_native:
             return 0, 0
+        if not self.intact:
+            return 0, OFFSET_MAX
         data = read_at(self.fd, _LIVE_BYTES, _PUBLISHED_TAIL, self.path)
         published_tail, confirmed_end = int.from_bytes(data[:8], "big"), int.from_bytes(data[-8:], "big")
         return (confirmed_end, published_tail) if confirmed_end <= published_tail <= OFFSET_MAX else (0, 0)
